@@ -1,0 +1,336 @@
+// Package blobs keeps content on disk, each content once, in a file that is
+// named by its SHA-256. It knows bytes and their names and nothing of the
+// records that refer to them.
+//
+// New content goes through a [Stage]: write to it, then call [Stage.Keep].
+// When Keep returns, the bytes and their name are on stable storage, and the
+// [Kept] it returns pins them: the sweep leaves them alone until
+// [Kept.Release]. The order that loses nothing is
+//
+//	stage, Keep, commit the record that refers to the blob, Release
+//
+// A crash in between leaves a blob without a record, which [Store.Sweep]
+// removes, and never a record without its blob.
+//
+// A kept file is immutable: it is never written to again. All its name can see
+// is its removal, and its atomic replacement by a file of the same content when
+// that is uploaded again and the bytes on disk are damaged or too many to read.
+//
+// Every error wraps its cause, so errors.Is(err, fs.ErrNotExist) and
+// errors.Is(err, syscall.ENOSPC) tell what they say.
+package blobs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	// ErrDamaged says that what stands under a ref's name is not the
+	// content of that name: other bytes, or no regular file at all.
+	ErrDamaged = errors.New("damaged")
+
+	// ErrForeign says that a name in the store's folder is not one that the
+	// store makes, or that it is not the kind of file the store makes. The
+	// store never follows, reads or removes such a file.
+	ErrForeign = errors.New("not a file of this store")
+)
+
+// rereadLimit is the size in bytes up to which Keep reads a copy that is
+// there already, to use it when it is right, instead of replacing it. Reading
+// spares writing; but the caller waits meanwhile, and beyond this size on a
+// slow disk the wait would outlast the patience of a client or a proxy.
+const rereadLimit = 256 << 20
+
+// tempFolder holds, below the store's folder, the files that have no final
+// name yet.
+const tempFolder = "tmp"
+
+// A Store is a folder of blobs. Its methods may be called by any number of
+// goroutines at once. One process at a time may have a folder open.
+type Store struct {
+	root *os.Root
+
+	// unnamed says that the file system can stage content in files without
+	// a name, which no crash can leave behind.
+	unnamed bool
+
+	// reread is rereadLimit, but for tests.
+	reread int64
+
+	// hook, when a test sets it, is told each step that changes the disk
+	// before it is taken; an error it returns is the outcome of the step.
+	hook func(step string) error
+
+	making  sync.Mutex       // held to make a folder
+	durable [256]atomic.Bool // the folders whose own names are on stable storage
+
+	mu    sync.Mutex
+	locks map[Ref]*nameLock   // the refs that somebody pins or tries to unlink
+	temps map[string]struct{} // the names in tempFolder that a Stage is using
+}
+
+// Info describes one blob.
+type Info struct {
+	Ref     Ref
+	Size    int64     // in bytes
+	ModTime time.Time // when its last byte was staged, by the file system's clock
+}
+
+// Open opens the store in dir, which is created with mode 0700 when it is
+// missing; its parent must exist. Temporary files that a crash has left behind
+// are removed. Files the store makes have mode 0600 and folders 0700, whatever
+// the umask. Dir itself may be a symbolic link; no other one is followed.
+func Open(dir string) (*Store, error) {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case err == nil:
+		err = os.Chmod(dir, 0o700)
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blobs: creating the folder: %w", err)
+	}
+	parent, err := os.Open(filepath.Dir(filepath.Clean(dir)))
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening the parent folder: %w", err)
+	}
+	err = syncFolder(parent)
+	_ = parent.Close()
+	if err != nil {
+		return nil, fmt.Errorf("blobs: syncing the parent folder: %w", err)
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
+	}
+	s := &Store{
+		root:   root,
+		reread: rereadLimit,
+		locks:  make(map[Ref]*nameLock),
+		temps:  make(map[string]struct{}),
+	}
+	if err := s.recover(); err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	s.unnamed = s.probe()
+	return s, nil
+}
+
+// recover removes what a crash left in the temporary folder and makes the
+// names of the folders that exist durable.
+func (s *Store) recover() error {
+	if _, err := s.sweepTemps(func(fs.FileInfo) bool { return true }); err != nil {
+		return err
+	}
+	top, err := s.openFolder(".")
+	if err != nil {
+		return fmt.Errorf("blobs: opening the folder: %w", err)
+	}
+	defer top.Close()
+	names, err := top.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("blobs: listing the folder: %w", err)
+	}
+	if err := syncFolder(top); err != nil {
+		return fmt.Errorf("blobs: syncing the folder: %w", err)
+	}
+	for _, name := range names {
+		if b, ok := parseFolder(name); ok {
+			s.durable[b].Store(true)
+		}
+	}
+	return nil
+}
+
+// Close ends the use of the store. Files that Get returned stay readable.
+func (s *Store) Close() error {
+	if err := s.root.Close(); err != nil {
+		return fmt.Errorf("blobs: closing the folder: %w", err)
+	}
+	return nil
+}
+
+// Get opens the blob for reading. The error is fs.ErrNotExist when there is
+// none, and ErrDamaged when its name belongs to something that is no regular
+// file. The bytes are not checked; Check does that. A file that was opened
+// stays readable to its end after the blob was unlinked.
+func (s *Store) Get(ref Ref) (*os.File, error) {
+	if _, err := s.Stat(ref); err != nil {
+		return nil, err
+	}
+	f, err := s.root.Open(ref.path())
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening a blob: %w", err)
+	}
+	return f, nil
+}
+
+// Stat describes the blob without opening it. Its errors are those of Get.
+func (s *Store) Stat(ref Ref) (Info, error) {
+	folder, err := s.root.Lstat(ref.folder())
+	if err != nil {
+		return Info{}, fmt.Errorf("blobs: looking for a blob: %w", err)
+	}
+	if !folder.IsDir() {
+		return Info{}, fmt.Errorf("blobs: %s is not a folder: %w", ref.folder(), ErrDamaged)
+	}
+	file, err := s.root.Lstat(ref.path())
+	if err != nil {
+		return Info{}, fmt.Errorf("blobs: looking for a blob: %w", err)
+	}
+	if !file.Mode().IsRegular() {
+		return Info{}, fmt.Errorf("blobs: %s is not a regular file: %w", ref.path(), ErrDamaged)
+	}
+	return Info{Ref: ref, Size: file.Size(), ModTime: file.ModTime()}, nil
+}
+
+// Check reads the blob to its end. The error is ErrDamaged when the bytes do
+// not hash to the ref, fs.ErrNotExist when there is no such blob, and another
+// one when they cannot be read.
+func (s *Store) Check(ref Ref) error {
+	f, err := s.Get(ref)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	buf := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(buf)
+	h := sha256.New()
+	// The wrapper hides (*os.File).WriteTo, which would use a small buffer.
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{f}, buf[:]); err != nil {
+		return fmt.Errorf("blobs: reading a blob: %w", err)
+	}
+	if got := Ref(h.Sum(nil)); got != ref {
+		return fmt.Errorf("blobs: the bytes of %s hash to %s: %w", ref, got, ErrDamaged)
+	}
+	return nil
+}
+
+// All lists the blobs in the order of their refs. A blob that is kept or
+// unlinked while the listing runs may be in it or not; every other one is.
+//
+// An error comes with a zero Info and concerns one name or one folder, so the
+// caller may go on: it is ErrForeign for a name the store did not make, such
+// as a symbolic link, and the file system's own when a folder or a file cannot
+// be looked at. The temporary folder is passed over.
+func (s *Store) All() iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		folders, err := s.list(".")
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		for _, folder := range folders {
+			b, ok := parseFolder(folder.Name())
+			switch {
+			case folder.Name() == tempFolder && folder.IsDir():
+				continue
+			case !ok || !folder.IsDir():
+				if !yield(Info{}, foreign(folder.Name())) {
+					return
+				}
+				continue
+			}
+			files, err := s.list(folder.Name())
+			if err != nil && !yield(Info{}, err) {
+				return
+			}
+			for _, file := range files {
+				info, err := s.describe(b, path.Join(folder.Name(), file.Name()))
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if !yield(info, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// describe is the Info of the file with the given path in the folder of b.
+func (s *Store) describe(b byte, name string) (Info, error) {
+	ref, err := ParseRef(path.Base(name))
+	if err != nil || ref[0] != b {
+		return Info{}, foreign(name)
+	}
+	file, err := s.root.Lstat(name)
+	if err != nil {
+		return Info{}, fmt.Errorf("blobs: looking at a blob: %w", err)
+	}
+	if !file.Mode().IsRegular() {
+		return Info{}, foreign(name)
+	}
+	return Info{Ref: ref, Size: file.Size(), ModTime: file.ModTime()}, nil
+}
+
+func foreign(name string) error { return fmt.Errorf("blobs: %q: %w", name, ErrForeign) }
+
+// list returns the entries of a folder of the store in the order of their
+// names.
+func (s *Store) list(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(s.root.FS(), name)
+	if err != nil {
+		return nil, fmt.Errorf("blobs: listing a folder: %w", err)
+	}
+	return entries, nil
+}
+
+// parseFolder returns the first byte of the refs in the folder of that name.
+func parseFolder(name string) (b byte, ok bool) {
+	bytes, err := hex.DecodeString(name)
+	if err != nil || len(bytes) != 1 || hex.EncodeToString(bytes) != name {
+		return 0, false
+	}
+	return bytes[0], true
+}
+
+// openFolder opens a folder of the store. It refuses a symbolic link in its
+// place.
+func (s *Store) openFolder(name string) (*os.File, error) {
+	info, err := s.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, foreign(name)
+	}
+	return s.root.Open(name)
+}
+
+// makeFolder makes a folder of the store and reports whether it was missing.
+func (s *Store) makeFolder(name string) (made bool, err error) {
+	err = s.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, s.root.Chmod(name, 0o700)
+}
+
+// do takes one step that changes the disk.
+func (s *Store) do(step string, act func() error) error {
+	if s.hook != nil {
+		if err := s.hook(step); err != nil {
+			return err
+		}
+	}
+	return act()
+}

@@ -1,0 +1,37 @@
+package blobs
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// createUnnamed opens a new file that has no name: it is gone when it is
+// closed, however the process ends.
+func createUnnamed(root *os.Root) (*os.File, error) {
+	return root.OpenFile(".", unix.O_TMPFILE|os.O_RDWR, 0o600)
+}
+
+// linkUnnamed gives a file that createUnnamed opened a name in the folder. It
+// never replaces one: the error is fs.ErrExist when the name is taken.
+func linkUnnamed(file, folder *os.File, name string) error {
+	// The link in /proc stands for the open file itself and is the one way
+	// to name it that takes no privilege.
+	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
+	for {
+		err := unix.Linkat(unix.AT_FDCWD, self, int(folder.Fd()), name, unix.AT_SYMLINK_FOLLOW)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &os.LinkError{Op: "linkat", Old: self, New: name, Err: err}
+		}
+	}
+}
+
+// startWriteBack has the system start to write n bytes at offset to disk and
+// does not wait. It is advice: whether the bytes arrive is for Sync to say.
+func startWriteBack(file *os.File, offset, n int64) {
+	_ = unix.SyncFileRange(int(file.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
+}

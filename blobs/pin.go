@@ -1,0 +1,118 @@
+package blobs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+)
+
+// A Kept is a pin on a blob: until Release, no Unlink and no Sweep of the
+// store removes it. Any number of pins may be on one blob. Pins live in
+// memory only; after a crash the records alone say what is referred to.
+type Kept struct {
+	Ref     Ref
+	Size    int64 // in bytes
+	release func()
+}
+
+// Release ends the pin. The caller calls it once the transaction that refers
+// to the blob has committed or has been given up. Calls after the first do
+// nothing.
+func (k *Kept) Release() { k.release() }
+
+// Pin pins a blob that is there, so that one more record can be made of
+// content that a record refers to already. The error is fs.ErrNotExist when
+// it is gone. Pin neither reads nor syncs the blob: its name is durable
+// because the Keep that came before the first record made it so.
+//
+// Like Keep, it may wait for the callback of an Unlink of the same content.
+func (s *Store) Pin(ref Ref) (*Kept, error) {
+	kept := s.pin(ref)
+	info, err := s.Stat(ref)
+	if err != nil {
+		kept.Release()
+		return nil, err
+	}
+	kept.Size = info.Size
+	return kept, nil
+}
+
+// Unlink removes the blob if nothing needs it, and says whether it did.
+//
+// A blob that is pinned stays, as does one that is missing or that another
+// Unlink is looking at. Otherwise Unlink calls unreferenced, which looks
+// whether any record refers to the blob, in a transaction that begins within
+// the call; only if it returns true is the blob removed. Meanwhile no pin on
+// this ref can be taken: a Keep or Pin waits and then finds the blob gone, or
+// came first and Unlink leaves the blob alone. So a blob is never removed
+// after somebody pinned it and before the record they pinned it for is
+// visible to unreferenced. Pins on other refs never wait.
+//
+// Within unreferenced, Keep and Pin of the same ref would wait for ever.
+//
+// The removal is not synced. A crash may bring the blob back, without a
+// record, and the next sweep removes it again.
+func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
+	lock := s.hold(ref)
+	defer s.letGo(ref)
+	if !lock.TryLock() {
+		return false, nil
+	}
+	defer lock.Unlock()
+	if _, err := s.Stat(ref); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	free, err := unreferenced()
+	if err != nil {
+		return false, fmt.Errorf("blobs: asking whether a blob is referred to: %w", err)
+	}
+	if !free {
+		return false, nil
+	}
+	if err := s.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
+		return false, fmt.Errorf("blobs: removing a blob: %w", err)
+	}
+	return true, nil
+}
+
+// nameLock decides between those who pin one ref, who share it for reading,
+// and the one who unlinks it, who takes it for writing and never waits for it.
+type nameLock struct {
+	sync.RWMutex
+	users int // how many hold it, guarded by Store.mu
+}
+
+// hold returns the lock of ref, which exists as long as somebody holds it.
+func (s *Store) hold(ref Ref) *nameLock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lock := s.locks[ref]
+	if lock == nil {
+		lock = new(nameLock)
+		s.locks[ref] = lock
+	}
+	lock.users++
+	return lock
+}
+
+func (s *Store) letGo(ref Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lock := s.locks[ref]
+	if lock.users--; lock.users == 0 {
+		delete(s.locks, ref)
+	}
+}
+
+// pin pins ref whether or not it is there.
+func (s *Store) pin(ref Ref) *Kept {
+	lock := s.hold(ref)
+	lock.RLock()
+	return &Kept{Ref: ref, release: sync.OnceFunc(func() {
+		lock.RUnlock()
+		s.letGo(ref)
+	})}
+}

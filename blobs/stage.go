@@ -1,0 +1,379 @@
+package blobs
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// writeBack is the number of bytes after which a Stage has the system start
+// to write what it holds, so that the sync in Keep finds little left to do.
+const writeBack = 8 << 20
+
+// copyBuffer is the unit in which content is read and written. The parts of a
+// multipart form come in pieces of 4 KiB at most; gathered, they cost a
+// fraction of the system calls.
+type copyBuffer [128 << 10]byte
+
+var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
+
+// A Stage takes in content that has no name yet and hashes it on the way. It
+// ends with Keep or Drop; a caller stages, defers Drop, writes, and keeps:
+//
+//	stage, err := store.Stage()
+//	…
+//	defer stage.Drop()
+//	io.Copy(stage, body)
+//	kept, err := stage.Keep()
+//	…
+//	defer kept.Release()
+//
+// A Stage that failed once fails from then on with the same error, and leaves
+// nothing on disk after Drop. One goroutine at a time may use it.
+type Stage struct {
+	store *Store
+	file  *os.File
+	temp  string // the file's name in tempFolder, empty while it has none
+	hash  hash.Hash
+	size  int64
+	begun int64 // the bytes of the file whose writing to disk was started
+	err   error // what every further call returns
+}
+
+var (
+	errKept    = errors.New("blobs: the stage is already kept")
+	errDropped = errors.New("blobs: the stage is already dropped")
+)
+
+// Stage begins to take in new content.
+func (s *Store) Stage() (*Stage, error) {
+	st := &Stage{store: s, hash: sha256.New()}
+	open := st.openNamed
+	if s.unnamed {
+		open = st.openUnnamed
+	}
+	err := s.do("create", open)
+	if err == nil {
+		err = st.file.Chmod(0o600)
+	}
+	if err != nil {
+		_ = st.discard()
+		return nil, fmt.Errorf("blobs: staging content: %w", err)
+	}
+	return st, nil
+}
+
+// probe reports whether content can be staged in a file without a name and
+// be given one later. Not every file system can do both, and not every system
+// has /proc, which the second takes.
+func (s *Store) probe() bool {
+	st := &Stage{store: s}
+	defer st.discard()
+	return st.openUnnamed() == nil && st.linkTemp() == nil
+}
+
+// openUnnamed opens the staged file without a name.
+func (st *Stage) openUnnamed() (err error) {
+	st.file, err = createUnnamed(st.store.root)
+	return err
+}
+
+// openNamed opens the staged file under a name of its own in the temporary
+// folder, which it makes when it is missing.
+func (st *Stage) openNamed() error {
+	return st.inTemp(func(name string) (err error) {
+		st.file, err = st.store.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
+}
+
+// linkTemp gives the file without a name one in the temporary folder.
+func (st *Stage) linkTemp() error {
+	return st.inTemp(func(string) error {
+		folder, err := st.store.openFolder(tempFolder)
+		if err != nil {
+			return err
+		}
+		defer folder.Close()
+		return linkUnnamed(st.file, folder, st.temp)
+	})
+}
+
+// inTemp claims a new name in the temporary folder and has create put a file
+// there; path is that name below the store's folder.
+func (st *Stage) inTemp(create func(path string) error) error {
+	s := st.store
+	st.temp = rand.Text()
+	s.mu.Lock()
+	s.temps[st.temp] = struct{}{}
+	s.mu.Unlock()
+
+	err := create(tempFolder + "/" + st.temp)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.making.Lock()
+	_, err = s.makeFolder(tempFolder)
+	s.making.Unlock()
+	if err != nil {
+		return err
+	}
+	return create(tempFolder + "/" + st.temp)
+}
+
+// Size is the number of bytes written so far.
+func (st *Stage) Size() int64 { return st.size }
+
+// Write adds p to the content.
+func (st *Stage) Write(p []byte) (int, error) {
+	if st.err != nil {
+		return 0, st.err
+	}
+	var n int
+	err := st.store.do("write", func() (err error) {
+		n, err = st.file.Write(p)
+		return err
+	})
+	st.hash.Write(p[:n])
+	st.size += int64(n)
+	if err != nil {
+		st.err = fmt.Errorf("blobs: writing staged content: %w", err)
+		return n, st.err
+	}
+	if ready := st.size - st.begun; ready >= writeBack {
+		startWriteBack(st.file, st.begun, ready)
+		st.begun = st.size
+	}
+	return n, nil
+}
+
+// ReadFrom adds everything that r has to the content, in large pieces. An
+// error of r, io.ErrUnexpectedEOF included, is returned as it is; the stage
+// does not fail by it.
+func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
+	buf := copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(buf)
+	var total int64
+	for {
+		// Not io.ReadFull: it reports a short read with the same error by
+		// which a reader says that its source was cut off.
+		var n int
+		var rerr error
+		for n < len(buf) && rerr == nil {
+			var m int
+			m, rerr = r.Read(buf[n:])
+			n += m
+		}
+		if n > 0 {
+			m, err := st.Write(buf[:n])
+			total += int64(m)
+			if err != nil {
+				return total, err
+			}
+		}
+		if rerr == io.EOF {
+			return total, nil
+		}
+		if rerr != nil {
+			return total, rerr
+		}
+	}
+}
+
+// Drop discards the content. After Keep, or a second time, it does nothing.
+func (st *Stage) Drop() error {
+	if st.err == errKept || st.err == errDropped {
+		return nil
+	}
+	st.err = errDropped
+	if err := st.discard(); err != nil {
+		return fmt.Errorf("blobs: dropping staged content: %w", err)
+	}
+	return nil
+}
+
+// discard closes the file and takes away the name it has in the temporary
+// folder, if any.
+func (st *Stage) discard() error {
+	if st.file != nil {
+		// The bytes are either synced by now or not wanted.
+		_ = st.file.Close()
+	}
+	if st.temp == "" {
+		return nil
+	}
+	err := st.store.root.Remove(tempFolder + "/" + st.temp)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	st.released()
+	return err
+}
+
+// released says that the stage has no name in the temporary folder any more.
+func (st *Stage) released() {
+	st.store.mu.Lock()
+	delete(st.store.temps, st.temp)
+	st.store.mu.Unlock()
+	st.temp = ""
+}
+
+// Keep makes the content durable under its name and pins it. When it returns
+// without an error,
+//
+//  1. the bytes were synced, then
+//  2. the file was given its name, then
+//  3. the folder that holds the name was synced, and the one above it if the
+//     folder was new,
+//
+// so a record that refers to the blob may be committed and acknowledged. The
+// caller releases the pin once that has happened, or has failed.
+//
+// One copy is kept of equal content. A copy that is there already is read
+// first (up to 256 MiB): if its bytes are right it is used, and its folder
+// synced all the same, since another upload may only just have named it; if
+// they are not, or the copy is larger, the staged bytes take its place
+// atomically. So the right bytes stand under the name when Keep returns, and
+// content that was damaged on disk is mended by uploading it again.
+//
+// When Keep fails, the stage is dropped and nothing is pinned. If syncing the
+// folder was what failed, the complete blob may have got its name; the sweep
+// removes it.
+//
+// Keep may wait for the callback of an Unlink of the same content. So it must
+// not be called while holding anything that callback waits for, such as a
+// write transaction.
+func (st *Stage) Keep() (*Kept, error) {
+	if st.err != nil {
+		return nil, st.err
+	}
+	ref := Ref(st.hash.Sum(nil))
+	kept := st.store.pin(ref)
+	kept.Size = st.size
+	if err := st.keep(ref); err != nil {
+		kept.Release()
+		st.err = fmt.Errorf("blobs: keeping staged content: %w", err)
+		// What cannot be removed now is removed by the sweep or by Open.
+		_ = st.discard()
+		return nil, st.err
+	}
+	st.err = errKept
+	return kept, nil
+}
+
+func (st *Stage) keep(ref Ref) error {
+	s := st.store
+	folder, err := s.folderFor(ref)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if st.held(ref) {
+		_ = st.discard() // the sweep removes what this cannot
+	} else if err := st.publish(ref, folder); err != nil {
+		return err
+	}
+	return s.do("sync folder", func() error { return syncFolder(folder) })
+}
+
+// held reports whether a copy of the staged bytes stands under ref, by reading
+// both: comparing costs less than hashing the copy would.
+func (st *Stage) held(ref Ref) bool {
+	info, err := st.store.Stat(ref)
+	if err != nil || info.Size != st.size || st.size > st.store.reread {
+		return false
+	}
+	copied, err := st.store.Get(ref)
+	if err != nil {
+		return false
+	}
+	defer copied.Close()
+	a, b := copyBuffers.Get().(*copyBuffer), copyBuffers.Get().(*copyBuffer)
+	defer copyBuffers.Put(a)
+	defer copyBuffers.Put(b)
+	for at := int64(0); at < st.size; at += int64(len(a)) {
+		n := min(st.size-at, int64(len(a)))
+		if _, err := st.file.ReadAt(a[:n], at); err != nil {
+			return false
+		}
+		if _, err := copied.ReadAt(b[:n], at); err != nil || !bytes.Equal(a[:n], b[:n]) {
+			return false
+		}
+	}
+	return true
+}
+
+// publish syncs the staged file and moves it to the name of ref, in place of
+// anything that stands there.
+func (st *Stage) publish(ref Ref, folder *os.File) error {
+	s := st.store
+	if err := s.do("sync file", st.file.Sync); err != nil {
+		return err
+	}
+	if st.temp == "" {
+		err := s.do("link", func() error { return linkUnnamed(st.file, folder, ref.String()) })
+		if err == nil {
+			return st.discard()
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// A link cannot replace what has the name, but a rename can. That is
+		// a damaged copy, or one that another upload linked a moment ago.
+		if err := s.do("link temp", st.linkTemp); err != nil {
+			return err
+		}
+	}
+	// Some systems do not rename an open file.
+	_ = st.file.Close()
+	err := s.do("rename", func() error {
+		return s.root.Rename(tempFolder+"/"+st.temp, ref.path())
+	})
+	if err != nil {
+		return err
+	}
+	st.released()
+	return nil
+}
+
+// folderFor opens the folder that holds ref. It makes the folder when it is
+// missing, and does not return before the folder's own name is durable, no
+// matter which upload made it.
+func (s *Store) folderFor(ref Ref) (*os.File, error) {
+	name, durable := ref.folder(), &s.durable[ref[0]]
+	if durable.Load() {
+		folder, err := s.openFolder(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return folder, err
+		}
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	made, err := s.makeFolder(name)
+	if err != nil {
+		return nil, err
+	}
+	if made || !durable.Load() {
+		if err := s.do("sync top", s.syncTop); err != nil {
+			return nil, err
+		}
+		durable.Store(true)
+	}
+	return s.openFolder(name)
+}
+
+func (s *Store) syncTop() error {
+	top, err := s.openFolder(".")
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	return syncFolder(top)
+}

@@ -1,0 +1,394 @@
+package blobs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/matryer/is"
+)
+
+// recordSteps has the store note its steps, and returns how to read and clear them.
+func recordSteps(s *Store) func() []string {
+	var steps []string
+	s.hook = func(step string) error {
+		if n := len(steps); step != "write" || n == 0 || steps[n-1] != "write" {
+			steps = append(steps, step)
+		}
+		return nil
+	}
+	return func() []string {
+		defer func() { steps = nil }()
+		return steps
+	}
+}
+
+// The promise of Keep is an order: bytes, then the name, then the folder.
+func TestOrderOfSyncs(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		name, replace := []string{"link"}, []string{"link", "link temp", "rename"}
+		if !s.unnamed {
+			name, replace = []string{"rename"}, []string{"rename"}
+		}
+		sequence := func(steps ...any) []string {
+			var all []string
+			for _, step := range steps {
+				switch step := step.(type) {
+				case string:
+					all = append(all, step)
+				case []string:
+					all = append(all, step...)
+				}
+			}
+			return all
+		}
+		// Two contents whose refs begin with the same byte.
+		first, second := []byte("0"), []byte(nil)
+		for i := 1; second == nil; i++ {
+			if c := fmt.Append(nil, i); refOf(c)[0] == refOf(first)[0] {
+				second = c
+			}
+		}
+		steps := recordSteps(s)
+
+		keep(t, s, first).Release()
+		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder")) // a new folder
+
+		keep(t, s, second).Release()
+		is.Equal(steps(), sequence("create", "write", "sync file", name, "sync folder")) // a folder that is there
+
+		keep(t, s, second).Release()
+		is.Equal(steps(), sequence("create", "write", "sync folder")) // the copy that is there
+
+		path := filepath.Join(dir, refOf(second).path())
+		is.NoErr(os.Truncate(path, 0))
+		keep(t, s, second).Release()
+		is.Equal(steps(), sequence("create", "write", "sync file", replace, "sync folder")) // in place of a damaged one
+
+		is.NoErr(os.RemoveAll(filepath.Join(dir, refOf(first).folder())))
+		keep(t, s, first).Release()
+		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder")) // somebody removed the folder
+
+		third := []byte("in a folder whose name was made and not synced")
+		s.hook = func(step string) error {
+			if step == "sync top" {
+				return syscall.EIO
+			}
+			return nil
+		}
+		_, err := tryKeep(s, third)
+		is.True(errors.Is(err, syscall.EIO))
+		steps = recordSteps(s)
+		keep(t, s, third).Release()
+		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder"))
+
+		// Another process that died may have made a folder and not synced its
+		// name, so a store that is opened syncs what it finds, once.
+		again, err := Open(dir)
+		is.NoErr(err)
+		defer again.Close()
+		again.unnamed = s.unnamed
+		steps = recordSteps(again)
+		keep(t, again, first).Release()
+		is.Equal(steps(), sequence("create", "write", "sync folder"))
+	})
+}
+
+func TestOneCopyPerContent(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		first := keep(t, s, []byte("twice"))
+		before, err := os.Stat(filepath.Join(dir, first.Ref.path()))
+		is.NoErr(err)
+		second := keep(t, s, []byte("twice"))
+		after, err := os.Stat(filepath.Join(dir, first.Ref.path()))
+		is.NoErr(err)
+
+		is.Equal(first.Ref, second.Ref)
+		is.Equal(second.Size, int64(5))
+		is.True(os.SameFile(before, after)) // the copy that was there is used
+		is.Equal(before.ModTime(), after.ModTime())
+		is.Equal(tree(t, dir), []string{first.Ref.path()})
+
+		// Each pin counts.
+		first.Release()
+		removed, err := s.Unlink(first.Ref, always)
+		is.NoErr(err)
+		is.True(!removed)
+		second.Release()
+		removed, err = s.Unlink(first.Ref, always)
+		is.NoErr(err)
+		is.True(removed)
+	})
+}
+
+func TestDamagedCopyIsReplaced(t *testing.T) {
+	content := bytes.Repeat([]byte("the right bytes "), 2*len(copyBuffer{})/16)
+	wrong := bytes.Repeat([]byte("the wrong bytes "), len(content)/16)
+	for _, tt := range []struct {
+		name  string
+		spoil func(path string) error
+	}{
+		{"cut short", func(p string) error { return os.Truncate(p, 3) }},
+		{"empty", func(p string) error { return os.Truncate(p, 0) }},
+		{"longer", func(p string) error { return os.Truncate(p, 1<<20) }},
+		{"other bytes in the middle", func(p string) error {
+			f, err := os.OpenFile(p, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteAt([]byte{0}, int64(len(copyBuffer{}))+5)
+			return err
+		}},
+		{"other bytes of the same size", func(p string) error {
+			return os.WriteFile(p, wrong, 0o600)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, s *Store, dir string) {
+				is := is.New(t)
+				kept := keep(t, s, content)
+				defer kept.Release()
+				path := filepath.Join(dir, kept.Ref.path())
+				is.NoErr(tt.spoil(path))
+				reader, err := s.Get(kept.Ref)
+				is.NoErr(err)
+				defer reader.Close()
+				spoiled, err := os.ReadFile(path)
+				is.NoErr(err)
+
+				keep(t, s, content).Release()
+				is.NoErr(s.Check(kept.Ref))
+				is.Equal(tree(t, dir), []string{kept.Ref.path()})
+
+				// Who was reading reads on in the file they opened.
+				got, err := io.ReadAll(reader)
+				is.NoErr(err)
+				is.True(bytes.Equal(got, spoiled))
+			})
+		})
+	}
+}
+
+// Beyond rereadLimit the copy that is there is replaced without being read.
+func TestLargeCopyIsReplacedUnread(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		content := []byte("large, for a limit of four")
+		s.reread = 4
+		kept := keep(t, s, content)
+		defer kept.Release()
+		before, err := os.Stat(filepath.Join(dir, kept.Ref.path()))
+		is.NoErr(err)
+		keep(t, s, content).Release()
+		after, err := os.Stat(filepath.Join(dir, kept.Ref.path()))
+		is.NoErr(err)
+		is.True(!os.SameFile(before, after))
+		is.NoErr(s.Check(kept.Ref))
+		is.Equal(tree(t, dir), []string{kept.Ref.path()})
+	})
+}
+
+func TestSameContentAtOnce(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		content := bytes.Repeat([]byte("same"), 10_000)
+		const uploads = 64
+		kept, errs := make([]*Kept, uploads), make([]error, uploads)
+		var wg sync.WaitGroup
+		for i := range uploads {
+			wg.Go(func() { kept[i], errs[i] = tryKeep(s, content) })
+		}
+		wg.Wait()
+		is.NoErr(errors.Join(errs...))
+		is.Equal(tree(t, dir), []string{refOf(content).path()})
+		is.NoErr(s.Check(refOf(content)))
+		for _, k := range kept {
+			is.Equal(k.Ref, refOf(content))
+			is.Equal(k.Size, int64(len(content)))
+			removed, err := s.Unlink(k.Ref, always)
+			is.NoErr(err)
+			is.True(!removed) // until the last pin is released
+			k.Release()
+		}
+		is.Equal(len(s.locks), 0) // no lock outlives its use
+		is.Equal(len(s.temps), 0)
+	})
+}
+
+// Whatever step the disk fails in, the caller hears of it and nothing stays.
+func TestFailedStepsLeaveNothing(t *testing.T) {
+	for _, step := range []string{"create", "write", "sync top", "sync file", "link", "link temp", "rename", "sync folder"} {
+		t.Run(step, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, s *Store, dir string) {
+				is := is.New(t)
+				content := []byte("does not fit")
+				path := filepath.Join(dir, refOf(content).path())
+				if step == "link temp" || step == "rename" {
+					// Only a name that is taken leads there in both ways.
+					is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
+					is.NoErr(os.WriteFile(path, []byte("damaged"), 0o600))
+				}
+				before := tree(t, dir)
+				reached := false
+				s.hook = func(at string) error {
+					if at != step {
+						return nil
+					}
+					reached = true
+					return &os.PathError{Op: step, Path: "x", Err: syscall.ENOSPC}
+				}
+				kept, err := tryKeep(s, content)
+				s.hook = nil
+				if !reached {
+					is.NoErr(err) // the other way has such a step
+					kept.Release()
+					return
+				}
+				is.True(errors.Is(err, syscall.ENOSPC))
+				is.True(kept == nil)
+				is.Equal(len(s.locks), 0) // nothing is pinned
+				is.Equal(len(s.temps), 0)
+				if step == "sync folder" {
+					before = []string{refOf(content).path()} // complete, for the sweep to take
+				}
+				is.Equal(tree(t, dir), before)
+
+				// With space again, the same store goes on.
+				keep(t, s, content).Release()
+				is.NoErr(s.Check(refOf(content)))
+			})
+		})
+	}
+}
+
+func TestFailedStageStaysFailed(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		stage, err := s.Stage()
+		is.NoErr(err)
+		s.hook = func(string) error { return syscall.ENOSPC }
+		_, err = stage.Write([]byte("x"))
+		is.True(errors.Is(err, syscall.ENOSPC))
+		s.hook = nil
+		_, err = stage.Write([]byte("y"))
+		is.True(errors.Is(err, syscall.ENOSPC)) // or content with a hole would be kept
+		_, err = stage.Keep()
+		is.True(errors.Is(err, syscall.ENOSPC))
+		is.NoErr(stage.Drop())
+		is.Equal(tree(t, dir), []string{})
+	})
+}
+
+func TestEndOfAStage(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+
+		dropped, err := s.Stage()
+		is.NoErr(err)
+		_, err = dropped.Write([]byte("not wanted"))
+		is.NoErr(err)
+		is.Equal(dropped.Size(), int64(10))
+		is.NoErr(dropped.Drop())
+		is.NoErr(dropped.Drop())
+		_, err = dropped.Write(nil)
+		is.Equal(err, errDropped)
+		_, err = dropped.Keep()
+		is.Equal(err, errDropped)
+		is.Equal(tree(t, dir), []string{})
+
+		stage, err := s.Stage()
+		is.NoErr(err)
+		kept, err := stage.Keep()
+		is.NoErr(err)
+		is.NoErr(stage.Drop()) // as a deferred Drop does
+		_, err = stage.Keep()
+		is.Equal(err, errKept)
+		_, err = stage.Write(nil)
+		is.Equal(err, errKept)
+		is.NoErr(s.Check(kept.Ref))
+		kept.Release()
+		kept.Release()
+		is.Equal(len(s.locks), 0)
+	})
+}
+
+func TestEarlyWriteBack(t *testing.T) {
+	is := is.New(t)
+	s, _ := open(t)
+	stage, err := s.Stage()
+	is.NoErr(err)
+	defer stage.Drop()
+	chunk := make([]byte, writeBack/4)
+	for i := range 9 {
+		_, err = stage.Write(chunk)
+		is.NoErr(err)
+		begun := (i + 1) / 4 * writeBack
+		is.Equal(stage.begun, int64(begun)) // each 8 MiB as soon as they are there
+	}
+}
+
+func TestReadFrom(t *testing.T) {
+	content := make([]byte, 3*len(copyBuffer{})+17)
+	for i := range content {
+		content[i] = byte(rand.Uint32())
+	}
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		for _, tt := range []struct {
+			name   string
+			reader io.Reader
+			want   error
+		}{
+			{"whole", bytes.NewReader(content), nil},
+			{"in halves", iotest.HalfReader(bytes.NewReader(content)), nil},
+			{"end with the last bytes", iotest.DataErrReader(bytes.NewReader(content)), nil},
+			{"cut off", io.MultiReader(bytes.NewReader(content), iotest.ErrReader(io.ErrUnexpectedEOF)), io.ErrUnexpectedEOF},
+			{"failed", io.MultiReader(bytes.NewReader(content), iotest.ErrReader(syscall.ECONNRESET)), syscall.ECONNRESET},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				is := is.New(t)
+				stage, err := s.Stage()
+				is.NoErr(err)
+				defer stage.Drop()
+				n, err := io.Copy(stage, struct{ io.Reader }{tt.reader}) // no WriteTo
+				is.True(errors.Is(err, tt.want))                         // a cut is never taken for the end
+				is.Equal(n, int64(len(content)))
+				is.Equal(stage.Size(), n)
+				if tt.want == nil {
+					kept, err := stage.Keep()
+					is.NoErr(err)
+					defer kept.Release()
+					is.Equal(kept.Ref, refOf(content))
+					is.NoErr(s.Check(kept.Ref))
+				}
+			})
+		}
+		t.Run("full disk", func(t *testing.T) {
+			is := is.New(t)
+			stage, err := s.Stage()
+			is.NoErr(err)
+			defer stage.Drop()
+			writes := 0
+			s.hook = func(string) error {
+				if writes++; writes == 3 {
+					return syscall.ENOSPC
+				}
+				return nil
+			}
+			n, err := stage.ReadFrom(bytes.NewReader(content))
+			s.hook = nil
+			is.True(errors.Is(err, syscall.ENOSPC))
+			is.Equal(n, int64(2*len(copyBuffer{})))
+		})
+	})
+}

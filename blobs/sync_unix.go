@@ -1,0 +1,19 @@
+//go:build unix
+
+package blobs
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// syncFolder makes the names in the folder durable. Some network file systems
+// have no such operation; there, a name is as durable as their server makes it.
+func syncFolder(folder *os.File) error {
+	err := folder.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
