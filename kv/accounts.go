@@ -1,0 +1,334 @@
+package kv
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Users lists all accounts, oldest first.
+func (tx *Tx) Users() ([]record.User, error) { return collect(users, tx, nil) }
+
+// User reads an account.
+func (tx *Tx) User(id record.ID) (*record.User, error) {
+	u, err := users.Get(tx.Tx, id[:])
+	return u, fault(err, "user")
+}
+
+// UserNamed reads the account with the name, in any case.
+func (tx *Tx) UserNamed(name string) (*record.User, error) {
+	u, err := users.Find(tx.Tx, userName, []byte(record.Fold(name)))
+	return u, fault(err, "user")
+}
+
+// AddUser makes an account; its password is a hash. The first administrator
+// ends the claim.
+func (tx *Tx) AddUser(u record.User) (*record.User, error) {
+	u.ID, u.Created = tx.NewID(), tx.Now
+	if u.Role == record.Admin {
+		if err := tx.Delete(metaBucket, metaClaim); err != nil {
+			return nil, err
+		}
+	}
+	return &u, fault(users.Put(tx.Tx, &u), "user")
+}
+
+// SaveUser changes an account. The last administrator who can sign in stays
+// one.
+func (tx *Tx) SaveUser(u *record.User) error {
+	tx.callers = true
+	if err := fault(users.Put(tx.Tx, u), "user"); err != nil {
+		return err
+	}
+	return tx.needsAdmin()
+}
+
+// needsAdmin refuses to leave the instance without an administrator.
+func (tx *Tx) needsAdmin() error {
+	all, err := tx.Users()
+	if err != nil {
+		return err
+	}
+	for _, u := range all {
+		if u.Role == record.Admin && !u.Disabled {
+			return nil
+		}
+	}
+	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
+}
+
+// removeBatch bounds the records of one transaction in work that touches many.
+const removeBatch = 200
+
+// RemoveUser takes an account and everything of it away. The account is shut
+// first; its content goes in several transactions, so that others are not
+// kept waiting. When it is cut short, calling it again goes on.
+func (s *Store) RemoveUser(id record.ID) error {
+	err := s.Update(func(tx *Tx) error {
+		u, err := tx.User(id)
+		if err != nil {
+			return err
+		}
+		u.Disabled = true
+		return tx.SaveUser(u)
+	})
+	for err == nil {
+		n := 0
+		err = s.Update(func(tx *Tx) error {
+			var some []*record.Record
+			for r, err := range records.All(tx.Tx, id[:]) {
+				if err != nil {
+					return err
+				}
+				if some = append(some, r); len(some) == removeBatch {
+					break
+				}
+			}
+			n = len(some)
+			for _, r := range some {
+				if err := tx.Remove(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if n == 0 {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Update(func(tx *Tx) error {
+		tx.callers = true
+		hooks, err := tx.Webhooks(id)
+		for i := 0; err == nil && i < len(hooks); i++ {
+			err = tx.RemoveWebhook(id, hooks[i].ID)
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:])); err != nil {
+			return err
+		}
+		_, err = users.Delete(tx.Tx, id[:])
+		return fault(err, "user")
+	})
+}
+
+// dropAll deletes all rows below a prefix.
+func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
+	all, err := collect(t, tx, prefix)
+	for i := 0; err == nil && i < len(all); i++ {
+		_, err = t.Delete(tx.Tx, t.Key(&all[i]))
+	}
+	return err
+}
+
+// Usage is what an owner keeps.
+type Usage struct {
+	Bytes int64            // of files
+	Quota int64            // of files; 0 is no limit
+	Count map[string]int64 // of records, by kind
+}
+
+// Usage sums up what the user keeps.
+func (tx *Tx) Usage(u *record.User) (Usage, error) {
+	quota, err := tx.quota(u)
+	sum := Usage{Bytes: records.Sum(tx.Tx, bytesOf(u.ID)), Quota: quota, Count: map[string]int64{}}
+	for _, k := range record.Kinds {
+		sum.Count[k.Name] = records.Sum(tx.Tx, pair(u.ID, k.Code))
+	}
+	return sum, err
+}
+
+func (tx *Tx) quota(u *record.User) (int64, error) {
+	if u.Quota >= 0 {
+		return u.Quota, nil
+	}
+	set, err := tx.Settings()
+	return set.DefaultQuota, err
+}
+
+// Settings reads the instance's settings.
+func (tx *Tx) Settings() (record.Settings, error) {
+	var set record.Settings
+	if v := tx.Get(metaBucket, metaSettings); v != nil {
+		if err := json.Unmarshal(v, &set); err != nil {
+			return set, fmt.Errorf("settings: %w", err)
+		}
+	}
+	return set, nil
+}
+
+// SetSettings writes the instance's settings.
+func (tx *Tx) SetSettings(set record.Settings) error {
+	tx.callers = true
+	v, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return tx.Put(metaBucket, metaSettings, v)
+}
+
+// KeyPrefix begins every API key.
+const KeyPrefix = "kist_"
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// newSecret is KeyPrefix and 256 random bits in base 62, 43 characters.
+func newSecret() string {
+	var b [32]byte
+	random(b[:])
+	n, mod, digits := new(big.Int).SetBytes(b[:]), new(big.Int), make([]byte, 43)
+	for i := len(digits) - 1; i >= 0; i-- {
+		n.DivMod(n, big.NewInt(int64(len(base62))), mod)
+		digits[i] = base62[mod.Int64()]
+	}
+	return KeyPrefix + string(digits)
+}
+
+// AddKey makes an API key. The secret is returned this once.
+func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
+	if !k.Expires.IsZero() && !k.Expires.After(tx.Now) {
+		return nil, "", record.Bad(map[string]string{"expiresAt": "must be in the future"})
+	}
+	secret = newSecret()
+	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, sha256.Sum256([]byte(secret))
+	return &k, secret, keys.Put(tx.Tx, &k)
+}
+
+// Keys lists the owner's API keys, oldest first.
+func (tx *Tx) Keys(owner record.ID) ([]record.Key, error) { return collect(keys, tx, owner[:]) }
+
+// AllKeys lists everyone's API keys.
+func (tx *Tx) AllKeys() ([]record.Key, error) { return collect(keys, tx, nil) }
+
+// Key reads one of the owner's API keys.
+func (tx *Tx) Key(owner, id record.ID) (*record.Key, error) {
+	k, err := keys.Get(tx.Tx, pair(owner, id[:]...))
+	return k, fault(err, "key")
+}
+
+// SaveKey changes an API key.
+func (tx *Tx) SaveKey(k *record.Key) error {
+	tx.callers = true
+	return keys.Put(tx.Tx, k)
+}
+
+// RemoveKey takes an API key away; it is refused from the next request on.
+func (tx *Tx) RemoveKey(owner, id record.ID) error {
+	tx.callers = true
+	_, err := keys.Delete(tx.Tx, pair(owner, id[:]...))
+	return fault(err, "key")
+}
+
+// Caller is who a credential stands for. It must not be changed.
+type Caller struct {
+	User      record.User
+	Key       record.Key
+	tokensOff bool
+}
+
+func refused(code, text string) error {
+	return &record.Error{Fault: record.Unauthorized, Code: code, Text: text}
+}
+
+// Authenticate tells who presents the secret of an API key, or refuses with
+// Unauthorized. It sees every commit that ended before the call, and notes the
+// key's use, to the minute.
+func (s *Store) Authenticate(secret string) (*Caller, error) {
+	digest := sha256.Sum256([]byte(secret))
+	known := s.callers.Load() // before the look: what is filed after a commit goes to a map nobody reads
+	v, ok := known.Load(digest)
+	if !ok {
+		c, err := s.caller(digest)
+		if err != nil {
+			return nil, err
+		}
+		v, _ = known.LoadOrStore(digest, c)
+	}
+	c := v.(*Caller)
+	now := s.wall()
+	switch {
+	case c.tokensOff || c.User.TokensOff:
+		return nil, refused("api_tokens_disabled", "API keys are turned off.")
+	case c.User.Disabled:
+		return nil, refused("user_disabled", "This account is disabled.")
+	case c.Key.Disabled:
+		return nil, refused("key_disabled", "This API key is disabled.")
+	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
+		return nil, refused("key_expired", "This API key has expired.")
+	}
+	s.used(c, now)
+	return c, nil
+}
+
+func (s *Store) caller(digest [32]byte) (*Caller, error) {
+	c := new(Caller)
+	return c, s.View(func(tx *Tx) error {
+		k, err := keys.Find(tx.Tx, keyDigest, digest[:])
+		if errors.Is(err, table.ErrMissing) {
+			return refused("unknown_key", "This API key is not known.")
+		}
+		if err != nil {
+			return err
+		}
+		u, err := tx.User(k.Owner)
+		if err != nil {
+			return err
+		}
+		set, err := tx.Settings()
+		c.User, c.Key, c.tokensOff = *u, *k, set.TokensOff
+		return err
+	})
+}
+
+// used notes the use of a key, unless it is noted for this minute.
+func (s *Store) used(c *Caller, now time.Time) {
+	at := now.Truncate(time.Minute)
+	if !c.Key.LastUsed.Before(at) {
+		return
+	}
+	key := [32]byte(pair(c.Key.Owner, c.Key.ID[:]...))
+	s.pending.Lock()
+	defer s.pending.Unlock()
+	if s.pending.keys[key] != at && s.pending.noted[key] != at {
+		s.pending.use(key, at)
+	}
+}
+
+// Claim makes the token of the one-time claim that creates the first
+// administrator, in place of an earlier one; "" if there is an administrator.
+// Only its digest is kept.
+func (tx *Tx) Claim() (string, error) {
+	all, err := tx.Users()
+	if err != nil {
+		return "", err
+	}
+	for _, u := range all {
+		if u.Role == record.Admin {
+			return "", nil
+		}
+	}
+	token := strings.TrimPrefix(newSecret(), KeyPrefix)
+	digest := sha256.Sum256([]byte(token))
+	return token, tx.Put(metaBucket, metaClaim, digest[:])
+}
+
+// Claimable says whether the token is the one of the open claim; Missing if
+// not.
+func (tx *Tx) Claimable(token string) error {
+	digest := sha256.Sum256([]byte(token))
+	if v := tx.Get(metaBucket, metaClaim); v == nil || string(v) != string(digest[:]) {
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "This claim link is not valid, or has been used."}
+	}
+	return nil
+}

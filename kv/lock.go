@@ -1,0 +1,71 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// lock keeps a second process out of the data directory. It ends with the
+// process, however that ends.
+type lock struct{ file *os.File }
+
+// lockWait is how long acquire tries: a process that is just stopping needs
+// a moment.
+const lockWait = time.Second
+
+var errLocked = errors.New("locked")
+
+// InUse says that another process has the data directory open.
+type InUse struct{ PID int }
+
+func (e *InUse) Error() string {
+	if e.PID == 0 {
+		return "the data directory is in use by another process"
+	}
+	return fmt.Sprintf("the data directory is in use by process %d", e.PID)
+}
+
+func acquire(path string) (*lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the lock file: %w", err)
+	}
+	for deadline := time.Now().Add(lockWait); ; {
+		err := tryLock(f)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errLocked) || time.Now().After(deadline) {
+			owner := &InUse{holder(f)}
+			f.Close()
+			if errors.Is(err, errLocked) {
+				return nil, owner
+			}
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	l := &lock{f}
+	if err := errors.Join(f.Truncate(0), write(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the lock file: %w", err), l.release())
+	}
+	return l, nil
+}
+
+func write(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+func holder(f *os.File) int {
+	var b [32]byte
+	n, _ := f.ReadAt(b[:], 0)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	return pid
+}
+
+func (l *lock) release() error { return l.file.Close() }

@@ -1,0 +1,114 @@
+package kv
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/argon2"
+
+	"kist/kv/record"
+)
+
+// The cost of a hash (OWASP Password Storage Cheat Sheet): memory in KiB,
+// passes, lanes.
+const (
+	argonMemory = 19456
+	argonTime   = 2
+	argonLanes  = 1
+	argonSalt   = 16
+	argonSum    = 32
+)
+
+// Passwords hashes and checks passwords with Argon2id (RFC 9106), at most as
+// many at once as there are cores, and two at the most, so that a flood of
+// guesses takes neither all memory nor all processors.
+type Passwords struct {
+	slots chan struct{}
+	queue chan struct{}
+}
+
+// How many may wait for a slot, and for how long.
+const (
+	maxWaiting = 8
+	maxWait    = 2 * time.Second
+)
+
+// NewPasswords makes a hasher; a process needs one.
+func NewPasswords() *Passwords {
+	n := min(2, runtime.GOMAXPROCS(0))
+	return &Passwords{slots: make(chan struct{}, n), queue: make(chan struct{}, n+maxWaiting)}
+}
+
+// enter waits for a slot; Busy if too many wait already or it takes too long.
+func (p *Passwords) enter(ctx context.Context) (leave func(), err error) {
+	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
+	select {
+	case p.queue <- struct{}{}:
+	default:
+		return nil, busy
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	select {
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots; <-p.queue }, nil
+	case <-ctx.Done():
+		<-p.queue
+		return nil, busy
+	}
+}
+
+// Hash hashes a password with a random salt, as a PHC string. It takes tens of
+// milliseconds: never call it inside a transaction.
+func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
+	leave, err := p.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	salt := make([]byte, argonSalt)
+	random(salt)
+	sum := argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonLanes, argonSum)
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonTime, argonLanes,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
+}
+
+// Check reports whether the password is the one of the PHC string. Given ""
+// it does the same work and reports false, so that the time it takes does not
+// tell whether there is anything to guess.
+func (p *Passwords) Check(ctx context.Context, phc, password string) (bool, error) {
+	leave, err := p.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	if phc == "" {
+		argon2.IDKey([]byte(password), make([]byte, argonSalt), argonTime, argonMemory, argonLanes, argonSum)
+		return false, nil
+	}
+	var version, memory, passes uint32
+	var lanes uint8
+	parts := strings.Split(phc, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" {
+		return false, errPHC
+	}
+	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &memory, &passes, &lanes); err != nil ||
+		version != argon2.Version || memory > 1<<20 || passes == 0 || passes > 64 || lanes == 0 {
+		return false, errPHC
+	}
+	salt, err1 := base64.RawStdEncoding.DecodeString(parts[4])
+	sum, err2 := base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(sum) < 16 || len(sum) > 64 {
+		return false, errPHC
+	}
+	got := argon2.IDKey([]byte(password), salt, passes, memory, lanes, uint32(len(sum)))
+	return subtle.ConstantTimeCompare(got, sum) == 1, nil
+}
+
+var errPHC = errors.New("a stored password hash is damaged")

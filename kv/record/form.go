@@ -1,0 +1,133 @@
+package record
+
+import (
+	"time"
+
+	"kist/kv/field"
+)
+
+// A Form is what a caller may say of a record. Reading input into the form of
+// a stored record changes only what the input names.
+type Form struct {
+	Slug             string // "" keeps the slug, or has one made
+	Public, Favorite bool
+	Password         field.Secret
+	Limit            int64
+	AtLimit          Action
+	Expires          time.Time
+	Body             Body
+
+	// Tags by name replace the record's; nil leaves them as they are. AddTags
+	// and DropTags are ids. NewTags are names added to those.
+	Tags, NewTags     []string
+	AddTags, DropTags []string
+	// Folder is where a file lies; FolderName, if not "", names it instead
+	// and makes it if there is none of that name.
+	Folder     ID
+	FolderName string
+
+	kind *Kind
+}
+
+// NewForm is the empty form of a kind.
+func NewForm(k *Kind) *Form { return &Form{Body: k.New(), kind: k} }
+
+// Form is the form of a stored record, filled in.
+func (r *Record) Form() (*Form, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	return &Form{
+		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Limit: r.Limit, AtLimit: r.AtLimit,
+		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind,
+	}, nil
+}
+
+// Fields is the shape of a create and of a patch, for all kinds but files.
+func (f *Form) Fields(s *field.Set) {
+	f.Body.Fields(s)
+	f.slug(s, "slug")
+	f.sharing(s)
+	f.tags(s)
+}
+
+func (f *Form) slug(s *field.Set, name string) {
+	s.Ruled(name, &f.Slug, CleanSlug, SlugPattern, MaxSlug).
+		Says("Public identifier, unique over all items; made up if absent.", `"summer-24"`)
+}
+
+func (f *Form) tags(s *field.Set) {
+	s.Texts("tags", &f.Tags, CleanTag, MaxTags, MaxTag).
+		Says("Tag names; unknown ones come into being.", `["travel","2024"]`)
+}
+
+func (f *Form) sharing(s *field.Set) {
+	s.Bool("isPublic", &f.Public).Says("Whether others can see it.", `true`)
+	s.Bool("isFavorite", &f.Favorite).Says("Marks a favourite.", `false`)
+	s.Secret("password", &f.Password).Says("Password that visitors need; \"\" removes it.", `"open sesame"`)
+	s.Count(f.kind.Limit, &f.Limit).Says("How often others may see it; null is no limit.", `10`)
+	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, actions).
+		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
+	s.Time("expiresAt", &f.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
+}
+
+// Upload is the shape of the fields of an upload beside the files.
+type Upload struct{ *Form }
+
+func (u Upload) Fields(s *field.Set) {
+	b := u.Body.(*File)
+	s.Text("name", &b.OriginalName, field.MaxURL).
+		Says("A name for the file in place of the part's own.", `"holiday.jpg"`)
+	s.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
+	u.slug(s, "slug")
+	s.ID("folderId", &u.Folder).Says("Folder to put it in.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	u.folderName(s)
+	s.IDs("tagIds", &u.AddTags, MaxTags).Says("Tags to attach, by id (a JSON array).", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	s.Texts("newTags", &u.NewTags, CleanTag, MaxTags, MaxTag).Says("Tags to attach, by name, separated by commas.", `["beach","2024"]`)
+	u.tags(s)
+	u.sharing(s)
+}
+
+// FileEdit is the shape of a file's patch.
+type FileEdit struct{ *Form }
+
+func (e FileEdit) Fields(s *field.Set) {
+	e.Body.Fields(s)
+	e.slug(s, "newSlug")
+	s.ID("folderId", &e.Folder).Says("Folder to put it in; null takes it out.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	e.folderName(s)
+	s.IDs("addTagIds", &e.AddTags, MaxTags).Says("Tags to attach.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	s.IDs("removeTagIds", &e.DropTags, MaxTags).Says("Tags to detach.", `[]`)
+	e.tags(s)
+	e.sharing(s)
+}
+
+func (f *Form) folderName(s *field.Set) {
+	s.Name("folderName", &f.FolderName, MaxName).Says("Folder by name; made if there is none.", `"Holidays"`)
+}
+
+// CheckNew says what is wrong with the form for a new record at the given
+// instant, beyond what each field is checked for by itself.
+func (f *Form) CheckNew(now time.Time) error {
+	if !f.Expires.IsZero() && !f.Expires.After(now) {
+		return field.Problems{"expiresAt": "must be in the future"}
+	}
+	return nil
+}
+
+// Fill copies the form into r, tags, folder and password aside, which take a
+// look into the store. It reports whether the count of the limit starts anew:
+// when the item is published again, and when it gets a limit.
+func (f *Form) Fill(r *Record) (restart bool) {
+	if f.Slug != "" {
+		r.Slug = f.Slug
+	}
+	if f.Public != r.Public {
+		restart = r.Publish(f.Public)
+	}
+	restart = restart || r.Limit == 0 && f.Limit > 0
+	r.Favorite, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Limit, f.AtLimit, f.Expires
+	r.SetBody(f.Body)
+	return restart
+}

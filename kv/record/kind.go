@@ -1,0 +1,212 @@
+package record
+
+import (
+	"strings"
+
+	"kist/kv/field"
+)
+
+// Bounds of the fields, in characters for one-line text and bytes for long
+// text.
+const (
+	MaxName        = 512
+	MaxDescription = 8192
+	MaxContent     = 1 << 20
+)
+
+// A Kind is a row of Kinds: everything that is particular to one kind of
+// content.
+type Kind struct {
+	Code byte   // as stored; never given to another kind
+	Name string // in answers and events
+	Path string // the collection, below the API's prefix
+	// Shape counts the versions of the kind's own fields. A row of an older
+	// shape is read by the present one when it is next shown.
+	Shape byte
+	// Counter and Limit are what clients call the views and their limit.
+	Counter, Limit string
+	// MaxBody is the largest JSON body in bytes.
+	MaxBody int64
+	// New makes an empty body.
+	New func() Body
+}
+
+// Body is the part of a record that differs by kind.
+type Body interface {
+	field.Shaped
+	// Title is what a list sorts by and a page is headed with; it may be "".
+	Title() string
+}
+
+// The kinds of content.
+var (
+	Files     = &Kind{1, "file", "files", 1, "views", "maxViews", 1 << 20, func() Body { return new(File) }}
+	Bookmarks = &Kind{2, "bookmark", "bookmarks", 1, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }}
+	Notes     = &Kind{3, "note", "notes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Note) }}
+	Snippets  = &Kind{4, "snippet", "snippets", 1, "views", "maxViews", 4 << 20, func() Body { return new(Snippet) }}
+	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }}
+	Games     = &Kind{6, "game", "games", 1, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }}
+	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }}
+)
+
+// Kinds lists every kind, Files first. A new kind is one struct with a Fields
+// method and one row here.
+var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links}
+
+// KindOf is the kind stored as code, or nil.
+func KindOf(code byte) *Kind {
+	if code == 0 || int(code) > len(Kinds) {
+		return nil
+	}
+	return Kinds[code-1]
+}
+
+// File is what is known of a file beside its bytes. All but the description
+// and the name is set by the server.
+type File struct {
+	OriginalName, MimeType, SHA256, Description string
+	Size                                        int64
+}
+
+func (b *File) Fields(f *field.Set) {
+	f.Ruled("originalName", &b.OriginalName, CleanFileName, "", 255, field.Filled).
+		Says("The file's name; path parts and control characters are removed.", `"holiday.jpg"`)
+	f.Text("mimeType", &b.MimeType, 255, field.ReadOnly).
+		Says("The media type, worked out from the bytes and the name.", `"image/jpeg"`)
+	f.Number("size", &b.Size, 0, 1<<53, field.ReadOnly).Says("Size in bytes.", `48213`)
+	f.Text("sha256", &b.SHA256, 64, field.ReadOnly).
+		Says("SHA-256 of the content in lower-case hexadecimal.", `"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`)
+	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
+}
+
+func (b *File) Title() string { return b.OriginalName }
+
+// Bookmark is a kept address.
+type Bookmark struct{ URL, Name, Description, ImageURL string }
+
+func (b *Bookmark) Fields(f *field.Set) {
+	f.URL("url", &b.URL, field.Required, field.Filled).
+		Says("The page: an absolute http or https address.", `"https://go.dev/"`)
+	f.Text("title", &b.Name, MaxName).Says("Title of the page.", `"The Go language"`)
+	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Language home"`)
+	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page.", `"https://go.dev/images/logo.svg"`)
+}
+
+func (b *Bookmark) Title() string {
+	if b.Name == "" {
+		return b.URL
+	}
+	return b.Name
+}
+
+// Note is text in Markdown.
+type Note struct{ Name, Content, SourceURL string }
+
+func (b *Note) Fields(f *field.Set) {
+	f.Text("title", &b.Name, MaxName).Says("Title of the note.", `"Groceries"`)
+	f.LongText("content", &b.Content, MaxContent, field.Required).
+		Says("The text, in Markdown; may be empty.", `"- milk\n- bread"`)
+	f.Text("sourceUrl", &b.SourceURL, field.MaxURL).
+		Says("Where the text comes from; any text is kept as it is.", `"https://example.org/article"`)
+}
+
+func (b *Note) Title() string {
+	if b.Name == "" {
+		return firstLine(b.Content)
+	}
+	return b.Name
+}
+
+// Snippet is code or plain text.
+type Snippet struct{ Name, Content, Language string }
+
+func (b *Snippet) Fields(f *field.Set) {
+	f.Text("title", &b.Name, MaxName).Says("Title of the snippet.", `"Hello"`)
+	f.LongText("content", &b.Content, MaxContent, field.Required).
+		Says("The code or text; may be empty.", `"fmt.Println(\"hello\")"`)
+	f.Text("language", &b.Language, 64).Says("Language for highlighting.", `"go"`)
+}
+
+func (b *Snippet) Title() string {
+	if b.Name == "" {
+		return firstLine(b.Content)
+	}
+	return b.Name
+}
+
+// Recipe is what to cook.
+type Recipe struct{ Name, Description, Ingredients, Instructions string }
+
+func (b *Recipe) Fields(f *field.Set) {
+	f.Text("title", &b.Name, MaxName, field.Required, field.Filled).Says("Name of the dish.", `"Pancakes"`)
+	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
+	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
+	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
+}
+
+func (b *Recipe) Title() string { return b.Name }
+
+// GameStatus says how far someone is with a game.
+type GameStatus string
+
+// The states of a game.
+var GameStatuses = []GameStatus{"wishlist", "backlog", "playing", "finished", "dropped"}
+
+// Game is an entry of a game list. Rating and Playtime are -1 when not given.
+type Game struct {
+	Name, Platform, CoverURL, StoreURL, Notes string
+	Status                                    GameStatus
+	Rating, Playtime                          int64
+}
+
+func (b *Game) Fields(f *field.Set) {
+	f.Text("title", &b.Name, MaxName, field.Required, field.Filled).Says("Name of the game.", `"Outer Wilds"`)
+	f.Text("platform", &b.Platform, MaxName).Says("What it is played on.", `"Steam Deck"`)
+	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("How far one is with it.", `"playing"`)
+	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)
+	f.MaybeNumber("playtimeMinutes", &b.Playtime, 0, field.MaxCount).Says("Time played, in minutes.", `1260`)
+	f.URL("coverUrl", &b.CoverURL).Says("Address of the cover picture.", `"https://example.org/cover.jpg"`)
+	f.URL("storeUrl", &b.StoreURL).Says("Address of the shop page.", `"https://example.org/outer-wilds"`)
+	f.Text("notes", &b.Notes, MaxDescription).Says("Free text.", `"No spoilers"`)
+}
+
+func (b *Game) Title() string { return b.Name }
+
+// Link is a short link.
+type Link struct{ URL, Description string }
+
+func (b *Link) Fields(f *field.Set) {
+	f.URL("originalUrl", &b.URL, field.Required, field.Filled).
+		Says("The target: an absolute http or https address.", `"https://example.org/a/long/path"`)
+	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Tickets"`)
+}
+
+func (b *Link) Title() string {
+	if b.Description == "" {
+		return b.URL
+	}
+	return b.Description
+}
+
+// firstLine is the first line of text with something on it, cut to MaxName
+// characters.
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			return cut(line, MaxName)
+		}
+	}
+	return ""
+}
+
+// cut shortens text to most characters.
+func cut(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}

@@ -1,0 +1,47 @@
+package record
+
+import (
+	"time"
+
+	"kist/kv/field"
+)
+
+// Tag is a label of an owner's, for all kinds of content.
+type Tag struct {
+	ID, Owner ID
+	Name      string
+	Color     string
+	Created   time.Time
+}
+
+// DefaultColor is a tag's colour unless someone chose one.
+const DefaultColor = "#6B7280"
+
+// Folder is where files lie.
+type Folder struct {
+	ID, Owner ID
+	Name      string
+	Color     string
+	Created   time.Time
+}
+
+// LabelForm is what a caller may say of a tag or a folder.
+type LabelForm struct {
+	Name, Color string
+	rule        field.Rule
+	most        int
+}
+
+// TagForm and FolderForm are the forms of tags and folders.
+func TagForm(t Tag) *LabelForm { return &LabelForm{t.Name, t.Color, CleanTag, MaxTag} }
+
+// FolderForm is the form of a folder.
+func FolderForm(f Folder) *LabelForm {
+	return &LabelForm{f.Name, f.Color, field.CleanName(MaxName), MaxName}
+}
+
+// Fields is the shape of a create and a patch.
+func (f *LabelForm) Fields(s *field.Set) {
+	s.Ruled("name", &f.Name, f.rule, "", f.most, field.Required, field.Filled).Says("The name; unique without regard to case.", `"travel"`)
+	s.Ruled("color", &f.Color, CleanColor, `^#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})$`, 7).Says("Colour; # may be left out and three digits stand for six.", `"#3B82F6"`)
+}

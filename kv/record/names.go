@@ -1,0 +1,222 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// MaxSlug is the longest slug in bytes.
+const MaxSlug = 128
+
+// SlugPattern describes slugs to readers of the schema.
+const SlugPattern = `^[A-Za-z0-9][A-Za-z0-9._~@-]{0,127}$`
+
+// reserved are the first path segments that the server uses or may come to
+// use, so that no item can stand in their place.
+var reserved = func() map[string]bool {
+	words := map[string]bool{}
+	for w := range strings.FieldsSeq(`about account admin api app apps assets auth backup bookmarks callback captcha
+		claim css dashboard device docs download downloads edit embed error events extension extension.zip favicon.ico
+		feed files folders g game games health healthz help home hook hooks i icon icons image images import export
+		index index.html install integrations js keys link links live login logout manifest.json manifest.webmanifest
+		me media metrics new note notes oauth openapi openapi.json p page pages password ping preview privacy public
+		queue raw readyz recipe recipes reference register remote-upload reset robots.txt s search security.txt session
+		sessions settings setup share shares sharex shorten signin signout signup sitemap.xml snippet snippets static
+		stats status sw.js system t tag tags terms thumb thumbs tus up upload uploads upload-requests user users v
+		version w webhook webhooks well-known www x`) {
+		words[w] = true
+	}
+	return words
+}()
+
+var errSlug = errors.New("must be 1 to 128 of A-Z a-z 0-9 . _ ~ @ - and begin with a letter or digit")
+
+// CleanSlug is the rule of slugs. Case counts. Reserved words, in any case,
+// and what could be taken for an id are refused.
+func CleanSlug(t string) (string, error) {
+	if len(t) > MaxSlug {
+		return "", errSlug
+	}
+	for i := range len(t) {
+		c := t[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || strings.IndexByte("._~@-", c) < 0) {
+			return "", errSlug
+		}
+	}
+	if t == "" {
+		return "", errSlug
+	}
+	if reserved[strings.ToLower(t)] {
+		return "", errors.New("is a reserved word")
+	}
+	if _, err := uuid.Parse(t); err == nil {
+		return "", errors.New("must not look like an id")
+	}
+	return t, nil
+}
+
+// slugLetters are the letters and digits without those that are easily taken
+// for one another: 0 O, 1 l I.
+const slugLetters = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// SlugLength is how many characters a generated slug has: with 57 letters to
+// choose from, 58 bits.
+const SlugLength = 10
+
+// NewSlug makes a slug out of random bytes, which fill is to supply from a
+// cryptographic source.
+func NewSlug(fill func([]byte)) string {
+	var slug [SlugLength]byte
+	var random [SlugLength * 2]byte
+	for n := 0; n < SlugLength; {
+		fill(random[:])
+		for _, b := range random {
+			// Bytes past the last whole multiple would favour some letters.
+			if int(b) >= 256/len(slugLetters)*len(slugLetters) {
+				continue
+			}
+			if slug[n] = slugLetters[int(b)%len(slugLetters)]; n == SlugLength-1 {
+				return string(slug[:])
+			}
+			n++
+		}
+	}
+	return string(slug[:])
+}
+
+// Bounds of tags.
+const (
+	MaxTag  = 64 // characters of a name
+	MaxTags = 64 // tags of one record
+)
+
+// CleanTag is the rule of tag names: one line of 1 to MaxTag characters, white
+// space trimmed and folded, NFC, without control characters and commas.
+func CleanTag(t string) (string, error) {
+	t = norm.NFC.String(strings.Join(strings.Fields(t), " "))
+	switch n := utf8.RuneCountInString(t); {
+	case n == 0:
+		return "", errors.New("must not be empty")
+	case n > MaxTag:
+		return "", fmt.Errorf("must be at most %d characters long", MaxTag)
+	case strings.ContainsFunc(t, unprintable):
+		return "", errors.New("must not contain control characters")
+	case strings.Contains(t, ","):
+		return "", errors.New("must not contain a comma")
+	}
+	return t, nil
+}
+
+// Fold is the form under which names and words are compared: NFC, without
+// regard to case (Unicode case folding).
+func Fold(t string) string {
+	for i := range len(t) {
+		if t[i] >= utf8.RuneSelf {
+			return norm.NFC.String(cases.Fold().String(norm.NFC.String(t)))
+		}
+	}
+	return strings.ToLower(t)
+}
+
+// unprintable reports characters that control a terminal or the direction of
+// text.
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) || bidi(r)
+}
+
+func bidi(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
+}
+
+// MaxFileName is the longest file name in bytes.
+const MaxFileName = 255
+
+// CleanFileName makes any text into a name that is safe to save under: the
+// last part of a path (of either kind of slash), NFC, without control and
+// direction characters, at most MaxFileName bytes with its extension kept. A
+// name with nothing left is "file"; names that Windows gives to devices get a
+// "_" in front. It never fails.
+func CleanFileName(t string) (string, error) {
+	t = strings.ToValidUTF8(t, "\uFFFD")
+	if i := strings.LastIndexAny(t, `/\`); i >= 0 {
+		t = t[i+1:]
+	}
+	t = strings.Map(func(r rune) rune {
+		if unprintable(r) {
+			return -1
+		}
+		return r
+	}, norm.NFC.String(t))
+	t = strings.TrimSpace(t)
+	t = strings.TrimRight(t, ". ")
+	if strings.Trim(t, ".") == "" {
+		return "file", nil
+	}
+	stem, _, _ := strings.Cut(strings.ToUpper(t), ".")
+	switch stem = strings.TrimSpace(stem); {
+	case stem == "CON", stem == "PRN", stem == "AUX", stem == "NUL",
+		len(stem) == 4 && (stem[:3] == "COM" || stem[:3] == "LPT") && stem[3] >= '0' && stem[3] <= '9':
+		t = "_" + t
+	}
+	if len(t) <= MaxFileName {
+		return t, nil
+	}
+	ext := path.Ext(t)
+	if len(ext) > 32 {
+		ext = ""
+	}
+	stem = t[:MaxFileName-len(ext)]
+	for !utf8.ValidString(stem) {
+		stem = stem[:len(stem)-1]
+	}
+	return strings.TrimRight(stem, ". ") + ext, nil
+}
+
+var errColor = errors.New("must be a colour of the form #RRGGBB")
+
+// ColorPattern describes colours to readers of the schema.
+const ColorPattern = `^#[0-9A-F]{6}$`
+
+// CleanColor is the rule of colours: #RRGGBB, in upper case; # may be left
+// out and three digits stand for six (#abc is #AABBCC).
+func CleanColor(t string) (string, error) {
+	t = strings.ToUpper(strings.TrimPrefix(t, "#"))
+	if strings.Trim(t, "0123456789ABCDEF") != "" {
+		return "", errColor
+	}
+	switch len(t) {
+	case 3:
+		return "#" + string([]byte{t[0], t[0], t[1], t[1], t[2], t[2]}), nil
+	case 6:
+		return "#" + t, nil
+	}
+	return "", errColor
+}
+
+// UserNamePattern describes user names to readers of the schema.
+const UserNamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+
+// CleanUserName is the rule of user names. They are compared without case.
+func CleanUserName(t string) (string, error) {
+	for i := range len(t) {
+		c := t[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') || i == 64 {
+			t = ""
+			break
+		}
+	}
+	if t == "" {
+		return "", errors.New("must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")
+	}
+	return t, nil
+}

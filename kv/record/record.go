@@ -1,0 +1,299 @@
+// Package record holds what kist keeps and the rules of it: the kinds of
+// content, the forms of names, who may see an item and when its limit is
+// spent. It does no I/O and reads no clock.
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv/field"
+)
+
+// ID names a thing for good: a UUID version 7 (RFC 9562), so that ids sort by
+// the time of creation.
+type ID = uuid.UUID
+
+// Action is what happens to an item whose view limit is reached.
+type Action string
+
+// The actions. An item without one is made private.
+const (
+	MakePrivate Action = "make_private"
+	Delete      Action = "delete"
+)
+
+var actions = []Action{MakePrivate, Delete}
+
+// A Record is one item of content of any kind.
+type Record struct {
+	ID, Owner ID
+	Kind      *Kind
+	Seq       uint64 // its place in the feed of changes
+	Created   time.Time
+	Updated   time.Time
+	Share
+	Tags   []ID
+	Folder ID       // zero: none
+	Bytes  *Content // of a file; nil for other kinds
+	Order  string   // what a list by title sorts by: the folded start of the title
+	Body   []byte   // the kind's own fields, as field.Set.AppendJSON wrote them
+}
+
+// Content is where a file's bytes are and what kind of bytes they are.
+type Content struct {
+	Ref   [32]byte // SHA-256
+	Size  int64
+	Class Class
+}
+
+// Class is a coarse media type, for filtering.
+type Class byte
+
+// The classes, as stored.
+const (
+	Other Class = iota
+	Image
+	Video
+	Audio
+	Text
+	PDF
+)
+
+var classNames = []string{"other", "image", "video", "audio", "text", "pdf"}
+
+func (c Class) String() string { return classNames[c] }
+
+// ClassNames are the words for the classes in queries.
+func ClassNames() []string { return classNames }
+
+// ClassOf is the class of a media type.
+func ClassOf(mimeType string) Class {
+	top, sub, _ := strings.Cut(mimeType, "/")
+	switch {
+	case top == "image":
+		return Image
+	case top == "video":
+		return Video
+	case top == "audio":
+		return Audio
+	case mimeType == "application/pdf":
+		return PDF
+	case top == "text", sub == "json", sub == "javascript", sub == "xml", sub == "yaml", sub == "toml", sub == "x-sh":
+		return Text
+	}
+	return Other
+}
+
+// Decode reads the kind's own fields.
+func (r *Record) Decode() (Body, error) {
+	b := r.Kind.New()
+	if err := field.Of(b).Load(r.Body); err != nil {
+		return nil, fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	return b, nil
+}
+
+// SetBody writes the kind's own fields and what is derived from them.
+func (r *Record) SetBody(b Body) {
+	r.Body = field.Of(b).AppendJSON(nil)
+	r.Order = orderOf(b.Title())
+	if f, ok := b.(*File); ok && r.Bytes != nil {
+		r.Bytes.Class = ClassOf(f.MimeType)
+	}
+}
+
+// maxOrder bounds Order in bytes, so that index keys stay short. Titles that
+// begin alike for longer sort by age.
+const maxOrder = 48
+
+func orderOf(title string) string {
+	t := strings.ReplaceAll(Fold(cut(title, maxOrder)), "\x00", "")
+	if len(t) > maxOrder {
+		t = t[:maxOrder]
+	}
+	return t
+}
+
+const rowVersion = 1
+
+// Bits of a row's flags.
+const (
+	rowPublic byte = 1 << iota
+	rowFavorite
+	rowReached
+	rowDelete  // the action is delete
+	rowPrivate // the action is make_private
+	rowFolder
+	rowContent
+)
+
+// KeySize is the length of a record's key: owner, kind, id.
+const KeySize = 16 + 1 + 16
+
+// Key is the record's primary key. A prefix of it names all of an owner, or
+// all of one kind of an owner.
+func (r *Record) Key() []byte { return RowKey(r.Owner, r.Kind, r.ID) }
+
+// RowKey is the primary key of a record.
+func RowKey(owner ID, k *Kind, id ID) []byte {
+	key := make([]byte, 0, KeySize)
+	key = append(append(key, owner[:]...), k.Code)
+	return append(key, id[:]...)
+}
+
+// AppendRow appends the stored form of r to dst; DESIGN.md of package kv has
+// it byte by byte.
+func (r *Record) AppendRow(dst []byte) []byte {
+	flags := bit(r.Public, rowPublic) | bit(r.Favorite, rowFavorite) | bit(r.Reached, rowReached) |
+		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
+		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent)
+	dst = append(dst, rowVersion, r.Kind.Shape, flags)
+	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
+	for _, t := range []time.Time{r.Created, r.Updated, r.Expires} {
+		dst = binary.BigEndian.AppendUint64(dst, millis(t))
+	}
+	dst = binary.AppendUvarint(dst, uint64(r.Limit))
+	if r.Folder != uuid.Nil {
+		dst = append(dst, r.Folder[:]...)
+	}
+	if r.Bytes != nil {
+		dst = append(dst, r.Bytes.Ref[:]...)
+		dst = binary.AppendUvarint(dst, uint64(r.Bytes.Size))
+		dst = append(dst, byte(r.Bytes.Class))
+	}
+	for _, s := range []string{r.Slug, r.Password, r.Order} {
+		dst = append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.Tags)))
+	for _, t := range r.Tags {
+		dst = append(dst, t[:]...)
+	}
+	return append(dst, r.Body...)
+}
+
+func bit(on bool, flag byte) byte {
+	if on {
+		return flag
+	}
+	return 0
+}
+
+// millis keeps an instant as milliseconds since 1970; the zero time as 0.
+func millis(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixMilli())
+}
+
+func fromMillis(n uint64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(n)).UTC()
+}
+
+var errRow = errors.New("the row is damaged")
+
+// ParseRow reads a stored record. It copies what it keeps.
+func ParseRow(key, row []byte) (*Record, error) {
+	if len(key) != KeySize || KindOf(key[16]) == nil {
+		return nil, fmt.Errorf("record %x: %w", key, errRow)
+	}
+	r := &Record{Owner: ID(key[:16]), Kind: KindOf(key[16]), ID: ID(key[17:])}
+	in := rowReader{data: row}
+	version, shape, flags := in.byte(), in.byte(), in.byte()
+	if version != rowVersion && !in.bad {
+		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
+	}
+	r.Public, r.Favorite, r.Reached = flags&rowPublic != 0, flags&rowFavorite != 0, flags&rowReached != 0
+	switch {
+	case flags&rowDelete != 0:
+		r.AtLimit = Delete
+	case flags&rowPrivate != 0:
+		r.AtLimit = MakePrivate
+	}
+	r.Seq = in.uint64()
+	r.Created, r.Updated, r.Expires = fromMillis(in.uint64()), fromMillis(in.uint64()), fromMillis(in.uint64())
+	r.Limit = int64(in.uvarint())
+	if flags&rowFolder != 0 {
+		copy(r.Folder[:], in.take(16))
+	}
+	if flags&rowContent != 0 {
+		r.Bytes = new(Content)
+		copy(r.Bytes.Ref[:], in.take(32))
+		r.Bytes.Size = int64(in.uvarint())
+		if r.Bytes.Class = Class(in.byte()); int(r.Bytes.Class) >= len(classNames) {
+			in.bad = true
+		}
+	}
+	r.Slug, r.Password, r.Order = in.string(), in.string(), in.string()
+	if n := in.uvarint(); n > 0 && n <= uint64(len(in.data))/16 {
+		r.Tags = make([]ID, n)
+		for i := range r.Tags {
+			copy(r.Tags[i][:], in.take(16))
+		}
+	} else if n > 0 {
+		in.bad = true
+	}
+	if in.bad {
+		return nil, fmt.Errorf("record %s: %w", r.ID, errRow)
+	}
+	r.Body = append([]byte(nil), in.data...)
+	if shape != r.Kind.Shape {
+		b, err := r.Decode()
+		if err != nil {
+			return nil, err
+		}
+		r.SetBody(b)
+	}
+	return r, nil
+}
+
+// rowReader reads a row front to back; past the end it gives zeros and is bad.
+type rowReader struct {
+	data []byte
+	bad  bool
+}
+
+func (in *rowReader) take(n uint64) []byte {
+	if n > uint64(len(in.data)) {
+		in.bad, in.data = true, nil
+		return nil
+	}
+	out := in.data[:n]
+	in.data = in.data[n:]
+	return out
+}
+
+func (in *rowReader) byte() byte {
+	if b := in.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (in *rowReader) uint64() uint64 {
+	if b := in.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (in *rowReader) uvarint() uint64 {
+	n, size := binary.Uvarint(in.data)
+	if size <= 0 {
+		in.bad, in.data = true, nil
+		return 0
+	}
+	in.data = in.data[size:]
+	return n
+}
+
+func (in *rowReader) string() string { return string(in.take(in.uvarint())) }

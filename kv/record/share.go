@@ -1,0 +1,67 @@
+package record
+
+import (
+	"time"
+)
+
+// Share is who may see an item and how often.
+type Share struct {
+	Slug     string
+	Public   bool
+	Favorite bool
+	Password string // PHC string; "" is none
+	Limit    int64  // views that others may have; 0 is no limit
+	AtLimit  Action
+	Reached  bool      // made private by the limit, not by its owner
+	Expires  time.Time // zero: never
+}
+
+// ErrMissing is the one answer for what is unknown, another's, or private.
+var ErrMissing = NotFound("item")
+
+// Open says whether a visitor may have the item at the given instant, a
+// password aside: nil, Missing or Gone.
+func (s *Share) Open(now time.Time) error {
+	switch {
+	case s.Reached:
+		return &Error{Fault: Gone, Code: "limit_reached", Text: "This item has been viewed as often as its owner allowed."}
+	case !s.Public:
+		return ErrMissing
+	case s.Expired(now):
+		return &Error{Fault: Gone, Code: "expired", Text: "This item has expired."}
+	}
+	return nil
+}
+
+// Expired reports whether the item's time is over. It ends the instant that
+// Expires names.
+func (s *Share) Expired(now time.Time) bool {
+	return !s.Expires.IsZero() && !now.Before(s.Expires)
+}
+
+// Publish sets the visibility as the owner wants it: what the limit did is
+// forgotten. It reports whether a limit's count starts anew, which is when
+// the item becomes public.
+func (s *Share) Publish(public bool) (restart bool) {
+	restart = public && !s.Public
+	s.Public, s.Reached = public, false
+	return restart
+}
+
+// Spend counts one view by a visitor against the limit. used is how many
+// have been counted before. It returns the count after and whether the action
+// is due now: after the last view the limit allows. A count that is over the
+// limit already is refused with Gone.
+func (s *Share) Spend(used int64) (after int64, due bool, err error) {
+	if s.Limit == 0 {
+		return used + 1, false, nil
+	}
+	if used >= s.Limit {
+		return used, true, &Error{Fault: Gone, Code: "limit_reached", Text: "This item has been viewed as often as its owner allowed."}
+	}
+	return used + 1, used+1 == s.Limit, nil
+}
+
+// Close makes the item private because its limit is spent. Nothing else of
+// it changes.
+func (s *Share) Close() { s.Public, s.Reached = false, true }

@@ -1,0 +1,128 @@
+package record
+
+import (
+	"strconv"
+
+	"kist/kv/field"
+)
+
+// Shown is a record as its owner or a visitor sees it, with what the store
+// adds to the row. Its shape depends on the kind, which must be set before
+// the fields are bound; the rest may change between uses of the set.
+type Shown struct {
+	Record
+	Views      int64
+	TagList    []Tag // in the order of Record.Tags
+	FolderName string
+	Base       string // absolute address of the server, without a slash at the end
+}
+
+// Fields is the shape of a record in an answer.
+func (v *Shown) Fields(s *field.Set) {
+	k := v.Kind
+	s.ID("id", &v.ID, field.ReadOnly).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Shown("kind", field.Schema{Type: "string", Enum: []string{k.Name}}, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Kind.Name)
+	}).Says("What it is.", strconv.Quote(k.Name))
+	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique over all items.", `"summer-24"`)
+	s.Splice(&v.Body, k.New())
+	s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
+	s.Bool("isFavorite", &v.Favorite).Says("Whether it is a favourite.", `false`)
+	s.Shown("hasPassword", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
+		return strconv.AppendBool(dst, v.Password != "")
+	}).Says("Whether visitors need a password.", `false`)
+	if k == Files {
+		folder := field.Schema{Type: "object", Nullable: true, Members: field.Of(&FolderRef{}).Fields()}
+		s.Shown("folder", folder, v.appendFolder).
+			Says("Where the file lies.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"Holidays"}`)
+		tag := field.ObjectOf(&TagRef{})
+		s.Shown("tags", field.Schema{Type: "array", Items: &tag}, v.appendTagRefs).
+			Says("Its tags.", `[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"travel","color":"#3B82F6"}]`)
+	} else {
+		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.appendTagNames).
+			Says("Names of its tags.", `["travel","2024"]`)
+	}
+	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How often others have seen it.", `3`)
+	s.Count(k.Limit, &v.Limit).Says("How often others may see it; null is no limit.", `10`)
+	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, actions).
+		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)
+	s.Time("expiresAt", &v.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	address := field.Schema{Type: "string", Format: "uri"}
+	s.Shown("url", address, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
+	if k == Files {
+		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
+			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)
+	}
+}
+
+// AppendURL appends the item's address as JSON text: the raw bytes of a file,
+// the redirect of a short link, the page of anything else.
+func (v *Shown) AppendURL(dst []byte) []byte {
+	switch v.Kind {
+	case Files:
+		return v.appendURL(dst, "/x/")
+	case Links:
+		return v.appendURL(dst, "/s/")
+	}
+	return v.appendURL(dst, "/v/")
+}
+
+func (v *Shown) appendURL(dst []byte, at string) []byte {
+	dst = append(dst, '"')
+	dst = append(append(append(dst, v.Base...), at...), v.Slug...)
+	return append(dst, '"')
+}
+
+func (v *Shown) appendFolder(dst []byte) []byte {
+	if v.Folder == (ID{}) {
+		return append(dst, "null"...)
+	}
+	return field.Of(&FolderRef{v.Folder, v.FolderName}).AppendJSON(dst)
+}
+
+func (v *Shown) appendTagNames(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i := range v.TagList {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendString(dst, v.TagList[i].Name)
+	}
+	return append(dst, ']')
+}
+
+func (v *Shown) appendTagRefs(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, t := range v.TagList {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.Of(&TagRef{t.ID, t.Name, t.Color}).AppendJSON(dst)
+	}
+	return append(dst, ']')
+}
+
+// FolderRef is a folder as a file names it.
+type FolderRef struct {
+	ID   ID
+	Name string
+}
+
+func (r *FolderRef) Fields(s *field.Set) {
+	s.ID("id", &r.ID).Says("Id of the folder.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Name("name", &r.Name, MaxName).Says("Name of the folder.", `"Holidays"`)
+}
+
+// TagRef is a tag as a file names it.
+type TagRef struct {
+	ID          ID
+	Name, Color string
+}
+
+func (r *TagRef) Fields(s *field.Set) {
+	s.ID("id", &r.ID).Says("Id of the tag.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Ruled("name", &r.Name, CleanTag, "", MaxTag).Says("Name of the tag.", `"travel"`)
+	s.Ruled("color", &r.Color, CleanColor, ColorPattern, 7).Says("Colour.", `"#3B82F6"`)
+}

@@ -1,0 +1,92 @@
+package kv
+
+import (
+	"encoding/json"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// The buckets. Numbers and names are for good; DESIGN.md has what each holds.
+var (
+	metaBucket     = table.Bucket{No: 1, Name: "meta"}
+	userBucket     = table.Bucket{No: 2, Name: "user"}
+	userName       = table.Bucket{No: 3, Name: "user.name"}
+	keyBucket      = table.Bucket{No: 4, Name: "key"}
+	keyDigest      = table.Bucket{No: 5, Name: "key.digest"}
+	recordBucket   = table.Bucket{No: 6, Name: "record"}
+	recordSlug     = table.Bucket{No: 7, Name: "record.slug"}
+	recordLabel    = table.Bucket{No: 8, Name: "record.label"}
+	recordOrder    = table.Bucket{No: 9, Name: "record.order"}
+	sumBucket      = table.Bucket{No: 10, Name: "sum"}
+	viewBucket     = table.Bucket{No: 11, Name: "view"}
+	changeBucket   = table.Bucket{No: 12, Name: "change"}
+	tagBucket      = table.Bucket{No: 13, Name: "tag"}
+	tagName        = table.Bucket{No: 14, Name: "tag.name"}
+	folderBucket   = table.Bucket{No: 15, Name: "folder"}
+	folderName     = table.Bucket{No: 16, Name: "folder.name"}
+	blobBucket     = table.Bucket{No: 17, Name: "blob"}
+	looseBucket    = table.Bucket{No: 18, Name: "blob.loose"}
+	hookBucket     = table.Bucket{No: 19, Name: "webhook"}
+	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}
+	answerBucket   = table.Bucket{No: 21, Name: "answer"}
+)
+
+var buckets = []table.Bucket{
+	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
+	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
+	hookBucket, deliveryBucket, answerBucket,
+}
+
+// Keys of the meta bucket.
+var (
+	metaFormat   = []byte("format")   // uint32
+	metaInstant  = []byte("instant")  // uint64, milliseconds: the latest transaction's
+	metaLast     = []byte("last")     // the latest id
+	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
+	metaSettings = []byte("settings") // JSON
+	metaClaim    = []byte("claim")    // SHA-256 of the claim token
+)
+
+// rows is a table whose values are kept as JSON.
+func rows[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
+	return &table.Table[T]{
+		Rows: b, Key: key, Indexes: indexes,
+		Encode: func(v *T) ([]byte, error) { return json.Marshal(v) },
+		Decode: func(_, row []byte) (*T, error) {
+			v := new(T)
+			return v, json.Unmarshal(row, v)
+		},
+	}
+}
+
+// pair is the key of something that belongs to an owner.
+func pair(owner record.ID, rest ...byte) []byte {
+	return append(append(make([]byte, 0, 16+len(rest)), owner[:]...), rest...)
+}
+
+func named(owner record.ID, name string) []byte { return pair(owner, []byte(record.Fold(name))...) }
+
+var users = rows(userBucket, func(u *record.User) []byte { return u.ID[:] },
+	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
+		file([]byte(record.Fold(u.Name)))
+	}})
+
+var keys = rows(keyBucket, func(k *record.Key) []byte { return pair(k.Owner, k.ID[:]...) },
+	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
+		file(k.Digest[:])
+	}})
+
+var tags = rows(tagBucket, func(t *record.Tag) []byte { return pair(t.Owner, t.ID[:]...) },
+	table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
+		file(named(t.Owner, t.Name))
+	}})
+
+var folders = rows(folderBucket, func(f *record.Folder) []byte { return pair(f.Owner, f.ID[:]...) },
+	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
+		file(named(f.Owner, f.Name))
+	}})
+
+var hooks = rows(hookBucket, func(h *record.Webhook) []byte { return pair(h.Owner, h.ID[:]...) })
+
+var deliveries = rows(deliveryBucket, func(d *record.Delivery) []byte { return pair(d.Hook, d.ID[:]...) })

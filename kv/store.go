@@ -1,0 +1,210 @@
+// Package kv is the store of records: users, keys, content of every kind,
+// tags, folders and what follows from their changes. Its verbs are methods of
+// Tx, which is one transaction at one instant.
+package kv
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Format is the version of the data format that this program writes.
+const Format = 1
+
+// ErrClosed says that the store is closed or closing.
+var ErrClosed = errors.New("the store is closed")
+
+// Options are what a Store may be told.
+type Options struct {
+	Now func() time.Time // the wall clock; time.Now if nil
+	Log *slog.Logger     // where background work reports; slog.Default if nil
+}
+
+// A Store is an open data directory. It is safe for concurrent use.
+type Store struct {
+	dir  string
+	now  func() time.Time
+	log  *slog.Logger
+	lock *lock
+	bolt *bolt.DB
+
+	closing sync.RWMutex // held for reading while a job is handed over
+	closed  bool
+	jobs    chan *job
+	work    sync.WaitGroup
+
+	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
+	last    record.ID    // the latest id; the committer's
+
+	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
+
+	pending usage
+	stop    chan struct{}
+	once    sync.Once
+}
+
+// Open opens the data directory, which is made with mode 0700 if it does not
+// exist. A directory that others may write to, one that another process has
+// open, and one of a newer format are refused with nothing changed.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if err := secure(dir); err != nil {
+		return nil, err
+	}
+	l, err := acquire(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, now: o.Now, log: o.Log, lock: l, jobs: make(chan *job, 256), stop: make(chan struct{})}
+	s.callers.Store(new(sync.Map))
+	if err := s.open(migrations); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	s.work.Add(2)
+	go s.commitLoop()
+	go s.flushLoop()
+	return s, nil
+}
+
+// secure makes the data directory or refuses one that is open to others.
+func secure(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot make the data directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot open the data directory: %w", err)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("the data directory %s can be written by others (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), dir)
+	}
+	return nil
+}
+
+func (s *Store) open(steps []migration) error {
+	cache := filepath.Join(s.dir, "cache")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return fmt.Errorf("cannot make the cache directory: %w", err)
+	}
+	path := filepath.Join(cache, "kist.db")
+	if err := checkFormat(path); err != nil {
+		return err
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	s.bolt = db
+	if err := s.prepare(steps); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return nil
+}
+
+// checkFormat refuses a store of a newer format before anything writes to it.
+func checkFormat(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	defer db.Close()
+	return db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(metaBucket.Name))
+		if b == nil {
+			return nil
+		}
+		if v := b.Get(metaFormat); len(v) == 4 && binary.BigEndian.Uint32(v) > Format {
+			return fmt.Errorf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)",
+				binary.BigEndian.Uint32(v), Format)
+		}
+		return nil
+	})
+}
+
+// prepare brings the store to the present format in one commit and reads what
+// the committer needs to know.
+func (s *Store) prepare(steps []migration) error {
+	return s.bolt.Update(func(b *bolt.Tx) error {
+		if err := table.Create(b, buckets); err != nil {
+			return err
+		}
+		tx := &Tx{Tx: table.On(b), s: s, Now: s.wall()}
+		from := uint32(Format)
+		if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
+			from = binary.BigEndian.Uint32(v)
+		}
+		for ; from < Format; from++ {
+			if err := steps[from](tx); err != nil {
+				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
+			}
+		}
+		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
+			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
+		}
+		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
+			s.last = record.ID(v)
+		}
+		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
+	})
+}
+
+// A migration brings the store from one format to the next. It is found in
+// migrations under the number of the format it starts from.
+type migration func(*Tx) error
+
+var migrations = make([]migration, Format)
+
+// Dir is the data directory.
+func (s *Store) Dir() string { return s.dir }
+
+// wall is the wall clock, held back from going behind the latest transaction,
+// so that what has expired stays expired when the clock is set back.
+func (s *Store) wall() time.Time {
+	ms := max(s.now().UnixMilli(), s.instant.Load())
+	return time.UnixMilli(ms).UTC()
+}
+
+// Now is the instant of a transaction that would begin now.
+func (s *Store) Now() time.Time { return s.wall() }
+
+// Close waits for the transactions under way, writes what is counted in
+// memory, and gives the data directory free. A second call does nothing.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.stop)
+		err = s.flush()
+		s.closing.Lock()
+		s.closed = true
+		close(s.jobs)
+		s.closing.Unlock()
+		s.work.Wait()
+		err = errors.Join(err, s.bolt.Close(), s.lock.release())
+	})
+	return err
+}
+
+// random fills b from the system's cryptographic source, which cannot fail.
+func random(b []byte) { _, _ = rand.Read(b) }

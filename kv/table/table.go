@@ -1,0 +1,212 @@
+package table
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrMissing says that no row has the key.
+var ErrMissing = errors.New("no such row")
+
+// Taken says which unique index holds another row under a key of the new one.
+type Taken struct{ Index string }
+
+func (t *Taken) Error() string { return t.Index + " is taken" }
+
+// An Index files rows under further keys. The entries of a unique index lead
+// to one row each and hold its primary key; those of a plain index must name
+// their row themselves and hold nothing.
+type Index[T any] struct {
+	Bucket Bucket
+	Name   string // in Taken
+	Unique bool
+	Keys   func(v *T, file func(entry []byte))
+}
+
+// A Table keeps values of T in one bucket, its indexes in step, and tallies:
+// sums over all rows, by key. An entry that a change leaves as it was is not
+// written.
+type Table[T any] struct {
+	Rows    Bucket
+	Key     func(v *T) []byte
+	Encode  func(v *T) ([]byte, error)
+	Decode  func(key, row []byte) (*T, error) // copies what it keeps
+	Indexes []Index[T]
+	Sums    Bucket
+	Tally   func(v *T, add func(key []byte, n int64)) // may be nil
+}
+
+// Get reads the row at key; ErrMissing if there is none.
+func (t *Table[T]) Get(tx *Tx, key []byte) (*T, error) {
+	row := tx.Get(t.Rows, key)
+	if row == nil {
+		return nil, ErrMissing
+	}
+	return t.Decode(key, row)
+}
+
+// Find reads the row that a unique index leads to.
+func (t *Table[T]) Find(tx *Tx, index Bucket, entry []byte) (*T, error) {
+	key := tx.Get(index, entry)
+	if key == nil {
+		return nil, ErrMissing
+	}
+	return t.Get(tx, key)
+}
+
+// Put writes v in place of the row with its key, if there is one. When a
+// unique entry belongs to another row it fails with Taken and changes
+// nothing.
+func (t *Table[T]) Put(tx *Tx, v *T) error {
+	key := t.Key(v)
+	old, err := t.Get(tx, key)
+	if err != nil && !errors.Is(err, ErrMissing) {
+		return err
+	}
+	row, err := t.Encode(v)
+	if err != nil {
+		return fmt.Errorf("%s: encode: %w", t.Rows.Name, err)
+	}
+	was, is := make([][][]byte, len(t.Indexes)), make([][][]byte, len(t.Indexes))
+	for i, ix := range t.Indexes {
+		was[i], is[i] = entries(ix, old), entries(ix, v)
+		if !ix.Unique {
+			continue
+		}
+		for _, e := range is[i] {
+			if owner := tx.Get(ix.Bucket, e); owner != nil && !bytes.Equal(owner, key) {
+				return &Taken{ix.Name}
+			}
+		}
+	}
+	for i, ix := range t.Indexes {
+		if err := refile(tx, ix.Bucket, ix.Unique, key, was[i], is[i]); err != nil {
+			return err
+		}
+	}
+	if err := t.count(tx, old, v); err != nil {
+		return err
+	}
+	return tx.Put(t.Rows, key, row)
+}
+
+// Delete drops the row at key and returns it; ErrMissing if there is none.
+func (t *Table[T]) Delete(tx *Tx, key []byte) (*T, error) {
+	old, err := t.Get(tx, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, ix := range t.Indexes {
+		if err := refile(tx, ix.Bucket, ix.Unique, key, entries(ix, old), nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.count(tx, old, nil); err != nil {
+		return nil, err
+	}
+	return old, tx.Delete(t.Rows, key)
+}
+
+func entries[T any](ix Index[T], v *T) [][]byte {
+	if v == nil {
+		return nil
+	}
+	var all [][]byte
+	ix.Keys(v, func(e []byte) { all = append(all, e) })
+	return all
+}
+
+func refile(tx *Tx, b Bucket, unique bool, key []byte, was, is [][]byte) error {
+	for _, e := range was {
+		if !contains(is, e) {
+			if err := tx.Delete(b, e); err != nil {
+				return err
+			}
+		}
+	}
+	held := []byte{}
+	if unique {
+		held = key
+	}
+	for _, e := range is {
+		if !contains(was, e) {
+			if err := tx.Put(b, e, held); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func contains(all [][]byte, e []byte) bool {
+	for _, x := range all {
+		if bytes.Equal(x, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// sum is a tally's change under one key.
+type sum struct {
+	key []byte
+	n   int64
+}
+
+func (t *Table[T]) count(tx *Tx, old, v *T) error {
+	if t.Tally == nil {
+		return nil
+	}
+	var sums []sum
+	add := func(key []byte, n int64) {
+		for i := range sums {
+			if bytes.Equal(sums[i].key, key) {
+				sums[i].n += n
+				return
+			}
+		}
+		sums = append(sums, sum{key, n})
+	}
+	if old != nil {
+		t.Tally(old, func(key []byte, n int64) { add(key, -n) })
+	}
+	if v != nil {
+		t.Tally(v, add)
+	}
+	for _, s := range sums {
+		if s.n == 0 {
+			continue
+		}
+		var err error
+		if n := t.Sum(tx, s.key) + s.n; n == 0 {
+			err = tx.Delete(t.Sums, s.key)
+		} else {
+			err = tx.Put(t.Sums, s.key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sum is the tally under key; 0 where no row adds to it.
+func (t *Table[T]) Sum(tx *Tx, key []byte) int64 {
+	if b := tx.Get(t.Sums, key); len(b) == 8 {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// All walks the rows whose key begins with prefix, in the order of keys.
+func (t *Table[T]) All(tx *Tx, prefix []byte) func(yield func(*T, error) bool) {
+	return func(yield func(*T, error) bool) {
+		for key, row := range tx.Walk(t.Rows, prefix, nil, false) {
+			if !yield(t.Decode(key, row)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Package table keeps typed values in bbolt with their indexes and sums in
+// step. All writes of the store pass through Tx, which can take back a part
+// of a transaction.
+package table
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A Bucket names one key space. Numbers are small, unique and for good: they
+// stand for the bucket wherever a change is written down.
+type Bucket struct {
+	No   byte
+	Name string
+}
+
+// MaxBucket is the largest number of a bucket.
+const MaxBucket = 31
+
+// Tx is a bbolt transaction in which every change passes one place, write. It
+// keeps what was there before, so that Undo can take back what one of several
+// callers in the same transaction did.
+type Tx struct {
+	bolt    *bolt.Tx
+	buckets [MaxBucket + 1]*bolt.Bucket
+	before  []change
+}
+
+// change is a key and what it held before a write; nil is nothing.
+type change struct {
+	bucket Bucket
+	key    []byte
+	value  []byte
+}
+
+// On wraps a transaction that the caller begins and ends.
+func On(tx *bolt.Tx) *Tx { return &Tx{bolt: tx} }
+
+// Create makes the buckets that are not there yet.
+func Create(tx *bolt.Tx, buckets []Bucket) error {
+	for _, b := range buckets {
+		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
+			return fmt.Errorf("bucket %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
+	if tx.buckets[b.No] == nil {
+		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
+	}
+	return tx.buckets[b.No]
+}
+
+// Get is what key holds, nil for nothing. The bytes are valid until the next
+// write of the transaction and must not be changed.
+func (tx *Tx) Get(b Bucket, key []byte) []byte { return tx.bucket(b).Get(key) }
+
+// Put lets key hold value, which the caller must leave alone until the
+// transaction ends. An empty value is kept as such.
+func (tx *Tx) Put(b Bucket, key, value []byte) error {
+	if value == nil {
+		value = []byte{}
+	}
+	return tx.write(b, key, value)
+}
+
+// Delete empties key; to do so twice is no error.
+func (tx *Tx) Delete(b Bucket, key []byte) error { return tx.write(b, key, nil) }
+
+// write is the one place that changes the store: it sees the bucket, the key
+// and the value, or nil for a removal. A write that changes nothing is none.
+func (tx *Tx) write(b Bucket, key, value []byte) error {
+	old := tx.Get(b, key)
+	if old == nil && value == nil || old != nil && value != nil && bytes.Equal(old, value) {
+		return nil
+	}
+	if old != nil {
+		old = append([]byte{}, old...) // writes move the pages it lies on
+	}
+	if err := tx.apply(b, key, value); err != nil {
+		return err
+	}
+	tx.before = append(tx.before, change{b, bytes.Clone(key), old})
+	return nil
+}
+
+func (tx *Tx) apply(b Bucket, key, value []byte) error {
+	var err error
+	if value == nil {
+		err = tx.bucket(b).Delete(key)
+	} else {
+		err = tx.bucket(b).Put(key, value)
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", b.Name, err)
+	}
+	return nil
+}
+
+// Mark is the point in the transaction that Undo goes back to. Two equal
+// marks have no change between them.
+func (tx *Tx) Mark() int { return len(tx.before) }
+
+// Undo takes back every change since the mark. When it fails, the whole
+// transaction must be rolled back.
+func (tx *Tx) Undo(mark int) error {
+	var errs []error
+	for i := len(tx.before) - 1; i >= mark; i-- {
+		c := tx.before[i]
+		errs = append(errs, tx.apply(c.bucket, c.key, c.value))
+	}
+	tx.before = tx.before[:mark]
+	return errors.Join(errs...)
+}
+
+// Walk yields the keys that begin with prefix and what they hold, up or down
+// in byte order, from the one next to prefix+after on, or from the end of the
+// range if after is nil. What it yields is valid until the next write; the
+// transaction must not be written to on the way.
+func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		c := tx.bucket(b).Cursor()
+		var k, v []byte
+		from := append(bytes.Clone(prefix), after...)
+		switch {
+		case !down:
+			if k, v = c.Seek(from); after != nil && bytes.Equal(k, from) {
+				k, v = c.Next()
+			}
+		case after == nil && !increment(from):
+			k, v = c.Last()
+		default:
+			if k, _ = c.Seek(from); k == nil {
+				k, v = c.Last()
+			} else {
+				k, v = c.Prev()
+			}
+		}
+		for k != nil && bytes.HasPrefix(k, prefix) && yield(k, v) {
+			if down {
+				k, v = c.Prev()
+			} else {
+				k, v = c.Next()
+			}
+		}
+	}
+}
+
+// increment makes key the first one past all that begin with it; false if
+// there is none.
+func increment(key []byte) bool {
+	for i := len(key) - 1; i >= 0; i-- {
+		if key[i]++; key[i] != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,185 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Tx is one transaction: a consistent view of the store at one instant.
+type Tx struct {
+	*table.Tx
+	// Now is the instant of the transaction, in whole milliseconds. It never
+	// goes back.
+	Now time.Time
+
+	s       *Store
+	write   bool
+	callers bool // credentials were touched
+	tags    map[record.ID]record.Tag
+}
+
+// View runs fn on what is committed. Nothing that fn reads by way of the
+// embedded table.Tx may outlive it; the values that verbs return may.
+func (s *Store) View(fn func(*Tx) error) error {
+	return s.bolt.View(func(b *bolt.Tx) error {
+		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s})
+	})
+}
+
+// job is one caller's transaction on its way through the committer.
+type job struct {
+	fn   func(*Tx) error
+	err  error
+	done chan struct{}
+}
+
+// Update runs fn in a transaction and returns when its changes are on the
+// disk. If fn fails, its changes are taken back and its error is returned.
+// Callers that wait at the same time share one commit; a lone caller does not
+// wait for others. fn runs once, on a goroutine of the store: it must do no
+// slow work, and must not call View or Update.
+func (s *Store) Update(fn func(*Tx) error) error {
+	j := &job{fn: fn, done: make(chan struct{})}
+	s.closing.RLock()
+	if s.closed {
+		s.closing.RUnlock()
+		return ErrClosed
+	}
+	s.jobs <- j
+	s.closing.RUnlock()
+	<-j.done
+	return j.err
+}
+
+// maxBatch bounds how many callers share a commit.
+const maxBatch = 512
+
+// commitLoop is the only writer. It takes whatever waits into one commit.
+func (s *Store) commitLoop() {
+	defer s.work.Done()
+	batch := make([]*job, 0, maxBatch)
+	for first := range s.jobs {
+		batch = append(batch[:0], first)
+	gather:
+		for len(batch) < maxBatch {
+			select {
+			case j, ok := <-s.jobs:
+				if !ok {
+					break gather
+				}
+				batch = append(batch, j)
+			default:
+				break gather
+			}
+		}
+		if err := s.commit(batch); err != nil {
+			for _, j := range batch {
+				if j.err == nil {
+					j.err = err
+				}
+			}
+		}
+		for _, j := range batch {
+			close(j.done)
+		}
+	}
+}
+
+// commit runs the jobs one after another in one transaction. A job that fails
+// is taken back and keeps its own error; the error returned is for all others.
+func (s *Store) commit(batch []*job) error {
+	b, err := s.bolt.Begin(true)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	last, callers := s.last, false
+	t := table.On(b)
+	rollback := func(err error) error {
+		s.last = last
+		return errors.Join(err, b.Rollback())
+	}
+	var now time.Time
+	for _, j := range batch {
+		now = s.wall()
+		s.instant.Store(now.UnixMilli())
+		tx := &Tx{Tx: t, Now: now, s: s, write: true}
+		mark := t.Mark()
+		if j.err = run(j.fn, tx); j.err == nil {
+			callers = callers || tx.callers
+			continue
+		}
+		if err := t.Undo(mark); err != nil {
+			return rollback(fmt.Errorf("undo: %w", err))
+		}
+	}
+	if t.Mark() == 0 {
+		return rollback(nil)
+	}
+	if err := errors.Join(
+		t.Put(metaBucket, metaInstant, binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli()))),
+		t.Put(metaBucket, metaLast, s.last[:]),
+	); err != nil {
+		return rollback(err)
+	}
+	if err := b.Commit(); err != nil {
+		s.last = last
+		return fmt.Errorf("commit: %w", err)
+	}
+	if callers {
+		s.callers.Store(new(sync.Map))
+	}
+	return nil
+}
+
+// run turns a panic of fn into an error, so that one caller's mistake does not
+// end the others' transaction.
+func run(fn func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(tx)
+}
+
+// NewID makes an id of the transaction's instant (UUID version 7, RFC 9562,
+// section 6.2, method 2): ids of one store sort in the order of their making.
+func (tx *Tx) NewID() record.ID {
+	var id record.ID
+	random(id[6:])
+	binary.BigEndian.PutUint64(id[:8], uint64(tx.Now.UnixMilli())<<16|uint64(id[6]&0x07)<<8|uint64(id[7]))
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
+	if last := tx.s.last; string(id[:8]) <= string(last[:8]) {
+		// The same millisecond: count on in the 12 bits after the version, and
+		// into the next millisecond when they are full.
+		n := binary.BigEndian.Uint64(last[:8])
+		ms, seq := n>>16, n&0x0fff+1
+		ms, seq = ms+seq>>12, seq&0x0fff
+		binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|seq)
+	}
+	tx.s.last = id
+	return id
+}
+
+// fault turns an error of a table into one for people. what names the thing.
+func fault(err error, what string) error {
+	var taken *table.Taken
+	switch {
+	case errors.Is(err, table.ErrMissing):
+		return record.NotFound(what)
+	case errors.As(err, &taken):
+		return &record.Error{Fault: record.Taken, Code: taken.Index + "_taken", Text: "This " + takenWords[taken.Index] + " is in use already."}
+	}
+	return err
+}
+
+var takenWords = map[string]string{"slug": "slug", "tag": "tag name", "folder": "folder name", "username": "user name"}

@@ -1,0 +1,192 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// flushEvery is how late the views of unlimited items and the last use of
+// keys may be written; a killed process loses no more of them than that.
+const flushEvery = time.Second
+
+// usage is what is counted in memory until the next flush.
+type usage struct {
+	sync.Mutex
+	views map[[record.KeySize]byte]int64
+	keys  map[[32]byte]time.Time // by owner and id
+	noted map[[32]byte]time.Time // what of keys was on its way to the disk last
+}
+
+func (s *Store) flushLoop() {
+	defer s.work.Done()
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+			if err := s.flush(); err != nil {
+				s.log.Error("counts not written; they are kept for the next try", "error", err)
+			}
+		}
+	}
+}
+
+// flush writes what is counted in memory. What cannot be written stays.
+func (s *Store) flush() error {
+	s.pending.Lock()
+	views, used := s.pending.views, s.pending.keys
+	s.pending.views, s.pending.keys = nil, nil
+	for key, at := range used {
+		s.pending.note(key, at)
+	}
+	s.pending.Unlock()
+	if len(views) == 0 && len(used) == 0 {
+		return nil
+	}
+	err := s.Update(func(tx *Tx) error {
+		for key, n := range views {
+			r, err := records.Get(tx.Tx, key[:])
+			if errors.Is(err, table.ErrMissing) {
+				continue // removed meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			if err := tx.count(r, n); err != nil {
+				return err
+			}
+		}
+		for key, at := range used {
+			k, err := keys.Get(tx.Tx, key[:])
+			if errors.Is(err, table.ErrMissing) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			k.LastUsed = at
+			if err := keys.Put(tx.Tx, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.pending.Lock()
+		defer s.pending.Unlock()
+		for key, n := range views {
+			s.pending.view(key, n)
+		}
+		for key, at := range used {
+			if s.pending.keys[key].Before(at) {
+				s.pending.use(key, at)
+			}
+		}
+	}
+	return err
+}
+
+func (u *usage) view(key [record.KeySize]byte, n int64) {
+	if u.views == nil {
+		u.views = map[[record.KeySize]byte]int64{}
+	}
+	u.views[key] += n
+}
+
+func (u *usage) note(key [32]byte, at time.Time) {
+	if u.noted == nil {
+		u.noted = map[[32]byte]time.Time{}
+	}
+	u.noted[key] = at
+}
+
+func (u *usage) use(key [32]byte, at time.Time) {
+	if u.keys == nil {
+		u.keys = map[[32]byte]time.Time{}
+	}
+	u.keys[key] = at
+}
+
+// views is a record's counter: all views, and those against its limit.
+type views struct{ total, used int64 }
+
+func (tx *Tx) views(r *record.Record) views {
+	if b := tx.Get(viewBucket, r.ID[:]); len(b) == 16 {
+		return views{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
+	}
+	return views{}
+}
+
+func (tx *Tx) setViews(r *record.Record, was, is views) error {
+	row := binary.BigEndian.AppendUint64(nil, uint64(is.total))
+	row = binary.BigEndian.AppendUint64(row, uint64(is.used))
+	return errors.Join(
+		tx.Delete(recordOrder, viewOrder(r, was.total)),
+		tx.Put(recordOrder, viewOrder(r, is.total), nil),
+		tx.Put(viewBucket, r.ID[:], row),
+	)
+}
+
+// count adds n views.
+func (tx *Tx) count(r *record.Record, n int64) error {
+	was := tx.views(r)
+	return tx.setViews(r, was, views{was.total + n, was.used + n})
+}
+
+// Seen counts one view of an item by someone other than its owner and says
+// whether it may be delivered: nil, Missing or Gone. For an item with a limit
+// the count, and the action if this was the last view, are on the disk when
+// Seen returns; otherwise the count is written within a second. r is as the
+// caller read it; what decides is the record as it is now.
+func (s *Store) Seen(r *record.Record) error {
+	if r.Limit == 0 {
+		s.pending.Lock()
+		s.pending.view([record.KeySize]byte(r.Key()), 1)
+		s.pending.Unlock()
+		return nil
+	}
+	var verdict error
+	err := s.Update(func(tx *Tx) error {
+		now, err := records.Get(tx.Tx, r.Key())
+		if err != nil {
+			return fault(err, "item")
+		}
+		if err := now.Open(tx.Now); err != nil {
+			return err
+		}
+		was := tx.views(now)
+		used, due, err := now.Spend(was.used)
+		if verdict = err; err == nil {
+			if err := tx.setViews(now, was, views{was.total + 1, used}); err != nil {
+				return err
+			}
+		}
+		if due {
+			return tx.limitReached(now)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return verdict
+}
+
+// limitReached does what the owner wants done when the limit is spent.
+func (tx *Tx) limitReached(r *record.Record) error {
+	if err := tx.emit(record.LimitReached, r); err != nil {
+		return err
+	}
+	if r.AtLimit == record.Delete {
+		return tx.Remove(r)
+	}
+	r.Close()
+	return tx.save(r)
+}
