@@ -1,0 +1,274 @@
+// Package field declares the wire shape of a value once and derives
+// everything else from that: reading a create and a patch from JSON or form
+// text, writing JSON, and the OpenAPI schema. It is package flag for JSON
+// objects: a type binds its variables to names in one method, Fields.
+package field
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Traits narrow a field beyond its type.
+type Traits uint8
+
+const (
+	Required  Traits = 1 << iota // a create must carry it, and not as null
+	Filled                       // may not be empty or blank where it is given
+	ReadOnly                     // the server sets it; input that names it is ignored
+	WriteOnly                    // accepted, never shown
+)
+
+// Shaped is a value that knows its wire shape.
+type Shaped interface{ Fields(*Set) }
+
+// A Set is a shape bound to variables. Binding is cheap, and a set may be
+// kept and used again with other values in the same variables; it is not safe
+// for concurrent use.
+type Set struct{ fields []Field }
+
+// A Field is one named member of a shape.
+type Field struct {
+	Name    string
+	Traits  Traits
+	Doc     string // one sentence for the reference
+	Example string // JSON text
+	binding binding
+}
+
+// binding is a typed variable behind a field.
+type binding interface {
+	set(v any) error // v is never nil; the error completes the sentence "<name> …"
+	clear() bool     // null on a patch; false where null is no value of the field
+	append(dst []byte) []byte
+	schema() Schema
+}
+
+// Schema is the part of JSON Schema that OpenAPI 3.0 and this program use.
+type Schema struct {
+	Type      string // string, integer, boolean, array or object
+	Format    string
+	Pattern   string
+	Enum      []string
+	MinLength int
+	MaxLength int
+	MaxItems  int
+	Min, Max  *int64
+	Nullable  bool
+	Items     *Schema
+	Members   []Field // of an object
+	Free      bool    // an object of any members, each as Items says
+}
+
+// Of binds the shape of v.
+func Of(v Shaped) *Set {
+	s := &Set{fields: make([]Field, 0, 24)}
+	v.Fields(s)
+	return s
+}
+
+// Fields lists the shape in the order it was bound.
+func (s *Set) Fields() []Field { return s.fields }
+
+// Schema is the JSON Schema of the field's value.
+func (f Field) Schema() Schema { return f.binding.schema() }
+
+// Says adds the sentence and the example, as JSON text, that the reference
+// shows for the field bound last.
+func (f *Field) Says(doc, example string) *Field {
+	f.Doc, f.Example = doc, example
+	return f
+}
+
+func (s *Set) add(name string, b binding, traits []Traits) *Field {
+	var t Traits
+	for _, x := range traits {
+		t |= x
+	}
+	s.fields = append(s.fields, Field{Name: name, Traits: t, binding: b})
+	return &s.fields[len(s.fields)-1]
+}
+
+// Problems says what is wrong with an input, by field name.
+type Problems map[string]string
+
+// Error lists the problems in the order of their names.
+func (p Problems) Error() string {
+	lines := make([]string, 0, len(p))
+	for name, why := range p {
+		lines = append(lines, name+" "+why)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
+// Create reads an object that makes a new value: required members must be
+// there, null means absent, unknown and read-only members are ignored. It
+// reads on after a bad member, so that the Problems it returns name them all.
+func (s *Set) Create(in Object) error {
+	return s.read(in, func(f *Field, v any, there bool) string {
+		switch {
+		case v == nil && f.Traits&Required != 0:
+			return "is required"
+		case v == nil:
+			return ""
+		}
+		return f.take(v)
+	})
+}
+
+// Patch reads an object that changes only what it names: an absent member
+// keeps its value, null clears it where the field can be empty. Otherwise it
+// is as Create.
+func (s *Set) Patch(in Object) error {
+	return s.read(in, func(f *Field, v any, there bool) string {
+		switch {
+		case !there:
+			return ""
+		case v == nil && f.Traits&Filled == 0 && f.binding.clear():
+			return ""
+		case v == nil:
+			return "cannot be null"
+		}
+		return f.take(v)
+	})
+}
+
+func (s *Set) read(in Object, take func(f *Field, v any, there bool) string) error {
+	var bad Problems
+	for i := range s.fields {
+		f := &s.fields[i]
+		if f.Traits&ReadOnly != 0 {
+			continue
+		}
+		v, there := in[f.Name]
+		if why := take(f, v, there); why != "" {
+			if bad == nil {
+				bad = Problems{}
+			}
+			bad[f.Name] = why
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	return bad
+}
+
+func (f *Field) take(v any) string {
+	if text, ok := v.(string); ok && f.Traits&Filled != 0 && strings.TrimSpace(text) == "" {
+		return "must not be empty"
+	}
+	if err := f.binding.set(v); err != nil {
+		return err.Error()
+	}
+	if list, ok := f.binding.(*texts); ok && f.Traits&Filled != 0 && len(*list.p) == 0 {
+		return "must not be empty"
+	}
+	return ""
+}
+
+// Load reads back what AppendJSON wrote of the same shape, read-only members
+// too. Members that the shape does not have are passed over; those that the
+// text does not have keep the variable's value.
+func (s *Set) Load(stored []byte) error {
+	in, err := Parse(stored)
+	if err != nil {
+		return err
+	}
+	for i := range s.fields {
+		f := &s.fields[i]
+		v, there := in[f.Name]
+		switch {
+		case !there:
+		case v == nil:
+			f.binding.clear()
+		default:
+			if err := f.binding.set(v); err != nil {
+				return fmt.Errorf("%s %w", f.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Strings yields the texts of the shape that people read and write, in the
+// order they were bound.
+func (s *Set) Strings() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range s.fields {
+			if b, ok := s.fields[i].binding.(interface{ words() string }); ok && !yield(b.words()) {
+				return
+			}
+		}
+	}
+}
+
+// AppendJSON appends the shown fields as a JSON object, in the order they
+// were bound.
+func (s *Set) AppendJSON(dst []byte) []byte {
+	dst = append(dst, '{')
+	empty := len(dst)
+	for i := range s.fields {
+		f := &s.fields[i]
+		if f.Traits&WriteOnly != 0 {
+			continue
+		}
+		if sp, ok := f.binding.(*spliced); ok {
+			if inner := bare(*sp.raw); len(inner) > 0 {
+				if len(dst) > empty {
+					dst = append(dst, ',')
+				}
+				dst = append(dst, inner...)
+			}
+			continue
+		}
+		if len(dst) > empty {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), f.Name...), '"', ':')
+		dst = f.binding.append(dst)
+	}
+	return append(dst, '}')
+}
+
+// bare is a JSON object without its braces.
+func bare(object []byte) []byte {
+	if len(object) < 2 {
+		return nil
+	}
+	return object[1 : len(object)-1]
+}
+
+// Members lists the shape with spliced shapes in place: the members that the
+// JSON of the value has.
+func (s *Set) Members() []Field {
+	var all []Field
+	for _, f := range s.fields {
+		if sp, ok := f.binding.(*spliced); ok {
+			all = append(all, Of(sp.shape).Members()...)
+			continue
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// spliced is a part of the object that is kept as JSON text already.
+type spliced struct {
+	raw   *[]byte
+	shape Shaped
+}
+
+func (*spliced) set(any) error            { return nil }
+func (*spliced) clear() bool              { return false }
+func (*spliced) append(dst []byte) []byte { return dst }
+func (*spliced) schema() Schema           { return Schema{} }
+
+// Splice binds JSON text that AppendJSON of a value of the given shape wrote:
+// its members are shown in place. It cannot be read into.
+func (s *Set) Splice(raw *[]byte, shape Shaped) {
+	s.add("", &spliced{raw, shape}, []Traits{ReadOnly})
+}

@@ -1,0 +1,157 @@
+package field
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/matryer/is"
+)
+
+// FuzzParse checks that Parse accepts nothing that encoding/json does not, and
+// understands it the same way.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{}`))
+	f.Add([]byte(full))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		is := is.New(t)
+		got, err := Parse(data)
+		if err != nil {
+			var m Malformed
+			is.True(errors.As(err, &m))
+			is.True(m != "")
+			is.Equal(got, nil)
+			return
+		}
+		is.True(utf8.Valid(data))
+		is.True(json.Valid(data))
+		var std map[string]any
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		is.NoErr(d.Decode(&std))
+		is.Equal(plain(got), any(std))
+		written, err := json.Marshal(got)
+		is.NoErr(err)
+		again, err := Parse(written)
+		is.NoErr(err)
+		is.Equal(again, got)
+	})
+}
+
+// plain is v in the types that encoding/json chooses.
+func plain(v any) any {
+	switch v := v.(type) {
+	case Object:
+		m := make(map[string]any, len(v))
+		for name, member := range v {
+			m[name] = plain(member)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, entry := range v {
+			list[i] = plain(entry)
+		}
+		return list
+	}
+	return v
+}
+
+// FuzzAppendString checks that AppendString writes what encoding/json would
+// mean.
+func FuzzAppendString(f *testing.F) {
+	f.Add("")
+	f.Add("</script>\u2028\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		is := is.New(t)
+		got := AppendString(nil, text)
+		is.True(json.Valid(got))
+		is.True(utf8.Valid(got))
+		sameText(is, got, text)
+	})
+}
+
+// FuzzCleanURL checks what an accepted address promises to those who redirect
+// to it or show it.
+func FuzzCleanURL(f *testing.F) {
+	f.Add("https://example.org/")
+	f.Add("HTTP://[::1]:80/\\?é#\\")
+	f.Fuzz(func(t *testing.T, text string) {
+		is := is.New(t)
+		got, err := CleanURL(text)
+		if err != nil {
+			is.Equal(got, "")
+			is.True(err.Error() != "")
+			return
+		}
+		again, err := CleanURL(got)
+		is.NoErr(err)
+		is.Equal(again, got)
+		is.True(len(got) <= MaxURL)
+		is.True(!strings.ContainsFunc(got, unicode.IsControl))
+		is.True(strings.HasPrefix(got, "http://") || strings.HasPrefix(got, "https://"))
+		u, err := url.Parse(got)
+		is.NoErr(err)
+		is.True(u.Hostname() != "")
+		is.Equal(u.User, nil)
+		is.True(!strings.Contains(u.EscapedPath(), `\`))
+		is.True(!strings.ContainsAny(u.Host, `\/?#@ `))
+		was, err := url.Parse(text)
+		is.NoErr(err)
+		is.Equal(u.Host, lowerASCII(was.Host)) // still the same server
+	})
+}
+
+// FuzzCreatePatch reads an object, with one member more that a form gave, and
+// checks that what was accepted is stored for good.
+func FuzzCreatePatch(f *testing.F) {
+	f.Add([]byte(full), "", "", false)
+	f.Add([]byte(`{}`), "tags", "a, b", true)
+	f.Fuzz(func(t *testing.T, body []byte, name, text string, patch bool) {
+		is := is.New(t)
+		in, err := Parse(body)
+		if err != nil {
+			in = Object{"title": "t"}
+		}
+		if name != "" {
+			in[name] = text
+		}
+		v := newSample()
+		set := Of(v)
+		read := set.Create
+		if patch {
+			read = set.Patch
+		}
+		if err := read(in); err != nil {
+			var bad Problems
+			is.True(errors.As(err, &bad))
+			is.True(len(bad) > 0)
+			for name, why := range bad {
+				is.True(slices.Contains(names(set.Fields()), name))
+				is.True(why != "" && !strings.HasSuffix(why, "."))
+			}
+			return
+		}
+		if _, there := in["title"]; there || !patch {
+			is.True(strings.TrimSpace(v.Title) != "")
+		}
+		for _, text := range append(append(slices.Collect(set.Strings()), v.Password.Text), v.Tags...) {
+			is.True(utf8.ValidString(text))
+			is.True(!strings.Contains(text, "\x00"))
+		}
+		once := set.AppendJSON(nil)
+		is.True(json.Valid(once))
+		back := newSample()
+		is.NoErr(Of(back).Load(once))
+		is.Equal(string(Of(back).AppendJSON(nil)), string(once))
+		is.Equal(back.Expires, v.Expires)
+		is.Equal(back.Limit, v.Limit)
+		is.Equal(back.Size, v.Size)
+	})
+}

@@ -1,0 +1,633 @@
+package field
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+var (
+	errText   = errors.New("must be text")
+	errNUL    = errors.New("must not contain the NUL character")
+	errUTF8   = errors.New("must be valid UTF-8")
+	errNumber = errors.New("must be a whole number")
+	errList   = errors.New("must be a list of texts")
+	errTime   = errors.New("must be a date-time with a zone, such as 2026-12-31T18:00:00Z")
+)
+
+// asText reads text. A form's, unlike that from Parse, may be no UTF-8.
+func asText(v any) (string, error) {
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		return "", errText
+	case strings.IndexByte(s, 0) >= 0:
+		return "", errNUL
+	case !utf8.ValidString(s):
+		return "", errUTF8
+	}
+	return s, nil
+}
+
+func tooLong(s string, most int) error {
+	if len(s) > most && utf8.RuneCountInString(s) > most {
+		return fmt.Errorf("must be at most %d characters long", most)
+	}
+	return nil
+}
+
+// Text binds text of at most most characters (Unicode code points). Null and
+// "" empty it.
+func (s *Set) Text(name string, p *string, most int, traits ...Traits) *Field {
+	return s.add(name, &text{p, most}, traits)
+}
+
+type text struct {
+	p    *string
+	most int
+}
+
+func (b *text) set(v any) error {
+	t, err := asText(v)
+	if err == nil {
+		err = tooLong(t, b.most)
+	}
+	if err == nil {
+		*b.p = t
+	}
+	return err
+}
+func (b *text) words() string            { return *b.p }
+func (b *text) clear() bool              { *b.p = ""; return true }
+func (b *text) append(dst []byte) []byte { return AppendString(dst, *b.p) }
+func (b *text) schema() Schema           { return Schema{Type: "string", MaxLength: b.most} }
+
+// LongText binds text of at most most bytes of UTF-8. Null and "" empty it.
+func (s *Set) LongText(name string, p *string, most int, traits ...Traits) *Field {
+	return s.add(name, &longText{text{p, most}}, traits)
+}
+
+type longText struct{ text }
+
+func (b *longText) set(v any) error {
+	t, err := asText(v)
+	if err != nil {
+		return err
+	}
+	if len(t) > b.most {
+		return fmt.Errorf("must be at most %d bytes long", b.most)
+	}
+	*b.p = t
+	return nil
+}
+
+// Name binds a label for people: one line of at most most characters without
+// control characters, white space trimmed and folded.
+func (s *Set) Name(name string, p *string, most int, traits ...Traits) *Field {
+	return s.add(name, &label{text{p, most}}, traits)
+}
+
+type label struct{ text }
+
+func (b *label) set(v any) error {
+	t, err := asText(v)
+	if err == nil {
+		t, err = CleanName(b.most)(t)
+	}
+	if err == nil {
+		*b.p = t
+	}
+	return err
+}
+
+// CleanName is the rule of Name fields.
+func CleanName(most int) Rule {
+	return func(t string) (string, error) {
+		if strings.ContainsFunc(t, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }) {
+			return "", errors.New("must not contain control characters")
+		}
+		t = strings.Join(strings.Fields(t), " ")
+		return t, tooLong(t, most)
+	}
+}
+
+// A Secret is what an input says about a password.
+type Secret struct {
+	Said bool   // the input names the field
+	Text string // "" removes the password
+}
+
+// MaxSecret is the longest password in bytes.
+const MaxSecret = 1024
+
+// Secret binds a password: 1 to MaxSecret bytes, kept as given. Null and ""
+// mean none. It is never shown.
+func (s *Set) Secret(name string, p *Secret, traits ...Traits) *Field {
+	return s.add(name, &secret{p}, append(traits, WriteOnly))
+}
+
+type secret struct{ p *Secret }
+
+func (b *secret) set(v any) error {
+	t, err := asText(v)
+	if err != nil {
+		return err
+	}
+	if len(t) > MaxSecret {
+		return fmt.Errorf("must be at most %d bytes long", MaxSecret)
+	}
+	*b.p = Secret{true, t}
+	return nil
+}
+func (b *secret) clear() bool              { *b.p = Secret{Said: true}; return true }
+func (b *secret) append(dst []byte) []byte { return append(dst, "null"...) }
+
+func (b *secret) schema() Schema {
+	return Schema{Type: "string", Format: "password", MaxLength: MaxSecret}
+}
+
+// MaxURL is the longest address in bytes.
+const MaxURL = 8192
+
+// URL binds an absolute http or https address of at most MaxURL bytes without
+// user name and password, kept normalised (RFC 3986, section 6.2.2.1: scheme
+// and host in lower case). Null and "" empty it.
+func (s *Set) URL(name string, p *string, traits ...Traits) *Field {
+	return s.add(name, &address{text{p, MaxURL}}, traits)
+}
+
+type address struct{ text }
+
+func (b *address) set(v any) error {
+	t, err := asText(v)
+	if err != nil {
+		return err
+	}
+	if t != "" {
+		if t, err = CleanURL(t); err != nil {
+			return err
+		}
+	}
+	*b.p = t
+	return nil
+}
+
+func (b *address) schema() Schema {
+	return Schema{Type: "string", Format: "uri", MaxLength: MaxURL}
+}
+
+// CleanURL is the rule of URL fields for one text; the error completes the
+// sentence "<name> …".
+func CleanURL(t string) (string, error) {
+	if len(t) > MaxURL {
+		return "", fmt.Errorf("must be at most %d bytes long", MaxURL)
+	}
+	path := t // browsers read a backslash before the query as a slash
+	if i := strings.IndexAny(t, "?#"); i >= 0 {
+		path = t[:i]
+	}
+	u, err := url.Parse(t)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+		return "", errors.New("must be an absolute http or https address")
+	case u.User != nil:
+		return "", errors.New("must not carry a user name or a password")
+	case strings.ContainsFunc(t, unicode.IsControl) || strings.Contains(path, `\`):
+		return "", errors.New("must not contain control characters or backslashes")
+	}
+	u.Host = lowerASCII(u.Host)
+	if t = u.String(); len(t) > MaxURL {
+		return "", fmt.Errorf("must be at most %d bytes long", MaxURL)
+	}
+	return t, nil
+}
+
+// lowerASCII leaves other letters alone: the lower case of some of them is an
+// ASCII letter, which would name another host.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// Bool binds a boolean; the texts "true" and "false" count as such.
+func (s *Set) Bool(name string, p *bool, traits ...Traits) *Field {
+	return s.add(name, &boolean{p}, traits)
+}
+
+type boolean struct{ p *bool }
+
+func (b *boolean) set(v any) error {
+	switch v {
+	case true, "true":
+		*b.p = true
+	case false, "false":
+		*b.p = false
+	default:
+		return errors.New("must be true or false")
+	}
+	return nil
+}
+func (b *boolean) clear() bool              { return false }
+func (b *boolean) append(dst []byte) []byte { return strconv.AppendBool(dst, *b.p) }
+func (b *boolean) schema() Schema           { return Schema{Type: "boolean"} }
+
+// whole reads a JSON number, or text that is one, if its value is a whole
+// number of at most 2^53, which every reader of JSON holds exactly: 3, 3.0 and
+// 1e2 are; 1.5, 0x10, "1_000" and " 5" are not. It reads decimals, because a
+// float64 would round a fraction or a large number to a value nobody sent.
+func whole(v any) (int64, error) {
+	var t string
+	switch x := v.(type) {
+	case json.Number:
+		t = string(x)
+	case string:
+		t = x
+	}
+	if t == "" || len(t) > 40 || !strings.ContainsRune("-0123456789", rune(t[0])) || !json.Valid([]byte(t)) || t[len(t)-1] <= ' ' {
+		return 0, errNumber
+	}
+	t, negative := strings.CutPrefix(strings.ToLower(t), "-")
+	t, power, _ := strings.Cut(t, "e")
+	before, after, _ := strings.Cut(t, ".")
+	shift, _ := strconv.Atoi(power) // stops at the ends of int
+	// Among 40 digits, a shift by 100 is as good as any that is longer.
+	point := len(before) + min(max(shift, -100), 100)
+	digits := before + after + strings.Repeat("0", max(0, point-len(before)-len(after)))
+	point = max(0, point)
+	n, err := strconv.ParseInt("0"+digits[:point], 10, 64)
+	if err != nil || n > 1<<53 || strings.Trim(digits[point:], "0") != "" {
+		return 0, errNumber
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
+
+type integer struct {
+	p          *int64
+	least, top int64
+	none       bool // null is a value, kept as -1 or 0: one below least
+}
+
+func (b *integer) set(v any) error {
+	n, err := whole(v)
+	if err != nil || n < b.least || n > b.top {
+		return fmt.Errorf("must be a whole number from %d to %d", b.least, b.top)
+	}
+	*b.p = n
+	return nil
+}
+
+func (b *integer) clear() bool {
+	if b.none {
+		*b.p = b.least - 1
+	}
+	return b.none
+}
+
+func (b *integer) append(dst []byte) []byte {
+	if b.none && *b.p < b.least {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendInt(dst, *b.p, 10)
+}
+
+func (b *integer) schema() Schema {
+	return Schema{Type: "integer", Format: "int64", Min: &b.least, Max: &b.top, Nullable: b.none}
+}
+
+// MaxCount is the largest number a Count holds.
+const MaxCount = math.MaxInt32
+
+// Count binds a limit: a whole number from 1 to MaxCount, or null for none,
+// which is kept as 0.
+func (s *Set) Count(name string, p *int64, traits ...Traits) *Field {
+	return s.add(name, &integer{p, 1, MaxCount, true}, traits)
+}
+
+// Number binds a whole number from least to top.
+func (s *Set) Number(name string, p *int64, least, top int64, traits ...Traits) *Field {
+	return s.add(name, &integer{p, least, top, false}, traits)
+}
+
+// MaybeNumber binds a whole number from least to top, or null, which is kept
+// as least-1: that must be the variable's value before anything is read.
+func (s *Set) MaybeNumber(name string, p *int64, least, top int64, traits ...Traits) *Field {
+	return s.add(name, &integer{p, least, top, true}, traits)
+}
+
+// TimeLayout is how times are written: RFC 3339, UTC, milliseconds.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
+
+// Time binds an instant in RFC 3339 with a zone, cut to milliseconds, in the
+// years 1 to 9999 UTC; null is the zero time.
+func (s *Set) Time(name string, p *time.Time, traits ...Traits) *Field {
+	return s.add(name, &instant{p}, traits)
+}
+
+type instant struct{ p *time.Time }
+
+func (b *instant) set(v any) error {
+	t, ok := v.(string)
+	if !ok || len(t) > 64 {
+		return errTime
+	}
+	at, err := time.Parse(time.RFC3339, t)
+	if err != nil || lax(t) {
+		return errTime
+	}
+	at = at.UTC().Truncate(time.Millisecond)
+	if at.Year() < 1 || at.Year() > 9999 || at.IsZero() {
+		return errTime
+	}
+	*b.p = at
+	return nil
+}
+
+// lax reports what package time reads beyond RFC 3339: one digit for an hour,
+// a comma before the fraction, and zones of 24:00 or :60.
+func lax(t string) bool {
+	if t[len("2006-01-02T1")] == ':' || strings.Contains(t, ",") {
+		return true
+	}
+	zone := t[len(t)-len("+00:00"):]
+	return !strings.HasSuffix(zone, "Z") && (zone[1:3] > "23" || zone[4:] > "59")
+}
+
+func (b *instant) clear() bool { *b.p = time.Time{}; return true }
+
+func (b *instant) append(dst []byte) []byte {
+	if b.p.IsZero() {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '"')
+	dst = b.p.UTC().AppendFormat(dst, TimeLayout)
+	return append(dst, '"')
+}
+
+func (b *instant) schema() Schema {
+	return Schema{Type: "string", Format: "date-time", Nullable: true}
+}
+
+// Choice binds one of a fixed list of words.
+func Choice[T ~string](s *Set, name string, p *T, of []T, traits ...Traits) *Field {
+	return s.add(name, &choice[T]{p, of, false}, traits)
+}
+
+// MaybeChoice binds one of a fixed list of words, or null for none of them,
+// which is kept as "".
+func MaybeChoice[T ~string](s *Set, name string, p *T, of []T, traits ...Traits) *Field {
+	return s.add(name, &choice[T]{p, of, true}, traits)
+}
+
+type choice[T ~string] struct {
+	p    *T
+	of   []T
+	none bool
+}
+
+func (b *choice[T]) names() []string {
+	words := make([]string, len(b.of))
+	for i, w := range b.of {
+		words[i] = string(w)
+	}
+	return words
+}
+
+func (b *choice[T]) set(v any) error {
+	t, ok := v.(string)
+	if !ok || !slices.Contains(b.of, T(t)) {
+		return fmt.Errorf("must be one of: %s", strings.Join(b.names(), ", "))
+	}
+	*b.p = T(t)
+	return nil
+}
+
+func (b *choice[T]) clear() bool {
+	if b.none {
+		*b.p = ""
+	}
+	return b.none
+}
+
+func (b *choice[T]) append(dst []byte) []byte {
+	if *b.p == "" {
+		return append(dst, "null"...)
+	}
+	return AppendString(dst, string(*b.p))
+}
+
+func (b *choice[T]) schema() Schema {
+	return Schema{Type: "string", Enum: b.names(), Nullable: b.none}
+}
+
+// Rule checks and normalises one text; its error completes the sentence
+// "<name> …".
+type Rule func(string) (string, error)
+
+// Ruled binds text with a form of its own, such as a slug or a colour.
+// pattern describes what it accepts to a reader of the schema.
+func (s *Set) Ruled(name string, p *string, rule Rule, pattern string, most int, traits ...Traits) *Field {
+	return s.add(name, &ruled{text{p, most}, rule, pattern}, traits)
+}
+
+type ruled struct {
+	text
+	rule    Rule
+	pattern string
+}
+
+func (b *ruled) set(v any) error {
+	t, err := asText(v)
+	if err != nil {
+		return err
+	}
+	if t != "" {
+		if t, err = b.rule(t); err != nil {
+			return err
+		}
+	}
+	*b.p = t
+	return nil
+}
+
+func (b *ruled) schema() Schema {
+	return Schema{Type: "string", Pattern: b.pattern, MaxLength: b.most}
+}
+
+// Texts binds a list of at most most texts, each as rule says. Null is the
+// empty list; a variable that no input named stays nil. Form text is a JSON
+// array, or names separated by commas.
+func (s *Set) Texts(name string, p *[]string, rule Rule, most, length int, traits ...Traits) *Field {
+	return s.add(name, &texts{p, rule, most, Schema{Type: "string", MaxLength: length}}, traits)
+}
+
+// IDs binds a list of at most most UUIDs, kept in lower case.
+func (s *Set) IDs(name string, p *[]string, most int, traits ...Traits) *Field {
+	return s.add(name, &texts{p, CleanID, most, Schema{Type: "string", Format: "uuid"}}, traits)
+}
+
+type texts struct {
+	p    *[]string
+	rule Rule
+	most int
+	item Schema
+}
+
+func (b *texts) set(v any) error {
+	if _, ok := v.(string); ok { // form text
+		t, err := asText(v)
+		if err != nil {
+			return err
+		}
+		v = split(t)
+	}
+	in, ok := v.([]any)
+	if !ok {
+		return errList
+	}
+	if len(in) > b.most {
+		return fmt.Errorf("must have at most %d entries", b.most)
+	}
+	out := make([]string, 0, len(in))
+	for i, v := range in {
+		t, err := asText(v)
+		if err == nil {
+			t, err = b.rule(t)
+		}
+		if err != nil {
+			return fmt.Errorf("has a bad entry: number %d %w", i+1, err)
+		}
+		out = append(out, t)
+	}
+	*b.p = out
+	return nil
+}
+
+// split reads a list as a form carries it.
+func split(t string) any {
+	if strings.HasPrefix(strings.TrimSpace(t), "[") {
+		var list []any
+		if halfSurrogate([]byte(t)) || json.Unmarshal([]byte(t), &list) != nil {
+			return nil
+		}
+		return list
+	}
+	list := []any{}
+	for part := range strings.SplitSeq(t, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+func (b *texts) clear() bool { *b.p = []string{}; return true }
+
+func (b *texts) append(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, t := range *b.p {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, t)
+	}
+	return append(dst, ']')
+}
+
+func (b *texts) schema() Schema {
+	return Schema{Type: "array", Items: &b.item, MaxItems: b.most}
+}
+
+// CleanID is the rule of UUIDs: any case in, lower case out.
+func CleanID(t string) (string, error) {
+	id, err := uuid.Parse(t)
+	if err != nil || len(t) != 36 {
+		return "", errors.New("must be a UUID")
+	}
+	return id.String(), nil
+}
+
+// ID binds a UUID; null is the zero UUID.
+func (s *Set) ID(name string, p *uuid.UUID, traits ...Traits) *Field {
+	return s.add(name, &identity{p}, traits)
+}
+
+type identity struct{ p *uuid.UUID }
+
+func (b *identity) set(v any) error {
+	t, err := asText(v)
+	if err != nil {
+		return err
+	}
+	if t == "" {
+		b.clear()
+		return nil
+	}
+	if t, err = CleanID(t); err == nil {
+		*b.p = uuid.MustParse(t)
+	}
+	return err
+}
+func (b *identity) clear() bool { *b.p = uuid.Nil; return true }
+
+func (b *identity) append(dst []byte) []byte {
+	if *b.p == uuid.Nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, make([]byte, 36)...)
+	encodeID(dst[len(dst)-36:], *b.p)
+	return append(dst, '"')
+}
+
+func encodeID(dst []byte, id uuid.UUID) {
+	const hex = "0123456789abcdef"
+	at := 0
+	for i, c := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			dst[at] = '-'
+			at++
+		}
+		dst[at], dst[at+1] = hex[c>>4], hex[c&15]
+		at += 2
+	}
+}
+
+func (b *identity) schema() Schema {
+	return Schema{Type: "string", Format: "uuid", Nullable: true}
+}
+
+// Shown binds a member that the server computes; show appends its JSON.
+func (s *Set) Shown(name string, schema Schema, show func(dst []byte) []byte) *Field {
+	return s.add(name, &shown{schema, show}, []Traits{ReadOnly})
+}
+
+type shown struct {
+	as   Schema
+	show func([]byte) []byte
+}
+
+func (b *shown) set(any) error            { return nil }
+func (b *shown) clear() bool              { return false }
+func (b *shown) append(dst []byte) []byte { return b.show(dst) }
+func (b *shown) schema() Schema           { return b.as }
+
+// ObjectOf is the schema of an object of the given shape.
+func ObjectOf(v Shaped) Schema { return Schema{Type: "object", Members: Of(v).Members()} }
