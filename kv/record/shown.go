@@ -50,7 +50,11 @@ func (v *Shown) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("updatedAt", &v.Updated, field.ReadOnly).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	address := field.Schema{Type: "string", Format: "uri"}
-	s.Shown("url", address, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
+	at := "url"
+	if k == Bookmarks {
+		at = "shareUrl" // url is the page that is kept
+	}
+	s.Shown(at, address, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
 	if k == Files {
 		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
 			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)

@@ -1,0 +1,335 @@
+package embed
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+const hostile = `"><img src=x onerror=alert(1)>'` + "`{{.}}</script></pre>"
+
+// pages are all pages, with and without what they can show.
+var pages = map[string]Page{
+	"claim":         ClaimPage{},
+	"claim, prefix": ClaimPage{Base: "/kist", UserName: "ann"},
+	"claim, refused": ClaimPage{
+		Base:   "/kist",
+		Errors: ClaimErrors{Form: "a", UserName: "b", Password: "c", Repeat: "d"},
+	},
+	"claimed":   ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist"},
+	"message":   MessagePage{Title: "Gone", Status: 410, Text: "It was shared for a while."},
+	"bare":      MessagePage{Title: "Gone"},
+	"reference": ReferencePage{},
+	"hostile claim": ClaimPage{
+		UserName: hostile,
+		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
+	},
+	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
+	"hostile message": MessagePage{Title: hostile, Text: hostile},
+	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
+}
+
+func render(t *testing.T, page Page) string {
+	t.Helper()
+	is := is.New(t)
+	var out strings.Builder
+	is.NoErr(Render(&out, page))
+	return out.String()
+}
+
+var (
+	tags       = regexp.MustCompile(`<([a-zA-Z][a-zA-Z0-9]*)\b([^>]*)>`)
+	attributes = regexp.MustCompile(`([a-zA-Z-]+)\s*=\s*"([^"]*)"`)
+	scripts    = regexp.MustCompile(`(?s)<script\b([^>]*)>(.*?)</script>`)
+)
+
+func TestPagesKeepTheirPolicy(t *testing.T) {
+	for name, page := range pages {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			html := render(t, page)
+
+			for _, tag := range tags.FindAllStringSubmatch(html, -1) {
+				is.True(!strings.EqualFold(tag[1], "style")) // no inline style sheet
+				is.True(!strings.EqualFold(tag[1], "base"))
+				is.True(!strings.EqualFold(tag[1], "img")) // nothing of the data became a tag
+				for _, attribute := range attributes.FindAllStringSubmatch(tag[2], -1) {
+					key, value := strings.ToLower(attribute[1]), strings.ToLower(attribute[2])
+					is.True(key != "style")
+					is.True(!strings.HasPrefix(key, "on"))
+					is.True(key == "value" || !strings.Contains(value, "//")) // no other origin
+					is.True(key == "value" || !strings.Contains(value, "javascript:"))
+				}
+			}
+			for _, script := range scripts.FindAllStringSubmatch(html, -1) {
+				is.True(strings.Contains(script[1], "src="))
+				is.Equal(strings.TrimSpace(script[2]), "")
+			}
+			is.True(!strings.Contains(html, "<no value>"))
+		})
+	}
+}
+
+func TestPagesFindTheirFiles(t *testing.T) {
+	used := regexp.MustCompile(`(?:href|src)="([^"]*)/static/([^"]*)"`)
+	for name, page := range pages {
+		if name == "hostile base" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			found := used.FindAllStringSubmatch(render(t, page), -1)
+			is.True(len(found) >= 2)
+			for _, link := range found {
+				_, ok := Static(link[2])
+				is.True(ok)
+			}
+			if _, relative := page.(ReferencePage); relative {
+				is.Equal(found[0][1], "../..")
+			}
+		})
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	is := is.New(t)
+	for _, page := range pages {
+		policy := page.Policy()
+		is.True(strings.HasPrefix(policy, "default-src 'none'; "))
+		is.True(!strings.Contains(policy, "unsafe"))
+		is.True(!strings.ContainsAny(policy, "*\r\n"))
+		for _, closed := range []string{"frame-ancestors 'none'", "base-uri 'none'", "style-src 'self'"} {
+			is.True(strings.Contains(policy, closed))
+		}
+	}
+	is.True(!strings.Contains(ClaimPage{}.Policy(), "script-src"))
+	is.True(strings.Contains(ClaimPage{}.Policy(), "form-action 'self'"))
+	is.True(strings.Contains(ReferencePage{}.Policy(), "script-src 'self'; "))
+}
+
+func TestClaimPage(t *testing.T) {
+	t.Run("posts to its own address", func(t *testing.T) {
+		is := is.New(t)
+		html := render(t, ClaimPage{Base: "/kist"})
+		is.True(strings.Contains(html, `method="post">`))
+		is.True(!strings.Contains(html, "action="))
+		for _, field := range []string{"username", "password", "repeat"} {
+			is.True(strings.Contains(html, `name="`+field+`"`))
+		}
+		is.True(strings.Contains(html, "This link makes the first administrator and works once."))
+		is.True(!strings.Contains(html, "aria-invalid"))
+	})
+	t.Run("says what was wrong beside the field", func(t *testing.T) {
+		is := is.New(t)
+		html := render(t, ClaimPage{UserName: "ann", Errors: ClaimErrors{Repeat: "The two passwords differ."}})
+		is.Equal(strings.Count(html, `aria-invalid="true"`), 1)
+		is.True(strings.Contains(html, `aria-describedby="repeat-error"`))
+		is.True(strings.Contains(html, `id="repeat-error">The two passwords differ.<`))
+		is.True(strings.Contains(html, `value="ann"`))
+		is.Equal(strings.Count(html, " autofocus"), 1)
+	})
+	t.Run("keeps the origin in the post", func(t *testing.T) {
+		is := is.New(t)
+		is.True(strings.Contains(render(t, ClaimPage{}), `<meta name="referrer" content="same-origin">`))
+	})
+}
+
+func TestClaimedPage(t *testing.T) {
+	is := is.New(t)
+	html := render(t, ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist/"})
+	is.True(strings.Contains(html, "https://kist.home/kist/api/v1/upload"))
+	is.True(strings.Contains(html, `href="/kist/api/v1/reference"`))
+}
+
+// The command is run by a shell, with curl replaced by something that prints its arguments.
+func TestCurlIsOneCommand(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no shell")
+	}
+	for _, nasty := range []string{"plain", "it's", "'; exit 3; '", "$(exit 3)`exit 3`", `a\`, "a b"} {
+		t.Run(nasty, func(t *testing.T) {
+			is := is.New(t)
+			page := ClaimedPage{APIKey: nasty, Address: "https://kist.home/" + nasty}
+			//nolint:gosec // running what a reader would paste is the test
+			out, err := exec.CommandContext(t.Context(), shell, "-c",
+				`curl() { printf '%s\n' "$@"; }; `+page.Curl()).Output()
+			is.NoErr(err)
+			is.Equal(string(out), strings.Join([]string{
+				"-F", "file=@photo.jpg", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload", "",
+			}, "\n"))
+		})
+	}
+}
+
+type broken struct{}
+
+var errBroken = errors.New("broken")
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestRenderReportsTheWriter(t *testing.T) {
+	is := is.New(t)
+	is.True(errors.Is(Render(broken{}, MessagePage{}), errBroken))
+}
+
+func TestStatic(t *testing.T) {
+	hashed := regexp.MustCompile(`^[a-z-]+\.[0-9a-f]{10}\.(css|js|svg)$`)
+	for _, s := range sources {
+		t.Run(s.logical, func(t *testing.T) {
+			is := is.New(t)
+			name, err := Name(s.logical)
+			is.NoErr(err)
+			is.True(hashed.MatchString(name))
+			asset, ok := Static(name)
+			is.True(ok)
+			is.Equal(asset.Name, name)
+			is.True(asset.Type != "")
+			is.True(len(asset.Bytes()) > 0)
+			is.True(regexp.MustCompile(`^"[!-~]+"$`).MatchString(asset.ETag))
+
+			packed := asset.Gzip()
+			is.Equal(packed == nil, asset.GzipETag == "") // a form and its tag come together
+			if packed == nil {
+				return
+			}
+			is.True(asset.GzipETag != asset.ETag)
+			is.True(len(packed) < len(asset.Bytes()))
+			r, err := gzip.NewReader(bytes.NewReader(packed))
+			is.NoErr(err)
+			plain, err := io.ReadAll(r)
+			is.NoErr(err)
+			is.True(bytes.Equal(plain, asset.Bytes()))
+		})
+	}
+	t.Run("only under the present name", func(t *testing.T) {
+		is := is.New(t)
+		for _, name := range []string{"", "kist.css", "kist.0000000000.css", "static/kist.css", "../embed.go"} {
+			_, ok := Static(name)
+			is.True(!ok)
+		}
+		_, err := Name("nothing.css")
+		is.True(err != nil)
+	})
+}
+
+// What is ours asks nothing of another host; the name of the SVG format is not an address that is fetched.
+func TestStaticFilesStayHome(t *testing.T) {
+	for _, s := range sources {
+		if s.packed {
+			continue
+		}
+		t.Run(s.logical, func(t *testing.T) {
+			is := is.New(t)
+			name, err := Name(s.logical)
+			is.NoErr(err)
+			asset, _ := Static(name)
+			text := strings.ReplaceAll(string(asset.Bytes()), "http://www.w3.org/2000/svg", "")
+			for _, away := range []string{"://", "@import", "url(", "eval(", "innerHTML"} {
+				is.True(!strings.Contains(text, away))
+			}
+		})
+	}
+}
+
+func TestPagesAreSmall(t *testing.T) {
+	sheet, err := Name("kist.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range pages {
+		if _, big := page.(ReferencePage); big {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			html, err := pack([]byte(render(t, page)))
+			is.NoErr(err)
+			asset, _ := Static(sheet)
+			is.True(len(html)+len(asset.Gzip()) < 15<<10)
+		})
+	}
+}
+
+// Text can be read in both themes: 4.5 to 1 at least, as WCAG 2 asks of small text.
+func TestContrast(t *testing.T) {
+	name, err := Name("kist.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asset, _ := Static(name)
+	sheet := string(asset.Bytes())
+	token := regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`)
+	dark := strings.Index(sheet, "prefers-color-scheme: dark")
+	for theme, text := range map[string]string{"light": sheet[:dark], "dark": sheet[dark:]} {
+		t.Run(theme, func(t *testing.T) {
+			is := is.New(t)
+			colour := make(map[string]string)
+			for _, found := range token.FindAllStringSubmatch(text, -1) {
+				colour[found[1]] = found[2]
+			}
+			for _, pair := range []string{
+				"ink/paper", "ink/card", "ink/sunk", "soft/paper", "soft/card", "soft/sunk",
+				"accent/paper", "accent/card", "warn/card", "warn/warn-tint", "accent-ink/accent", "accent-ink/accent-up",
+			} {
+				front, back, _ := strings.Cut(pair, "/")
+				if got := contrast(luminance(is, colour[front]), luminance(is, colour[back])); got < 4.5 {
+					t.Errorf("%s: %.2f", pair, got)
+				}
+			}
+			is.True(contrast(luminance(is, colour["edge"]), luminance(is, colour["card"])) >= 3) // the edge of a field
+		})
+	}
+}
+
+func contrast(a, b float64) float64 { return (max(a, b) + 0.05) / (min(a, b) + 0.05) }
+
+func luminance(is *is.I, hex string) float64 {
+	is.Helper()
+	is.Equal(len(hex), 7)
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		v, err := strconv.ParseUint(hex[1+2*i:3+2*i], 16, 8)
+		is.NoErr(err)
+		c := float64(v) / 255
+		if c <= 0.04045 {
+			c /= 12.92
+		} else {
+			c = math.Pow((c+0.055)/1.055, 2.4)
+		}
+		sum += weight * c
+	}
+	return sum
+}
+
+func TestOpenAPI(t *testing.T) {
+	is := is.New(t)
+	var schema struct {
+		OpenAPI string
+		Servers []struct{ URL string }
+	}
+	is.NoErr(json.Unmarshal(OpenAPI, &schema))
+	is.Equal(schema.OpenAPI, "3.0.3")
+	is.Equal(schema.Servers[0].URL, "{base_url}")
+}
+
+// The first answer of a server waits for this once; starting does not.
+func BenchmarkCatalogue(b *testing.B) {
+	for b.Loop() {
+		for _, s := range sources {
+			if _, err := newAsset(s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

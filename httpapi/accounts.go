@@ -1,0 +1,568 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"kist/embed"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// minPassword is the least length of an account's password in bytes.
+const minPassword = 8
+
+// shownUser is an account as its owner and administrators see it.
+type shownUser struct {
+	record.User
+	usage kv.Usage
+}
+
+func (v *shownUser) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id of the user.", sampleID)
+	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
+	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
+	s.Bool("disabled", &v.Disabled).Says("Whether the account is shut.", `false`)
+	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
+	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
+		Says("Bytes of files the user may keep; 0 is no limit, null the instance's default.", `null`)
+	s.Number("usedBytes", &v.usage.Bytes, 0, 1<<53).Says("Bytes of files the user keeps.", `48213`)
+	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The quota that holds; 0 is no limit.", `0`)
+	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+		return appendCounts(dst, v.usage.Count)
+	}).Says("Records the user keeps, by kind.", `{"file":3,"note":1}`)
+	s.Time("createdAt", &v.Created).Says("When the account was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+func showUser(tx *kv.Tx, u *record.User) (*shownUser, error) {
+	usage, err := tx.Usage(u)
+	return &shownUser{*u, usage}, err
+}
+
+func (c *call) answerUser(status int, id record.ID) error {
+	var v *shownUser
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		u, err := tx.User(id)
+		if err == nil {
+			v, err = showUser(tx, u)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(status, v)
+}
+
+// meForm is what a user may change of their own account.
+type meForm struct {
+	name              string
+	password, current field.Secret
+}
+
+func (f *meForm) Fields(s *field.Set) {
+	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
+	s.Secret("password", &f.password).Says("A new password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
+}
+
+func readMe(c *call) error { return c.answerUser(http.StatusOK, c.owner()) }
+
+func patchMe(c *call) error {
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	form := &meForm{name: c.caller.User.DisplayName}
+	problems := field.Of(form).Patch(in)
+	if err := check(problems, strong(form.password)); err != nil {
+		return err
+	}
+	hash := ""
+	var was string
+	if form.password.Said {
+		if err := c.s.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.User(c.owner())
+			if err == nil {
+				was = u.Password
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		wait, ok := c.s.guesses.allow(c.addr, "user:"+c.owner().String(), c.s.Store.Now())
+		if !ok {
+			return tooMany(wait)
+		}
+		right, err := c.s.Passwords.Check(c.r.Context(), was, form.current.Text)
+		if err != nil {
+			return err
+		}
+		if !right {
+			c.s.guesses.failed(c.addr, "user:"+c.owner().String(), c.s.Store.Now())
+			return record.Bad(map[string]string{"currentPassword": "is not the present password"})
+		}
+		if hash, err = c.hash(form.password); err != nil {
+			return err
+		}
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(c.owner())
+		if err != nil {
+			return err
+		}
+		u.DisplayName = form.name
+		if form.password.Said {
+			if u.Password != was {
+				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
+			}
+			u.Password = hash
+		}
+		return tx.SaveUser(u)
+	}); err != nil {
+		return err
+	}
+	return c.answerUser(http.StatusOK, c.owner())
+}
+
+// strong is the rule of an account's password.
+func strong(p field.Secret) error {
+	if p.Said && len(p.Text) < minPassword {
+		return field.Problems{"password": "must be at least " + strconv.Itoa(minPassword) + " bytes long"}
+	}
+	return nil
+}
+
+// userForm is what an administrator may say of an account.
+type userForm struct {
+	u        *record.User
+	password field.Secret
+	fresh    bool
+}
+
+func (f *userForm) Fields(s *field.Set) {
+	var required []field.Traits
+	if f.fresh {
+		required = append(required, field.Required)
+	}
+	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
+		Says("Name to sign in with; unique without regard to case.", `"ann"`)
+	s.Secret("password", &f.password, required...).Says("Password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
+	s.Bool("disabled", &f.u.Disabled).Says("Shuts the account.", `false`)
+	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
+	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
+		Says("Bytes of files the user may keep; 0 is no limit, null the instance's default.", `10737418240`)
+}
+
+func newUserForm() *userForm {
+	return &userForm{u: &record.User{Role: record.Member, Quota: -1}, fresh: true}
+}
+
+func listUsers(c *call) error {
+	var all []*shownUser
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		users, err := tx.Users()
+		for i := 0; err == nil && i < len(users); i++ {
+			var v *shownUser
+			if v, err = showUser(tx, &users[i]); err == nil {
+				all = append(all, v)
+			}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return list(c, all)
+}
+
+func createUser(c *call) error {
+	form := newUserForm()
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	problems := field.Of(form).Create(in)
+	if err := check(problems, strong(form.password)); err != nil {
+		return err
+	}
+	if form.u.Password, err = c.hash(form.password); err != nil {
+		return err
+	}
+	var u *record.User
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		u, err = tx.AddUser(*form.u)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.answerUser(http.StatusCreated, u.ID)
+}
+
+func readUser(c *call) error {
+	id, err := c.uuid("user")
+	if err != nil {
+		return err
+	}
+	return c.answerUser(http.StatusOK, id)
+}
+
+func patchUser(c *call) error {
+	id, err := c.uuid("user")
+	if err != nil {
+		return err
+	}
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	form := newUserForm()
+	problems := field.Of(form).Patch(in)
+	if err := check(problems, strong(form.password)); err != nil {
+		return err
+	}
+	hash, err := c.hash(form.password)
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(id)
+		if err != nil {
+			return err
+		}
+		form := &userForm{u: u}
+		if err := field.Of(form).Patch(in); err != nil {
+			return err
+		}
+		if form.password.Said {
+			u.Password = hash
+		}
+		return tx.SaveUser(u)
+	}); err != nil {
+		return err
+	}
+	return c.answerUser(http.StatusOK, id)
+}
+
+func removeUser(c *call) error {
+	id, err := c.uuid("user")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.RemoveUser(id); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// shownKey is an API key without its secret.
+type shownKey struct{ record.Key }
+
+func (v *shownKey) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id of the key.", sampleID)
+	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
+		dst = append(dst, '[')
+		for i, scope := range v.Scopes {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = field.AppendString(dst, string(scope))
+		}
+		return append(dst, ']')
+	}).Says("What it may be used for.", `["all"]`)
+	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
+	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
+	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
+}
+
+// keyForm is what may be said of an API key.
+type keyForm struct {
+	name     string
+	scopes   []string
+	expires  time.Time
+	disabled bool
+	fresh    bool
+}
+
+func (f *keyForm) Fields(s *field.Set) {
+	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to know it by.", `"laptop"`)
+	if f.fresh {
+		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16).
+			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`)
+		s.Time("expiresAt", &f.expires).Says("When it ends; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	} else {
+		s.Bool("disabled", &f.disabled).Says("Turns it off.", `true`)
+	}
+}
+
+func listKeys(c *call) error {
+	var all []*shownKey
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		keys, err := tx.Keys(c.owner())
+		for _, k := range keys {
+			all = append(all, &shownKey{k})
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return list(c, all)
+}
+
+func createKey(c *call) error {
+	form := &keyForm{fresh: true}
+	if err := c.create(form); err != nil {
+		return err
+	}
+	k := record.Key{Owner: c.owner(), Name: form.name, Expires: form.expires}
+	for _, scope := range form.scopes {
+		k.Scopes = append(k.Scopes, record.Scope(scope))
+	}
+	if len(k.Scopes) == 0 {
+		k.Scopes = []record.Scope{record.ScopeAll}
+	}
+	var made *record.Key
+	var secret string
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		made, secret, err = tx.AddKey(k)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusCreated, func(dst []byte) ([]byte, error) {
+		dst = field.Of(&shownKey{*made}).AppendJSON(append(dst, `{"data":`...))
+		dst = field.AppendString(append(dst, `,"key":`...), secret)
+		return append(dst, '}'), nil
+	})
+}
+
+func patchKey(c *call) error {
+	id, err := c.uuid("key")
+	if err != nil {
+		return err
+	}
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	if err := field.Of(new(keyForm)).Patch(in); err != nil {
+		return err
+	}
+	v := new(shownKey)
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		k, err := tx.Key(c.owner(), id)
+		if err != nil {
+			return err
+		}
+		form := &keyForm{name: k.Name, disabled: k.Disabled}
+		if err := field.Of(form).Patch(in); err != nil {
+			return err
+		}
+		k.Name, k.Disabled = form.name, form.disabled
+		v.Key = *k
+		return tx.SaveKey(k)
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, v)
+}
+
+func removeKey(c *call) error {
+	id, err := c.uuid("key")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.owner(), id) }); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+func readSettings(c *call) error {
+	var set record.Settings
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		set, err = tx.Settings()
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, &set)
+}
+
+func patchSettings(c *call) error {
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	if err := field.Of(new(record.Settings)).Patch(in); err != nil {
+		return err
+	}
+	var set record.Settings
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		if set, err = tx.Settings(); err != nil {
+			return err
+		}
+		if err := field.Of(&set).Patch(in); err != nil {
+			return err
+		}
+		return tx.SetSettings(set)
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, &set)
+}
+
+// stats is what an administrator sees of the whole instance.
+type stats struct {
+	users, bytes int64
+	counts       map[string]int64
+}
+
+func (v *stats) Fields(s *field.Set) {
+	s.Number("users", &v.users, 0, 1<<53).Says("Accounts.", `3`)
+	s.Number("bytes", &v.bytes, 0, 1<<53).Says("Bytes of all files, each record counted.", `48213`)
+	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+		return appendCounts(dst, v.counts)
+	}).Says("Records, by kind.", `{"file":3,"note":1}`)
+}
+
+func readStats(c *call) error {
+	v := &stats{counts: map[string]int64{}}
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		users, err := tx.Users()
+		for i := 0; err == nil && i < len(users); i++ {
+			var usage kv.Usage
+			usage, err = tx.Usage(&users[i])
+			v.users++
+			v.bytes += usage.Bytes
+			for kind, n := range usage.Count {
+				v.counts[kind] += n
+			}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, v)
+}
+
+// page answers with an HTML page.
+func (c *call) page(status int, p embed.Page) error {
+	var b bytes.Buffer
+	if err := embed.Render(&b, p); err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", htmlType)
+	h.Set("Content-Security-Policy", p.Policy())
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(b.Bytes()) // the client may be gone
+	return nil
+}
+
+// prefix is the path of the base address: "" or "/kist".
+func (s *Server) prefix() string {
+	u, err := url.Parse(s.Base)
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+func claimPage(c *call) error {
+	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.arg("token")) }); err != nil {
+		return err
+	}
+	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix()})
+}
+
+// claimForm is what the claim page sends.
+type claimForm struct {
+	name             string
+	password, repeat field.Secret
+}
+
+func (f *claimForm) Fields(s *field.Set) {
+	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
+		Says("Name of the first administrator.", `"ann"`)
+	s.Secret("password", &f.password, field.Required).Says("Password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Secret("repeat", &f.repeat).Says("The same password once more.", `"correct horse battery"`)
+}
+
+// claimed makes the first administrator, and an API key to begin with, out of
+// a form.
+func claimed(c *call) error {
+	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || media != "application/x-www-form-urlencoded" {
+		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
+	}
+	token := c.arg("token")
+	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(token) }); err != nil {
+		return err
+	}
+	data, err := c.read(maxQuery)
+	if err != nil {
+		return err
+	}
+	values, err := url.ParseQuery(string(data))
+	if err != nil {
+		return &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form cannot be read."}
+	}
+	in := field.Object{}
+	for name := range values {
+		in[name] = values.Get(name)
+	}
+	form := new(claimForm)
+	problems, repeat := field.Of(form).Create(in), error(nil)
+	if form.repeat.Said && form.repeat != form.password {
+		repeat = field.Problems{"repeat": "must be the same password"}
+	}
+	err = check(problems, strong(form.password), repeat)
+	var e *record.Error
+	if errors.As(err, &e) && e.Fault == record.Invalid {
+		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{
+			Base: c.s.prefix(), UserName: values.Get("username"),
+			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
+		})
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := c.hash(form.password)
+	if err != nil {
+		return err
+	}
+	var secret string
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		if err := tx.Claimable(token); err != nil {
+			return err
+		}
+		u, err := tx.AddUser(record.User{Name: form.name, Role: record.Admin, Quota: -1, Password: hash})
+		if err != nil {
+			return err
+		}
+		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.page(http.StatusCreated, embed.ClaimedPage{Base: c.s.prefix(), UserName: form.name, APIKey: secret, Address: c.s.Base})
+}
+
+func sentence(subject, problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return subject + " " + problem + "."
+}

@@ -1,0 +1,206 @@
+package httpapi
+
+import (
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Types of bodies.
+const (
+	jsonType = "application/json"
+	htmlType = "text/html; charset=utf-8"
+	textType = "text/plain; charset=utf-8"
+)
+
+const (
+	apiPath   = "/api/v1/"
+	claimPath = "/claim/"
+	maxQuery  = 8 << 10 // bytes of a query
+	maxArgs   = 100     // parameters of a query
+	smallBody = 1 << 20 // bytes of a JSON body unless the route says otherwise
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// A body must come in at this rate or better, over this time: otherwise the
+// connection is cut, so that slow senders do not hold the server.
+const (
+	paceTime  = 30 * time.Second
+	paceBytes = 32 << 10
+)
+
+// paced reads a body and moves the connection's deadline on for as long as
+// bytes keep coming in.
+type paced struct {
+	body io.ReadCloser
+	ctl  *http.ResponseController
+	due  int64 // bytes until the deadline moves on
+}
+
+func pace(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+	p := &paced{body: body, ctl: http.NewResponseController(w)}
+	p.extend()
+	return p
+}
+
+func (p *paced) extend() {
+	p.due = paceBytes
+	_ = p.ctl.SetReadDeadline(time.Now().Add(paceTime)) // a connection without deadlines has none to keep
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.body.Read(b)
+	if p.due -= int64(n); p.due <= 0 {
+		p.extend()
+	}
+	if err == io.EOF { //nolint:errorlint // readers return it bare
+		_ = p.ctl.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+func (p *paced) Close() error { return p.body.Close() }
+
+// limited is the request's body, paced and bounded: reading past the bound
+// fails with http.MaxBytesError.
+func (c *call) limited(most int64) io.ReadCloser {
+	return http.MaxBytesReader(c.w.ResponseWriter, pace(c.w.ResponseWriter, c.r.Body), most)
+}
+
+// object reads the JSON object of the body, of at most most bytes.
+func (c *call) object(most int64) (field.Object, error) {
+	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
+	}
+	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || media != jsonType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be JSON, with the Content-Type application/json."}
+	}
+	data, err := c.read(most)
+	if err != nil {
+		return nil, err
+	}
+	return field.Parse(data)
+}
+
+func (c *call) read(most int64) ([]byte, error) {
+	data, err := io.ReadAll(c.limited(most))
+	if err != nil {
+		return nil, cutOff(err)
+	}
+	return data, nil
+}
+
+// cutOff is the error of a body that could not be read to its end.
+func cutOff(err error) error {
+	if _, status := understood(err); status != http.StatusInternalServerError {
+		return err
+	}
+	return &record.Error{Fault: record.Malformed, Code: "body_cut_off", Text: "The body ended early or could not be read."}
+}
+
+// create reads the body into a new value, patch into one that is there.
+func (c *call) create(v field.Shaped) error {
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	return field.Of(v).Create(in)
+}
+
+func (c *call) patch(v field.Shaped) error {
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	return field.Of(v).Patch(in)
+}
+
+// query reads the parameters of the address.
+func (c *call) query() (url.Values, error) {
+	bad := &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query of the address cannot be read."}
+	if strings.Count(c.r.URL.RawQuery, "&") >= maxArgs {
+		return nil, bad
+	}
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, bad
+	}
+	return q, nil
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
+
+// keptBuffer is the largest buffer that is kept for another answer.
+const keptBuffer = 1 << 20
+
+// send answers with JSON that write appends to what it is given.
+func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
+	buf := buffers.Get().(*[]byte) //nolint:errcheck // the pool holds nothing else
+	defer func() {
+		if cap(*buf) <= keptBuffer {
+			buffers.Put(buf)
+		}
+	}()
+	b, err := write((*buf)[:0])
+	*buf = b
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(b) // the client may be gone; what was done stays done
+	return nil
+}
+
+// text answers with JSON that is there already.
+func (c *call) text(status int, body []byte) error {
+	return c.send(status, func(dst []byte) ([]byte, error) { return append(dst, body...), nil })
+}
+
+// data answers {"data": v}.
+func (c *call) data(status int, v field.Shaped) error {
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		dst = field.Of(v).AppendJSON(append(dst, `{"data":`...))
+		return append(dst, '}'), nil
+	})
+}
+
+// list answers {"data": […], "total": n, "nextCursor": null} with all there
+// is.
+func list[T field.Shaped](c *call, all []T) error {
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = append(dst, `{"data":`...)
+		dst = appendAll(dst, all)
+		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(len(all)), 10)
+		return append(dst, `,"nextCursor":null}`...), nil
+	})
+}
+
+func appendAll[T field.Shaped](dst []byte, all []T) []byte {
+	dst = append(dst, '[')
+	for i, v := range all {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.Of(v).AppendJSON(dst)
+	}
+	return append(dst, ']')
+}
+
+// ok answers {"ok": true}.
+func (c *call) ok() error { return c.text(http.StatusOK, []byte(`{"ok":true}`)) }

@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// A call is one request on its way to an answer.
+type call struct {
+	s      *Server
+	w      *answerWriter
+	r      *http.Request
+	args   httprouter.Params
+	id     string     // of the request
+	addr   netip.Addr // of the client
+	caller *kv.Caller // nil for a visitor
+}
+
+// answerWriter notes what is answered, for the log.
+type answerWriter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	route  string
+	caller *kv.Caller
+	code   string // of the error answered
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom lets the connection copy a file by itself (sendfile).
+func (w *answerWriter) ReadFrom(r io.Reader) (int64, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := io.Copy(w.ResponseWriter, r)
+	w.bytes += n
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// around is what every request passes: the client's address, the request id,
+// cross-origin headers, and one line in the log at the end.
+func (s *Server) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		aw := &answerWriter{ResponseWriter: w}
+		id := r.Header.Get("X-Request-Id")
+		if !saneID(id) {
+			id = newID()
+		}
+		h := w.Header()
+		h.Set("X-Request-Id", id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		preflight := crossOrigin(h, r)
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
+					panic(p)
+				}
+				s.Log.Error("panic", "requestId", id, "panic", p, "stack", string(debug.Stack()))
+				if aw.status == 0 {
+					s.fail(aw, r, id, errInternal)
+				}
+			}
+			s.logLine(aw, r, id, time.Since(start))
+		}()
+		switch {
+		case preflight:
+			aw.WriteHeader(http.StatusNoContent)
+		case len(r.URL.RawQuery) > maxQuery:
+			s.fail(aw, r, id, &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query is too long."})
+		default:
+			next.ServeHTTP(aw, r)
+		}
+	})
+}
+
+// wrap makes a handler of a function that answers or fails.
+func (s *Server) wrap(r route, fn func(*call) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		aw := w.(*answerWriter) //nolint:errcheck // around made it
+		aw.route = r.path
+		c := &call{s: s, w: aw, r: req, id: w.Header().Get("X-Request-Id"), addr: s.client(req)}
+		err := fn(c)
+		aw.caller = c.caller
+		if err != nil {
+			s.fail(aw, req, c.id, err)
+		}
+	})
+}
+
+// logLine writes one line for the request. It holds no header, body or query,
+// and of an address that carries a secret only the pattern.
+func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.Duration) {
+	path := r.URL.Path
+	if strings.HasPrefix(w.route, claimPath) {
+		path = w.route
+	}
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("path", path), slog.Int("status", w.status),
+		slog.Int64("bytes", w.bytes), slog.Float64("ms", float64(took.Microseconds())/1000),
+		slog.String("client", s.client(r).String()), slog.String("requestId", id),
+	}
+	if w.caller != nil {
+		attrs = append(attrs, slog.String("user", w.caller.User.Name), slog.String("key", w.caller.Key.ID.String()))
+	}
+	if w.code != "" {
+		attrs = append(attrs, slog.String("code", w.code))
+	}
+	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", attrs...)
+}
+
+// saneID reports whether a client's request id may be used and logged.
+func saneID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	return strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
+}
+
+func newID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // cannot fail
+	return hex.EncodeToString(b[:])
+}
+
+// crossOrigin lets pages of any origin call the API with a key (CORS, Fetch
+// standard), never with cookies. It reports whether the request is a
+// pre-flight, which is answered by these headers alone.
+func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
+	if r.Header.Get("Origin") == "" || !strings.HasPrefix(r.URL.Path, apiPath) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE, OPTIONS")
+	h.Set("Access-Control-Allow-Headers", "content-type, x-api-key, authorization, x-upload-password, x-share-password, "+
+		"x-captcha-token, x-captcha-pass, idempotency-key, "+
+		"tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override, x-request-id")
+	h.Set("Access-Control-Max-Age", "86400")
+	return true
+}
+
+// client is the address of the client: the connection's peer, or, behind
+// trusted proxies, the last address in X-Forwarded-For that is not one of
+// them. A peer without an address (a unix socket) counts as a trusted proxy
+// when there are any.
+func (s *Server) client(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	addr, _ := netip.ParseAddr(host)
+	addr = addr.Unmap()
+	if len(s.TrustedProxies) == 0 || addr.IsValid() && !s.trusts(addr) {
+		return addr
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break // what lies beyond is not to be believed
+		}
+		if addr = hop.Unmap(); !s.trusts(addr) {
+			break
+		}
+	}
+	return addr
+}
+
+func (s *Server) trusts(a netip.Addr) bool {
+	for _, p := range s.TrustedProxies {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// credential is the API key of a request; "" if there is none. Two different
+// ones are refused, so that no reader of the request can take another for the
+// caller than kist does.
+func credential(h http.Header) (string, error) {
+	found := map[string]bool{}
+	var last string
+	for _, v := range h.Values("X-Api-Key") {
+		last = strings.TrimSpace(v)
+		found[last] = true
+	}
+	for _, v := range h.Values("Authorization") {
+		scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
+		if strings.EqualFold(scheme, "ApiKey") || strings.EqualFold(scheme, "Bearer") {
+			last = strings.TrimSpace(rest)
+			found[last] = true
+		}
+	}
+	if len(found) > 1 {
+		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
+	}
+	return last, nil
+}
+
+// enter lets the caller through a door or says why not.
+func (c *call) enter(d door) error {
+	key, err := credential(c.r.Header)
+	if err != nil {
+		return err
+	}
+	if key == "" && d.open {
+		return nil
+	}
+	if key == "" {
+		return &record.Error{Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key."}
+	}
+	caller, err := c.s.Store.Authenticate(key)
+	if err != nil {
+		return err
+	}
+	c.caller = caller
+	switch {
+	case d.open:
+	case !caller.Key.Allows(d.scope):
+		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.scope) + "."}
+	case d.admin && caller.User.Role != record.Admin:
+		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
+	}
+	return nil
+}
+
+// owns reports whether the caller may see everything of r.
+func (c *call) owns(r *record.Record) bool {
+	return c.caller != nil && c.caller.User.ID == r.Owner && c.caller.Key.Allows(record.ScopeRead)
+}
+
+func (c *call) owner() record.ID { return c.caller.User.ID }
+
+// arg is a segment of the path.
+func (c *call) arg(name string) string { return c.args.ByName(name) }

@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"kist/embed"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// statuses is what each class of error is answered with (RFC 9110, RFC 4918,
+// RFC 6585).
+var statuses = map[record.Fault]int{
+	record.Malformed:    http.StatusBadRequest,
+	record.Unauthorized: http.StatusUnauthorized,
+	record.Denied:       http.StatusForbidden,
+	record.Missing:      http.StatusNotFound,
+	record.Taken:        http.StatusConflict,
+	record.Gone:         http.StatusGone,
+	record.TooLarge:     http.StatusRequestEntityTooLarge,
+	record.WrongType:    http.StatusUnsupportedMediaType,
+	record.Invalid:      http.StatusUnprocessableEntity,
+	record.TooMany:      http.StatusTooManyRequests,
+	record.Busy:         http.StatusServiceUnavailable,
+	record.Full:         http.StatusInsufficientStorage,
+}
+
+var (
+	errMethod   = errors.New("method not allowed")
+	errInternal = errors.New("internal")
+)
+
+// understood turns any error into one for the client, and its status. Errors
+// that are not the client's business become 500 without detail.
+func understood(err error) (*record.Error, int) {
+	var e *record.Error
+	var problems field.Problems
+	var malformed field.Malformed
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &e):
+		return e, statuses[e.Fault]
+	case errors.As(err, &problems):
+		errors.As(record.Bad(problems), &e)
+		return e, http.StatusUnprocessableEntity
+	case errors.As(err, &malformed):
+		return &record.Error{Code: "malformed", Text: string(malformed)}, http.StatusBadRequest
+	case errors.As(err, &large):
+		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
+	case errors.Is(err, errMethod):
+		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
+	case errors.Is(err, syscall.EROFS), errors.Is(err, kv.ErrClosed):
+		return &record.Error{Code: "unavailable", Text: "The server cannot write at the moment. Nothing was stored."}, http.StatusServiceUnavailable
+	}
+	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The log says more under this request id."}, http.StatusInternalServerError
+}
+
+// fail answers with an error: JSON below the API's prefix, a page or a
+// sentence elsewhere.
+func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
+	e, status := understood(err)
+	if status == http.StatusInternalServerError {
+		s.Log.Error("request failed", "requestId", id, "error", err)
+	}
+	if w.status != 0 { // an answer is under way: cut it off
+		s.Log.Debug("answer cut off", "requestId", id, "error", err)
+		return
+	}
+	w.code = e.Code
+	h := w.Header()
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	if e.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(max(1, int(e.Retry.Seconds()+0.5))))
+	}
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
+	}
+	var body []byte
+	switch {
+	case strings.HasPrefix(r.URL.Path, apiPath):
+		h.Set("Content-Type", jsonType)
+		body = appendError(nil, e, id)
+	case strings.Contains(r.Header.Get("Accept"), "text/html"):
+		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
+		if page.Title == "" {
+			page.Title = http.StatusText(status)
+		}
+		var b bytes.Buffer
+		if err := embed.Render(&b, page); err != nil {
+			s.Log.Error("page not rendered", "error", err)
+		}
+		h.Set("Content-Type", htmlType)
+		h.Set("Content-Security-Policy", page.Policy())
+		body = b.Bytes()
+	default:
+		h.Set("Content-Type", textType)
+		body = []byte(e.Text + "\n")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client may be gone
+	}
+}
+
+var titles = map[int]string{
+	http.StatusNotFound:            "Nothing here",
+	http.StatusGone:                "No longer here",
+	http.StatusUnauthorized:        "Locked",
+	http.StatusInternalServerError: "Something went wrong",
+}
+
+// appendError writes the answer that errors have in the API.
+func appendError(dst []byte, e *record.Error, id string) []byte {
+	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
+	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
+	if len(e.Fields) > 0 {
+		dst = append(dst, `,"fields":{`...)
+		for i, name := range sortedKeys(e.Fields) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(field.AppendString(dst, name), ':')
+			dst = field.AppendString(dst, e.Fields[name])
+		}
+		dst = append(dst, '}')
+	}
+	dst = field.AppendString(append(dst, `,"requestId":`...), id)
+	return append(dst, '}')
+}

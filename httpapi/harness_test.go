@@ -1,0 +1,382 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// app is a server over a store in a temporary directory, with one user.
+type app struct {
+	testing.TB
+	server *Server
+	url    string
+	user   *record.User
+	key    string // of the user, an administrator, with the scope admin
+	clock  *clock
+	log    *syncBuffer
+}
+
+// clock is the wall clock of a test.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) advance(d time.Duration) { c.offset.Add(int64(d)) }
+
+type syncBuffer struct {
+	sync.Mutex
+	b bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.Lock()
+	defer s.Unlock()
+	return s.b.String()
+}
+
+func start(t testing.TB, with ...func(*Config)) *app {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	a := &app{TB: t, clock: new(clock), log: new(syncBuffer)}
+	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
+	a.fatal(err)
+	files, err := blobs.Open(filepath.Join(dir, "blobs"))
+	a.fatal(err)
+	c := Config{
+		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	a.server, err = New(c)
+	a.fatal(err)
+	web := httptest.NewServer(a.server)
+	a.url = web.URL
+	t.Cleanup(func() {
+		web.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := files.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a.user = a.addUser("ann", record.Admin)
+	a.key = a.addKey(a.user, record.ScopeAdmin)
+	return a
+}
+
+func (a *app) fatal(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *app) addUser(name string, role record.Role) *record.User {
+	a.Helper()
+	var u *record.User
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		u, err = tx.AddUser(record.User{Name: name, Role: role, Quota: -1})
+		return err
+	}))
+	return u
+}
+
+func (a *app) addKey(u *record.User, scopes ...record.Scope) string {
+	a.Helper()
+	var secret string
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "test", Scopes: scopes})
+		return err
+	}))
+	return secret
+}
+
+// request is what a test sends.
+type request struct {
+	method, path string
+	key          string // in place of the app's
+	anyone       bool   // without a key
+	json         any    // body; a string is sent as it is
+	body         io.Reader
+	header       http.Header
+	raw          bool // the request does not keep to the document: only the answer is checked
+}
+
+// answer is what came back.
+type answer struct {
+	app    *app
+	status int
+	header http.Header
+	body   []byte
+}
+
+var plain = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// do sends a request and checks the answer, and the request if it was taken,
+// against the document.
+func (a *app) do(q request) *answer {
+	a.Helper()
+	body := q.body
+	header := q.header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	if q.json != nil {
+		text, ok := q.json.(string)
+		if !ok {
+			b, err := json.Marshal(q.json)
+			a.fatal(err)
+			text = string(b)
+		}
+		body = strings.NewReader(text)
+		if header.Get("Content-Type") == "" {
+			header.Set("Content-Type", "application/json")
+		}
+	}
+	var sent []byte
+	if body != nil && !q.raw {
+		var err error
+		sent, err = io.ReadAll(body)
+		a.fatal(err)
+		body = bytes.NewReader(sent)
+	}
+	req, err := http.NewRequestWithContext(a.Context(), q.method, a.url+q.path, body)
+	a.fatal(err)
+	req.Header = header
+	if q.key != "" {
+		req.Header.Set("X-Api-Key", q.key)
+	} else if !q.anyone {
+		req.Header.Set("X-Api-Key", a.key)
+	}
+	res, err := plain.Do(req)
+	a.fatal(err)
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	a.fatal(err)
+	out := &answer{a, res.StatusCode, res.Header, got}
+	a.conforms(req, sent, out, q.raw)
+	if id := res.Header.Get("X-Request-Id"); id == "" {
+		a.Errorf("%s %s: no X-Request-Id", q.method, q.path)
+	}
+	if bytes.Contains(got, []byte("$argon2")) {
+		a.Errorf("%s %s: a password hash leaks", q.method, q.path)
+	}
+	return out
+}
+
+// document is the shipped document, read once.
+var document1 = sync.OnceValues(func() (*openapi3.T, error) {
+	return openapi3.NewLoader().LoadFromData(embed.OpenAPI)
+})
+
+func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
+	a.Helper()
+	doc, err := document1()
+	a.fatal(err)
+	var row *route
+	params := map[string]string{}
+	for i := range a.server.routes {
+		r := &a.server.routes[i]
+		if (r.method == req.Method || r.method == http.MethodGet && req.Method == http.MethodHead) && matches(r.path, req.URL.Path, params) {
+			if row == nil || rank(r.path) < rank(row.path) {
+				row = r
+			}
+		}
+	}
+	if row == nil || req.Method == http.MethodHead {
+		return
+	}
+	matches(row.path, req.URL.Path, params)
+	item := doc.Paths.Value(row.path)
+	op := item.GetOperation(row.method)
+	if raw && got.status == http.StatusNotFound || got.status == http.StatusMethodNotAllowed {
+		return
+	}
+	in := &openapi3filter.RequestValidationInput{
+		Request: req, PathParams: params,
+		Route: &routers.Route{Spec: doc, Path: row.path, PathItem: item, Method: row.method, Operation: op},
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
+		},
+	}
+	if !raw && got.status < 300 && req.Header.Get("Content-Type") == "application/json" {
+		req.Body = io.NopCloser(bytes.NewReader(sent))
+		if err := openapi3filter.ValidateRequest(a.Context(), in); err != nil {
+			a.Errorf("%s %s: the request is not as documented: %v", req.Method, req.URL.Path, err)
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: got.status, Header: got.header, Options: in.Options}
+	if mediaOf(got.header) != "application/json" {
+		if op.Responses.Status(got.status) == nil {
+			a.Errorf("%s %s: status %d is not documented", req.Method, req.URL.Path, got.status)
+		}
+		return
+	}
+	out.SetBodyBytes(got.body)
+	if err := openapi3filter.ValidateResponse(a.Context(), out); err != nil {
+		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.status, err, cutText(got.body))
+	}
+}
+
+func cutText(b []byte) []byte { return b[:min(len(b), 2000)] }
+
+func mediaOf(h http.Header) string {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return media
+}
+
+func matches(template, path string, params map[string]string) bool {
+	a, b := strings.Split(template, "/"), strings.Split(path, "/")
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if name, ok := strings.CutPrefix(a[i], "{"); ok && b[i] != "" {
+			params[strings.TrimSuffix(name, "}")] = b[i]
+		} else if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// want fails the test if the status is another.
+func (g *answer) want(status int) *answer {
+	g.app.Helper()
+	if g.status != status {
+		g.app.Fatalf("status %d, want %d: %s", g.status, status, cutText(g.body))
+	}
+	return g
+}
+
+// at reads a value of the JSON answer by path: data.tags.0
+func (g *answer) at(path string) any {
+	g.app.Helper()
+	var v any
+	d := json.NewDecoder(bytes.NewReader(g.body))
+	d.UseNumber()
+	g.app.fatal(d.Decode(&v))
+	for part := range strings.SplitSeq(path, ".") {
+		switch t := v.(type) {
+		case map[string]any:
+			v = t[part]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(part, &i); err != nil || i >= len(t) {
+				g.app.Fatalf("%s: no %s in %s", path, part, cutText(g.body))
+			}
+			v = t[i]
+		default:
+			g.app.Fatalf("%s: no %s in %s", path, part, cutText(g.body))
+		}
+	}
+	if n, ok := v.(json.Number); ok {
+		f, err := n.Float64()
+		g.app.fatal(err)
+		return f
+	}
+	return v
+}
+
+func (g *answer) text(path string) string {
+	g.app.Helper()
+	s, ok := g.at(path).(string)
+	if !ok {
+		g.app.Fatalf("%s is no text in %s", path, cutText(g.body))
+	}
+	return s
+}
+
+// file is a part of an upload.
+type file struct{ name, media, content string }
+
+// upload sends files and then fields, as clients do.
+func (a *app) upload(fields map[string]string, files ...file) *answer {
+	a.Helper()
+	return a.do(a.uploadRequest(fields, files...))
+}
+
+func (a *app) uploadRequest(fields map[string]string, files ...file) request {
+	a.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for _, f := range files {
+		h := textproto.MIMEHeader{}
+		h.Set("Content-Disposition", `form-data; name="file"; filename="`+strings.ReplaceAll(f.name, `"`, "%22")+`"`)
+		if f.media != "" {
+			h.Set("Content-Type", f.media)
+		}
+		p, err := w.CreatePart(h)
+		a.fatal(err)
+		_, err = io.WriteString(p, f.content)
+		a.fatal(err)
+	}
+	for name, value := range fields {
+		a.fatal(w.WriteField(name, value))
+	}
+	a.fatal(w.Close())
+	return request{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}
+}
+
+func (a *app) get(path string) *answer {
+	a.Helper()
+	return a.do(request{method: "GET", path: path})
+}
+
+func (a *app) post(path string, body any) *answer {
+	a.Helper()
+	return a.do(request{method: "POST", path: path, json: body})
+}
+
+func (a *app) patch(path string, body any) *answer {
+	a.Helper()
+	return a.do(request{method: "PATCH", path: path, json: body})
+}
+
+func (a *app) delete(path string) *answer {
+	a.Helper()
+	return a.do(request{method: "DELETE", path: path})
+}
+
+// visit is a request without a credential.
+func (a *app) visit(path string, header ...string) *answer {
+	a.Helper()
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return a.do(request{method: "GET", path: path, anyone: true, header: h})
+}

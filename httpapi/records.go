@@ -1,0 +1,387 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// shownPool keeps records bound to their shape for another use, by kind.
+type shownPool [256]sync.Pool
+
+type bound struct {
+	record.Shown
+	set *field.Set
+}
+
+// show appends a record as JSON.
+func (s *Server) show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	pool := &s.shown[r.Kind.Code]
+	b, _ := pool.Get().(*bound)
+	if b == nil {
+		b = new(bound)
+		b.Kind = r.Kind
+		b.set = field.Of(&b.Shown)
+	}
+	defer pool.Put(b)
+	if err := tx.Show(r, &b.Shown); err != nil {
+		return dst, err
+	}
+	b.Base = s.Base
+	return b.set.AppendJSON(dst), nil
+}
+
+// answerRecord answers {"data": record}, and its address at the top if asked
+// to. The record is shown as it is now.
+func (c *call) answerRecord(status int, r *record.Record, address bool) error {
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+			dst, err = c.s.show(tx, append(dst, `{"data":`...), r)
+			return err
+		})
+		if address {
+			v := record.Shown{Record: *r, Base: c.s.Base}
+			dst = v.AppendURL(append(dst, `,"url":`...))
+		}
+		return append(dst, '}'), err
+	})
+}
+
+// hash hashes the password that a form names, before the transaction that
+// needs it.
+func (c *call) hash(p field.Secret) (string, error) {
+	if p.Text == "" {
+		return "", nil
+	}
+	return c.s.Passwords.Hash(c.r.Context(), p.Text)
+}
+
+// read1 reads the owner's record that the path names.
+func (c *call) read1(k *record.Kind, arg string) (*record.Record, error) {
+	var r *record.Record
+	err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		r, err = tx.Record(c.owner(), k, c.arg(arg))
+		return err
+	})
+	return r, err
+}
+
+func createRecord(k *record.Kind) func(*call) error {
+	return func(c *call) error {
+		in, err := c.object(k.MaxBody)
+		if err != nil {
+			return err
+		}
+		form := record.NewForm(k)
+		problems := field.Of(form).Create(in)
+		if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+			return err
+		}
+		hash, err := c.hash(form.Password)
+		if err != nil {
+			return err
+		}
+		var r *record.Record
+		if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+			r, err = tx.Add(c.owner(), k, form, nil, hash)
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.answerRecord(http.StatusCreated, r, true)
+	}
+}
+
+// check joins what several looks at one input found, so that one answer names
+// every bad field.
+func check(errs ...error) error {
+	all := field.Problems{}
+	for _, err := range errs {
+		switch p := err.(type) { //nolint:errorlint // problems are never wrapped
+		case nil:
+		case field.Problems:
+			for name, why := range p {
+				all[name] = why
+			}
+		default:
+			return err
+		}
+	}
+	return record.Bad(all)
+}
+
+func readRecord(k *record.Kind, arg string) func(*call) error {
+	return func(c *call) error {
+		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+			err := c.s.Store.View(func(tx *kv.Tx) error {
+				r, err := tx.Record(c.owner(), k, c.arg(arg))
+				if err != nil {
+					return err
+				}
+				dst, err = c.s.show(tx, append(dst, `{"data":`...), r)
+				return err
+			})
+			return append(dst, '}'), err
+		})
+	}
+}
+
+// editForm is the shape of a patch of the kind.
+func editForm(f *record.Form, k *record.Kind) field.Shaped {
+	if k == record.Files {
+		return record.FileEdit{Form: f}
+	}
+	return f
+}
+
+func patchRecord(k *record.Kind, arg string) func(*call) error {
+	return func(c *call) error {
+		in, err := c.object(k.MaxBody)
+		if err != nil {
+			return err
+		}
+		// The first reading, outside the transaction, finds what is wrong and
+		// which password to hash; the second cannot fail on form.
+		form := record.NewForm(k)
+		if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+			return err
+		}
+		hash, err := c.hash(form.Password)
+		if err != nil {
+			return err
+		}
+		var r *record.Record
+		if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+			if r, err = tx.Record(c.owner(), k, c.arg(arg)); err != nil {
+				return err
+			}
+			form, err := r.Form()
+			if err != nil {
+				return err
+			}
+			if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+				return err
+			}
+			return tx.Save(r, form, hash)
+		}); err != nil {
+			return err
+		}
+		return c.answerRecord(http.StatusOK, r, false)
+	}
+}
+
+func removeRecord(k *record.Kind, arg string) func(*call) error {
+	return func(c *call) error {
+		if err := c.s.Store.Update(func(tx *kv.Tx) error {
+			r, err := tx.Record(c.owner(), k, c.arg(arg))
+			if err != nil {
+				return err
+			}
+			return tx.Remove(r)
+		}); err != nil {
+			return err
+		}
+		return c.ok()
+	}
+}
+
+func listRecords(k *record.Kind) func(*call) error {
+	return func(c *call) error {
+		args, err := c.query()
+		if err != nil {
+			return err
+		}
+		q := kv.Query{Owner: c.owner(), Kind: k}
+		names, folder, err := listArgs(&q, args)
+		if err != nil {
+			return err
+		}
+		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+			err := c.s.Store.View(func(tx *kv.Tx) error {
+				var page kv.Page
+				known, err := narrow(tx, &q, names, folder)
+				if err == nil && known {
+					page, err = tx.List(q)
+				}
+				if err != nil {
+					return err
+				}
+				dst = append(dst, `{"data":[`...)
+				for i, r := range page.Records {
+					if i > 0 {
+						dst = append(dst, ',')
+					}
+					if dst, err = c.s.show(tx, dst, r); err != nil {
+						return err
+					}
+				}
+				dst = strconv.AppendInt(append(dst, `],"total":`...), int64(page.Total), 10)
+				if dst = append(dst, `,"nextCursor":`...); page.Next == "" {
+					dst = append(dst, "null}"...)
+				} else {
+					dst = append(field.AppendString(dst, page.Next), '}')
+				}
+				return nil
+			})
+			return dst, err
+		})
+	}
+}
+
+// Bounds of a page.
+const (
+	defaultPage = 50
+	maxPage     = 500
+	maxOffset   = 10_000_000
+)
+
+// listArgs reads the parameters of a list: what narrows it by name is
+// returned, the rest goes into q. All that is wrong is said at once.
+func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err error) {
+	var bad []string
+	number := func(name string, least, most, otherwise int) int {
+		t := args.Get(name)
+		if t == "" {
+			return otherwise
+		}
+		n, err := strconv.Atoi(t)
+		if err != nil || n < least || n > most {
+			bad = append(bad, name+" must be a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
+		}
+		return n
+	}
+	flag := func(name string) *bool {
+		t := args.Get(name)
+		if t == "" {
+			return nil
+		}
+		b := t == "true"
+		if !b && t != "false" {
+			bad = append(bad, name+" must be true or false")
+		}
+		return &b
+	}
+	q.Limit, q.Offset = number("limit", 1, maxPage, defaultPage), number("offset", 0, maxOffset, 0)
+	q.Favorite, q.Public = flag("favorite"), flag("public")
+	if q.After = args.Get("cursor"); q.After != "" && args.Get("offset") != "" {
+		bad = append(bad, "offset and cursor cannot be used together")
+	}
+	sorts := kv.Sorts(q.Kind)
+	if q.Sort = kv.Sort(args.Get("sort")); q.Sort != "" && !contains(sorts, q.Sort) {
+		bad = append(bad, "sort must be one of: "+join(sorts))
+	}
+	for _, t := range append(args["tag"], strings.Split(strings.Join(args["tags"], ","), ",")...) {
+		if t = strings.TrimSpace(t); t != "" {
+			tags = append(tags, t)
+		}
+	}
+	if q.Kind == record.Files {
+		folder = args.Get("folder")
+		if t := args.Get("type"); t != "" {
+			found := false
+			for i, name := range record.ClassNames() {
+				if name == t {
+					class := record.Class(i)
+					q.Class, found = &class, true
+				}
+			}
+			if !found {
+				bad = append(bad, "type must be one of: "+join(record.ClassNames()))
+			}
+		}
+	}
+	if text := strings.TrimSpace(args.Get("q")); text != "" {
+		q.Text, q.Match = text, matcher(text)
+	}
+	if len(bad) > 0 {
+		text := strings.Join(bad, "; ") + "."
+		return nil, "", &record.Error{Fault: record.Malformed, Code: "bad_query", Text: strings.ToUpper(text[:1]) + text[1:]}
+	}
+	return tags, folder, nil
+}
+
+func contains[T comparable](all []T, v T) bool {
+	for _, x := range all {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+func join[T ~string](words []T) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return strings.Join(all, ", ")
+}
+
+// matcher finds records with a text that contains what is looked for, without
+// regard to case.
+func matcher(text string) func(*record.Record) bool {
+	text = record.Fold(text)
+	return func(r *record.Record) bool {
+		if strings.Contains(record.Fold(r.Slug), text) {
+			return true
+		}
+		b, err := r.Decode()
+		if err != nil {
+			return false
+		}
+		for t := range field.Of(b).Strings() {
+			if strings.Contains(record.Fold(t), text) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// narrow turns names into ids. It reports false when the owner has no tag or
+// folder of a name: then no record has it.
+func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) {
+	for _, name := range tags {
+		t, err := tx.TagNamed(q.Owner, name)
+		if missing(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		q.Tags = append(q.Tags, t.ID)
+	}
+	if folder == "" {
+		return true, nil
+	}
+	if folder == "unfiled" {
+		q.Folder = new(record.ID)
+		return true, nil
+	}
+	if id, err := uuid.Parse(folder); err == nil {
+		q.Folder = &id
+		return id != uuid.Nil, nil
+	}
+	f, err := tx.FolderNamed(q.Owner, folder)
+	if err == nil {
+		q.Folder = &f.ID
+	}
+	if missing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// missing reports whether the error says that there is no such thing.
+func missing(err error) bool {
+	_, status := understood(err)
+	return err != nil && status == http.StatusNotFound
+}

@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+
+	"kist/kv/record"
+)
+
+// A route is one operation: the router, the check of the caller and the
+// OpenAPI document are all made from these rows.
+type route struct {
+	method, path string // path as OpenAPI writes it: /files/{slug}
+	id           string // operationId
+	tag, summary string
+	door         door
+	args         []param // beside those of the path, which are texts
+	body         *content
+	reply        reply
+	fails        []int // statuses beside those that the door and the body bring
+	serve        func(*call) error
+}
+
+// A door says who may call.
+type door struct {
+	open  bool         // anyone; a credential is looked at if there is one
+	scope record.Scope // that an API key needs
+	admin bool         // the user must be an administrator
+}
+
+var (
+	anyone  = door{open: true}
+	reads   = door{scope: record.ScopeRead}
+	writes  = door{scope: record.ScopeWrite}
+	uploads = door{scope: record.ScopeUpload}
+	manages = door{scope: record.ScopeAdmin, admin: true}
+)
+
+// mount registers the routes. httprouter allows no word beside a wildcard, so
+// the routes that do not fit into one router go into the next, words before
+// wildcards, and a router that has no answer asks the next.
+func (s *Server) mount(routes []route) http.Handler {
+	order := slices.Clone(routes)
+	slices.SortStableFunc(order, func(a, b route) int { return cmp.Compare(rank(a.path), rank(b.path)) })
+	var chain []*httprouter.Router
+	for _, r := range order {
+		methods := []string{r.method}
+		if r.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		for _, m := range methods {
+			at := 0
+			for ; at < len(chain) && !register(chain[at], m, r.pattern(), s.handle(r)); at++ {
+			}
+			if at == len(chain) {
+				chain = append(chain, newRouter())
+				register(chain[at], m, r.pattern(), s.handle(r))
+			}
+		}
+	}
+	nothing := s.handleNothing(routes, chain)
+	for i, router := range chain {
+		router.NotFound = nothing
+		if i+1 < len(chain) {
+			router.NotFound = chain[i+1]
+		}
+	}
+	return s.around(chain[0])
+}
+
+func newRouter() *httprouter.Router {
+	r := httprouter.New()
+	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
+	r.HandleMethodNotAllowed, r.HandleOPTIONS = false, false
+	return r
+}
+
+// register reports whether the router took the route; it panics where two
+// patterns would match the same path.
+func register(r *httprouter.Router, method, pattern string, h httprouter.Handle) (taken bool) {
+	defer func() { taken = recover() == nil }()
+	r.Handle(method, pattern, h)
+	return true
+}
+
+// pattern is the path as httprouter writes it.
+func (r *route) pattern() string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(r.path)
+}
+
+// rank orders words before wildcards, leftmost first.
+func rank(path string) string {
+	var b strings.Builder
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		if strings.HasPrefix(segment, "{") {
+			b.WriteByte('1')
+		} else {
+			b.WriteByte('0')
+		}
+	}
+	return b.String()
+}
+
+// handleNothing answers what no route matches: 405 where another method
+// would, 404 otherwise.
+func (s *Server) handleNothing(routes []route, chain []*httprouter.Router) http.Handler {
+	methods := map[string]bool{}
+	for _, r := range routes {
+		methods[r.method] = true
+	}
+	all := slices.Sorted(maps.Keys(methods))
+	return s.wrap(route{}, func(c *call) error {
+		var allowed []string
+		for _, m := range all {
+			if slices.ContainsFunc(chain, func(r *httprouter.Router) bool {
+				h, args, _ := r.Lookup(m, c.r.URL.Path)
+				return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
+			}) {
+				allowed = append(allowed, m)
+			}
+		}
+		if len(allowed) == 0 {
+			return record.NotFound("address")
+		}
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead)
+		}
+		c.w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		if c.r.Method == http.MethodOptions {
+			c.w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		return errMethod
+	})
+}
+
+// handle runs a route for a matched request.
+func (s *Server) handle(r route) httprouter.Handle {
+	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
+		for _, a := range args {
+			if a.Value == "" { // httprouter matches an empty segment
+				s.wrap(r, func(*call) error { return record.NotFound("address") }).ServeHTTP(w, req)
+				return
+			}
+		}
+		s.wrap(r, func(c *call) error {
+			c.args = args
+			if err := c.enter(r.door); err != nil {
+				return err
+			}
+			return r.serve(c)
+		}).ServeHTTP(w, req)
+	}
+}

@@ -1,0 +1,99 @@
+// Package httpapi serves kist over HTTP: the API, the raw addresses of shared
+// items and the pages around them.
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"kist/blobs"
+	"kist/kv"
+)
+
+// Config is what a Server is made of. All but TrustedProxies is required.
+type Config struct {
+	Store     *kv.Store
+	Blobs     *blobs.Store
+	Passwords *kv.Passwords
+	// Base is the absolute address under which visitors reach the server,
+	// without a slash at the end. Every generated address begins with it.
+	Base string
+	// MaxUpload bounds one file in bytes.
+	MaxUpload int64
+	// TrustedProxies may say who the client is (X-Forwarded-For).
+	TrustedProxies []netip.Prefix
+	Log            *slog.Logger
+}
+
+// Server is the handler of the whole site.
+type Server struct {
+	Config
+	routes  []route
+	handler http.Handler
+	schema  []byte
+	shown   shownPool
+	guesses guesses
+}
+
+// New makes a server.
+func New(c Config) (*Server, error) {
+	s := &Server{Config: c}
+	s.routes = s.table()
+	var err error
+	if s.schema, err = servedSchema(c.Base); err != nil {
+		return nil, err
+	}
+	s.handler = s.mount(s.routes)
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Limits of connections (RFC 9110 leaves them to the server): a client gets
+// five seconds for the head of a request, of at most 32 KiB, and a minute
+// between two requests. Bodies are paced in body.go.
+const (
+	headTime  = 5 * time.Second
+	idleTime  = time.Minute
+	headBytes = 32 << 10
+)
+
+// Serve answers requests on the listener until ctx ends. It then takes no new
+// ones, lets those under way finish for up to grace, and returns when all
+// are done. With a TLS configuration it speaks HTTPS.
+func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
+	srv := &http.Server{
+		Handler: s, TLSConfig: t,
+		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() {
+		if t != nil {
+			failed <- srv.ServeTLS(l, "", "")
+		} else {
+			failed <- srv.Serve(l)
+		}
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(end)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Log.Warn("requests were cut off", "after", grace)
+		err = srv.Close()
+	}
+	<-failed
+	return err
+}
