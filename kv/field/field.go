@@ -5,6 +5,7 @@
 package field
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -172,24 +173,97 @@ func (f *Field) take(v any) string {
 
 // Load reads back what AppendJSON wrote of the same shape, read-only members
 // too. Members that the shape does not have are passed over; those that the
-// text does not have keep the variable's value.
+// text does not have keep the variable's value. It reads the text once and
+// trusts that AppendJSON wrote it: where a member is passed over, only its end
+// is looked for. An error is never a Malformed, which would blame the one who
+// asked, and leaves the variables with what was read before it.
 func (s *Set) Load(stored []byte) error {
-	in, err := Parse(stored)
+	w := walker{data: stored}
+	if err := s.load(&w); err != nil {
+		var m Malformed
+		if errors.As(err, &m) {
+			return fmt.Errorf("stored JSON is damaged near byte %d", w.at)
+		}
+		return err
+	}
+	return nil
+}
+
+func (s *Set) load(w *walker) error {
+	if w.next() != '{' {
+		return errBroken
+	}
+	w.at++
+	seen := make([]bool, len(s.fields))
+	next := 0
+	for n := 0; ; n++ {
+		another, err := w.more(n, '}')
+		if err != nil {
+			return err
+		}
+		if !another {
+			break
+		}
+		name, err := w.quoted()
+		if err == nil {
+			err = w.colon()
+		}
+		if err != nil {
+			return err
+		}
+		i := s.find(name, next)
+		if i < 0 {
+			if err := w.skip(1); err != nil {
+				return err
+			}
+			continue
+		}
+		f := &s.fields[i]
+		if seen[i] {
+			return fmt.Errorf("%s is stored twice", f.Name)
+		}
+		seen[i], next = true, i+1
+		if err := f.load(w); err != nil {
+			return err
+		}
+	}
+	if w.next(); w.at < len(w.data) {
+		return errBroken
+	}
+	return nil
+}
+
+// find is the place of the field of the given name, which is likely next or
+// soon after it, or -1.
+func (s *Set) find(name []byte, next int) int {
+	for i := next; i < len(s.fields); i++ {
+		if s.fields[i].Name == string(name) {
+			return i
+		}
+	}
+	for i := range min(next, len(s.fields)) {
+		if s.fields[i].Name == string(name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (f *Field) load(w *walker) error {
+	switch f.binding.(type) {
+	case *shown, *spliced: // hold nothing
+		return w.skip(1)
+	}
+	v, err := w.value(1)
 	if err != nil {
 		return err
 	}
-	for i := range s.fields {
-		f := &s.fields[i]
-		v, there := in[f.Name]
-		switch {
-		case !there:
-		case v == nil:
-			f.binding.clear()
-		default:
-			if err := f.binding.set(v); err != nil {
-				return fmt.Errorf("%s %w", f.Name, err)
-			}
-		}
+	if v == nil {
+		f.binding.clear()
+		return nil
+	}
+	if err := f.binding.set(v); err != nil {
+		return fmt.Errorf("%s %w", f.Name, err)
 	}
 	return nil
 }

@@ -173,9 +173,88 @@ func TestLoad(t *testing.T) {
 	is.Equal(v.Views, int64(3))
 	is.Equal(string(v.part), string(newSample().part))
 
-	is.Equal(set.Load([]byte(`{"a":1,"a":1}`)), Malformed(`The body names "a" twice.`))
+	is.Equal(set.Load([]byte(`{"views":1,"title":"","views":1}`)).Error(), "views is stored twice")
 	is.Equal(set.Load([]byte(`{"rating":11}`)).Error(), "rating must be a whole number from 0 to 10")
 	is.Equal(set.Load([]byte(`{"views":"x"}`)).Error(), "views must be a whole number from 0 to 2147483647")
+}
+
+// The order is how Load finds its way, but nothing it depends on.
+func TestLoadInAnyOrder(t *testing.T) {
+	is := is.New(t)
+	v := newSample()
+	is.NoErr(Of(v).Load([]byte(` { "views" : 3 , "maxViews":2,"x":{"views":[{}]},"title":"t","tags":["b","a"],"note":"]}\"" } `)))
+	want := newSample()
+	want.Views, want.Limit, want.Title, want.Tags = 3, 2, "t", []string{"b", "a"}
+	is.Equal(v, want)
+}
+
+func TestLoadRefuses(t *testing.T) {
+	deep := strings.Repeat("[", 1<<20)
+	for _, tt := range []struct{ name, stored string }{
+		{"nothing", ``},
+		{"null", `null`},
+		{"list", `[]`},
+		{"NUL", "\x00"},
+		{"no colon", `{"title" "t"}`},
+		{"no comma", `{"title":"t" "views":1}`},
+		{"comma before a brace", `{"title":"t",}`},
+		{"only a comma", `{,}`},
+		{"no name", `{:1}`},
+		{"number for a name", `{1:1}`},
+		{"no value", `{"title":}`},
+		{"no value that is passed over", `{"other":}`},
+		{"bracket for a value that is passed over", `{"other":]`},
+		{"comma for a value that is passed over", `{"other":,"views":1}`},
+		{"no such word", `{"title":nil}`},
+		{"no such escape", `{"title":"\x41"}`},
+		{"half of a surrogate pair", `{"title":"\ud800"}`},
+		{"half of a surrogate pair, then text", `{"title":"\ud800\u0041"}`},
+		{"the wrong half of a surrogate pair", `{"title":"\udc00\ud800"}`},
+		{"invalid UTF-8", "{\"title\":\"\xff\"}"},
+		{"text after", `{} x`},
+		{"NUL after", "{}\x00"},
+		{"brace after", `{}}`},
+		{"nested without end", `{"tags":` + deep},
+		{"nested without end where it is passed over", `{"other":` + deep},
+		{"number that is none", `{"views":1-2}`},
+		{"text for a list", `{"tags":["a"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			is := is.New(t)
+			err := Of(newSample()).Load([]byte(tt.stored))
+			is.True(err != nil)
+			var m Malformed
+			is.True(!errors.As(err, &m)) // nothing that a caller sent is wrong
+		})
+	}
+}
+
+func TestLoadDamaged(t *testing.T) {
+	is := is.New(t)
+	v := newSample()
+	is.NoErr(Of(v).Create(parsed(is, full)))
+	stored := Of(v).AppendJSON(nil)
+	for i := range stored {
+		is.True(Of(newSample()).Load(stored[:i]) != nil) // cut short
+		for _, c := range []byte("\x00\"\\{}[],:0x\xff") {
+			bad := slices.Clone(stored)
+			bad[i] = c
+			_ = Of(newSample()).Load(bad) // it may be another text, but must not panic
+		}
+	}
+}
+
+// Passing over members must not build what nobody reads.
+func TestLoadPassesOver(t *testing.T) {
+	is := is.New(t)
+	v := newSample()
+	set := Of(v)
+	stored := []byte(`{"other":[{"a":1,"b":["text","\n"]}` + strings.Repeat(`,[{"c":"d"}]`, 1000) + `],"kind":{"a":"b"},"views":3}`)
+	var err error
+	allocs := testing.AllocsPerRun(10, func() { err = set.Load(stored) })
+	is.NoErr(err)
+	is.Equal(v.Views, int64(3))
+	is.True(allocs < 10)
 }
 
 func TestCreateNamesEveryProblem(t *testing.T) {

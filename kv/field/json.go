@@ -5,13 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// MaxDepth is how many levels of arrays and objects Parse accepts.
-const MaxDepth = 32
+const (
+	// MaxDepth is how many levels of arrays and objects Parse accepts.
+	MaxDepth = 32
+
+	// MaxValues is how many values Parse accepts in one body: members and
+	// entries at every level, and the body itself. Each costs memory many
+	// times its length in the body.
+	MaxValues = 100_000
+)
 
 // An Object holds the members of one JSON object or one form, by name.
 // A member is nil (null), a bool, a string, a json.Number, a []any or an
@@ -23,90 +32,332 @@ type Malformed string
 
 func (m Malformed) Error() string { return string(m) }
 
+var (
+	errDeep   = Malformed("The body is nested deeper than " + strconv.Itoa(MaxDepth) + " levels.")
+	errMany   = Malformed("The body holds more than " + strconv.Itoa(MaxValues) + " values.")
+	errHalf   = Malformed("The body holds half of a UTF-16 surrogate pair, which is not text.")
+	errBroken = Malformed("The body is not valid JSON.")
+)
+
 // Parse reads exactly one JSON object (RFC 8259). Beyond the grammar it
 // refuses what two readers could understand differently: a name that
 // occurs twice in one object, text after the object, invalid UTF-8 and half
-// of a surrogate pair. Nesting is bounded by MaxDepth. Every error is a
-// Malformed.
+// of a surrogate pair. Nesting is bounded by MaxDepth, the number of values
+// by MaxValues. Every error is a Malformed. Nothing in the result keeps data
+// in memory.
 func Parse(data []byte) (Object, error) {
 	if !utf8.Valid(data) {
 		return nil, Malformed("The body is not valid UTF-8.")
 	}
 	if halfSurrogate(data) {
-		return nil, Malformed("The body holds half of a UTF-16 surrogate pair, which is not text.")
+		return nil, errHalf
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	v, err := value(d, 0)
-	if err != nil {
-		return nil, malformed(err)
+	if !json.Valid(data) {
+		return nil, refusal(data)
 	}
-	o, ok := v.(Object)
-	if !ok {
+	w := walker{data: data}
+	if w.next() != '{' {
 		return nil, Malformed("The body must be a JSON object.")
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, Malformed("The body goes on after the JSON object.")
-	}
-	return o, nil
+	return w.object(0)
 }
 
-func malformed(err error) error {
-	var m Malformed
+// refusal says why data, which is not valid JSON, is refused.
+func refusal(data []byte) Malformed {
+	var first json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(data)).Decode(&first)
+	if err == nil {
+		if bytes.HasPrefix(first, []byte("{")) {
+			return "The body goes on after the JSON object."
+		}
+		return "The body must be a JSON object."
+	}
 	var syntax *json.SyntaxError
+	invalid := errors.As(err, &syntax)
+	if invalid {
+		data = data[:min(int(syntax.Offset), len(data))]
+	}
+	w := walker{data: data}
 	switch {
-	case errors.As(err, &m):
-		return m
-	case errors.As(err, &syntax):
+	case w.skip(0) == errDeep: //nolint:errorlint // skip returns it bare
+		return errDeep
+	case invalid:
 		return Malformed("The body is not valid JSON: " + syntax.Error() + " (byte " + strconv.FormatInt(syntax.Offset, 10) + ").")
-	default: // the input ended early
-		return Malformed("The body is not valid JSON: it ends too early.")
+	default:
+		return "The body is not valid JSON: it ends too early."
 	}
 }
 
-func value(d *json.Decoder, depth int) (any, error) {
-	t, err := d.Token()
+// A walker reads JSON once, from left to right. It expects valid JSON: of
+// other text it never reads past the end nor recurses deeper than MaxDepth,
+// but it may accept it.
+type walker struct {
+	data   []byte
+	at     int
+	values int // built so far
+}
+
+// next passes over white space and is the byte behind it, 0 at the end.
+func (w *walker) next() byte {
+	for ; w.at < len(w.data); w.at++ {
+		if c := w.data[w.at]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return c
+		}
+	}
+	return 0
+}
+
+// more reports whether a container of which n members or entries were read
+// has another, and passes over the comma before it or the end.
+func (w *walker) more(n int, end byte) (bool, error) {
+	switch c := w.next(); {
+	case c == end:
+		w.at++
+		return false, nil
+	case n == 0:
+		return true, nil
+	case c == ',':
+		w.at++
+		return true, nil
+	}
+	return false, errBroken
+}
+
+// quoted passes over a string and is what stands between its quotes.
+func (w *walker) quoted() ([]byte, error) {
+	if w.next() != '"' {
+		return nil, errBroken
+	}
+	from := w.at + 1
+	for end := from; ; end++ {
+		n := bytes.IndexByte(w.data[end:], '"')
+		if n < 0 {
+			return nil, errBroken
+		}
+		end += n
+		slashes := end
+		for slashes > from && w.data[slashes-1] == '\\' {
+			slashes--
+		}
+		if (end-slashes)%2 == 0 { // the quote itself is not escaped
+			w.at = end + 1
+			return w.data[from:end], nil
+		}
+	}
+}
+
+// text passes over a string and is what it means.
+func (w *walker) text() (string, error) {
+	raw, err := w.quoted()
 	if err != nil {
+		return "", err
+	}
+	return unescape(raw)
+}
+
+// colon passes over what stands between a name and its value.
+func (w *walker) colon() error {
+	if w.next() != ':' {
+		return errBroken
+	}
+	w.at++
+	return nil
+}
+
+// word passes over a number, true, false or null.
+func (w *walker) word() []byte {
+	w.next()
+	from := w.at
+	for w.at < len(w.data) {
+		c := w.data[w.at]
+		if c-'0' > 9 && c|0x20-'a' > 'z'-'a' && c != '-' && c != '+' && c != '.' {
+			break
+		}
+		w.at++
+	}
+	return w.data[from:w.at]
+}
+
+// value builds a value that is inside depth containers.
+func (w *walker) value(depth int) (any, error) {
+	switch w.next() {
+	case '{':
+		return w.object(depth)
+	case '[':
+		return w.list(depth)
+	}
+	if err := w.count(); err != nil {
 		return nil, err
 	}
-	open, ok := t.(json.Delim)
-	if !ok {
-		return t, nil
+	if w.next() == '"' {
+		return w.text()
 	}
+	switch word := w.word(); {
+	case string(word) == "null":
+		return nil, nil
+	case string(word) == "true":
+		return true, nil
+	case string(word) == "false":
+		return false, nil
+	case len(word) > 0 && (word[0] == '-' || word[0]-'0' <= 9):
+		return json.Number(word), nil
+	}
+	return nil, errBroken
+}
+
+func (w *walker) count() error {
+	if w.values++; w.values > MaxValues {
+		return errMany
+	}
+	return nil
+}
+
+// enter passes over the bracket or brace of a container inside depth others.
+func (w *walker) enter(depth int) error {
 	if depth == MaxDepth {
-		return nil, Malformed("The body is nested deeper than " + strconv.Itoa(MaxDepth) + " levels.")
+		return errDeep
 	}
-	if open == '[' {
-		list := []any{}
-		for d.More() {
-			v, err := value(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err := d.Token()
-		return list, err
+	w.at++
+	return w.count()
+}
+
+func (w *walker) list(depth int) (any, error) {
+	if err := w.enter(depth); err != nil {
+		return nil, err
 	}
-	o := Object{}
-	for d.More() {
-		t, err := d.Token()
+	list := []any{}
+	for {
+		another, err := w.more(len(list), ']')
 		if err != nil {
 			return nil, err
 		}
-		name, ok := t.(string)
-		if !ok {
-			return nil, Malformed("The body is not valid JSON: a member's name must be a string.")
+		if !another {
+			return list, nil
 		}
-		if _, twice := o[name]; twice {
-			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
-		}
-		if o[name], err = value(d, depth+1); err != nil {
+		v, err := w.value(depth + 1)
+		if err != nil {
 			return nil, err
 		}
+		if len(list) == cap(list) { // append alone would grow a long list by a quarter, many times
+			list = slices.Grow(list, max(4, len(list)))
+		}
+		list = append(list, v)
 	}
-	_, err = d.Token()
-	return o, err
+}
+
+func (w *walker) object(depth int) (Object, error) {
+	if err := w.enter(depth); err != nil {
+		return nil, err
+	}
+	o := Object{}
+	for {
+		another, err := w.more(len(o), '}')
+		if err != nil {
+			return nil, err
+		}
+		if !another {
+			return o, nil
+		}
+		name, err := w.text()
+		if err == nil {
+			err = w.colon()
+		}
+		if err != nil {
+			return nil, err
+		}
+		v, err := w.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		known := len(o)
+		if o[name] = v; len(o) == known {
+			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
+		}
+	}
+}
+
+// skip passes over a value that is inside depth containers without a look at
+// more than where it ends.
+func (w *walker) skip(depth int) error {
+	for outside := depth; ; {
+		switch w.next() {
+		case '"':
+			if _, err := w.quoted(); err != nil {
+				return err
+			}
+		case '{', '[':
+			if depth == MaxDepth {
+				return errDeep
+			}
+			depth++
+			w.at++
+		case '}', ']', ',', ':':
+			if depth == outside {
+				return errBroken
+			}
+			if w.data[w.at]|0x20 == '}' {
+				depth--
+			}
+			w.at++
+		default:
+			if len(w.word()) == 0 {
+				return errBroken
+			}
+		}
+		if depth == outside {
+			return nil
+		}
+	}
+}
+
+// unescape is the text that the inside of a string means.
+func unescape(raw []byte) (string, error) {
+	i := bytes.IndexByte(raw, '\\')
+	if i < 0 {
+		return string(raw), nil
+	}
+	var b strings.Builder
+	b.Grow(len(raw))
+	for ; i >= 0; i = bytes.IndexByte(raw, '\\') {
+		b.Write(raw[:i])
+		raw = raw[i:]
+		if unit, ok := codeUnit(raw); ok {
+			raw = raw[6:]
+			r := rune(unit)
+			if utf16.IsSurrogate(r) {
+				low, ok := codeUnit(raw)
+				if r = utf16.DecodeRune(r, rune(low)); !ok || r == utf8.RuneError {
+					return "", errHalf
+				}
+				raw = raw[6:]
+			}
+			b.WriteRune(r)
+			continue
+		}
+		if len(raw) < 2 {
+			return "", errBroken
+		}
+		c := raw[1]
+		switch c {
+		case '"', '\\', '/':
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		default:
+			return "", errBroken
+		}
+		b.WriteByte(c)
+		raw = raw[2:]
+	}
+	b.Write(raw)
+	return b.String(), nil
 }
 
 // halfSurrogate reports whether an escape in data names a lone surrogate,
@@ -136,12 +387,24 @@ func halfSurrogate(data []byte) bool {
 	}
 }
 
+// codeUnit reads the escape of one UTF-16 code unit at the start of esc.
 func codeUnit(esc []byte) (uint16, bool) {
 	if len(esc) < 6 || esc[0] != '\\' || esc[1] != 'u' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(esc[2:6]), 16, 16)
-	return uint16(n), err == nil
+	var unit uint16
+	for _, c := range esc[2:6] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20-'a' <= 'f'-'a':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		unit = unit<<4 | uint16(c)
+	}
+	return unit, true
 }
 
 // AppendString appends s to dst as a JSON string. Characters that end a

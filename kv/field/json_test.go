@@ -16,6 +16,7 @@ const (
 	noObject = "The body must be a JSON object."
 	goesOn   = "The body goes on after the JSON object."
 	tooDeep  = "The body is nested deeper than 32 levels."
+	tooMany  = "The body holds more than 100000 values."
 	tooEarly = "The body is not valid JSON: it ends too early."
 )
 
@@ -72,6 +73,11 @@ func TestParseRefuses(t *testing.T) {
 		{"a name twice, null first", `{"a":null,"a":2}`, `The body names "a" twice.`},
 		{"a name twice, deeper", `{"l":[0,{"o":{"x":1,"y":2,"x":1}}]}`, `The body names "x" twice.`},
 		{"the empty name twice", `{"":1,"":1}`, `The body names "" twice.`},
+
+		{"number and text", `5 x`, noObject},
+		{"list and text", `[] x`, noObject},
+		{"null and text", ` null x`, noObject},
+		{"object and text, after white space", "\n{} x", goesOn},
 
 		{"two objects", `{}{}`, goesOn},
 		{"two objects on two lines", "{}\n{}", goesOn},
@@ -194,6 +200,56 @@ func TestParseStopsAtTheDepth(t *testing.T) {
 			is.True(allocs < 1000)
 		})
 	}
+}
+
+func TestParseValues(t *testing.T) {
+	// Each body is one value, its list another.
+	list := func(entry string, n int) string {
+		return `{"a":[` + strings.TrimSuffix(strings.Repeat(entry+",", n), ",") + `]}`
+	}
+	for _, tt := range []struct {
+		name, body string
+		ok         bool
+	}{
+		{"most numbers", list("0", MaxValues-2), true},
+		{"a number too many", list("0", MaxValues-1), false},
+		{"most texts", list(`"x"`, MaxValues-2), true},
+		{"a text too many", list(`"x"`, MaxValues-1), false},
+		{"most lists", list("[]", MaxValues-2), true},
+		{"a list too many", list("[]", MaxValues-1), false},
+		{"most objects", list(`{}`, MaxValues-2), true},
+		{"an object too many", list(`{}`, MaxValues-1), false},
+		{"most members", list(`{"":null}`, MaxValues/2-1), true},
+		{"members too many", list(`{"":null}`, MaxValues/2), false},
+		{"commas in text", list(`"`+strings.Repeat(",", 2*MaxValues)+`"`, 1), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			is := is.New(t)
+			_, err := Parse([]byte(tt.body))
+			if tt.ok {
+				is.NoErr(err)
+			} else {
+				is.Equal(err, Malformed(tooMany))
+			}
+		})
+	}
+}
+
+// What a body makes Parse build must not grow without end with its length.
+func TestParseStopsAtTheValues(t *testing.T) {
+	is := is.New(t)
+	body := []byte(`{"a":[` + strings.Repeat(`[0],`, 1<<18) + `0]}`)
+	var err error
+	allocs := testing.AllocsPerRun(1, func() { _, err = Parse(body) })
+	is.Equal(err, Malformed(tooMany))
+	is.True(allocs < 4*MaxValues) // the whole body is half a million values
+}
+
+// The place in a refusal is that of the byte that is wrong, from 1.
+func TestParseSaysWhere(t *testing.T) {
+	is := is.New(t)
+	_, err := Parse([]byte("\n{\"a\":1,}"))
+	is.Equal(err, Malformed("The body is not valid JSON: invalid character '}' looking for beginning of object key string (byte 9)."))
 }
 
 // A refusal goes into an answer and a log, so it must not carry a long name

