@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,15 @@ func (tx *Tx) User(id record.ID) (*record.User, error) {
 	return u, fault(err, "user")
 }
 
+// owner refuses what is to belong to an account that is gone: a request may
+// still be under way when its user is removed, and nothing may be left over.
+func (tx *Tx) owner(id record.ID) error {
+	if tx.Get(userBucket, id[:]) == nil {
+		return record.NotFound("user")
+	}
+	return nil
+}
+
 // UserNamed reads the account with the name, in any case.
 func (tx *Tx) UserNamed(name string) (*record.User, error) {
 	u, err := users.Find(tx.Tx, userName, []byte(record.Fold(name)))
@@ -32,23 +42,35 @@ func (tx *Tx) UserNamed(name string) (*record.User, error) {
 // ends the claim.
 func (tx *Tx) AddUser(u record.User) (*record.User, error) {
 	u.ID, u.Created = tx.NewID(), tx.Now
-	if u.Role == record.Admin {
-		if err := tx.Delete(metaBucket, metaClaim); err != nil {
-			return nil, err
-		}
-	}
-	return &u, fault(users.Put(tx.Tx, &u), "user")
+	return &u, tx.putUser(&u)
 }
 
-// SaveUser changes an account. The last administrator who can sign in stays
-// one.
-func (tx *Tx) SaveUser(u *record.User) error {
-	tx.callers = true
-	if err := fault(users.Put(tx.Tx, u), "user"); err != nil {
+func (tx *Tx) putUser(u *record.User) error {
+	if err := fault(users.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
 		return err
 	}
-	return tx.needsAdmin()
+	return tx.Delete(metaBucket, metaClaim)
 }
+
+// SaveUser changes an account, which must have been read in the same
+// transaction. The last administrator who can sign in stays one.
+func (tx *Tx) SaveUser(u *record.User) error {
+	tx.callers = true
+	was, err := tx.User(u.ID)
+	if err != nil {
+		return err
+	}
+	if err := tx.putUser(u); err != nil {
+		return err
+	}
+	if active(was) && !active(u) {
+		return tx.needsAdmin()
+	}
+	return nil
+}
+
+// active reports whether the user is an administrator who can sign in.
+func active(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
 
 // needsAdmin refuses to leave the instance without an administrator.
 func (tx *Tx) needsAdmin() error {
@@ -56,8 +78,8 @@ func (tx *Tx) needsAdmin() error {
 	if err != nil {
 		return err
 	}
-	for _, u := range all {
-		if u.Role == record.Admin && !u.Disabled {
+	for i := range all {
+		if active(&all[i]) {
 			return nil
 		}
 	}
@@ -77,10 +99,9 @@ func (s *Store) RemoveUser(id record.ID) error {
 			return err
 		}
 		u.Disabled = true
-		return tx.SaveUser(u)
+		return errors.Join(tx.SaveUser(u), tx.removeWebhooks(id)) // they are told of nothing more
 	})
-	for err == nil {
-		n := 0
+	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *Tx) error {
 			var some []*record.Record
 			for r, err := range records.All(tx.Tx, id[:]) {
@@ -91,36 +112,46 @@ func (s *Store) RemoveUser(id record.ID) error {
 					break
 				}
 			}
-			n = len(some)
 			for _, r := range some {
 				if err := tx.Remove(r); err != nil {
 					return err
 				}
 			}
+			if done = len(some) < removeBatch; done {
+				return tx.dropUser(id)
+			}
 			return nil
 		})
-		if n == 0 {
-			break
-		}
+	}
+	return err
+}
+
+// dropUser takes away what is left of an account that has no records. It is
+// in the transaction that sees to that: a request of the user's may still be
+// under way.
+func (tx *Tx) dropUser(id record.ID) error {
+	tx.callers = true
+	var answers [][]byte
+	for k := range tx.Walk(answerBucket, id[:], nil, false) {
+		answers = append(answers, bytes.Clone(k))
+	}
+	err := errors.Join(tx.removeWebhooks(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]))
+	for _, k := range answers {
+		err = errors.Join(err, tx.Delete(answerBucket, k))
 	}
 	if err != nil {
 		return err
 	}
-	return s.Update(func(tx *Tx) error {
-		tx.callers = true
-		hooks, err := tx.Webhooks(id)
-		for i := 0; err == nil && i < len(hooks); i++ {
-			err = tx.RemoveWebhook(id, hooks[i].ID)
-		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:])); err != nil {
-			return err
-		}
-		_, err = users.Delete(tx.Tx, id[:])
-		return fault(err, "user")
-	})
+	_, err = users.Delete(tx.Tx, id[:])
+	return fault(err, "user")
+}
+
+func (tx *Tx) removeWebhooks(owner record.ID) error {
+	all, err := tx.Webhooks(owner)
+	for i := 0; err == nil && i < len(all); i++ {
+		err = tx.RemoveWebhook(owner, all[i].ID)
+	}
+	return err
 }
 
 // dropAll deletes all rows below a prefix.
@@ -200,6 +231,9 @@ func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
 	if !k.Expires.IsZero() && !k.Expires.After(tx.Now) {
 		return nil, "", record.Bad(map[string]string{"expiresAt": "must be in the future"})
 	}
+	if err := tx.owner(k.Owner); err != nil {
+		return nil, "", err
+	}
 	secret = newSecret()
 	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, sha256.Sum256([]byte(secret))
 	return &k, secret, keys.Put(tx.Tx, &k)
@@ -217,7 +251,8 @@ func (tx *Tx) Key(owner, id record.ID) (*record.Key, error) {
 	return k, fault(err, "key")
 }
 
-// SaveKey changes an API key.
+// SaveKey changes an API key, which must have been read in the same
+// transaction.
 func (tx *Tx) SaveKey(k *record.Key) error {
 	tx.callers = true
 	return keys.Put(tx.Tx, k)
@@ -297,7 +332,8 @@ func (s *Store) used(c *Caller, now time.Time) {
 	if !c.Key.LastUsed.Before(at) {
 		return
 	}
-	key := [32]byte(pair(c.Key.Owner, c.Key.ID[:]...))
+	var key [32]byte
+	copy(key[copy(key[:], c.Key.Owner[:]):], c.Key.ID[:])
 	s.pending.Lock()
 	defer s.pending.Unlock()
 	if s.pending.keys[key] != at && s.pending.noted[key] != at {

@@ -42,6 +42,9 @@ func (tx *Tx) Answer(owner record.ID, key string) ([]byte, error) {
 
 // Answered keeps the answer to a request with an idempotency key.
 func (tx *Tx) Answered(owner record.ID, key string, body []byte) error {
+	if err := tx.owner(owner); err != nil {
+		return err
+	}
 	v, err := json.Marshal(answer{tx.Now.Add(answerFor), body})
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)

@@ -44,6 +44,9 @@ func (tx *Tx) Webhooks(owner record.ID) ([]record.Webhook, error) {
 // AddWebhook keeps a webhook: the changes of the same and later transactions
 // are delivered to it.
 func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
+	if err := tx.owner(h.Owner); err != nil {
+		return h, err
+	}
 	h.ID, h.Created = tx.NewID(), tx.Now
 	return h, hooks.Put(tx.Tx, &h)
 }

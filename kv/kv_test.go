@@ -1,23 +1,50 @@
 package kv
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/matryer/is"
+	"github.com/google/uuid"
+	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/field"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
-// open makes a store in a temporary directory.
-func open(t testing.TB) *Store {
+// clock is a wall clock that tests set.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := new(clock)
+	c.ms.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time      { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// openAt opens a store that is closed with the test. Nothing of it is synced:
+// what survives a loss of power is bbolt's business here.
+func openAt(t testing.TB, dir string, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{})
+	s, err := Open(dir, Options{Now: now, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.bolt.NoSync = true
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -26,13 +53,55 @@ func open(t testing.TB) *Store {
 	return s
 }
 
+func open(t testing.TB) *Store {
+	t.Helper()
+	return openAt(t, filepath.Join(t.TempDir(), "data"), nil)
+}
+
+// copyOf opens a copy of the store's file as it is on the disk now: what a
+// process that is killed at this moment leaves behind.
+func copyOf(t testing.TB, s *Store) *Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "copy")
+	data, err := os.ReadFile(filepath.Join(s.Dir(), "cache", "kist.db"))
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(dir, "cache"), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "cache", "kist.db"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openAt(t, dir, s.now)
+}
+
+// update and view end the test when the transaction fails.
+func update(t testing.TB, s *Store, fn func(*Tx) error) {
+	t.Helper()
+	if err := s.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func view(t testing.TB, s *Store, fn func(*Tx) error) {
+	t.Helper()
+	if err := s.View(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // form reads JSON into the form of a new record.
 func form(t testing.TB, k *record.Kind, text string) *record.Form {
 	t.Helper()
 	f := record.NewForm(k)
+	var shape field.Shaped = f
+	if k == record.Files {
+		shape = record.Upload{Form: f}
+	}
 	in, err := field.Parse([]byte(text))
 	if err == nil {
-		err = field.Of(f).Create(in)
+		err = field.Of(shape).Create(in)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -40,46 +109,208 @@ func form(t testing.TB, k *record.Kind, text string) *record.Form {
 	return f
 }
 
-// user makes an account.
+// patch reads JSON into the form of a stored record.
+func patch(r *record.Record, text string) (*record.Form, error) {
+	f, err := r.Form()
+	if err != nil {
+		return nil, err
+	}
+	var shape field.Shaped = f
+	if r.Kind == record.Files {
+		shape = record.FileEdit{Form: f}
+	}
+	in, err := field.Parse([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return f, field.Of(shape).Patch(in)
+}
+
+// user makes an administrator.
 func user(t testing.TB, s *Store, name string) *record.User {
 	t.Helper()
 	var u *record.User
-	err := s.Update(func(tx *Tx) (err error) {
+	update(t, s, func(tx *Tx) (err error) {
 		u, err = tx.AddUser(record.User{Name: name, Role: record.Admin, Quota: -1})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return u
 }
 
-func TestAddListEditRemove(t *testing.T) {
-	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	var made []*record.Record
-	for i := range 7 {
-		is.NoErr(s.Update(func(tx *Tx) error {
-			r, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, fmt.Sprintf(`{"title":"n%d","content":"c","tags":["a","B"],"isPublic":%t}`, i, i%2 == 0)), nil, "")
-			made = append(made, r)
-			return err
-		}))
-	}
-	is.NoErr(s.View(func(tx *Tx) error {
-		page, err := tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 3})
-		is.NoErr(err)
-		is.Equal(page.Total, 7)
-		is.Equal(len(page.Records), 3)
-		is.Equal(page.Records[0].ID, made[6].ID)
-		page, err = tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 3, After: page.Next})
-		is.NoErr(err)
-		is.Equal(page.Records[0].ID, made[3].ID)
-		yes := true
-		page, err = tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 3, Public: &yes, Sort: Oldest})
-		is.NoErr(err)
-		is.Equal(page.Total, 4)
-		is.Equal(page.Records[1].ID, made[2].ID)
+// add makes a record.
+func add(t testing.TB, s *Store, owner record.ID, k *record.Kind, text string) *record.Record {
+	t.Helper()
+	f := form(t, k, text)
+	var r *record.Record
+	update(t, s, func(tx *Tx) (err error) {
+		r, err = tx.Add(owner, k, f, content(k, 0, 0), "")
+		return err
+	})
+	return r
+}
+
+// content is bytes for a file, nil for other kinds.
+func content(k *record.Kind, ref byte, size int64) *record.Content {
+	if k != record.Files {
 		return nil
-	}))
+	}
+	return &record.Content{Ref: [32]byte{ref}, Size: size}
+}
+
+func asError(err error, e **record.Error) bool { return errors.As(err, e) }
+
+func code(err error) string {
+	var e *record.Error
+	if asError(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// commits is how many commits the file has seen.
+func commits(t testing.TB, s *Store) int {
+	t.Helper()
+	n := 0
+	if err := s.bolt.View(func(tx *bolt.Tx) error { n = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// dump is everything in the store, by bucket and key.
+func dump(tx *Tx) map[string]string {
+	out := map[string]string{}
+	for _, b := range buckets {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			out[fmt.Sprintf("%s %x", b.Name, k)] = string(v)
+		}
+	}
+	return out
+}
+
+// audit derives from the rows everything that is derived from rows and says
+// where the store differs, and what refers to something that is not there.
+func audit(tx *Tx) error {
+	var errs []error
+	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	want := map[string]string{}
+	file := func(b table.Bucket, k, v []byte) { want[fmt.Sprintf("%s %x", b.Name, k)] = string(v) }
+	sums := map[string]int64{}
+	there := func(b table.Bucket, key []byte, from any) {
+		if tx.Get(b, key) == nil {
+			say("%v refers to %s %x, which is not there", from, b.Name, key)
+		}
+	}
+	ids, refs := map[record.ID]bool{}, map[[32]byte]bool{}
+	for r, err := range records.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		ids[r.ID] = true
+		for _, ix := range records.Indexes {
+			ix.Keys(r, func(e []byte) {
+				if ix.Unique {
+					file(ix.Bucket, e, r.Key())
+				} else {
+					file(ix.Bucket, e, nil)
+				}
+			})
+		}
+		file(recordOrder, viewOrder(r, tx.views(r).total), nil)
+		records.Tally(r, func(k []byte, n int64) { sums[string(k)] += n })
+		there(userBucket, r.Owner[:], r.ID)
+		for _, t := range r.Tags {
+			there(tagBucket, pair(r.Owner, t[:]...), r.ID)
+		}
+		if r.Folder != uuid.Nil {
+			there(folderBucket, pair(r.Owner, r.Folder[:]...), r.ID)
+		}
+		if r.Bytes != nil {
+			refs[r.Bytes.Ref] = true
+		}
+		if r.Public && r.Reached {
+			say("%s is public and used up", r.ID)
+		}
+	}
+	for k, n := range sums {
+		if n != 0 {
+			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+	}
+	us, err := tx.Users()
+	for i := range us {
+		file(userName, []byte(record.Fold(us[i].Name)), us[i].ID[:])
+	}
+	ks, err2 := tx.AllKeys()
+	for i := range ks {
+		file(keyDigest, ks[i].Digest[:], pair(ks[i].Owner, ks[i].ID[:]...))
+		there(userBucket, ks[i].Owner[:], ks[i].ID)
+	}
+	ts, err3 := collect(tags, tx, nil)
+	for i := range ts {
+		file(tagName, named(ts[i].Owner, ts[i].Name), pair(ts[i].Owner, ts[i].ID[:]...))
+		there(userBucket, ts[i].Owner[:], ts[i].ID)
+	}
+	fs, err4 := collect(folders, tx, nil)
+	for i := range fs {
+		file(folderName, named(fs[i].Owner, fs[i].Name), pair(fs[i].Owner, fs[i].ID[:]...))
+		there(userBucket, fs[i].Owner[:], fs[i].ID)
+	}
+	hs, err5 := collect(hooks, tx, nil)
+	for i := range hs {
+		there(userBucket, hs[i].Owner[:], hs[i].ID)
+	}
+	ds, err6 := collect(deliveries, tx, nil)
+	for i := range ds {
+		there(hookBucket, pair(ds[i].Owner, ds[i].Hook[:]...), ds[i].ID)
+	}
+	for k := range tx.Walk(viewBucket, nil, nil, false) {
+		if !ids[record.ID(k)] {
+			say("views of %x, which is not there", k)
+		}
+	}
+	for k := range tx.Walk(looseBucket, nil, nil, false) {
+		if refs[[32]byte(k)] {
+			say("content %x is loose and referred to", k)
+		}
+	}
+	for k := range tx.Walk(answerBucket, nil, nil, false) {
+		there(userBucket, k[:16], "an answer")
+	}
+	derived := []table.Bucket{recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName}
+	n := 0
+	for _, b := range derived {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			n++
+			if w, ok := want[fmt.Sprintf("%s %x", b.Name, k)]; !ok || w != string(v) {
+				say("%s %x=%x is stale", b.Name, k, v)
+			}
+		}
+	}
+	for k, v := range tx.Walk(changeBucket, nil, nil, false) {
+		if w, ok := want[fmt.Sprintf("%s %x", changeBucket.Name, k)]; ok && w == string(v) {
+			n++
+		} else if ok || tx.Get(recordBucket, v) != nil {
+			say("change %x=%x is stale", k, v)
+		}
+	}
+	if n != len(want) {
+		say("%d derived entries, want %d", n, len(want))
+	}
+	return errors.Join(append(errs, err, err2, err3, err4, err5, err6)...)
+}
+
+// leftOver finds what names the account, the marks in the feed of changes
+// aside.
+func leftOver(tx *Tx, id record.ID) []string {
+	var out []string
+	for _, b := range buckets {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			if b != changeBucket && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
+				out = append(out, fmt.Sprintf("%s %x", b.Name, k))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }

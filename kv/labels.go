@@ -14,19 +14,21 @@ import (
 // Tags lists the owner's tags, oldest first.
 func (tx *Tx) Tags(owner record.ID) ([]record.Tag, error) { return collect(tags, tx, owner[:]) }
 
-// tag reads a tag, once in a transaction.
+// tag reads a tag that a record has. A View takes it from what earlier ones
+// read, until a commit changes a tag.
 func (tx *Tx) tag(owner, id record.ID) (record.Tag, error) {
-	if t, ok := tx.tags[id]; ok && !tx.write {
-		return t, nil
+	if tx.known != nil {
+		if t, ok := tx.known.Load(id); ok {
+			return t.(record.Tag), nil //nolint:errcheck // nothing else is in it
+		}
 	}
 	t, err := tx.Tag(owner, id)
 	if err != nil {
 		return record.Tag{}, err
 	}
-	if tx.tags == nil {
-		tx.tags = map[record.ID]record.Tag{}
+	if tx.known != nil {
+		tx.known.Store(id, *t)
 	}
-	tx.tags[id] = *t
 	return *t, nil
 }
 
@@ -44,6 +46,9 @@ func (tx *Tx) TagNamed(owner record.ID, name string) (*record.Tag, error) {
 
 // AddTag makes a tag; Taken if the owner has one of that name.
 func (tx *Tx) AddTag(owner record.ID, name, color string) (*record.Tag, error) {
+	if err := tx.owner(owner); err != nil {
+		return nil, err
+	}
 	if color == "" {
 		color = record.DefaultColor
 	}
@@ -51,24 +56,30 @@ func (tx *Tx) AddTag(owner record.ID, name, color string) (*record.Tag, error) {
 	return t, fault(tags.Put(tx.Tx, t), "tag")
 }
 
-// SaveTag changes a tag. Records name it by id, so that a new name shows on
-// all of them at once.
-func (tx *Tx) SaveTag(t *record.Tag) error { return fault(tags.Put(tx.Tx, t), "tag") }
+// SaveTag changes a tag, which must have been read in the same transaction.
+// Records name it by id, so that a new name shows on all of them at once.
+func (tx *Tx) SaveTag(t *record.Tag) error {
+	tx.renamed = true
+	return fault(tags.Put(tx.Tx, t), "tag")
+}
 
 // tagIDs finds the owner's tags of the given names and makes those that are
 // not there.
 func (tx *Tx) tagIDs(owner record.ID, names []string) ([]record.ID, error) {
 	var ids []record.ID
 	for _, name := range names {
-		t, err := tags.Find(tx.Tx, tagName, named(owner, name))
-		if errors.Is(err, table.ErrMissing) {
-			t, err = tx.AddTag(owner, name, "")
+		var id record.ID
+		if key := tx.Get(tagName, named(owner, name)); key != nil {
+			id = record.ID(key[len(owner):])
+		} else {
+			t, err := tx.AddTag(owner, name, "")
+			if err != nil {
+				return nil, err
+			}
+			id = t.ID
 		}
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(ids, t.ID) {
-			ids = append(ids, t.ID)
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
 	return ids, nil
@@ -170,6 +181,9 @@ func (tx *Tx) FolderNamed(owner record.ID, name string) (*record.Folder, error) 
 
 // AddFolder makes a folder; Taken if the owner has one of that name.
 func (tx *Tx) AddFolder(owner record.ID, name, color string) (*record.Folder, error) {
+	if err := tx.owner(owner); err != nil {
+		return nil, err
+	}
 	if color == "" {
 		color = record.DefaultColor
 	}
@@ -177,7 +191,8 @@ func (tx *Tx) AddFolder(owner record.ID, name, color string) (*record.Folder, er
 	return f, fault(folders.Put(tx.Tx, f), "folder")
 }
 
-// SaveFolder changes a folder.
+// SaveFolder changes a folder, which must have been read in the same
+// transaction.
 func (tx *Tx) SaveFolder(f *record.Folder) error { return fault(folders.Put(tx.Tx, f), "folder") }
 
 func (tx *Tx) folderID(owner record.ID, name string) (record.ID, error) {

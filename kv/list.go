@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
-	"iter"
 	"slices"
 
 	"github.com/google/uuid"
@@ -67,10 +66,15 @@ type Page struct {
 	Next    string // where the next page starts; "" at the end
 }
 
-// List reads a page. It costs what the page and the offset cost, however long
-// the list is, if at most one of the filters is given and Match is not;
-// otherwise it reads all records that have the rarest of the labels asked for.
-// An After that is not from a page of the same query is Malformed.
+// List reads a page. An After that is not from a page of the same query is
+// Malformed.
+//
+// Without filters, and by age with one label (a tag, a folder, a class,
+// favourite, public, unfiled), it costs what the page and the offset cost,
+// however long the list is. Of several filters it walks the entries of the
+// rarest label, to the end for the total. In an order other than by age, and
+// for what is not favourite or not public, it walks the list until the page is
+// full. Rows are read for the page alone, unless Match has to see them.
 func (tx *Tx) List(q Query) (Page, error) {
 	if q.Sort == "" {
 		q.Sort = Newest
@@ -84,24 +88,23 @@ func (tx *Tx) List(q Query) (Page, error) {
 
 	// The source is the primary order, an order of its own, or, if the list is
 	// by age, the entries of the rarest label.
-	bucket, prefix := recordBucket, pair(q.Owner, q.Kind.Code)
-	total := records.Sum(tx.Tx, prefix)
+	from := source{tx: tx, q: &q, bucket: recordBucket, prefix: pair(q.Owner, q.Kind.Code)}
+	total := records.Sum(tx.Tx, from.prefix)
 	if way.by != 0 {
-		bucket, prefix = recordOrder, append(prefix, way.by)
+		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
 	} else if l, n := tx.rarest(q, want); n >= 0 {
-		bucket, prefix, total = recordLabel, l.key(q.Owner, q.Kind), n
+		from.bucket, from.prefix, total = recordLabel, l.key(q.Owner, q.Kind), n
 		want = slices.DeleteFunc(want, func(x label) bool { return x == l })
 	}
-	sift := len(want)+len(without) > 0 || q.Match != nil
+	from.keep(want, without)
 	known := true
 	switch {
-	case !sift:
-	case q.Match == nil && len(want)+len(without) == 1 && bucket != recordLabel:
+	case len(from.tests) == 0 && q.Match == nil:
+	case q.Match == nil && len(from.tests) == 1 && from.bucket != recordLabel:
 		// One filter alone: its sum is the total.
-		if len(want) == 1 {
-			total = records.Sum(tx.Tx, want[0].key(q.Owner, q.Kind))
-		} else {
-			total -= records.Sum(tx.Tx, without[0].key(q.Owner, q.Kind))
+		n := records.Sum(tx.Tx, from.tests[0].key[:labelSize])
+		if total -= n; from.tests[0].has {
+			total = n
 		}
 	default:
 		known = false
@@ -109,15 +112,14 @@ func (tx *Tx) List(q Query) (Page, error) {
 
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // place of the last record on the page
-	for f, err := range tx.walk(q, bucket, prefix, after, way.down, sift) {
-		if err != nil {
+	for k, v := range tx.Walk(from.bucket, from.prefix, after, way.down) {
+		r, ok, err := from.fits(k, v)
+		switch {
+		case err != nil:
 			return Page{}, err
-		}
-		r, place := f.record, f.place
-		if sift && !fits(r, want, without, q.Match) {
+		case !ok:
 			continue
-		}
-		if q.Offset > 0 {
+		case q.Offset > 0:
 			q.Offset--
 			continue
 		}
@@ -126,19 +128,20 @@ func (tx *Tx) List(q Query) (Page, error) {
 			break
 		}
 		if r == nil {
-			if r, err = records.Get(tx.Tx, record.RowKey(q.Owner, q.Kind, record.ID(place[len(place)-16:]))); err != nil {
-				return Page{}, fmt.Errorf("list entry %x: %w", place, err)
+			if r, err = from.read(k, v); err != nil {
+				return Page{}, err
 			}
 		}
-		page.Records, at = append(page.Records, r), append(at[:0], place...)
+		page.Records, at = append(page.Records, r), append(at[:0], k[len(from.prefix):]...)
 	}
 	if !known {
 		page.Total = 0
-		for f, err := range tx.walk(q, bucket, prefix, nil, way.down, true) {
+		for k, v := range tx.Walk(from.bucket, from.prefix, nil, way.down) {
+			_, ok, err := from.fits(k, v)
 			if err != nil {
 				return Page{}, err
 			}
-			if fits(f.record, want, without, q.Match) {
+			if ok {
 				page.Total++
 			}
 		}
@@ -146,30 +149,57 @@ func (tx *Tx) List(q Query) (Page, error) {
 	return page, nil
 }
 
-// found is a record at its place in a source.
-type found struct {
-	record *record.Record // nil if it was not asked for
-	place  []byte         // valid until the next step
+// source is where a list comes from, and what is left to sift.
+type source struct {
+	tx     *Tx
+	q      *Query
+	bucket table.Bucket
+	prefix []byte
+	tests  []test
 }
 
-// walk yields the records of a source from the place after on.
-func (tx *Tx) walk(q Query, b table.Bucket, prefix, after []byte, down, read bool) iter.Seq2[found, error] {
-	return func(yield func(found, error) bool) {
-		for k, v := range tx.Walk(b, prefix, after, down) {
-			var r *record.Record
-			var err error
-			switch {
-			case !read:
-			case b == recordBucket:
-				r, err = record.ParseRow(k, v)
-			default:
-				r, err = records.Get(tx.Tx, record.RowKey(q.Owner, q.Kind, record.ID(k[len(k)-16:])))
-			}
-			if !yield(found{r, k[len(prefix):]}, err) {
-				return
-			}
+// test is the key of a label's entry, its last 16 bytes still to be filled in
+// with a record's id, and whether that is to be there.
+type test struct {
+	key []byte
+	has bool
+}
+
+func (s *source) keep(want, without []label) {
+	for _, l := range want {
+		s.tests = append(s.tests, test{append(l.key(s.q.Owner, s.q.Kind), make([]byte, 16)...), true})
+	}
+	for _, l := range without {
+		s.tests = append(s.tests, test{append(l.key(s.q.Owner, s.q.Kind), make([]byte, 16)...), false})
+	}
+}
+
+// fits reports whether the record of an entry belongs to the list. It is
+// returned if it had to be read for that.
+func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
+	for _, t := range s.tests {
+		copy(t.key[labelSize:], k[len(k)-16:])
+		if (s.tx.Get(recordLabel, t.key) != nil) != t.has {
+			return nil, false, nil
 		}
 	}
+	if s.q.Match == nil {
+		return nil, true, nil
+	}
+	r, err := s.read(k, v)
+	return r, err == nil && s.q.Match(r), err
+}
+
+// read reads the record of an entry.
+func (s *source) read(k, v []byte) (*record.Record, error) {
+	if s.bucket == recordBucket {
+		return record.ParseRow(k, v)
+	}
+	r, err := records.Get(s.tx.Tx, record.RowKey(s.q.Owner, s.q.Kind, record.ID(k[len(k)-16:])))
+	if err != nil {
+		return nil, fmt.Errorf("list entry %x: %w", k, err)
+	}
+	return r, nil
 }
 
 // labels splits the filters into labels that records must and must not have.
@@ -212,21 +242,6 @@ func (tx *Tx) rarest(q Query, all []label) (rare label, n int64) {
 		}
 	}
 	return rare, n
-}
-
-func fits(r *record.Record, want, without []label, match func(*record.Record) bool) bool {
-	has := labels(r)
-	for _, l := range want {
-		if !slices.Contains(has, l) {
-			return false
-		}
-	}
-	for _, l := range without {
-		if slices.Contains(has, l) {
-			return false
-		}
-	}
-	return match == nil || match(r)
 }
 
 const cursorVersion = 1

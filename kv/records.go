@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/google/uuid"
 
+	"kist/kv/field"
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -22,15 +24,15 @@ var records = &table.Table[record.Record]{
 			file([]byte(r.Slug))
 		}},
 		{Bucket: recordLabel, Keys: func(r *record.Record, file func([]byte)) {
-			for _, l := range labels(r) {
+			for l := range labels(r) {
 				file(append(l.key(r.Owner, r.Kind), r.ID[:]...))
 			}
 		}},
 		{Bucket: recordOrder, Keys: func(r *record.Record, file func([]byte)) {
-			file(order(r, byUpdated, binary.BigEndian.AppendUint64(nil, uint64(r.Updated.UnixMilli()))))
-			file(order(r, byTitle, append([]byte(r.Order), 0)))
+			file(numbered(r, byUpdated, uint64(r.Updated.UnixMilli())))
+			file(append(append(append(ordered(r, byTitle, len(r.Order)+1), r.Order...), 0), r.ID[:]...))
 			if r.Bytes != nil {
-				file(order(r, bySize, binary.BigEndian.AppendUint64(nil, uint64(r.Bytes.Size))))
+				file(numbered(r, bySize, uint64(r.Bytes.Size)))
 			}
 		}},
 		{Bucket: changeBucket, Name: "change", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
@@ -45,7 +47,7 @@ var records = &table.Table[record.Record]{
 	Sums: sumBucket,
 	Tally: func(r *record.Record, add func([]byte, int64)) {
 		add(pair(r.Owner, r.Kind.Code), 1)
-		for _, l := range labels(r) {
+		for l := range labels(r) {
 			add(l.key(r.Owner, r.Kind), 1)
 		}
 		if r.Bytes != nil {
@@ -70,32 +72,44 @@ const (
 	ofClass    = 'c' // and which, in the first byte of the id
 )
 
-func labels(r *record.Record) []label {
-	all := make([]label, 0, 4+len(r.Tags))
-	if r.Public {
-		all = append(all, label{what: isPublic})
+// labels yields what is to be said of a record.
+func labels(r *record.Record) iter.Seq[label] {
+	return func(yield func(label) bool) {
+		if r.Public && !yield(label{what: isPublic}) {
+			return
+		}
+		if r.Favorite && !yield(label{what: isFavorite}) {
+			return
+		}
+		for _, t := range r.Tags {
+			if !yield(label{hasTag, t}) {
+				return
+			}
+		}
+		switch {
+		case r.Folder != uuid.Nil:
+			if !yield(label{inFolder, r.Folder}) {
+				return
+			}
+		case r.Kind == record.Files:
+			if !yield(label{what: unfiled}) {
+				return
+			}
+		}
+		if r.Bytes != nil {
+			yield(label{ofClass, record.ID{byte(r.Bytes.Class)}})
+		}
 	}
-	if r.Favorite {
-		all = append(all, label{what: isFavorite})
-	}
-	for _, t := range r.Tags {
-		all = append(all, label{hasTag, t})
-	}
-	switch {
-	case r.Folder != uuid.Nil:
-		all = append(all, label{inFolder, r.Folder})
-	case r.Kind == record.Files:
-		all = append(all, label{what: unfiled})
-	}
-	if r.Bytes != nil {
-		all = append(all, label{ofClass, record.ID{byte(r.Bytes.Class)}})
-	}
-	return all
 }
 
+// key is what the entries of the label begin with; there is room for the id.
 func (l label) key(owner record.ID, k *record.Kind) []byte {
-	return append(pair(owner, k.Code, l.what), l.id[:]...)
+	key := append(make([]byte, 0, labelSize+16), owner[:]...)
+	return append(append(key, k.Code, l.what), l.id[:]...)
 }
+
+// labelSize is the length of a label's key: owner, kind, what, which.
+const labelSize = 16 + 1 + 1 + 16
 
 // The orders of a list other than by age. The bytes are stored.
 const (
@@ -105,13 +119,18 @@ const (
 	byViews   = 'v'
 )
 
-func order(r *record.Record, by byte, at []byte) []byte {
-	return append(append(pair(r.Owner, r.Kind.Code, by), at...), r.ID[:]...)
+// ordered is what an order's entry of r begins with; there is room for size
+// bytes and the id.
+func ordered(r *record.Record, by byte, size int) []byte {
+	key := append(make([]byte, 0, 16+1+1+size+16), r.Owner[:]...)
+	return append(key, r.Kind.Code, by)
 }
 
-func viewOrder(r *record.Record, n int64) []byte {
-	return order(r, byViews, binary.BigEndian.AppendUint64(nil, uint64(n)))
+func numbered(r *record.Record, by byte, n uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(ordered(r, by, 8), n), r.ID[:]...)
 }
+
+func viewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
 
 // bytesOf is where the size of an owner's files is summed up. Kind 0 is none.
 func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
@@ -122,7 +141,13 @@ func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
 // if the slug is in use, with Denied if the file does not fit the owner's
 // quota, and with Invalid if the form does not hold at this instant.
 func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if err := f.CheckNew(tx.Now); err != nil {
+	if err := tx.owner(owner); err != nil {
+		return nil, err
+	}
+	var problems field.Problems
+	if err := f.CheckNew(tx.Now); errors.As(err, &problems) {
+		return nil, record.Bad(problems)
+	} else if err != nil {
 		return nil, err
 	}
 	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
@@ -138,14 +163,16 @@ func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 		if err := tx.charge(owner, bytes.Size); err != nil {
 			return nil, err
 		}
+	}
+	if err := tx.save(r); err != nil {
+		return nil, err
+	}
+	if bytes != nil {
 		if err := tx.Delete(looseBucket, bytes.Ref[:]); err != nil {
 			return nil, err
 		}
 	}
 	if err := tx.Put(recordOrder, viewOrder(r, 0), nil); err != nil {
-		return nil, err
-	}
-	if err := tx.save(r); err != nil {
 		return nil, err
 	}
 	return r, tx.emit(k.Created(), r)
@@ -191,7 +218,11 @@ func (tx *Tx) fileUnder(r *record.Record, f *record.Form) error {
 	for _, t := range f.AddTags {
 		id := uuid.MustParse(t)
 		if tx.Get(tagBucket, pair(r.Owner, id[:]...)) == nil {
-			bad["addTagIds"] = "names a tag that you do not have"
+			name := "addTagIds"
+			if r.Seq == 0 { // an upload
+				name = "tagIds"
+			}
+			bad[name] = "names a tag that you do not have"
 		}
 		more = append(more, id)
 	}
@@ -221,7 +252,8 @@ func (tx *Tx) fileUnder(r *record.Record, f *record.Form) error {
 }
 
 // Save changes a record as a form says; password is the hash of the form's
-// password, if it says one. It fails as Add does.
+// password, if it says one. r must have been read in the same transaction. It
+// fails as Add does.
 func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	if f.Password.Said {
 		r.Password = password
@@ -295,8 +327,8 @@ func (tx *Tx) Record(owner record.ID, k *record.Kind, idOrSlug string) (*record.
 		return r, fault(err, k.Name)
 	}
 	r, err := tx.Slug(idOrSlug)
-	if err == nil && (r.Owner != owner || r.Kind != k) {
-		return nil, record.NotFound(k.Name)
+	if errors.Is(err, record.ErrMissing) || err == nil && (r.Owner != owner || r.Kind != k) {
+		return nil, record.NotFound(k.Name) // one answer for both
 	}
 	return r, err
 }
@@ -313,24 +345,34 @@ func (tx *Tx) Slug(slug string) (*record.Record, error) {
 	return r, err
 }
 
-// Show fills v with the record and what belongs to it.
+// Show fills v with the record and what belongs to it. r may have been read
+// in an earlier transaction: a tag or a folder that is gone since is left out.
 func (tx *Tx) Show(r *record.Record, v *record.Shown) error {
 	v.Record, v.Views = *r, tx.views(r).total
 	v.TagList = v.TagList[:0]
 	for _, id := range r.Tags {
-		t, err := tx.tag(r.Owner, id)
-		if err != nil {
+		switch t, err := tx.tag(r.Owner, id); {
+		case err == nil:
+			v.TagList = append(v.TagList, t)
+		case !missing(err):
 			return err
 		}
-		v.TagList = append(v.TagList, t)
 	}
 	v.FolderName = ""
 	if r.Folder != uuid.Nil {
-		f, err := tx.Folder(r.Owner, r.Folder)
-		if err != nil {
+		switch f, err := tx.Folder(r.Owner, r.Folder); {
+		case err == nil:
+			v.FolderName = f.Name
+		case missing(err):
+			v.Folder = uuid.Nil
+		default:
 			return err
 		}
-		v.FolderName = f.Name
 	}
 	return nil
+}
+
+func missing(err error) bool {
+	var e *record.Error
+	return errors.As(err, &e) && e.Fault == record.Missing
 }

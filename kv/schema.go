@@ -67,7 +67,7 @@ func pair(owner record.ID, rest ...byte) []byte {
 
 func named(owner record.ID, name string) []byte { return pair(owner, []byte(record.Fold(name))...) }
 
-var users = rows(userBucket, func(u *record.User) []byte { return u.ID[:] },
+var users = rows(userBucket, func(u *record.User) []byte { return pair(u.ID) }, // a copy: what is put must not change
 	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})

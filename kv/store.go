@@ -4,6 +4,7 @@
 package kv
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +52,11 @@ type Store struct {
 	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
 	last    record.ID    // the latest id; the committer's
 
+	// What is read often is kept until a commit changes it: the commit puts an
+	// empty map in place before it is acknowledged. A reader takes the map
+	// before it begins to read, so that it cannot file what is old in the new
+	// one.
+	tags    atomic.Pointer[sync.Map] // tags by id
 	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
 
 	pending usage
@@ -76,6 +83,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s := &Store{dir: dir, now: o.Now, log: o.Log, lock: l, jobs: make(chan *job, 256), stop: make(chan struct{})}
 	s.callers.Store(new(sync.Map))
+	s.tags.Store(new(sync.Map))
 	if err := s.open(migrations); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
@@ -94,7 +102,7 @@ func secure(dir string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot open the data directory: %w", err)
-	case info.Mode().Perm()&0o022 != 0:
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0: // Windows has no such bits
 		return fmt.Errorf("the data directory %s can be written by others (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), dir)
 	}
 	return nil
@@ -122,7 +130,8 @@ func (s *Store) open(steps []migration) error {
 
 // checkFormat refuses a store of a newer format before anything writes to it.
 func checkFormat(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 { // a first start was cut short
 		return nil
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
@@ -150,7 +159,14 @@ func (s *Store) prepare(steps []migration) error {
 		if err := table.Create(b, buckets); err != nil {
 			return err
 		}
-		tx := &Tx{Tx: table.On(b), s: s, Now: s.wall()}
+		tx := &Tx{Tx: table.On(b), s: s, write: true}
+		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
+			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
+		}
+		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
+			s.last = record.ID(v)
+		}
+		tx.Now = s.wall()
 		from := uint32(Format)
 		if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
 			from = binary.BigEndian.Uint32(v)
@@ -160,11 +176,8 @@ func (s *Store) prepare(steps []migration) error {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
-		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
-			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
-		}
-		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
-			s.last = record.ID(v)
+		if err := tx.Put(metaBucket, metaLast, bytes.Clone(s.last[:])); err != nil {
+			return err
 		}
 		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
 	})
@@ -180,10 +193,18 @@ var migrations = make([]migration, Format)
 func (s *Store) Dir() string { return s.dir }
 
 // wall is the wall clock, held back from going behind the latest transaction,
-// so that what has expired stays expired when the clock is set back.
+// be it a View, so that what has expired stays expired when the clock is set
+// back.
 func (s *Store) wall() time.Time {
-	ms := max(s.now().UnixMilli(), s.instant.Load())
-	return time.UnixMilli(ms).UTC()
+	for now := s.now().UnixMilli(); ; {
+		last := s.instant.Load()
+		if now <= last {
+			return time.UnixMilli(last).UTC()
+		}
+		if s.instant.CompareAndSwap(last, now) {
+			return time.UnixMilli(now).UTC()
+		}
+	}
 }
 
 // Now is the instant of a transaction that would begin now.
@@ -195,7 +216,7 @@ func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.stop)
-		err = s.flush()
+		err = errors.Join(s.flush(), s.Update(func(tx *Tx) error { return tx.Put(metaBucket, metaInstant, tx.instant()) }))
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"kist/kv/record"
 	"kist/kv/table"
@@ -23,16 +25,28 @@ type Tx struct {
 
 	s       *Store
 	write   bool
-	callers bool // credentials were touched
-	tags    map[record.ID]record.Tag
+	callers bool      // credentials were touched
+	renamed bool      // a tag was changed
+	known   *sync.Map // tags by id, in a View
 }
 
 // View runs fn on what is committed. Nothing that fn reads by way of the
-// embedded table.Tx may outlive it; the values that verbs return may.
+// embedded table.Tx may outlive it; the values that verbs return may. fn must
+// not call Update, which may have to wait for it.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.bolt.View(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s})
+	known := s.tags.Load() // before the transaction begins: see Store.tags
+	err := s.bolt.View(func(b *bolt.Tx) error {
+		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s, known: known})
 	})
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return ErrClosed
+	}
+	return err
+}
+
+// instant is the instant of the transaction as it is stored.
+func (tx *Tx) instant() []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(tx.Now.UnixMilli()))
 }
 
 // job is one caller's transaction on its way through the committer.
@@ -101,7 +115,7 @@ func (s *Store) commit(batch []*job) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	last, callers := s.last, false
+	last, callers, renamed := s.last, false, false
 	t := table.On(b)
 	rollback := func(err error) error {
 		s.last = last
@@ -110,11 +124,10 @@ func (s *Store) commit(batch []*job) error {
 	var now time.Time
 	for _, j := range batch {
 		now = s.wall()
-		s.instant.Store(now.UnixMilli())
 		tx := &Tx{Tx: t, Now: now, s: s, write: true}
 		mark := t.Mark()
 		if j.err = run(j.fn, tx); j.err == nil {
-			callers = callers || tx.callers
+			callers, renamed = callers || tx.callers, renamed || tx.renamed
 			continue
 		}
 		if err := t.Undo(mark); err != nil {
@@ -125,8 +138,8 @@ func (s *Store) commit(batch []*job) error {
 		return rollback(nil)
 	}
 	if err := errors.Join(
-		t.Put(metaBucket, metaInstant, binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli()))),
-		t.Put(metaBucket, metaLast, s.last[:]),
+		t.Put(metaBucket, metaInstant, (&Tx{Now: now}).instant()),
+		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
 	); err != nil {
 		return rollback(err)
 	}
@@ -136,6 +149,9 @@ func (s *Store) commit(batch []*job) error {
 	}
 	if callers {
 		s.callers.Store(new(sync.Map))
+	}
+	if renamed {
+		s.tags.Store(new(sync.Map))
 	}
 	return nil
 }

@@ -56,8 +56,9 @@ func (s *Store) flush() error {
 			if errors.Is(err, table.ErrMissing) {
 				continue // removed meanwhile
 			}
-			if err != nil {
-				return err
+			if err != nil { // must not hold up the others' counts
+				s.log.Error("views not counted", "views", n, "error", err)
+				continue
 			}
 			if err := tx.count(r, n); err != nil {
 				return err
@@ -134,10 +135,11 @@ func (tx *Tx) setViews(r *record.Record, was, is views) error {
 	)
 }
 
-// count adds n views.
+// count adds n views that were counted in memory, which is where an item
+// without a limit counts: if it has one by now, they came before it.
 func (tx *Tx) count(r *record.Record, n int64) error {
 	was := tx.views(r)
-	return tx.setViews(r, was, views{was.total + n, was.used + n})
+	return tx.setViews(r, was, views{was.total + n, was.used})
 }
 
 // Seen counts one view of an item by someone other than its owner and says

@@ -77,7 +77,7 @@ type Upload struct{ *Form }
 
 func (u Upload) Fields(s *field.Set) {
 	b := u.Body.(*File)
-	s.Text("name", &b.OriginalName, field.MaxURL).
+	s.Ruled("name", &b.OriginalName, CleanFileName, "", field.MaxURL).
 		Says("A name for the file in place of the part's own.", `"holiday.jpg"`)
 	s.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Beach at noon"`)
 	u.slug(s, "slug")

@@ -104,6 +104,8 @@ const (
 func CleanTag(t string) (string, error) {
 	t = norm.NFC.String(strings.Join(strings.Fields(t), " "))
 	switch n := utf8.RuneCountInString(t); {
+	case !utf8.ValidString(t): // it would be kept as other text than it is filed under
+		return "", errors.New("must be valid UTF-8")
 	case n == 0:
 		return "", errors.New("must not be empty")
 	case n > MaxTag:
@@ -127,10 +129,10 @@ func Fold(t string) string {
 	return strings.ToLower(t)
 }
 
-// unprintable reports characters that control a terminal or the direction of
-// text.
+// unprintable reports characters that control a terminal, the lines or the
+// direction of text.
 func unprintable(r rune) bool {
-	return unicode.IsControl(r) || bidi(r)
+	return unicode.IsControl(r) || bidi(r) || r == '\u2028' || r == '\u2029'
 }
 
 func bidi(r rune) bool {
@@ -150,35 +152,51 @@ func CleanFileName(t string) (string, error) {
 	if i := strings.LastIndexAny(t, `/\`); i >= 0 {
 		t = t[i+1:]
 	}
-	t = strings.Map(func(r rune) rune {
+	t = norm.NFC.String(strings.Map(func(r rune) rune {
 		if unprintable(r) {
 			return -1
 		}
 		return r
-	}, norm.NFC.String(t))
-	t = strings.TrimSpace(t)
-	t = strings.TrimRight(t, ". ")
-	if strings.Trim(t, ".") == "" {
+	}, t))
+	t = trimEnd(strings.TrimSpace(t))
+	if len(t) > MaxFileName {
+		ext := path.Ext(t)
+		if len(ext) > 32 {
+			ext = ""
+		}
+		stem := t[:MaxFileName-len(ext)]
+		for !utf8.ValidString(stem) {
+			stem = stem[:len(stem)-1]
+		}
+		t = trimEnd(stem) + ext
+	}
+	if t == "" {
 		return "file", nil
 	}
+	if device(t) {
+		return CleanFileName("_" + t)
+	}
+	return t, nil
+}
+
+// trimEnd takes away what Windows does not keep at the end of a name.
+func trimEnd(t string) string {
+	return strings.TrimRightFunc(t, func(r rune) bool { return r == '.' || unicode.IsSpace(r) })
+}
+
+// device reports whether Windows takes the name for a device's, which it does
+// whatever the extension.
+func device(t string) bool {
 	stem, _, _ := strings.Cut(strings.ToUpper(t), ".")
-	switch stem = strings.TrimSpace(stem); {
-	case stem == "CON", stem == "PRN", stem == "AUX", stem == "NUL",
-		len(stem) == 4 && (stem[:3] == "COM" || stem[:3] == "LPT") && stem[3] >= '0' && stem[3] <= '9':
-		t = "_" + t
+	switch stem = strings.TrimSpace(stem); stem {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
 	}
-	if len(t) <= MaxFileName {
-		return t, nil
+	port, is := strings.CutPrefix(stem, "COM")
+	if !is {
+		port, is = strings.CutPrefix(stem, "LPT")
 	}
-	ext := path.Ext(t)
-	if len(ext) > 32 {
-		ext = ""
-	}
-	stem = t[:MaxFileName-len(ext)]
-	for !utf8.ValidString(stem) {
-		stem = stem[:len(stem)-1]
-	}
-	return strings.TrimRight(stem, ". ") + ext, nil
+	return is && len([]rune(port)) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
 var errColor = errors.New("must be a colour of the form #RRGGBB")

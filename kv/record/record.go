@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -72,8 +73,10 @@ func (c Class) String() string { return classNames[c] }
 // ClassNames are the words for the classes in queries.
 func ClassNames() []string { return classNames }
 
-// ClassOf is the class of a media type.
+// ClassOf is the class of a media type, its parameters aside.
 func ClassOf(mimeType string) Class {
+	mimeType, _, _ = strings.Cut(mimeType, ";")
+	mimeType = strings.ToLower(strings.TrimSpace(mimeType))
 	top, sub, _ := strings.Cut(mimeType, "/")
 	switch {
 	case top == "image":
@@ -184,20 +187,12 @@ func bit(on bool, flag byte) byte {
 	return 0
 }
 
-// millis keeps an instant as milliseconds since 1970; the zero time as 0.
-func millis(t time.Time) uint64 {
-	if t.IsZero() {
-		return 0
-	}
-	return uint64(t.UnixMilli())
-}
+// millis keeps an instant as milliseconds since 1970, in two's complement.
+// The zero time is one like any other (1 January of year 1), so that an item
+// that expired in 1970 is not taken for one that never does.
+func millis(t time.Time) uint64 { return uint64(t.UnixMilli()) }
 
-func fromMillis(n uint64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(int64(n)).UTC()
-}
+func fromMillis(n uint64) time.Time { return time.UnixMilli(int64(n)).UTC() }
 
 var errRow = errors.New("the row is damaged")
 
@@ -221,14 +216,14 @@ func ParseRow(key, row []byte) (*Record, error) {
 	}
 	r.Seq = in.uint64()
 	r.Created, r.Updated, r.Expires = fromMillis(in.uint64()), fromMillis(in.uint64()), fromMillis(in.uint64())
-	r.Limit = int64(in.uvarint())
+	r.Limit = in.number(field.MaxCount)
 	if flags&rowFolder != 0 {
 		copy(r.Folder[:], in.take(16))
 	}
 	if flags&rowContent != 0 {
 		r.Bytes = new(Content)
 		copy(r.Bytes.Ref[:], in.take(32))
-		r.Bytes.Size = int64(in.uvarint())
+		r.Bytes.Size = in.number(math.MaxInt64)
 		if r.Bytes.Class = Class(in.byte()); int(r.Bytes.Class) >= len(classNames) {
 			in.bad = true
 		}
@@ -294,6 +289,14 @@ func (in *rowReader) uvarint() uint64 {
 	}
 	in.data = in.data[size:]
 	return n
+}
+
+func (in *rowReader) number(most uint64) int64 {
+	n := in.uvarint()
+	if n > most {
+		in.bad = true
+	}
+	return int64(n)
 }
 
 func (in *rowReader) string() string { return string(in.take(in.uvarint())) }

@@ -113,7 +113,7 @@ func entries[T any](ix Index[T], v *T) [][]byte {
 	if v == nil {
 		return nil
 	}
-	var all [][]byte
+	all := make([][]byte, 0, 4)
 	ix.Keys(v, func(e []byte) { all = append(all, e) })
 	return all
 }
@@ -159,7 +159,7 @@ func (t *Table[T]) count(tx *Tx, old, v *T) error {
 	if t.Tally == nil {
 		return nil
 	}
-	var sums []sum
+	sums := make([]sum, 0, 8)
 	add := func(key []byte, n int64) {
 		for i := range sums {
 			if bytes.Equal(sums[i].key, key) {

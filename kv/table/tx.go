@@ -28,6 +28,7 @@ const MaxBucket = 31
 type Tx struct {
 	bolt    *bolt.Tx
 	buckets [MaxBucket + 1]*bolt.Bucket
+	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a cursor that is used again allocates nothing
 	before  []change
 }
 
@@ -60,7 +61,17 @@ func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 
 // Get is what key holds, nil for nothing. The bytes are valid until the next
 // write of the transaction and must not be changed.
-func (tx *Tx) Get(b Bucket, key []byte) []byte { return tx.bucket(b).Get(key) }
+func (tx *Tx) Get(b Bucket, key []byte) []byte {
+	c := tx.cursors[b.No]
+	if c == nil {
+		c = tx.bucket(b).Cursor()
+		tx.cursors[b.No] = c
+	}
+	if k, v := c.Seek(key); bytes.Equal(k, key) {
+		return v
+	}
+	return nil
+}
 
 // Put lets key hold value, which the caller must leave alone until the
 // transaction ends. An empty value is kept as such.
@@ -129,23 +140,26 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 		c := tx.bucket(b).Cursor()
 		var k, v []byte
 		from := append(bytes.Clone(prefix), after...)
+		if down && after == nil {
+			from = past(from)
+		}
 		switch {
 		case !down:
 			if k, v = c.Seek(from); after != nil && bytes.Equal(k, from) {
 				k, v = c.Next()
 			}
-		case after == nil && !increment(from):
-			k, v = c.Last()
+		case from == nil:
+			k, v = tx.last(b, c)
 		default:
 			if k, _ = c.Seek(from); k == nil {
-				k, v = c.Last()
+				k, v = tx.last(b, c)
 			} else {
-				k, v = c.Prev()
+				k, v = tx.previous(b, c, k)
 			}
 		}
 		for k != nil && bytes.HasPrefix(k, prefix) && yield(k, v) {
 			if down {
-				k, v = c.Prev()
+				k, v = tx.previous(b, c, k)
 			} else {
 				k, v = c.Next()
 			}
@@ -153,13 +167,38 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 	}
 }
 
-// increment makes key the first one past all that begin with it; false if
-// there is none.
-func increment(key []byte) bool {
+// past makes key the first one past all that begin with it; nil if there is
+// none.
+func past(key []byte) []byte {
 	for i := len(key) - 1; i >= 0; i-- {
 		if key[i]++; key[i] != 0 {
-			return true
+			return key[:i+1]
 		}
 	}
-	return false
+	return nil
+}
+
+// last moves the cursor to the last key. The cursor's own Last never returns
+// where deletions of the same transaction have emptied every page.
+func (tx *Tx) last(b Bucket, c *bolt.Cursor) (k, v []byte) {
+	if first, _ := c.First(); first == nil {
+		return nil, nil
+	}
+	return c.Last()
+}
+
+// previous moves the cursor back from the key at, where it is. The cursor's
+// own Prev gives nil not only at the beginning but at every page that
+// deletions of the same transaction have emptied; called again, it goes on.
+func (tx *Tx) previous(b Bucket, c *bolt.Cursor, at []byte) (k, v []byte) {
+	if k, v = c.Prev(); k != nil || !tx.bolt.Writable() {
+		return k, v
+	}
+	if first, _ := tx.bucket(b).Cursor().First(); bytes.Equal(first, at) {
+		return nil, nil
+	}
+	for k == nil {
+		k, v = c.Prev()
+	}
+	return k, v
 }

@@ -1,0 +1,200 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"kist/kv/record"
+)
+
+// fill makes n notes, a hundredth of which have a tag of their own, and
+// returns that.
+func fill(b *testing.B, s *Store, owner record.ID, n int) *record.Tag {
+	b.Helper()
+	body := strings.Repeat("x", 200)
+	forms := make([]*record.Form, 100)
+	for i := range forms {
+		tags := `"often","other"`
+		if i == 50 {
+			tags += `,"seldom"`
+		}
+		forms[i] = form(b, record.Notes, fmt.Sprintf(`{"title":"Note %02d","content":%q,"tags":[%s],"isPublic":%t}`, i, body, tags, i%2 == 0))
+	}
+	for done := 0; done < n; done += 500 {
+		update(b, s, func(tx *Tx) error {
+			for i := range 500 {
+				if _, err := tx.Add(owner, record.Notes, forms[i%100], nil, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	var tag *record.Tag
+	view(b, s, func(tx *Tx) (err error) { tag, err = tx.TagNamed(owner, "seldom"); return err })
+	return tag
+}
+
+// BenchmarkPage50 reads and shows pages of 50. What it costs must not depend
+// on how many records there are.
+func BenchmarkPage50(b *testing.B) {
+	for _, n := range []int{1_000, 100_000} {
+		s := open(b)
+		u := user(b, s, "ann")
+		seldom := fill(b, s, u.ID, n)
+		yes := true
+		deep := func(q Query) Query {
+			view(b, s, func(tx *Tx) error {
+				q.Offset = n - 200
+				page, err := tx.List(q)
+				q.Offset, q.After = 0, page.Next
+				return err
+			})
+			return q
+		}
+		base := Query{Owner: u.ID, Kind: record.Notes, Limit: 50}
+		by := func(sort Sort) Query { q := base; q.Sort = sort; return q }
+		tagged, public, both := base, base, base
+		tagged.Tags = []record.ID{seldom.ID}
+		tagged.Limit = 10
+		public.Public = &yes
+		both.Tags, both.Public = tagged.Tags, &yes
+		for _, row := range []struct {
+			name string
+			q    Query
+		}{
+			{"first", base},
+			{"deep", deep(base)},
+			{"title", by(Title)},
+			{"title-deep", deep(by(Title))},
+			{"updated", by(Updated)},
+			{"public", public},
+			{"tag-10", tagged},
+			{"tag+public", both},
+		} {
+			b.Run(fmt.Sprintf("records=%d/%s", n, row.name), func(b *testing.B) {
+				var v record.Shown
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := s.View(func(tx *Tx) error {
+						page, err := tx.List(row.q)
+						for _, r := range page.Records {
+							err = errors.Join(err, tx.Show(r, &v))
+						}
+						return err
+					}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkCreate makes notes with two tags, each durable before the next of
+// the same writer.
+func BenchmarkCreate(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			s := open(b)
+			s.bolt.NoSync = false
+			u := user(b, s, "ann")
+			f := form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
+			create := func() {
+				if err := s.Update(func(tx *Tx) error {
+					_, err := tx.Add(u.ID, record.Notes, f, nil, "")
+					return err
+				}); err != nil {
+					b.Error(err)
+				}
+			}
+			before := commits(b, s)
+			b.ReportAllocs()
+			if writers == 1 {
+				for b.Loop() {
+					create()
+				}
+			} else {
+				b.SetParallelism(writers / runtime.GOMAXPROCS(0))
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						create()
+					}
+				})
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
+			b.ReportMetric(float64(b.N)/float64(commits(b, s)-before), "creates/commit")
+		})
+	}
+}
+
+func BenchmarkReadOne(b *testing.B) {
+	s := open(b)
+	u := user(b, s, "ann")
+	fill(b, s, u.ID, 1000)
+	r := add(b, s, u.ID, record.Notes, `{"content":"c","slug":"the-one","tags":["often"]}`)
+	for name, arg := range map[string]string{"id": r.ID.String(), "slug": r.Slug} {
+		b.Run(name, func(b *testing.B) {
+			var v record.Shown
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.View(func(tx *Tx) error {
+					r, err := tx.Record(u.ID, record.Notes, arg)
+					return errors.Join(err, tx.Show(r, &v))
+				}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAuthenticate(b *testing.B) {
+	s := open(b)
+	u := user(b, s, "ann")
+	var secret string
+	for range 100 {
+		_, secret = key(b, s, u.ID, record.Key{Name: "k", Scopes: []record.Scope{record.ScopeAll}})
+	}
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Authenticate(secret); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := s.Authenticate(secret); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+	b.Run("unknown", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Authenticate("kist_unknown"); err == nil {
+				b.Fatal("let in")
+			}
+		}
+	})
+}
+
+func BenchmarkSeenUnlimited(b *testing.B) {
+	s := open(b)
+	u := user(b, s, "ann")
+	r := add(b, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Seen(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

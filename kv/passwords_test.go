@@ -1,0 +1,100 @@
+package kv
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+func TestPasswords(t *testing.T) {
+	is := is.New(t)
+	p, ctx := NewPasswords(), t.Context()
+	long := strings.Repeat("x", 72)
+	for _, password := range []string{"", " x\x00é ", long + "1"} {
+		phc, err := p.Hash(ctx, password)
+		is.NoErr(err)
+		is.True(regexp.MustCompile(`^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`).MatchString(phc))
+		ok, err := p.Check(ctx, phc, password)
+		is.NoErr(err)
+		is.True(ok)
+		ok, err = p.Check(ctx, phc, password+"2")
+		is.NoErr(err)
+		is.True(!ok)
+	}
+	one, err := p.Hash(ctx, long+"1")
+	is.NoErr(err)
+	ok, err := p.Check(ctx, one, long+"2") // all 73 bytes count
+	is.NoErr(err)
+	is.True(!ok)
+	two, err := p.Hash(ctx, long+"1")
+	is.NoErr(err)
+	is.True(one != two) // salted
+	ok, err = p.Check(ctx, "", "")
+	is.NoErr(err)
+	is.True(!ok) // where there is nothing to guess, nothing is right
+
+	// A known answer: the reference implementation's, of other parameters.
+	known := "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
+	ok, err = p.Check(ctx, known, "password")
+	is.NoErr(err)
+	is.True(ok)
+	for _, bad := range []string{
+		"x", "$$$$$", strings.Replace(known, "2id", "2i", 1), strings.Replace(known, "v=19", "v=16", 1), strings.Replace(known, "t=2", "t=0", 1),
+		strings.Replace(known, "p=1", "p=0", 1), strings.Replace(known, "p=1", "p=300", 1), strings.Replace(known, "65536", "4294967295", 1),
+		strings.Replace(known, "t=2", "t=9999", 1), known + "$", known[:len(known)-30], strings.Replace(known, "c29t", "!!!!", 1), strings.Replace(known, "m=", "m=-", 1),
+	} {
+		ok, err := p.Check(ctx, bad, "password")
+		is.True(err != nil)
+		is.True(!ok)
+	}
+}
+
+// A flood of guesses waits in a short queue; what does not fit in it, or waits
+// for too long, is turned away.
+func TestPasswordsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		p := NewPasswords()
+		for range cap(p.slots) { // all at work, and at it for long
+			p.queue <- struct{}{}
+			p.slots <- struct{}{}
+		}
+		start := time.Now()
+		errs := make([]error, maxWaiting)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = p.Hash(t.Context(), "x") })
+		}
+		synctest.Wait()
+		is.Equal(len(p.queue), cap(p.queue))
+		_, err := p.Check(t.Context(), "", "x")
+		is.Equal(code(err), "busy")
+		is.Equal(time.Since(start), time.Duration(0)) // at once
+		wg.Wait()
+		is.Equal(time.Since(start), maxWait)
+		for _, err := range errs {
+			is.Equal(code(err), "busy")
+		}
+		is.Equal(len(p.queue), cap(p.slots))
+
+		gone, cancel := context.WithCancel(t.Context())
+		var stopped, served error
+		wg.Go(func() { _, stopped = p.Hash(gone, "x") })
+		wg.Go(func() { _, served = p.Hash(t.Context(), "x") })
+		synctest.Wait()
+		cancel() // one stops waiting
+		synctest.Wait()
+		is.True(stopped != nil)
+		<-p.slots // a slot comes free
+		<-p.queue
+		wg.Wait()
+		is.NoErr(served)
+		is.Equal(len(p.queue), cap(p.slots)-1)
+	})
+}

@@ -1,0 +1,306 @@
+package record_test
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// rule is a row of a table of what a rule makes of a text; no want is a
+// refusal.
+type rule struct{ name, in, want string }
+
+func checkRule(t *testing.T, clean func(string) (string, error), rows []rule) {
+	t.Helper()
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			is := is.New(t)
+			got, err := clean(row.in)
+			is.Equal(got, row.want)
+			is.Equal(err == nil, row.want != "")
+			if err == nil {
+				again, err := clean(got)
+				is.NoErr(err)
+				is.Equal(again, got) // what a rule made it leaves alone
+			}
+		})
+	}
+}
+
+func TestCleanSlug(t *testing.T) {
+	most := strings.Repeat("a", record.MaxSlug)
+	checkRule(t, record.CleanSlug, []rule{
+		{"plain", "summer-24", "summer-24"},
+		{"one character", "q", "q"},
+		{"one digit", "7", "7"},
+		{"case counts", "Summer", "Summer"},
+		{"all signs", "a._~@-", "a._~@-"},
+		{"dots inside", "a..b", "a..b"},
+		{"longest", most, most},
+		{"too long", most + "a", ""},
+		{"empty", "", ""},
+		{"dot", ".", ""},
+		{"two dots", "..", ""},
+		{"sign first", "-a", ""},
+		{"at first", "@a", ""},
+		{"slash", "a/b", ""},
+		{"backslash", `a\b`, ""},
+		{"space", "a b", ""},
+		{"space at the end", "a ", ""},
+		{"percent", "a%2fb", ""},
+		{"NUL", "a\x00", ""},
+		{"invalid UTF-8", "a\xff\xfe", ""},
+		{"accent composed", "caf\u00e9", ""},
+		{"accent decomposed", "cafe\u0301", ""},
+		{"Cyrillic a", "\u0430bc", ""},
+		{"zero-width joiner", "a\u200db", ""},
+		{"10 kB", strings.Repeat("a", 10_000), ""},
+		{"reserved", "api", ""},
+		{"reserved in another case", "API", ""},
+		{"reserved file", "favicon.ico", ""},
+		{"reserved route", "upload-requests", ""},
+		{"reserved word inside", "api-docs", "api-docs"},
+		{"id", "01890a5d-ac96-774b-bcce-b302099a8057", ""},
+		{"id in capitals", "01890A5D-AC96-774B-BCCE-B302099A8057", ""},
+		{"id without dashes", "01890a5dac96774bbcceb302099a8057", ""},
+		{"nearly an id", "01890a5d-ac96-774b-bcce-b302099a805", "01890a5d-ac96-774b-bcce-b302099a805"},
+	})
+	for _, w := range []string{"queue", "p", "x", "v", "s", "t", "g", "up", "device", "healthz", "tus", "search", "robots.txt", "sw.js", "well-known"} {
+		t.Run("reserved "+w, func(t *testing.T) {
+			is := is.New(t)
+			_, err := record.CleanSlug(w)
+			is.True(err != nil)
+		})
+	}
+}
+
+func TestNewSlug(t *testing.T) {
+	is := is.New(t)
+	fill := func(b []byte) { _, _ = rand.Read(b) }
+	count, seen := map[rune]int{}, map[string]bool{}
+	const n = 20_000
+	for range n {
+		s := record.NewSlug(fill)
+		clean, err := record.CleanSlug(s)
+		is.NoErr(err)
+		is.Equal(clean, s)
+		is.Equal(len(s), record.SlugLength)
+		is.True(!strings.ContainsAny(s, "0O1lI"))
+		is.True(!seen[s])
+		seen[s] = true
+		for _, r := range s {
+			count[r]++
+		}
+	}
+	is.Equal(len(count), 57)
+	for r, c := range count { // each letter is as likely as any other: within 7 standard deviations
+		if mean := n * record.SlugLength / 57; c < mean-7*60 || c > mean+7*60 {
+			t.Errorf("%q occurs %d times, want about %d", r, c, mean)
+		}
+	}
+
+	next := byte(0)
+	is.Equal(record.NewSlug(func(b []byte) { // bytes that would favour some letters are passed over
+		for i := range b {
+			b[i] = 255 - next
+			next++
+		}
+	}), "zyxwvutsrq")
+}
+
+func TestCleanTag(t *testing.T) {
+	most := strings.Repeat("é", record.MaxTag)
+	checkRule(t, record.CleanTag, []rule{
+		{"plain", "travel", "travel"},
+		{"case is kept", "Travel", "Travel"},
+		{"trimmed", "\t travel\n", "travel"},
+		{"folded inside", "road \u00a0\u2003 trip", "road trip"},
+		{"line break", "road\r\ntrip", "road trip"},
+		{"composed", "cafe\u0301", "caf\u00e9"},
+		{"emoji", "👩\u200d🚀", "👩\u200d🚀"},
+		{"right to left", "שלום", "שלום"},
+		{"longest", most, most},
+		{"too long", most + "e", ""},
+		{"empty", "", ""},
+		{"blank", " \u3000\t", ""},
+		{"comma", "a,b", ""},
+		{"NUL", "a\x00b", ""},
+		{"escape", "a\x1b[31m", ""},
+		{"bidi override", "a\u202eb", ""},
+		{"bidi isolate", "a\u2066b", ""},
+		{"invalid UTF-8", "a\xff", ""},
+	})
+}
+
+func TestCleanColor(t *testing.T) {
+	checkRule(t, record.CleanColor, []rule{
+		{"full", "#3B82F6", "#3B82F6"},
+		{"lower case", "#3b82f6", "#3B82F6"},
+		{"without the sign", "3b82f6", "#3B82F6"},
+		{"three digits", "#abc", "#AABBCC"},
+		{"three without the sign", "abc", "#AABBCC"},
+		{"no digit", "#12345g", ""},
+		{"other inside", "#12x456", ""},
+		{"two signs", "##abc", ""},
+		{"four digits", "#abcd", ""},
+		{"eight digits", "#aabbccdd", ""},
+		{"name", "red", ""},
+		{"empty", "", ""},
+		{"sign alone", "#", ""},
+		{"space", " #abc", ""},
+		{"wide digits", "#\uff11\uff12\uff13", ""},
+		{"script", `"><img src=x>`, ""},
+	})
+}
+
+func TestCleanUserName(t *testing.T) {
+	most := strings.Repeat("a", 64)
+	checkRule(t, record.CleanUserName, []rule{
+		{"plain", "ann", "ann"},
+		{"case is kept", "Ann", "Ann"},
+		{"digit first", "7ann", "7ann"},
+		{"signs", "a.b_c-d", "a.b_c-d"},
+		{"longest", most, most},
+		{"too long", most + "a", ""},
+		{"empty", "", ""},
+		{"dot first", ".ann", ""},
+		{"space", "ann lee", ""},
+		{"at", "ann@example.org", ""},
+		{"slash", "a/b", ""},
+		{"accent", "Zo\u00eb", ""},
+		{"NUL", "a\x00", ""},
+		{"invalid UTF-8", "\xff", ""},
+	})
+}
+
+func TestCleanFileName(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	checkRule(t, record.CleanFileName, []rule{
+		{"plain", "holiday.jpg", "holiday.jpg"},
+		{"Unicode", "Ünïcødé 日本.png", "Ünïcødé 日本.png"},
+		{"composed", "cafe\u0301.txt", "caf\u00e9.txt"},
+		{"composed once nothing is in between", "e\u200e\u0301.txt", "\u00e9.txt"},
+		{"quote", `a"b.txt`, `a"b.txt`},
+		{"header injection", "a\r\nSet-Cookie: x=1", "aSet-Cookie: x=1"},
+		{"NUL", "a\x00b.txt", "ab.txt"},
+		{"upwards", "../../x", "x"},
+		{"upwards with backslashes", `..\..\a`, "a"},
+		{"absolute", "/etc/passwd", "passwd"},
+		{"drive", `C:\Users\ann\b.txt`, "b.txt"},
+		{"mixed slashes", `a/b\c/d.txt`, "d.txt"},
+		{"slash at the end", "a/", "file"},
+		{"empty", "", "file"},
+		{"dot", ".", "file"},
+		{"two dots", "..", "file"},
+		{"blank", " \u00a0 ", "file"},
+		{"controls alone", "\x01\x02", "file"},
+		{"hidden", ".bashrc", ".bashrc"},
+		{"dots at the end", "a.txt. . .", "a.txt"},
+		{"wide space before the dots", "a\u00a0.", "a"},
+		{"bidi", "\u202egnp.exe", "gnp.exe"},
+		{"line separator", "a\u2028b.txt", "ab.txt"},
+		{"escape", "\x1b[31mred\x1b[0m.txt", "[31mred[0m.txt"},
+		{"device", "CON", "_CON"},
+		{"device with extension", "CON.txt", "_CON.txt"},
+		{"device in small letters", "nul.tar.gz", "_nul.tar.gz"},
+		{"device and space", "con .txt", "_con .txt"},
+		{"port", "lpt1.doc", "_lpt1.doc"},
+		{"port with a small digit", "COM¹.doc", "_COM¹.doc"},
+		{"console", "CONIN$", "_CONIN$"},
+		{"no device", "CONSOLE.txt", "CONSOLE.txt"},
+		{"no port", "COM10", "COM10"},
+		{"device once it is cut", "CON" + strings.Repeat(" ", 300) + "x.txt", "_CON.txt"},
+		{"long", long, long[:record.MaxFileName]},
+		{"long with extension", long + ".jpeg", long[:record.MaxFileName-5] + ".jpeg"},
+		{"long extension", "a." + long, "a." + long[:record.MaxFileName-2]},
+		{"long in wide characters", strings.Repeat("日", 200), strings.Repeat("日", 85)},
+		{"long device", "aux" + strings.Repeat(" ", 247) + ".abcd", "_aux.abcd"},
+		{"invalid UTF-8", "a\xffb.txt", "a\uFFFDb.txt"},
+	})
+}
+
+// checkFileName holds for whatever CleanFileName was given.
+func checkFileName(t testing.TB, in string) {
+	t.Helper()
+	name, err := record.CleanFileName(in)
+	again, err2 := record.CleanFileName(name)
+	switch {
+	case err != nil || err2 != nil:
+		t.Errorf("%q: %v, %v", in, err, err2)
+	case again != name:
+		t.Errorf("%q -> %q -> %q", in, name, again)
+	case name == "" || len(name) > record.MaxFileName || !utf8.ValidString(name):
+		t.Errorf("%q -> %q: %d bytes", in, name, len(name))
+	case strings.ContainsAny(name, `/\`) || strings.Trim(name, ". ") == "":
+		t.Errorf("%q -> %q: leads elsewhere", in, name)
+	case strings.ContainsFunc(name, unicode.IsControl) || strings.ContainsAny(name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"):
+		t.Errorf("%q -> %q: controls left", in, name)
+	}
+}
+
+func FuzzCleanFileName(f *testing.F) { f.Fuzz(func(t *testing.T, in string) { checkFileName(t, in) }) }
+
+// fuzzRule checks that what a rule accepts it leaves alone the second time,
+// and what holds says of it.
+func fuzzRule(f *testing.F, clean func(string) (string, error), holds func(string) bool) {
+	f.Fuzz(func(t *testing.T, in string) {
+		out, err := clean(in)
+		if err != nil {
+			if out != "" {
+				t.Errorf("%q: refused, and %q", in, out)
+			}
+			return
+		}
+		if again, err := clean(out); err != nil || again != out {
+			t.Errorf("%q -> %q -> %q, %v", in, out, again, err)
+		}
+		if !holds(out) {
+			t.Errorf("%q -> %q", in, out)
+		}
+	})
+}
+
+func FuzzCleanSlug(f *testing.F) {
+	fuzzRule(f, record.CleanSlug, func(s string) bool {
+		return s != "" && len(s) <= record.MaxSlug && s[0] != '.' && strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._~@-") == ""
+	})
+}
+
+func FuzzCleanColor(f *testing.F) {
+	fuzzRule(f, record.CleanColor, func(s string) bool {
+		return len(s) == 7 && s[0] == '#' && strings.Trim(s[1:], "0123456789ABCDEF") == ""
+	})
+}
+
+func FuzzCleanTag(f *testing.F) {
+	fuzzRule(f, record.CleanTag, func(s string) bool {
+		return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= record.MaxTag && !strings.Contains(s, ",") &&
+			!strings.ContainsFunc(s, unicode.IsControl) && s == strings.TrimSpace(s)
+	})
+}
+
+func TestFold(t *testing.T) {
+	for _, row := range []struct{ name, a, b string }{
+		{"case", "Travel", "tRAVEL"},
+		{"accents", "CAFÉ", "cafe\u0301"},
+		{"sharp s", "Straße", "STRASSE"},
+		{"final sigma", "ΟΔΟΣ", "οδος"},
+		{"Kelvin", "\u212a", "k"},
+		{"Cyrillic", "МОСКВА", "москва"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(record.Fold(row.a), record.Fold(row.b))
+			is.Equal(record.Fold(record.Fold(row.a)), record.Fold(row.a))
+		})
+	}
+	is := is.New(t)
+	is.True(record.Fold("\u0430") != record.Fold("a")) // alike is not the same
+	is.Equal(record.Fold("ASCII 123"), "ascii 123")
+}

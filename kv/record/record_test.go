@@ -1,0 +1,526 @@
+package record_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/matryer/is"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// shape is the shape of a form: of a file's, the one of an upload or of an
+// edit.
+func shape(f *record.Form, k *record.Kind, create bool) field.Shaped {
+	switch {
+	case k != record.Files:
+		return f
+	case create:
+		return record.Upload{Form: f}
+	}
+	return record.FileEdit{Form: f}
+}
+
+var (
+	owner = record.ID{0: 1, 15: 2}
+	born  = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+)
+
+// make1 makes a record out of a form as a store does.
+func make1(k *record.Kind, f *record.Form) *record.Record {
+	r := &record.Record{ID: record.ID{6: 0x70, 15: 9}, Owner: owner, Kind: k, Seq: 7, Created: born, Updated: born}
+	if b, ok := f.Body.(*record.File); ok {
+		r.Bytes = &record.Content{Ref: [32]byte{1, 2, 3}, Size: b.Size}
+	}
+	f.Fill(r)
+	if r.Slug == "" {
+		r.Slug = "made"
+	}
+	return r
+}
+
+// create reads JSON into a record.
+func create(t testing.TB, k *record.Kind, text string) (*record.Record, *record.Form) {
+	t.Helper()
+	f := record.NewForm(k)
+	in, err := field.Parse([]byte(text))
+	if err == nil {
+		err = field.Of(shape(f, k, true)).Create(in)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, ok := f.Body.(*record.File); ok {
+		b.MimeType, b.Size, b.SHA256 = "image/png", 5, strings.Repeat("ab", 32)
+	}
+	return make1(k, f), f
+}
+
+// again is the record as it comes back from its row.
+func again(t testing.TB, r *record.Record) *record.Record {
+	t.Helper()
+	got, err := record.ParseRow(r.Key(), r.AppendRow(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// shown is the record's JSON, and the same decoded.
+func shown(t testing.TB, v *record.Shown) map[string]any {
+	t.Helper()
+	text := field.Of(v).AppendJSON(nil)
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return out
+}
+
+const common = `"slug":"my-slug","isPublic":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00"`
+
+// samples has the fields of each kind as a caller sends and gets them, apart
+// from those that all have.
+var samples = map[*record.Kind]string{
+	record.Files:     `{"description":"a <b> & \"c\"\n\u2028\ud83d\ude00"}`,
+	record.Bookmarks: `{"url":"https://go.dev/","title":"Go <lang>","description":"d","imageUrl":"https://go.dev/i.svg"}`,
+	record.Notes:     `{"title":"Zoë","content":"- milk\n- \"bread\"\t\u007f","sourceUrl":"chrome://newtab"}`,
+	record.Snippets:  `{"title":"","content":"","language":"go"}`,
+	record.Recipes:   `{"title":"Pancakes","description":"","ingredients":"2 eggs","instructions":"Whisk"}`,
+	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":"","storeUrl":"https://example.org/s","notes":"n"}`,
+	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
+}
+
+// What a caller sends of a record of any kind comes back: from the form, by
+// way of the row, in the JSON, which is what encoding/json makes of the same
+// values.
+func TestRoundTrip(t *testing.T) {
+	for _, k := range record.Kinds {
+		t.Run(k.Name, func(t *testing.T) {
+			is := is.New(t)
+			r, f := create(t, k, `{`+common+`,"`+k.Limit+`":3.0,`+samples[k][1:])
+			is.Equal(f.Password, field.Secret{Said: true, Text: "secret"})
+			r.Password = "$argon2id$hash"
+			r.Tags = []record.ID{{1}, {2}}
+			tags := []record.Tag{{ID: record.ID{1}, Name: `a"<b`, Color: "#AABBCC"}, {ID: record.ID{2}, Name: "c", Color: "#000000"}}
+			if k == record.Files {
+				b, err := r.Decode()
+				is.NoErr(err)
+				b.(*record.File).OriginalName = "a\"b.png"
+				r.SetBody(b)
+				r.Folder = record.ID{3}
+				is.Equal(r.Bytes.Class, record.Image)
+			}
+			back := again(t, r)
+			is.Equal(back, r)
+
+			var want map[string]any
+			is.NoErr(json.Unmarshal([]byte(samples[k]), &want))
+			for name, v := range map[string]any{
+				"id": r.ID.String(), "kind": k.Name, "slug": "my-slug", "isPublic": true, "isFavorite": true, "hasPassword": true,
+				"tags": []any{`a"<b`, "c"}, k.Counter: 41.0, k.Limit: 3.0, "maxViewsAction": "delete", "expiresAt": "2030-01-01T00:00:00.000Z",
+				"createdAt": "2026-01-02T03:04:05.678Z", "updatedAt": "2026-01-02T03:04:05.678Z", "url": "https://kist.example/v/my-slug",
+			} {
+				want[name] = v
+			}
+			switch k {
+			case record.Links:
+				want["url"] = "https://kist.example/s/my-slug"
+			case record.Files:
+				for name, v := range map[string]any{
+					"url": "https://kist.example/x/my-slug", "viewUrl": "https://kist.example/v/my-slug", "originalName": "a\"b.png",
+					"mimeType": "image/png", "size": 5.0, "sha256": strings.Repeat("ab", 32), "folder": map[string]any{"id": record.ID{3}.String(), "name": "F&"},
+					"tags": []any{
+						map[string]any{"id": record.ID{1}.String(), "name": `a"<b`, "color": "#AABBCC"},
+						map[string]any{"id": record.ID{2}.String(), "name": "c", "color": "#000000"},
+					},
+				} {
+					want[name] = v
+				}
+			case record.Bookmarks: // url is the page's
+				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
+			}
+			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
+			text := field.Of(&v).AppendJSON(nil)
+			got := shown(t, &v)
+			is.Equal(got, want)
+			is.True(!bytes.Contains(text, []byte("argon2")))
+			is.True(!bytes.ContainsAny(text, "<>&\x7f\u2028"))
+		})
+	}
+}
+
+// A record with nothing in it but what it must have.
+func TestShownEmpty(t *testing.T) {
+	is := is.New(t)
+	r, _ := create(t, record.Games, `{"title":"G"}`)
+	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
+	is.Equal(string(field.Of(&v).AppendJSON(nil)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
+		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":"","storeUrl":"","notes":"",`+
+		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,`+
+		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
+
+	f, _ := create(t, record.Files, `{}`)
+	v = record.Shown{Record: *again(t, f)}
+	out := shown(t, &v)
+	is.Equal(out["folder"], nil)
+	is.Equal(out["tags"], []any{})
+}
+
+// randomRecord is one that a row can hold.
+func randomRecord(rnd *rand.Rand) *record.Record {
+	id := func() (id record.ID) {
+		for i := range id {
+			id[i] = byte(rnd.Uint32())
+		}
+		return id
+	}
+	maybe := func() bool { return rnd.IntN(2) == 0 }
+	text := func(most int) string {
+		b := make([]byte, rnd.IntN(most+1))
+		for i := range b {
+			b[i] = byte(rnd.Uint32())
+		}
+		return string(b)
+	}
+	when := func() time.Time {
+		if maybe() {
+			return time.Time{}
+		}
+		return time.UnixMilli(rnd.Int64N(300_000_000_000_000) - 62_000_000_000_000).UTC()
+	}
+	r := &record.Record{
+		ID: id(), Owner: id(), Kind: record.Kinds[rnd.IntN(len(record.Kinds))], Seq: rnd.Uint64(), Created: when(), Updated: when(),
+		Share: record.Share{
+			Slug: text(200), Public: maybe(), Favorite: maybe(), Password: text(200), Limit: rnd.Int64N(field.MaxCount + 1),
+			AtLimit: []record.Action{"", record.MakePrivate, record.Delete}[rnd.IntN(3)], Reached: maybe(), Expires: when(),
+		},
+		Order: text(48),
+	}
+	if b := text(300); b != "" {
+		r.Body = []byte(b)
+	}
+	for range rnd.IntN(4) {
+		r.Tags = append(r.Tags, id())
+	}
+	if maybe() {
+		r.Folder = id()
+	}
+	if maybe() {
+		r.Bytes = &record.Content{Ref: [32]byte([]byte(text(0) + strings.Repeat("r", 32))), Size: rnd.Int64(), Class: record.Class(rnd.IntN(6))}
+	}
+	return r
+}
+
+func TestRowRoundTrip(t *testing.T) {
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 3000 {
+		r := randomRecord(rnd)
+		row := r.AppendRow([]byte("before"))
+		got, err := record.ParseRow(r.Key(), row[len("before"):])
+		is.NoErr(err)
+		if !reflect.DeepEqual(got, r) {
+			t.Fatalf("\n got %+v\nwant %+v", got, r)
+		}
+	}
+	// The first instant that clocks know is not the zero time.
+	r := randomRecord(rnd)
+	r.Expires = time.UnixMilli(0).UTC()
+	is.Equal(again(t, r).Expires, r.Expires)
+	is.True(again(t, r).Expired(time.Now()))
+}
+
+// A row that was cut off, or in which a byte was changed, is refused or read
+// as some record; it never ends the program.
+func TestDamagedRows(t *testing.T) {
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for range 60 {
+		r := randomRecord(rnd)
+		r.Body = nil
+		key, row := r.Key(), r.AppendRow(nil)
+		for n := range row {
+			_, err := record.ParseRow(key, row[:n])
+			is.True(err != nil)
+		}
+		for range 200 {
+			bad := bytes.Clone(row)
+			bad[rnd.IntN(len(bad))] = byte(rnd.Uint32())
+			checkRow(t, key, bad)
+		}
+	}
+	r := randomRecord(rnd)
+	row := r.AppendRow(nil)
+	for _, key := range [][]byte{nil, {}, r.Key()[:record.KeySize-1], append(r.Key(), 0), append(append(bytes.Clone(owner[:]), 0), r.ID[:]...), append(append(bytes.Clone(owner[:]), 99), r.ID[:]...)} {
+		_, err := record.ParseRow(key, row)
+		is.True(err != nil)
+	}
+	for _, most := range []uint64{field.MaxCount + 1, 1 << 63} {
+		over := bytes.Clone(row[:35]) // up to the limit
+		over[2] = 0
+		over = append(binary.AppendUvarint(over, most), 0, 0, 0, 0)
+		_, err := record.ParseRow(r.Key(), over)
+		is.True(err != nil)
+	}
+	newer := bytes.Clone(row)
+	newer[0]++
+	_, err := record.ParseRow(r.Key(), newer)
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "version 2"))
+}
+
+// checkRow holds for any bytes: what ParseRow accepts is written as a row
+// that is read as an equal record.
+func checkRow(t testing.TB, key, row []byte) {
+	t.Helper()
+	r, err := record.ParseRow(key, row)
+	if err != nil {
+		return
+	}
+	got, err := record.ParseRow(r.Key(), r.AppendRow(nil))
+	if err != nil {
+		t.Fatalf("%x: %v", row, err)
+	}
+	if !reflect.DeepEqual(got, r) {
+		t.Fatalf("%x:\n got %+v\nwant %+v", row, got, r)
+	}
+}
+
+func FuzzParseRow(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(9, 10))
+	for range 20 {
+		r := randomRecord(rnd)
+		f.Add(r.Key(), r.AppendRow(nil))
+	}
+	f.Fuzz(func(t *testing.T, key, row []byte) { checkRow(t, key, row) })
+}
+
+// The row is of an earlier shape of its kind: its body is read by the present
+// one, and what is derived from the body is derived again.
+func TestOlderShape(t *testing.T) {
+	is := is.New(t)
+	r, _ := create(t, record.Games, `{"title":"Émile","rating":3}`)
+	old := *r
+	old.Body, old.Order = []byte(`{"title":"Émile","rating":3,"gone":[1,{"a":null}]}`), "?"
+	row := old.AppendRow(nil)
+	row[1] = 0
+	got, err := record.ParseRow(r.Key(), row)
+	is.NoErr(err)
+	is.Equal(got, r) // what is gone is gone, what is new is empty
+	is.Equal(got.Order, "émile")
+
+	old.Body = []byte(`{"title":7}`)
+	row = old.AppendRow(nil)
+	row[1] = 0
+	_, err = record.ParseRow(r.Key(), row)
+	is.True(err != nil)
+}
+
+func TestOrder(t *testing.T) {
+	for _, row := range []struct {
+		name, title, want string
+	}{
+		{"folded", "The GO Language", "the go language"},
+		{"accents", "E\u0301mile", "émile"},
+		{"cut", strings.Repeat("ab", 100), strings.Repeat("ab", 24)},
+		{"cut in wide characters", strings.Repeat("日", 100), strings.Repeat("日", 16)},
+		{"cut after it has grown", strings.Repeat("ß", 48), strings.Repeat("s", 48)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			is := is.New(t)
+			r := &record.Record{Kind: record.Recipes}
+			r.SetBody(&record.Recipe{Name: row.title})
+			is.Equal(r.Order, row.want)
+		})
+	}
+}
+
+func TestTitle(t *testing.T) {
+	for _, row := range []struct {
+		body record.Body
+		want string
+	}{
+		{&record.File{OriginalName: "a.txt"}, "a.txt"},
+		{&record.Bookmark{URL: "https://a.b/", Name: "n"}, "n"},
+		{&record.Bookmark{URL: "https://a.b/"}, "https://a.b/"},
+		{&record.Note{Name: "n", Content: "c"}, "n"},
+		{&record.Note{Content: " \n\r\n  c \nd"}, "c"},
+		{&record.Note{}, ""},
+		{&record.Snippet{Name: "n", Content: "c"}, "n"},
+		{&record.Snippet{Content: strings.Repeat("é", 600)}, strings.Repeat("é", record.MaxName)},
+		{&record.Recipe{Name: "n"}, "n"},
+		{&record.Game{Name: "n"}, "n"},
+		{&record.Link{URL: "https://a.b/", Description: "d"}, "d"},
+		{&record.Link{URL: "https://a.b/"}, "https://a.b/"},
+	} {
+		t.Run(fmt.Sprintf("%T %.10s", row.body, row.want), func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(row.body.Title(), row.want)
+		})
+	}
+}
+
+func TestFill(t *testing.T) {
+	type state struct {
+		public, reached bool
+		limit           int64
+	}
+	for _, row := range []struct {
+		name    string
+		was     state
+		patch   string
+		want    state
+		restart bool
+	}{
+		{"nothing", state{true, false, 3}, `{}`, state{true, false, 3}, false},
+		{"published", state{false, false, 3}, `{"isPublic":true}`, state{true, false, 3}, true},
+		{"published again", state{false, true, 3}, `{"isPublic":true}`, state{true, false, 3}, true},
+		{"made private", state{true, false, 3}, `{"isPublic":false}`, state{false, false, 3}, false},
+		{"used up stays so", state{false, true, 3}, `{"maxViews":9}`, state{false, true, 9}, false},
+		{"gets a limit", state{true, false, 0}, `{"maxViews":9}`, state{true, false, 9}, true},
+		{"loses its limit", state{true, false, 9}, `{"maxViews":null}`, state{true, false, 0}, false},
+		{"another limit", state{true, false, 9}, `{"maxViews":"7"}`, state{true, false, 7}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			is := is.New(t)
+			r, _ := create(t, record.Notes, `{"content":"c"}`)
+			r.Public, r.Reached, r.Limit = row.was.public, row.was.reached, row.was.limit
+			f, err := r.Form()
+			is.NoErr(err)
+			in, err := field.Parse([]byte(row.patch))
+			is.NoErr(err)
+			is.NoErr(field.Of(f).Patch(in))
+			is.Equal(f.Fill(r), row.restart)
+			is.Equal(state{r.Public, r.Reached, r.Limit}, row.want)
+		})
+	}
+}
+
+func TestCheckNew(t *testing.T) {
+	is := is.New(t)
+	f := record.NewForm(record.Notes)
+	is.NoErr(f.CheckNew(born))
+	f.Expires = born.Add(time.Millisecond)
+	is.NoErr(f.CheckNew(born))
+	f.Expires = born
+	is.True(f.CheckNew(born) != nil)
+}
+
+// Limits that are no whole number from 1 on are refused, never read as none.
+func TestBadLimits(t *testing.T) {
+	for _, bad := range []string{`0`, `-1`, `1.5`, `1e309`, `2147483648`, `9007199254740993`, `""`, `true`, `[]`, `{}`, `"1_000"`, `"0x10"`, `" 5"`, `"NaN"`, `-0`} {
+		t.Run(bad, func(t *testing.T) {
+			is := is.New(t)
+			for _, k := range record.Kinds {
+				f := record.NewForm(k)
+				in, err := field.Parse([]byte(`{"` + k.Limit + `":` + bad + `}`))
+				is.NoErr(err)
+				is.True(field.Of(shape(f, k, false)).Patch(in) != nil)
+				is.Equal(f.Limit, int64(0))
+			}
+		})
+	}
+}
+
+// An upload's name is as safe as any other file's.
+func TestUploadName(t *testing.T) {
+	is := is.New(t)
+	r, _ := create(t, record.Files, `{"name":"../../etc/CON.txt\u202e"}`)
+	b, err := r.Decode()
+	is.NoErr(err)
+	is.Equal(b.(*record.File).OriginalName, "_CON.txt")
+}
+
+// checkBounds holds for every record that was accepted.
+func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
+	t.Helper()
+	b, err := r.Decode()
+	if err != nil {
+		t.Fatal(err) // what is written can be read
+	}
+	most := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
+	var v map[string]any
+	if err := json.Unmarshal(field.Of(b).AppendJSON(nil), &v); err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range most {
+		if s, ok := v[name].(string); ok && utf8.RuneCountInString(s) > n {
+			t.Errorf("%s has %d characters", name, utf8.RuneCountInString(s))
+		}
+	}
+	for name := range v {
+		if s, ok := v[name].(string); ok && len(s) > record.MaxContent {
+			t.Errorf("%s has %d bytes", name, len(s))
+		}
+	}
+	if clean, err := record.CleanSlug(r.Slug); err != nil || clean != r.Slug {
+		t.Errorf("slug %q", r.Slug)
+	}
+	if r.Limit < 0 || r.Limit > field.MaxCount || len(f.Tags) > record.MaxTags || len(f.NewTags) > record.MaxTags || len(r.Order) > 48 {
+		t.Errorf("limit %d, %d tags, order %q", r.Limit, len(f.Tags), r.Order)
+	}
+	for _, tag := range append(f.Tags, f.NewTags...) {
+		if clean, err := record.CleanTag(tag); err != nil || clean != tag {
+			t.Errorf("tag %q", tag)
+		}
+	}
+}
+
+// A create and a patch of any kind: what is accepted is stored and shown as
+// JSON, within its bounds, and a patch of nothing changes nothing.
+func FuzzRecordJSON(f *testing.F) {
+	for i, k := range record.Kinds {
+		f.Add(byte(i), `{`+common+`,"`+k.Limit+`":3,"tags":["a","b"],`+samples[k][1:], `{"slug":"other","isPublic":false,"`+k.Limit+`":null,"title":"x","expiresAt":null}`)
+	}
+	f.Fuzz(func(t *testing.T, kind byte, first, second string) {
+		k := record.Kinds[int(kind)%len(record.Kinds)]
+		form := record.NewForm(k)
+		in, err := field.Parse([]byte(first))
+		if err != nil || field.Of(shape(form, k, true)).Create(in) != nil {
+			return
+		}
+		r := make1(k, form)
+		checkBounds(t, r, form)
+		r = again(t, r)
+		v := record.Shown{Record: *r}
+		before := shown(t, &v)
+
+		same := *r
+		unchanged, err := same.Form()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := field.Of(shape(unchanged, k, false)).Patch(field.Object{}); err != nil {
+			t.Fatal(err)
+		}
+		if restart := unchanged.Fill(&same); restart || !reflect.DeepEqual(&same, r) {
+			t.Fatalf("a patch of nothing made %+v of %+v", same, r)
+		}
+		v.Record = same
+		if after := shown(t, &v); !reflect.DeepEqual(after, before) {
+			t.Fatalf("a patch of nothing made %v of %v", after, before)
+		}
+
+		patch, err := r.Form()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, err = field.Parse([]byte(second)); err != nil || field.Of(shape(patch, k, false)).Patch(in) != nil {
+			return
+		}
+		patch.Fill(r)
+		checkBounds(t, r, patch)
+		v.Record = *again(t, r)
+		shown(t, &v)
+	})
+}
