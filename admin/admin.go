@@ -1,0 +1,501 @@
+// Package admin is the command line of kist: the commands, and the one handler
+// behind them. A command reaches the handler over the socket of the running
+// server, or in process on the opened store when no server runs; it cannot
+// tell the two apart.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// Bounds of what a command may send.
+const (
+	maxBody     = 64 << 10 // bytes of JSON
+	minPassword = 8        // bytes
+	maxPassword = 1024     // bytes
+)
+
+// User is an account as the commands show it.
+type User struct {
+	ID          record.ID   `json:"id"`
+	Name        string      `json:"username"`
+	DisplayName string      `json:"displayName"`
+	Role        record.Role `json:"role"`
+	Disabled    bool        `json:"disabled"`
+	TokensOff   bool        `json:"apiTokensDisabled"`
+	Quota       *int64      `json:"quotaBytes"` // null: the instance's default
+	Created     time.Time   `json:"createdAt"`
+}
+
+// Key is an API key as the commands show it.
+type Key struct {
+	ID       record.ID      `json:"id"`
+	Name     string         `json:"name"`
+	User     string         `json:"username"`
+	Scopes   []record.Scope `json:"scopes"`
+	Disabled bool           `json:"disabled"`
+	Created  time.Time      `json:"createdAt"`
+	Expires  *time.Time     `json:"expiresAt"`
+	LastUsed *time.Time     `json:"lastUsedAt"`
+}
+
+// NewKey is a key just made, with its secret, which is shown this once.
+type NewKey struct {
+	Data   Key    `json:"data"`
+	Secret string `json:"key"`
+}
+
+// Tokens says where API keys are turned off.
+type Tokens struct {
+	Disabled bool     `json:"disabled"` // for everyone
+	Users    []string `json:"disabledUsers"`
+}
+
+// The bodies of requests. A nil field is left as it is.
+type (
+	newUser struct {
+		Name, DisplayName, Password string
+		Admin                       bool
+	}
+	userEdit struct {
+		Password  *string
+		Role      *record.Role
+		Disabled  *bool
+		TokensOff *bool
+	}
+	newKey struct {
+		User, Name string
+		Scopes     []record.Scope
+		Expires    time.Time
+	}
+	setTokens struct {
+		User     string // "": everyone
+		Disabled bool
+	}
+	nothing struct{}
+)
+
+type verbs struct {
+	store     *kv.Store
+	passwords *kv.Passwords
+}
+
+// Handler answers what the commands ask. It checks no credential: whoever may
+// call it is an administrator of the instance, so it belongs on the socket of
+// Listen and nowhere else.
+func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
+	v := verbs{store, passwords}
+	mux := http.NewServeMux()
+	mux.Handle("GET /users", verb(v.users))
+	mux.Handle("POST /users", verb(v.addUser))
+	mux.Handle("PATCH /users/{name}", verb(v.editUser))
+	mux.Handle("DELETE /users/{name}", verb(v.removeUser))
+	mux.Handle("GET /keys", verb(v.keys))
+	mux.Handle("POST /keys", verb(v.addKey))
+	mux.Handle("DELETE /keys/{id}", verb(v.removeKey))
+	mux.Handle("GET /tokens", verb(v.tokens))
+	mux.Handle("PUT /tokens", verb(v.setTokens))
+	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
+		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
+	}))
+	return mux
+}
+
+// failure is an error on its way over the socket.
+type failure struct {
+	Fault  record.Fault      `json:"fault"` // 0: not an error of the caller's
+	Code   string            `json:"code"`
+	Text   string            `json:"error"`
+	Fields map[string]string `json:"fields,omitempty"`
+}
+
+// verb makes a handler of a function from a JSON body to an answer. Unlike
+// the public API it tells every error in full: its callers own the data.
+func verb[In, Out any](fn func(*http.Request, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		var out Out
+		err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&in)
+		if err == nil || errors.Is(err, io.EOF) {
+			out, err = fn(r, in)
+		}
+		status, answer := http.StatusOK, any(out)
+		if err != nil {
+			status = http.StatusInternalServerError
+			f := failure{Text: err.Error()}
+			if e, ok := errors.AsType[*record.Error](err); ok {
+				status = http.StatusUnprocessableEntity
+				f = failure{e.Fault, e.Code, e.Text, e.Fields}
+			}
+			answer = f
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			slog.Debug("an admin command went away before its answer", "error", err)
+		}
+	})
+}
+
+// view and update run fn in a transaction and return what it made.
+func view[T any](v verbs, fn func(*kv.Tx) (T, error)) (out T, err error) {
+	err = v.store.View(func(tx *kv.Tx) (err error) { out, err = fn(tx); return err })
+	return out, err
+}
+
+func update[T any](v verbs, fn func(*kv.Tx) (T, error)) (out T, err error) {
+	err = v.store.Update(func(tx *kv.Tx) (err error) { out, err = fn(tx); return err })
+	return out, err
+}
+
+func (v verbs) users(_ *http.Request, _ nothing) ([]User, error) {
+	return view(v, func(tx *kv.Tx) ([]User, error) {
+		all, err := tx.Users()
+		shown := make([]User, len(all))
+		for i := range all {
+			shown[i] = showUser(&all[i])
+		}
+		return shown, err
+	})
+}
+
+func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
+	name, err := record.CleanUserName(in.Name)
+	display := strings.TrimSpace(in.DisplayName)
+	bad := map[string]string{}
+	if err != nil {
+		bad["username"] = err.Error()
+	}
+	if err := checkLine(display, record.MaxName); err != nil {
+		bad["displayName"] = err.Error()
+	}
+	if err := checkPassword(in.Password); err != nil {
+		bad["password"] = err.Error()
+	}
+	if err := record.Bad(bad); err != nil {
+		return User{}, err
+	}
+	hash, err := v.passwords.Hash(r.Context(), in.Password)
+	if err != nil {
+		return User{}, err
+	}
+	role := record.Member
+	if in.Admin {
+		role = record.Admin
+	}
+	return update(v, func(tx *kv.Tx) (User, error) {
+		u, err := tx.AddUser(record.User{Name: name, DisplayName: display, Role: role, Quota: -1, Password: hash})
+		if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Taken {
+			e.Text = fmt.Sprintf("There is a user named %q already; choose another name.", name)
+		}
+		if err != nil {
+			return User{}, err
+		}
+		return showUser(u), nil
+	})
+}
+
+func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
+	hash := ""
+	if in.Password != nil {
+		err := checkPassword(*in.Password)
+		if err != nil {
+			return User{}, record.Bad(map[string]string{"password": err.Error()})
+		}
+		if hash, err = v.passwords.Hash(r.Context(), *in.Password); err != nil {
+			return User{}, err
+		}
+	}
+	if in.Role != nil && !slices.Contains(record.Roles, *in.Role) {
+		return User{}, record.Bad(map[string]string{"role": "must be one of: admin, user"})
+	}
+	return update(v, func(tx *kv.Tx) (User, error) {
+		u, err := named(tx, r.PathValue("name"))
+		if err != nil {
+			return User{}, err
+		}
+		if in.Password != nil {
+			u.Password = hash
+		}
+		if in.Role != nil {
+			u.Role = *in.Role
+		}
+		if in.Disabled != nil {
+			u.Disabled = *in.Disabled
+		}
+		if in.TokensOff != nil {
+			u.TokensOff = *in.TokensOff
+		}
+		return showUser(u), tx.SaveUser(u)
+	})
+}
+
+func (v verbs) removeUser(r *http.Request, _ nothing) (User, error) {
+	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.PathValue("name")) })
+	if err != nil {
+		return User{}, err
+	}
+	return showUser(u), v.store.RemoveUser(u.ID)
+}
+
+func (v verbs) keys(r *http.Request, _ nothing) ([]Key, error) {
+	return view(v, func(tx *kv.Tx) ([]Key, error) {
+		users, err := tx.Users()
+		if err != nil {
+			return nil, err
+		}
+		names := map[record.ID]string{}
+		for _, u := range users {
+			names[u.ID] = u.Name
+		}
+		var all []record.Key
+		if name := r.URL.Query().Get("user"); name != "" {
+			u, err := named(tx, name)
+			if err != nil {
+				return nil, err
+			}
+			all, err = tx.Keys(u.ID)
+			if err != nil {
+				return nil, err
+			}
+		} else if all, err = tx.AllKeys(); err != nil {
+			return nil, err
+		}
+		shown := make([]Key, len(all))
+		for i := range all {
+			shown[i] = showKey(&all[i], names[all[i].Owner])
+		}
+		return shown, nil
+	})
+}
+
+func (v verbs) addKey(_ *http.Request, in newKey) (NewKey, error) {
+	label := strings.TrimSpace(in.Name)
+	bad := map[string]string{}
+	if err := checkLine(label, record.MaxName); err != nil {
+		bad["name"] = err.Error()
+	} else if label == "" {
+		bad["name"] = "must not be empty"
+	}
+	for _, s := range in.Scopes {
+		if _, err := record.CleanScope(string(s)); err != nil {
+			bad["scope"] = err.Error()
+		}
+	}
+	if err := record.Bad(bad); err != nil {
+		return NewKey{}, err
+	}
+	return update(v, func(tx *kv.Tx) (NewKey, error) {
+		u, err := named(tx, in.User)
+		if err != nil {
+			return NewKey{}, err
+		}
+		k, secret, err := tx.AddKey(record.Key{Owner: u.ID, Name: label, Scopes: in.Scopes, Expires: in.Expires})
+		if err != nil {
+			return NewKey{}, err
+		}
+		return NewKey{showKey(k, u.Name), secret}, nil
+	})
+}
+
+func (v verbs) removeKey(r *http.Request, _ nothing) (Key, error) {
+	text := r.PathValue("id")
+	missing := &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", text)}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return Key{}, missing
+	}
+	return update(v, func(tx *kv.Tx) (Key, error) {
+		all, err := tx.AllKeys()
+		if err != nil {
+			return Key{}, err
+		}
+		for _, k := range all {
+			if k.ID != id {
+				continue
+			}
+			u, err := tx.User(k.Owner)
+			if err != nil {
+				return Key{}, err
+			}
+			return showKey(&k, u.Name), tx.RemoveKey(k.Owner, k.ID)
+		}
+		return Key{}, missing
+	})
+}
+
+func (v verbs) tokens(r *http.Request, _ nothing) (Tokens, error) {
+	return view(v, func(tx *kv.Tx) (Tokens, error) { return tokens(tx, r.URL.Query().Get("user")) })
+}
+
+func (v verbs) setTokens(_ *http.Request, in setTokens) (Tokens, error) {
+	return update(v, func(tx *kv.Tx) (Tokens, error) {
+		if in.User != "" {
+			u, err := named(tx, in.User)
+			if err != nil {
+				return Tokens{}, err
+			}
+			u.TokensOff = in.Disabled
+			if err := tx.SaveUser(u); err != nil {
+				return Tokens{}, err
+			}
+			return tokens(tx, u.Name)
+		}
+		set, err := tx.Settings()
+		if err != nil {
+			return Tokens{}, err
+		}
+		set.TokensOff = in.Disabled
+		if err := tx.SetSettings(set); err != nil {
+			return Tokens{}, err
+		}
+		return tokens(tx, "")
+	})
+}
+
+// tokens says where API keys are off, looking at one user or at all.
+func tokens(tx *kv.Tx, user string) (Tokens, error) {
+	set, err := tx.Settings()
+	if err != nil {
+		return Tokens{}, err
+	}
+	t := Tokens{Disabled: set.TokensOff, Users: []string{}}
+	users, err := tx.Users()
+	if user != "" {
+		u, missing := named(tx, user)
+		if missing != nil {
+			return Tokens{}, missing
+		}
+		users = []record.User{*u}
+	}
+	for _, u := range users {
+		if u.TokensOff {
+			t.Users = append(t.Users, u.Name)
+		}
+	}
+	return t, err
+}
+
+// named reads the account with the name; the error says where to look.
+func named(tx *kv.Tx, name string) (*record.User, error) {
+	u, err := tx.UserNamed(name)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
+	}
+	return u, err
+}
+
+func checkPassword(p string) error {
+	switch {
+	case len(p) < minPassword || len(p) > maxPassword:
+		return fmt.Errorf("must be %d to %d bytes long", minPassword, maxPassword)
+	case !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl):
+		return errors.New("must be one line of text in UTF-8")
+	}
+	return nil
+}
+
+func checkLine(t string, most int) error {
+	switch {
+	case utf8.RuneCountInString(t) > most:
+		return fmt.Errorf("must be at most %d characters long", most)
+	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
+		return errors.New("must not contain control characters")
+	}
+	return nil
+}
+
+func showUser(u *record.User) User {
+	shown := User{
+		ID: u.ID, Name: u.Name, DisplayName: u.DisplayName, Role: u.Role,
+		Disabled: u.Disabled, TokensOff: u.TokensOff, Created: u.Created,
+	}
+	if u.Quota >= 0 {
+		shown.Quota = &u.Quota
+	}
+	return shown
+}
+
+func showKey(k *record.Key, user string) Key {
+	shown := Key{ID: k.ID, Name: k.Name, User: user, Scopes: k.Scopes, Disabled: k.Disabled, Created: k.Created}
+	if !k.Expires.IsZero() {
+		shown.Expires = &k.Expires
+	}
+	if !k.LastUsed.IsZero() {
+		shown.LastUsed = &k.LastUsed
+	}
+	return shown
+}
+
+// A client asks the handler, wherever that runs.
+type client struct {
+	http  http.Client
+	close func() error
+}
+
+func (c *client) call(ctx context.Context, method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("cannot encode the request: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://kist"+path, strings.NewReader(string(body)))
+	if err != nil {
+		return fmt.Errorf("cannot make the request: %w", err)
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("the server went away before it answered; whether it did what was asked is not known: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		var f failure
+		if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
+			return fmt.Errorf("cannot read the server's answer (%s): %w", res.Status, err)
+		}
+		if f.Fault == 0 {
+			return errors.New(f.Text)
+		}
+		return &record.Error{Fault: f.Fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
+	}
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		return fmt.Errorf("cannot read the server's answer: %w", err)
+	}
+	return nil
+}
+
+// inProcess carries requests to a handler in the same process.
+type inProcess struct{ handler http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := &answer{Response: http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, ProtoMajor: 1, ProtoMinor: 1}}
+	p.handler.ServeHTTP(a, r)
+	a.Status = http.StatusText(a.StatusCode)
+	a.Body = io.NopCloser(strings.NewReader(a.text.String()))
+	return &a.Response, nil
+}
+
+// answer is a ResponseWriter that makes an http.Response.
+type answer struct {
+	http.Response
+	text strings.Builder
+}
+
+func (a *answer) Header() http.Header         { return a.Response.Header }
+func (a *answer) WriteHeader(status int)      { a.StatusCode = status }
+func (a *answer) Write(p []byte) (int, error) { return a.text.Write(p) }

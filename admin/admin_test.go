@@ -1,0 +1,472 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+)
+
+// commands is what must hold whether a server runs or not.
+const commands = `
+kist user list
+out There are no users yet; kist user add NAME --admin makes the first one.
+
+kist user add ann --admin --password-stdin
+< correct horse
+out Added ann, an administrator.
+
+kist user add Bob --display-name 'Bob Bobson' --password-stdin
+< correct horse
+out Added Bob, a user.
+
+kist user add bob --password-stdin
+< correct horse
+err There is a user named "bob" already; choose another name.
+exit 1
+
+kist user add 'no way' --password-stdin
+< short
+err Password must be 8 to 1024 bytes long; username must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit.
+exit 1
+
+kist user add carol --password-stdin
+< two lines
+< of text
+err Password must be one line of text in UTF-8.
+exit 1
+
+kist user add carol
+err A password is needed and there is no terminal to ask on: use --password-stdin, or set KIST_PASSWORD or KIST_PASSWORD_FILE.
+exit 2
+
+kist user list
+out NAME  ROLE   STATE   API KEYS  CREATED …  DISPLAY NAME
+out ann   admin  active  on        20…
+out Bob   user   active  on        20…  Bob Bobson
+
+kist user passwd bob --password-stdin
+< another horse
+out Bob has a new password.
+
+kist user passwd nobody --password-stdin
+< another horse
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user role ann user
+err This is the last administrator; make another one first.
+exit 1
+
+kist user role bob admin
+out Bob is now an administrator.
+
+kist user role bob user
+out Bob is now a user.
+
+kist user role bob king
+err <role> must be one of "admin","user" but got "king"; kist --help shows how it is used.
+exit 2
+
+kist user disable bob
+out Bob is disabled: keys and passwords of the account are refused from the next request on.
+
+kist user enable bob
+out Bob is enabled.
+
+kist user disable nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist key list
+out There are no API keys; kist key create makes one.
+
+kist key create --user bob --name 'a label' --scope read,upload --scope write --expires 90d
+out kist_…
+err The key "a label" of Bob (id …) expires at …Z. It is shown this once: keep it safe.
+
+kist key create --user nobody --name x
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist key create --user bob --name x --scope everything
+err --scope: must be one of: all, read, write, upload, admin; kist --help shows how it is used.
+exit 2
+
+kist key create --user bob --name x --expires soon
+err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z; kist --help shows how it is used.
+exit 2
+
+kist key create --user bob --name x --expires 2001-01-01T00:00:00Z
+err ExpiresAt must be in the future.
+exit 1
+
+kist key list --user bob
+out ID …  USER  NAME     SCOPES             STATE   EXPIRES           LAST USED
+out …  Bob   a label  read,upload,write  active  20…  -
+
+kist key list --user ann
+out There are no API keys; kist key create makes one.
+
+kist key list --user nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist key revoke 01890000-0000-7000-8000-000000000000
+err There is no key with the id "01890000-0000-7000-8000-000000000000"; kist key list shows the ids.
+exit 3
+
+kist tokens status
+out API keys are on for everyone.
+
+kist tokens disable --user bob
+out API keys are off for: Bob.
+
+kist tokens status --user ann
+out API keys are on for: ann.
+
+kist tokens disable
+out API keys are off for everyone, and by themselves for: Bob.
+
+kist tokens status --json
+out {
+out   "disabled": true,
+out   "disabledUsers": [
+out     "Bob"
+out   ]
+out }
+
+kist tokens enable --user bob
+out API keys are off for everyone.
+
+kist tokens enable
+out API keys are on for everyone.
+
+kist tokens enable --user nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user remove bob
+err This removes the account and everything it keeps: add --yes to say that you mean it.
+exit 2
+
+kist user remove bob --yes
+out Removed Bob and everything the account kept.
+
+kist user remove bob --yes
+err There is no user named "bob"; kist user list shows the names.
+exit 3
+
+kist user remove ann --yes
+err This is the last administrator; make another one first.
+exit 1
+
+kist key list
+out There are no API keys; kist key create makes one.
+`
+
+func TestCommandsLive(t *testing.T) {
+	p := newPlace(t)
+	s := p.serve()
+	p.script(commands)
+	s.stop()
+}
+
+func TestCommandsStopped(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	store, err := kv.Open(p.data(), kv.Options{})
+	is.NoErr(err)
+	is.NoErr(store.Close())
+	p.script(commands)
+}
+
+func TestUserAddMakesTheDataDirectory(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	info, err := os.Stat(p.data())
+	is.NoErr(err)
+	is.Equal(info.Mode(), fs.ModeDir|0o700)
+}
+
+// Commands that can only read or change make no data directory by mistake.
+func TestNoDataDirectory(t *testing.T) {
+	for _, command := range []string{
+		"user list", "user role ann admin", "user disable ann", "user remove ann --yes",
+		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable",
+	} {
+		t.Run(command, func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			r := p.run("", strings.Fields(command)...)
+			is.Equal(r, result{1, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
+			left, err := os.ReadDir(p.dir)
+			is.NoErr(err)
+			is.Equal(len(left), 0)
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	newPlace(t).script(`
+kist
+err Expected one of …; kist --help shows how it is used.
+exit 2
+
+kist frob
+err Unexpected argument frob; kist --help shows how it is used.
+exit 2
+
+kist user list --frob
+err Unknown flag --frob; kist --help shows how it is used.
+exit 2
+
+kist key create --user ann
+err Missing flags: --name=LABEL; kist --help shows how it is used.
+exit 2
+
+kist serve --base-url kist.example.org
+err --base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is "kist.example.org".
+exit 2
+
+kist serve --base-url https://kist.example.org/?a=1
+err --base-url must be …
+exit 2
+
+kist serve --tls-cert cert.pem
+err --tls-cert and --tls-key go together: give both or none.
+exit 2
+
+kist serve --listen 7080
+err --listen must be an address and a port, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
+exit 2
+
+kist serve --listen unix:/tmp/x
+err With --listen unix:/tmp/x, --base-url must say under which address visitors reach the server.
+exit 2
+
+kist serve --max-upload-size big
+err --max-upload-size: "big" must be a number of bytes such as 500MB, 5GiB or 1048576; kist --help shows how it is used.
+exit 2
+
+kist serve --trusted-proxies 10.0.0.0/8,proxy
+err --trusted-proxies: "proxy" must be an address or a range such as 192.0.2.1 or 10.0.0.0/8; kist --help shows how it is used.
+exit 2
+
+kist serve --gc-delay soon
+err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist --help shows how it is used.
+exit 2
+
+kist version
+out kist 1.2.3-test, data format 1, go…
+
+kist version --json
+out {
+out   "version": "1.2.3-test",
+out   "dataFormat": 1,
+out   "go": "go…"
+out }
+`)
+}
+
+// Every flag shows its variable.
+func TestHelp(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "healthcheck"} {
+		r := p.run("", append(strings.Fields(command), "--help")...)
+		is.Equal(r.code, 0)
+		flags := regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
+		is.True(len(flags) >= 4) // the global ones at least
+		for _, f := range flags {
+			name := "($KIST_" + strings.ToUpper(strings.ReplaceAll(f[1], "-", "_")) + ")"
+			if !strings.Contains(r.out, name) {
+				t.Errorf("kist %s --help does not say %s", command, name)
+			}
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	r := p.run("", "key", "create", "--user", "ann", "--name", "laptop")
+	is.Equal(r.code, 0)
+	is.True(regexp.MustCompile(`\Akist_[0-9A-Za-z]{43}\n\z`).MatchString(r.out)) // the key alone
+	key := strings.TrimSpace(r.out)
+	status, _ := p.get("/api/v1/files", key)
+	is.Equal(status, 200)
+
+	var made struct {
+		Key  string
+		Data struct {
+			ID, Name, Username string
+			Scopes             []string
+			ExpiresAt          *time.Time
+			LastUsedAt         *time.Time
+		}
+	}
+	is.NoErr(json.Unmarshal([]byte(p.must("key", "create", "--user", "ann", "--name", "phone", "--scope", "read", "--expires", "2h", "--json")), &made))
+	is.True(strings.HasPrefix(made.Key, "kist_"))
+	is.Equal(made.Data.Name, "phone")
+	is.Equal(made.Data.Username, "ann")
+	is.Equal(made.Data.Scopes, []string{"read"})
+	is.True(time.Until(*made.Data.ExpiresAt) > time.Hour)
+	is.True(made.Data.LastUsedAt == nil)
+
+	var all []map[string]any
+	is.NoErr(json.Unmarshal([]byte(p.must("key", "list", "--json")), &all))
+	is.Equal(len(all), 2)
+	is.Equal(all[0]["name"], "laptop")
+	is.Equal(all[0]["expiresAt"], nil)
+	_, told := all[0]["key"]
+	is.True(!told) // a secret is shown once
+
+	is.Equal(p.must("key", "revoke", all[0]["id"].(string)), `The key "laptop" of ann is revoked: it is refused from the next request on.`)
+	status, _ = p.get("/api/v1/files", key)
+	is.Equal(status, 401)
+	s.stop()
+}
+
+func TestTokensTakeEffectAtOnce(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	for _, user := range [][]string{nil, {"--user", "ann"}} {
+		status, _ := p.get("/api/v1/files", key)
+		is.Equal(status, 200)
+		p.must(append([]string{"tokens", "disable"}, user...)...)
+		status, body := p.get("/api/v1/files", key)
+		is.Equal(status, 401)
+		is.True(strings.Contains(body, `"api_tokens_disabled"`))
+		p.must(append([]string{"tokens", "enable"}, user...)...)
+	}
+	status, _ := p.get("/api/v1/files", key)
+	is.Equal(status, 200)
+	s.stop()
+}
+
+func TestUsersInJSON(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	var all []map[string]any
+	is.NoErr(json.Unmarshal([]byte(p.must("user", "list", "--json")), &all))
+	is.Equal(len(all), 1)
+	delete(all[0], "id")
+	delete(all[0], "createdAt")
+	is.Equal(all[0], map[string]any{
+		"username": "ann", "displayName": "", "role": "admin", "disabled": false,
+		"apiTokensDisabled": false, "quotaBytes": nil,
+	})
+}
+
+func TestEnvironment(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.write("where", "  elsewhere\n")
+	p.write("secret", "correct horse\n")
+
+	p.env = []string{"KIST_DATA_DIR_FILE=where", "KIST_PASSWORD_FILE=secret", "KIST_ADMIN=true"}
+	is.Equal(p.run("", "user", "add", "ann"), result{0, "Added ann, an administrator.\n", ""})
+	_, err := os.Stat(p.path("elsewhere", "LOCK"))
+	is.NoErr(err) // the file named the data directory
+
+	p.env = []string{"KIST_DATA_DIR=elsewhere", "KIST_PASSWORD=correct horse"}
+	is.Equal(p.run("", "user", "add", "bob"), result{0, "Added bob, a user.\n", ""})
+	is.Equal(p.run("", "user", "list", "--data-dir", "nowhere").code, 1) // the flag comes first
+
+	p.env = []string{"KIST_DATA_DIR=", "KIST_LOG_FORMAT="} // empty is unset
+	r := p.run("", "user", "list")
+	is.True(strings.Contains(r.err, "no data directory at ./kist-data;"))
+
+	p.env = []string{"KIST_DATADIR=elsewhere", "KIST_JSON=false"}
+	r = p.run("", "version")
+	is.Equal(r.code, 0)
+	is.Equal(r.err, "The environment variable KIST_DATADIR is not known and has no effect; kist --help shows those that are known.\n")
+
+	for env, want := range map[string]string{
+		"KIST_DATA_DIR=a KIST_DATA_DIR_FILE=where":  "KIST_DATA_DIR and KIST_DATA_DIR_FILE are both set; keep one of them.\n",
+		"KIST_DATA_DIR_FILE=gone":                   "Cannot read the file that KIST_DATA_DIR_FILE names: open gone: no such file or directory.\n",
+		"KIST_PASSWORD=a KIST_PASSWORD_FILE=secret": "KIST_PASSWORD and KIST_PASSWORD_FILE are both set; keep one of them.\n",
+	} {
+		p.env = strings.Fields(env)
+		is.Equal(p.run("", "user", "add", "carol"), result{2, "", want})
+	}
+
+	p.env = []string{"KIST_MAX_UPLOAD_SIZE=huge"}
+	r = p.run("", "serve")
+	is.Equal(r.code, 2)
+	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from envar KIST_MAX_UPLOAD_SIZE="huge")`))
+}
+
+func TestHealthcheck(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	r := p.run("", "healthcheck")
+	is.Equal(r.code, 1)
+	is.True(strings.HasPrefix(r.err, "No server answers at http://"+p.addr))
+	s := p.serve()
+	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.")
+	_, port, err := net.SplitHostPort(p.addr)
+	is.NoErr(err)
+	is.Equal(p.must("healthcheck", "--listen", "0.0.0.0:"+port), "The server at http://localhost:"+port+" is well.")
+	is.Equal(p.run("", "healthcheck", "--url", "http://"+p.addr+"/nowhere").code, 1)
+	s.stop()
+}
+
+// A command that finds the store locked and no server behind it says who has
+// it.
+func TestLockedWithoutServer(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	store, err := kv.Open(p.data(), kv.Options{})
+	is.NoErr(err)
+	defer store.Close()
+	r := p.run("", "user", "list")
+	is.Equal(r.code, 1)
+	is.True(matches("The data directory is in use by process "+pid(os.Getpid())+", which does not answer on …kist.sock; wait until it has ended, or stop it.\n", r.err))
+}
+
+// Commands on a stopped instance wait for one another.
+func TestCommandsAtTheSameTime(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	results := make(chan result)
+	for range 8 {
+		go func() { results <- p.run("", "user", "list", "--json") }()
+	}
+	for range 8 {
+		is.Equal((<-results).code, 0)
+	}
+}
+
+func TestSocketPathTooLongForAnAddress(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	long := filepath.Join(p.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
+	is.NoErr(os.MkdirAll(long, 0o700))
+	p.env = []string{"KIST_DATA_DIR=" + filepath.Join(long, "data")}
+	s := p.serve()
+	p.ann()
+	_, err := os.Stat(filepath.Join(long, "data", "kist.sock"))
+	is.NoErr(err)
+	s.stop()
+	_, err = os.Stat(filepath.Join(long, "data", "kist.sock"))
+	is.True(os.IsNotExist(err))
+}

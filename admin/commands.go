@@ -1,0 +1,389 @@
+package admin
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+type userCommands struct {
+	Add     userAdd     `cmd:"" help:"Add an account."`
+	List    userList    `cmd:"" help:"List the accounts."`
+	Passwd  userPasswd  `cmd:"" help:"Set a new password."`
+	Role    userRole    `cmd:"" help:"Make a user an administrator, or an administrator a user."`
+	Disable userDisable `cmd:"" help:"Shut an account; its content stays."`
+	Enable  userEnable  `cmd:"" help:"Open a shut account again."`
+	Remove  userRemove  `cmd:"" help:"Remove an account and everything it keeps."`
+}
+
+type passwordSource struct {
+	PasswordStdin bool `help:"Read the password from standard input. Without it the password is asked for on a terminal, or taken from KIST_PASSWORD or the file that KIST_PASSWORD_FILE names."`
+}
+
+type userAdd struct {
+	Name        string `arg:"" help:"The name to sign in with."`
+	Admin       bool   `help:"Make the user an administrator."`
+	DisplayName string `placeholder:"TEXT" help:"The name that others see."`
+	passwordSource
+}
+
+func (cmd *userAdd) Run(c *Call) error {
+	password, err := cmd.password(c)
+	if err != nil {
+		return err
+	}
+	var u User
+	if err := c.askNew(http.MethodPost, "/users", newUser{cmd.Name, cmd.DisplayName, password, cmd.Admin}, &u); err != nil {
+		return err
+	}
+	return c.say(u, "Added %s, %s.", u.Name, roleWords[u.Role])
+}
+
+var roleWords = map[record.Role]string{record.Admin: "an administrator", record.Member: "a user"}
+
+type userList struct{}
+
+func (userList) Run(c *Call) error {
+	var all []User
+	if err := c.ask(http.MethodGet, "/users", nothing{}, &all); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return c.say(all, "There are no users yet; kist user add NAME --admin makes the first one.")
+	}
+	rows := [][]string{{"NAME", "ROLE", "STATE", "API KEYS", "CREATED", "DISPLAY NAME"}}
+	for _, u := range all {
+		rows = append(rows, []string{u.Name, string(u.Role), word(u.Disabled, "disabled", "active"), word(u.TokensOff, "off", "on"), day(&u.Created), u.DisplayName})
+	}
+	return c.say(all, "%s", table(rows))
+}
+
+type userPasswd struct {
+	Name string `arg:"" help:"Whose password."`
+	passwordSource
+}
+
+func (cmd *userPasswd) Run(c *Call) error {
+	password, err := cmd.password(c)
+	if err != nil {
+		return err
+	}
+	u, err := c.editUser(cmd.Name, userEdit{Password: &password})
+	if err != nil {
+		return err
+	}
+	return c.say(u, "%s has a new password.", u.Name)
+}
+
+type userRole struct {
+	Name string      `arg:"" help:"Whose role."`
+	Role record.Role `arg:"" enum:"admin,user" help:"${enum}."`
+}
+
+func (cmd *userRole) Run(c *Call) error {
+	u, err := c.editUser(cmd.Name, userEdit{Role: &cmd.Role})
+	if err != nil {
+		return err
+	}
+	return c.say(u, "%s is now %s.", u.Name, roleWords[u.Role])
+}
+
+type userDisable struct {
+	Name string `arg:"" help:"Whose account."`
+}
+
+func (cmd *userDisable) Run(c *Call) error {
+	u, err := c.editUser(cmd.Name, userEdit{Disabled: new(true)})
+	if err != nil {
+		return err
+	}
+	return c.say(u, "%s is disabled: keys and passwords of the account are refused from the next request on.", u.Name)
+}
+
+type userEnable struct {
+	Name string `arg:"" help:"Whose account."`
+}
+
+func (cmd *userEnable) Run(c *Call) error {
+	u, err := c.editUser(cmd.Name, userEdit{Disabled: new(false)})
+	if err != nil {
+		return err
+	}
+	return c.say(u, "%s is enabled.", u.Name)
+}
+
+type userRemove struct {
+	Name string `arg:"" help:"Whose account."`
+	Yes  bool   `help:"Do not ask."`
+}
+
+func (cmd *userRemove) Run(c *Call) error {
+	if !cmd.Yes {
+		if !c.terminal() {
+			return Misused("this removes the account and everything it keeps: add --yes to say that you mean it")
+		}
+		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps? [y/N] ", printable(cmd.Name))
+		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
+		if answer := strings.ToLower(strings.TrimSpace(reply)); err != nil || answer != "y" && answer != "yes" {
+			return fmt.Errorf("nothing was removed")
+		}
+	}
+	var u User
+	if err := c.ask(http.MethodDelete, "/users/"+url.PathEscape(cmd.Name), nothing{}, &u); err != nil {
+		return err
+	}
+	return c.say(u, "Removed %s and everything the account kept.", u.Name)
+}
+
+func (c *Call) editUser(name string, edit userEdit) (u User, err error) {
+	return u, c.ask(http.MethodPatch, "/users/"+url.PathEscape(name), edit, &u)
+}
+
+func (c *Call) terminal() bool { return term.IsTerminal(int(c.Stdin.Fd())) }
+
+// password is the new password: from standard input if that was said, else
+// from the environment, else as it is typed, twice, on a terminal.
+func (s passwordSource) password(c *Call) (string, error) {
+	value, file := os.Getenv(passwordVar), os.Getenv(passwordVar+fileSuffix)
+	switch {
+	case s.PasswordStdin:
+		text, err := readAll(c.Stdin)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the password: %w", err)
+		}
+		return chomp(text), nil
+	case value != "" && file != "":
+		return "", Misused("%s and %s are both set; keep one of them", passwordVar, passwordVar+fileSuffix)
+	case value != "":
+		return value, nil
+	case file != "":
+		text, err := readValue(file)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the file that %s names: %w", passwordVar+fileSuffix, err)
+		}
+		return chomp(text), nil
+	case !c.terminal():
+		return "", Misused("a password is needed and there is no terminal to ask on: use --password-stdin, or set %s or %s", passwordVar, passwordVar+fileSuffix)
+	}
+	first, err := c.typed("Password: ")
+	if err != nil {
+		return "", err
+	}
+	if err := checkPassword(first); err != nil {
+		return "", record.Bad(map[string]string{"password": err.Error()})
+	}
+	second, err := c.typed("The same again: ")
+	if err != nil {
+		return "", err
+	}
+	if first != second {
+		return "", fmt.Errorf("the two passwords differ; nothing was changed")
+	}
+	return first, nil
+}
+
+func (c *Call) typed(prompt string) (string, error) {
+	fmt.Fprint(c.Stderr, prompt)
+	b, err := term.ReadPassword(int(c.Stdin.Fd()))
+	fmt.Fprintln(c.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the password: %w", err)
+	}
+	return string(b), nil
+}
+
+// chomp takes one line end away.
+func chomp(t string) string { return strings.TrimSuffix(strings.TrimSuffix(t, "\n"), "\r") }
+
+type keyCommands struct {
+	Create keyCreate `cmd:"" help:"Make an API key and print it, this once."`
+	List   keyList   `cmd:"" help:"List the API keys."`
+	Revoke keyRevoke `cmd:"" help:"Take an API key away."`
+}
+
+type keyCreate struct {
+	User    string   `required:"" placeholder:"NAME" help:"Whose key."`
+	Name    string   `required:"" placeholder:"LABEL" help:"What the key is for."`
+	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload, admin. Several with commas (default ${default})."`
+	Expires deadline `placeholder:"WHEN" help:"When the key ends: after a time (90d, 720h) or at one (2030-01-31T00:00:00Z)."`
+}
+
+func (cmd *keyCreate) Run(c *Call) error {
+	in := newKey{User: cmd.User, Name: cmd.Name, Expires: cmd.Expires.Time}
+	for _, s := range cmd.Scope {
+		in.Scopes = append(in.Scopes, record.Scope(s))
+	}
+	var k NewKey
+	if err := c.ask(http.MethodPost, "/keys", in, &k); err != nil {
+		return err
+	}
+	until := "does not expire"
+	if k.Data.Expires != nil {
+		until = "expires at " + k.Data.Expires.Format(time.RFC3339)
+	}
+	fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown this once: keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
+	return c.say(k, "%s", k.Secret)
+}
+
+// scope is one of the scopes of keys.
+type scope string
+
+func (s *scope) UnmarshalText(text []byte) error {
+	clean, err := record.CleanScope(strings.TrimSpace(string(text)))
+	*s = scope(clean)
+	return err
+}
+
+// deadline is an instant, given as itself or as the time until then.
+type deadline struct{ time.Time }
+
+func (d *deadline) UnmarshalText(text []byte) error {
+	if at, err := time.Parse(time.RFC3339, string(text)); err == nil {
+		d.Time = at.UTC()
+		return nil
+	}
+	var s Span
+	if err := s.UnmarshalText(text); err != nil || s <= 0 {
+		return fmt.Errorf("%q must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z", text)
+	}
+	d.Time = time.Now().Add(time.Duration(s)).UTC().Truncate(time.Millisecond)
+	return nil
+}
+
+type keyList struct {
+	User string `placeholder:"NAME" help:"Only this user's keys."`
+}
+
+func (cmd *keyList) Run(c *Call) error {
+	var all []Key
+	if err := c.ask(http.MethodGet, "/keys?user="+url.QueryEscape(cmd.User), nothing{}, &all); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return c.say(all, "There are no API keys; kist key create makes one.")
+	}
+	rows := [][]string{{"ID", "USER", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED"}}
+	for _, k := range all {
+		var scopes []string
+		for _, s := range k.Scopes {
+			scopes = append(scopes, string(s))
+		}
+		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(scopes, ","), word(k.Disabled, "disabled", "active"), day(k.Expires), day(k.LastUsed)})
+	}
+	return c.say(all, "%s", table(rows))
+}
+
+type keyRevoke struct {
+	ID string `arg:"" help:"The key's id, from kist key list."`
+}
+
+func (cmd *keyRevoke) Run(c *Call) error {
+	var k Key
+	if err := c.ask(http.MethodDelete, "/keys/"+url.PathEscape(cmd.ID), nothing{}, &k); err != nil {
+		return err
+	}
+	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.", printable(k.Name), k.User)
+}
+
+type tokenCommands struct {
+	Disable tokensDisable `cmd:"" help:"Turn API keys off, from the next request on."`
+	Enable  tokensEnable  `cmd:"" help:"Turn API keys on again."`
+	Status  tokensStatus  `cmd:"" help:"Say where API keys are off."`
+}
+
+type tokenScope struct {
+	User string `placeholder:"NAME" help:"Only this user's keys."`
+}
+
+type (
+	tokensDisable struct{ tokenScope }
+	tokensEnable  struct{ tokenScope }
+	tokensStatus  struct{ tokenScope }
+)
+
+func (cmd *tokensDisable) Run(c *Call) error { return cmd.set(c, true) }
+func (cmd *tokensEnable) Run(c *Call) error  { return cmd.set(c, false) }
+
+func (s tokenScope) set(c *Call, off bool) error {
+	var t Tokens
+	if err := c.ask(http.MethodPut, "/tokens", setTokens{s.User, off}, &t); err != nil {
+		return err
+	}
+	return s.say(c, t)
+}
+
+func (cmd *tokensStatus) Run(c *Call) error {
+	var t Tokens
+	if err := c.ask(http.MethodGet, "/tokens?user="+url.QueryEscape(cmd.User), nothing{}, &t); err != nil {
+		return err
+	}
+	return cmd.say(c, t)
+}
+
+func (s tokenScope) say(c *Call, t Tokens) error {
+	switch {
+	case t.Disabled && len(t.Users) > 0:
+		return c.say(t, "API keys are off for everyone, and by themselves for: %s.", strings.Join(t.Users, ", "))
+	case t.Disabled:
+		return c.say(t, "API keys are off for everyone.")
+	case len(t.Users) > 0:
+		return c.say(t, "API keys are off for: %s.", strings.Join(t.Users, ", "))
+	case s.User != "":
+		return c.say(t, "API keys are on for: %s.", s.User)
+	}
+	return c.say(t, "API keys are on for everyone.")
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run(c *Call) error {
+	v := struct {
+		Version string `json:"version"`
+		Format  int    `json:"dataFormat"`
+		Go      string `json:"go"`
+	}{c.Version, kv.Format, runtime.Version()}
+	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
+}
+
+func word(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+func day(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04")
+}
+
+// table sets rows in columns.
+func table(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = printable(cell)
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // to a strings.Builder, which does not fail
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,261 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// Exit codes of the program.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitMissing = 3 // what the command was to work on is not there
+)
+
+// Globals are the flags of every command.
+type Globals struct {
+	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept (default ${default})."`
+	JSON      bool   `help:"Print JSON for programs."`
+	LogFormat string `default:"text" enum:"text,json" help:"How log lines look on standard error: ${enum}."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"The least that is logged: ${enum}."`
+}
+
+// Commands are the commands beside serve.
+type Commands struct {
+	User        userCommands       `cmd:"" help:"Accounts."`
+	Key         keyCommands        `cmd:"" help:"API keys."`
+	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+}
+
+// A Call is what a command is run with.
+type Call struct {
+	*Globals
+	Version        string // of the program
+	Stdin          *os.File
+	Stdout, Stderr io.Writer
+	Log            *slog.Logger // on Stderr
+}
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// Misused says that the flags and arguments do not go together.
+func Misused(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// Main reads the command line and the environment into cli, a kong model that
+// holds g and the commands, runs the command with a *Call, and returns the
+// exit code. A command that fails has said why in one sentence on standard
+// error.
+func Main(cli any, g *Globals, version string) int {
+	Private()
+	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	err := call.run(cli, os.Args[1:])
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(os.Stderr, sentence(err))
+	switch {
+	case errors.As(err, new(*usageError)):
+		return exitUsage
+	case faultOf(err) == record.Missing:
+		return exitMissing
+	}
+	return exitFailed
+}
+
+func (c *Call) run(cli any, args []string) error {
+	parser, err := kong.New(cli, kong.Name("kist"), kong.DefaultEnvars("KIST"),
+		kong.Description("Keeps and shares files, notes and links.\n\nEvery flag can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false}))
+	if err != nil {
+		return fmt.Errorf("the commands are badly made: %w", err)
+	}
+	warnings, err := readEnvironment(parser.Model)
+	if err != nil {
+		return err
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		return Misused("%v; kist --help shows how it is used", err)
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(c.Stderr, w)
+	}
+	c.Log = slog.New(c.logHandler())
+	slog.SetDefault(c.Log)
+	return ctx.Run(c)
+}
+
+func (c *Call) logHandler() slog.Handler {
+	o := &slog.HandlerOptions{Level: map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]}
+	if c.LogFormat == "json" {
+		return slog.NewJSONHandler(c.Stderr, o)
+	}
+	return slog.NewTextHandler(c.Stderr, o)
+}
+
+// open opens the data directory in this process.
+func (c *Call) open() (*kv.Store, error) { return kv.Open(c.DataDir, kv.Options{Log: c.Log}) }
+
+// ask has the handler do something, in the server or in this process.
+func (c *Call) ask(method, path string, in, out any) error {
+	return c.request(false, method, path, in, out)
+}
+
+// askNew is ask; it makes the data directory if there is none.
+func (c *Call) askNew(method, path string, in, out any) error {
+	return c.request(true, method, path, in, out)
+}
+
+func (c *Call) request(create bool, method, path string, in, out any) error {
+	ctx := context.Background()
+	client, err := connect(ctx, c.DataDir, create, c.open)
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.call(ctx, method, path, in, out), client.close())
+}
+
+// say prints what a command found or did: v as JSON for programs, else the
+// text.
+func (c *Call) say(v any, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...) + "\n"
+	if c.JSON {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(v); err != nil {
+			return fmt.Errorf("cannot encode the answer: %w", err)
+		}
+		text = b.String()
+	}
+	if _, err := io.WriteString(c.Stdout, text); err != nil {
+		return fmt.Errorf("cannot write the answer: %w", err)
+	}
+	return nil
+}
+
+func faultOf(err error) record.Fault {
+	if e, ok := errors.AsType[*record.Error](err); ok {
+		return e.Fault
+	}
+	return 0
+}
+
+// sentence is an error on one line, from a capital to a full stop; a command
+// to type at its end stays without one.
+func sentence(err error) string {
+	text := printable(strings.ReplaceAll(err.Error(), "\n", "; "))
+	if r, n := utf8.DecodeRuneInString(text); n > 0 && !strings.HasPrefix(text, "kist ") {
+		text = string(unicode.ToUpper(r)) + text[n:]
+	}
+	if !strings.HasSuffix(text, ".") && !strings.Contains(text, "run: ") {
+		text += "."
+	}
+	return text
+}
+
+// printable takes out what could steer a terminal.
+func printable(t string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, t)
+}
+
+// The variables a password may come by; there is no flag, which other users of
+// the machine could read.
+const (
+	envPrefix    = "KIST_"
+	fileSuffix   = "_FILE"
+	passwordVar  = envPrefix + "PASSWORD"
+	maxValueFile = 64 << 10
+)
+
+// readEnvironment prepares the environment for kong: a variable that is set
+// and empty is taken for unset, so that it does not wipe a default, and KIST_X
+// takes its value from the file that KIST_X_FILE names. It returns a warning
+// for each KIST_ variable that means nothing.
+func readEnvironment(app *kong.Application) (warnings []string, err error) {
+	known := map[string]bool{}
+	var walk func(n *kong.Node)
+	walk = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			for _, name := range f.Envs {
+				known[name] = true
+			}
+		}
+		for _, child := range n.Children {
+			walk(child)
+		}
+	}
+	walk(app.Node)
+	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		base, isFile := strings.CutSuffix(name, fileSuffix)
+		switch {
+		case value == "":
+			err = os.Unsetenv(name)
+		case known[name] || name == passwordVar || name == passwordVar+fileSuffix:
+		case isFile && known[base]:
+			if os.Getenv(base) != "" {
+				return nil, Misused("%s and %s are both set; keep one of them", base, name)
+			}
+			var text string
+			if text, err = readValue(value); err != nil {
+				return nil, Misused("cannot read the file that %s names: %v", name, err)
+			}
+			err = os.Setenv(base, strings.TrimSpace(text))
+		default:
+			warnings = append(warnings, printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot prepare the environment: %w", err)
+		}
+	}
+	return warnings, nil
+}
+
+// readValue reads a small file.
+func readValue(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+func readAll(r io.Reader) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxValueFile+1))
+	if err == nil && len(b) > maxValueFile {
+		err = fmt.Errorf("it is longer than %d bytes", maxValueFile)
+	}
+	return string(b), err
+}

@@ -1,0 +1,436 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"io/fs"
+	"math/big"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/admin"
+)
+
+func pid(n int) string { return strconv.Itoa(n) }
+
+func TestSecondServer(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	var r result
+	took := time.Hour
+	for range 3 { // a busy machine may be late once
+		start := time.Now()
+		r = p.run("", "serve", "--listen", freeAddr(t))
+		if took = min(took, time.Since(start)); took < 2*time.Second {
+			break
+		}
+	}
+	is.True(took < 2*time.Second)
+	is.Equal(r, result{1, "", "The data directory is in use by process " + pid(s.cmd.Process.Pid) + "; stop that one first, or choose another --data-dir.\n"})
+	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.") // the first is none the worse
+	s.stop()
+}
+
+func TestPortTaken(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	l, err := net.Listen("tcp", p.addr)
+	is.NoErr(err)
+	defer l.Close()
+	r := p.run("", "serve")
+	is.Equal(r.code, 1)
+	is.True(matches("Cannot listen on "+p.addr+" (…address already in use); end what uses it, or choose another --listen.\n", r.err))
+}
+
+// slowUpload begins an upload and returns when the server reads its body;
+// finish sends the rest and returns the status of the answer.
+func slowUpload(t *testing.T, addr, key string) (finish func() int) {
+	t.Helper()
+	body, in := io.Pipe()
+	form := multipart.NewWriter(in)
+	reading := make(chan struct{})
+	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/api/v1/upload", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", key)
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	req.Header.Set("Expect", "100-continue")
+	type ended struct {
+		status int
+		err    error
+	}
+	answer := make(chan ended, 1)
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: patience}}
+	go func() {
+		res, err := client.Do(req)
+		if err != nil {
+			answer <- ended{0, err}
+			return
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		answer <- ended{res.StatusCode, err}
+		res.Body.Close()
+		client.CloseIdleConnections()
+	}()
+	t.Cleanup(func() { in.CloseWithError(io.ErrUnexpectedEOF) })
+	select {
+	case <-reading:
+	case e := <-answer:
+		t.Fatalf("answered too early: %+v", e)
+	case <-time.After(patience):
+		t.Fatal("the server does not read")
+	}
+	part, err := form.CreateFormFile("file", "slow.bin")
+	if err == nil {
+		_, err = part.Write(bytes.Repeat([]byte("first half "), 1000))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		t.Helper()
+		if _, err := part.Write(bytes.Repeat([]byte("second half "), 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := form.Close(); err != nil {
+			t.Fatal(err)
+		}
+		in.Close()
+		e := <-answer
+		if e.err != nil {
+			t.Fatal(e.err)
+		}
+		return e.status
+	}
+}
+
+func (p *place) refused() bool {
+	conn, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		return true
+	}
+	conn.Close()
+	return false
+}
+
+func TestStopFinishesWhatIsUnderWay(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	finish := slowUpload(t, p.addr, key)
+	s.signal(syscall.SIGTERM)
+	p.until("new connections are refused", p.refused)
+	is.Equal(finish(), http.StatusCreated)
+	is.Equal(s.end(), 0)
+
+	s = p.serve()
+	status, body := p.get("/api/v1/files", key)
+	is.Equal(status, 200)
+	is.True(strings.Contains(body, `"originalName":"slow.bin"`))
+	s.stop()
+}
+
+func TestStopCutsOffAfterTheGrace(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve("--grace", "100ms")
+	p.ann()
+	slowUpload(t, p.addr, p.must("key", "create", "--user", "ann", "--name", "laptop"))
+	s.signal(os.Interrupt)
+	is.Equal(s.end(), 0)
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	slowUpload(t, p.addr, p.must("key", "create", "--user", "ann", "--name", "laptop"))
+	s.signal(syscall.SIGTERM)
+	p.until("new connections are refused", p.refused)
+	s.signal(syscall.SIGTERM)
+	is.Equal(s.end(), -1) // by the signal
+
+	s = p.serve() // the lock went with the process, and the socket it left is taken over
+	is.True(strings.Contains(p.must("user", "list"), "ann"))
+	s.stop()
+}
+
+// A killed server leaves its socket, which keeps neither a command nor the
+// next server away.
+func TestStaleSocket(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	is.NoErr(s.cmd.Process.Kill())
+	s.end()
+	_, err := os.Stat(p.data("kist.sock"))
+	is.NoErr(err)
+	is.True(strings.Contains(p.must("user", "list"), "ann"))
+	s = p.serve()
+	is.True(strings.Contains(p.must("user", "list"), "ann"))
+	s.stop()
+}
+
+var claimLink = regexp.MustCompile(`http://\S+/claim/[0-9A-Za-z]{43}`)
+
+func TestClaim(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	link := claimLink.FindString(s.log.String())
+	is.True(strings.HasPrefix(link, "http://"+p.addr+"/claim/"))
+	text, err := os.ReadFile(p.data("CLAIM"))
+	is.NoErr(err)
+	is.Equal(string(text), link+"\n")
+	info, err := os.Stat(p.data("CLAIM"))
+	is.NoErr(err)
+	is.Equal(info.Mode(), fs.FileMode(0o600))
+	status, _ := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
+	is.Equal(status, 200)
+	s.stop()
+
+	s = p.serve("--base-url", "https://kist.example.org/")
+	is.Equal(claimLink.FindString(s.log.String()), "") // it is https now
+	token := link[strings.LastIndex(link, "/")+1:]
+	is.True(strings.Contains(s.log.String(), "https://kist.example.org/claim/"+token+"\n")) // the same claim
+	s.stop()
+
+	is.NoErr(os.Remove(p.data("CLAIM")))
+	s = p.serve()
+	again := claimLink.FindString(s.log.String())
+	is.True(again != "" && again != link)
+	status, _ = p.get("/claim/"+token, "")
+	is.Equal(status, 404) // the new link took the place of the old one
+
+	p.ann()
+	status, _ = p.get(strings.TrimPrefix(again, "http://"+p.addr), "")
+	is.Equal(status, 404) // an administrator ends the claim
+	s.stop()
+	_, err = os.Stat(p.data("CLAIM"))
+	is.True(os.IsNotExist(err))
+
+	p.write("kist-data/CLAIM", again+"\n") // as a crash may leave it
+	s = p.serve()
+	is.Equal(claimLink.FindString(s.log.String()), "")
+	_, err = os.Stat(p.data("CLAIM"))
+	is.True(os.IsNotExist(err))
+	s.stop()
+}
+
+// Whatever the umask, the files are their owner's alone.
+func TestModes(t *testing.T) {
+	is := is.New(t)
+	old := syscall.Umask(0)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	syscall.Umask(old)
+	seen := map[string]fs.FileMode{}
+	is.NoErr(filepath.WalkDir(p.data(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			seen[d.Name()] = info.Mode()
+			if info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+		}
+		return err
+	}))
+	is.Equal(seen["kist-data"], fs.ModeDir|0o700)
+	is.Equal(seen["kist.sock"], fs.ModeSocket|0o600)
+	is.Equal(seen["kist.db"], fs.FileMode(0o600))
+	s.stop()
+
+	is.NoErr(os.Chmod(p.data(), 0o777))
+	r := p.run("", "serve")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "can be written by others"))
+}
+
+// The socket answers its own user even where the file modes let others in.
+func TestSocketRefusesOtherUsers(t *testing.T) {
+	is := is.New(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	dir, err := os.MkdirTemp("", "kist-open")
+	is.NoErr(err)
+	defer os.RemoveAll(dir)
+	is.NoErr(os.Chmod(dir, 0o777))
+	l, err := admin.Listen(dir)
+	is.NoErr(err)
+	sock := filepath.Join(dir, admin.SocketName)
+	info, err := os.Stat(sock)
+	is.NoErr(err)
+	is.Equal(info.Mode(), fs.ModeSocket|0o600)
+	is.NoErr(os.Chmod(sock, 0o777))
+	accepted := make(chan net.Conn)
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+
+	other, err := os.MkdirTemp("", "kist-other")
+	is.NoErr(err)
+	defer os.RemoveAll(other)
+	is.NoErr(os.Chmod(other, 0o755))
+	program, err := os.ReadFile(binary)
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(filepath.Join(other, "kist"), program, 0o755))
+	p := &place{t: t, dir: other, addr: "127.0.0.1:1"}
+	cmd := p.command("user", "list", "--data-dir", dir)
+	cmd.Path = filepath.Join(other, "kist")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	is.True(err != nil)
+	is.True(strings.Contains(string(out), "The server went away before it answered"))
+
+	mine, err := net.Dial("unix", sock)
+	is.NoErr(err)
+	defer mine.Close()
+	conn := <-accepted
+	is.True(conn != nil) // the only one that was let in
+	conn.Close()
+	is.NoErr(l.Close())
+	_, more := <-accepted
+	is.True(!more)
+}
+
+func TestListenOnASocket(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.addr = "unix:" + p.path("front.sock")
+	s := p.serve("--base-url", "https://kist.example.org")
+	is.Equal(p.must("healthcheck"), "The server at http://localhost is well.")
+	info, err := os.Stat(p.path("front.sock"))
+	is.NoErr(err)
+	is.Equal(info.Mode(), fs.ModeSocket|0o660)
+	s.stop()
+	_, err = os.Stat(p.path("front.sock"))
+	is.True(os.IsNotExist(err))
+
+	p.write("front.sock", "precious")
+	r := p.run("", "serve", "--base-url", "https://kist.example.org")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "is there and is no socket"))
+}
+
+// certify writes a self-signed certificate with the serial number.
+func (p *place) certify(serial int64) {
+	p.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "kist"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	for _, name := range []string{"cert.pem", "key.pem"} {
+		if err := os.Chtimes(p.path(name), time.Time{}, time.Unix(1e9+serial, 0)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.certify(1)
+	p.env = []string{"KIST_TLS_CERT=cert.pem", "KIST_TLS_KEY=key.pem"}
+	s := p.serve()
+	is.True(strings.Contains(s.log.String(), "https://"+p.addr+"/claim/"))
+	p.certify(2) // renewed while the server runs
+	conn, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true})
+	is.NoErr(err)
+	is.Equal(conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), int64(2))
+	is.NoErr(conn.Close())
+	_, err = tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11})
+	is.True(err != nil)
+	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is well.")
+	s.stop()
+
+	p.write("cert.pem", "no certificate")
+	r := p.run("", "serve")
+	is.Equal(r.code, 1)
+	is.True(strings.HasPrefix(r.err, "Cannot read the certificate: "))
+}
+
+// The bytes of a removed file go when their delay is over.
+func TestSweep(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	is.Equal(slowUpload(t, p.addr, key)(), http.StatusCreated)
+	count := func() int {
+		blobs, err := filepath.Glob(p.data("blobs", "??", "*"))
+		is.NoErr(err)
+		return len(blobs)
+	}
+	is.Equal(count(), 1)
+	_, body := p.get("/api/v1/files", key)
+	slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(body)[1]
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "http://"+p.addr+"/api/v1/files/"+slug, http.NoBody)
+	is.NoErr(err)
+	req.Header.Set("X-Api-Key", key)
+	res, err := http.DefaultClient.Do(req)
+	is.NoErr(err)
+	res.Body.Close()
+	is.Equal(res.StatusCode, http.StatusOK)
+	s.stop()
+
+	s = p.serve() // within the delay
+	s.stop()
+	is.Equal(count(), 1)
+	s = p.serve("--gc-delay", "0s")
+	p.until("the bytes are gone", func() bool { return count() == 0 })
+	s.stop()
+}

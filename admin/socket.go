@@ -1,0 +1,218 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"kist/kv"
+)
+
+// SocketName is the name of the admin socket in the data directory.
+const SocketName = "kist.sock"
+
+// Times of a command that looks for the server.
+const (
+	dialTime  = 2 * time.Second       // for one connection
+	startTime = 1 * time.Second       // for a server that has the lock and no socket yet
+	startStep = 50 * time.Millisecond // between two looks
+)
+
+// errNobody says that no server answers on a socket.
+var errNobody = errors.New("no server answers")
+
+// Listen opens the admin socket in the data directory, which the caller must
+// hold open with kv.Open: a socket that is left of a killed server is then
+// taken over without a race. Only processes of the same user, and root, are
+// let in, whatever the mode of the file; it is 0600. Close removes the file.
+func Listen(dir string) (net.Listener, error) {
+	l, err := listenUnix(filepath.Join(dir, SocketName), 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the admin socket: %w", err)
+	}
+	return owned{l}, nil
+}
+
+// ListenUnix listens on a socket for visitors. A reverse proxy that runs as
+// another user reaches it by its group.
+func ListenUnix(path string) (net.Listener, error) { return listenUnix(path, 0o660) }
+
+// listenUnix takes the place of a socket nobody answers on, and of nothing
+// else.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s is there and is no socket; move it away", path)
+	default:
+		conn, err := dialUnix(context.Background(), path)
+		if err == nil {
+			return nil, errors.Join(fmt.Errorf("another server answers on %s; stop that one first", path), conn.Close())
+		}
+		if !errors.Is(err, errNobody) {
+			return nil, err
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	short, done, err := shortPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it would remove the short path, which is gone by then
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &unixListener{UnixListener: l, path: path}, nil
+}
+
+// unixListener removes the file of its socket when it is closed.
+type unixListener struct {
+	*net.UnixListener
+	path string
+	once sync.Once
+}
+
+// Close removes the file first, so that nobody connects to what is closed. A
+// second call does nothing: by then the file may be another server's.
+func (l *unixListener) Close() (err error) {
+	l.once.Do(func() {
+		err = os.Remove(l.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		err = errors.Join(l.UnixListener.Close(), err)
+	})
+	return err
+}
+
+// owned accepts connections of the same user and of root.
+type owned struct{ net.Listener }
+
+func (l owned) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if unix, ok := conn.(*net.UnixConn); ok && allowed(unix) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+// allowed reports whether the process at the other end may administer.
+func allowed(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	uid, failed := -1, error(nil)
+	err = raw.Control(func(fd uintptr) { uid, failed = peerUID(int(fd)) })
+	return err == nil && failed == nil && (uid == 0 || uid == os.Geteuid())
+}
+
+// maxSocketPath is the longest path of a socket that every system takes.
+const maxSocketPath = 103
+
+// dialUnix connects to a socket; errNobody if there is none, or one that is
+// left of a killed server.
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	short, done, err := shortPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNobody
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "unix", short)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, errNobody
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%s belongs to another user; run this command as that user or as root", path)
+	}
+	return conn, err
+}
+
+// hasData reports whether kist has been at home in the directory.
+func hasData(dir string) (bool, error) {
+	for _, name := range []string{"LOCK", "cache", "journal", "blobs"} {
+		_, err := os.Stat(filepath.Join(dir, name))
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("cannot look into the data directory: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// connect reaches the data directory: through the socket of its server if one
+// runs, else by opening it, which keeps a server out until the client is
+// closed. Only when told to does it make a data directory.
+func connect(ctx context.Context, dir string, create bool, open func() (*kv.Store, error)) (*client, error) {
+	path := filepath.Join(dir, SocketName)
+	var deadline time.Time
+	for {
+		conn, err := dialUnix(ctx, path)
+		if err == nil {
+			return overSocket(path), conn.Close()
+		}
+		if !errors.Is(err, errNobody) {
+			return nil, fmt.Errorf("cannot reach the running server: %w", err)
+		}
+		if deadline.IsZero() { // the first time around: nobody has it open, as far as can be seen
+			if there, err := hasData(dir); err != nil {
+				return nil, err
+			} else if !there && !create {
+				return nil, fmt.Errorf("there is no data directory at %s; kist serve and kist user add make one, and --data-dir names another", dir)
+			}
+		}
+		store, err := open()
+		if err == nil {
+			return onStore(store), nil
+		}
+		held, ok := errors.AsType[*kv.InUse](err)
+		if !ok {
+			return nil, err
+		}
+		// The lock is held by a server that is about to listen, or that is
+		// about to end, or by another command.
+		if deadline.IsZero() {
+			deadline = time.Now().Add(startTime)
+		} else if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%w, which does not answer on %s; wait until it has ended, or stop it", held, path)
+		}
+		time.Sleep(startStep)
+	}
+}
+
+func overSocket(path string) *client {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }}
+	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
+}
+
+func onStore(s *kv.Store) *client {
+	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords())}}, s.Close}
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package admin
+
+// Private does nothing where files have no mode.
+func Private() {}

@@ -1,0 +1,75 @@
+package admin_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/admin"
+)
+
+func TestSpan(t *testing.T) {
+	is := is.New(t)
+	for text, want := range map[string]time.Duration{"0s": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "90d": 90 * 24 * time.Hour} {
+		var s admin.Span
+		is.NoErr(s.UnmarshalText([]byte(text)))
+		is.Equal(time.Duration(s), want)
+	}
+	for _, text := range []string{"", "d", "90", "-1h", "-1d", "1.5d", "200000d", "soon"} {
+		var s admin.Span
+		is.True(s.UnmarshalText([]byte(text)) != nil) // refused
+	}
+}
+
+func TestSize(t *testing.T) {
+	is := is.New(t)
+	for text, want := range map[string]int64{"1": 1, "1048576": 1 << 20, "500MB": 500e6, "5GiB": 5 << 30, "2 kib": 2048, "8388607TiB": 8388607 << 40} {
+		var s admin.Size
+		is.NoErr(s.UnmarshalText([]byte(text)))
+		is.Equal(int64(s), want)
+	}
+	for _, text := range []string{"", "0", "-1", "MB", "5G", "1.5GiB", "8388608TiB", "9223372036854775808"} {
+		var s admin.Size
+		is.True(s.UnmarshalText([]byte(text)) != nil) // refused
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	is := is.New(t)
+	for text, want := range map[string]string{
+		"10.1.2.3/8": "10.0.0.0/8", "192.0.2.1": "192.0.2.1/32", "::1": "::1/128", "fd00::/8": "fd00::/8",
+		"::ffff:192.0.2.1": "192.0.2.1/32", " 10.0.0.0/8": "10.0.0.0/8",
+	} {
+		var n admin.Network
+		is.NoErr(n.UnmarshalText([]byte(text)))
+		is.Equal(n.String(), want)
+	}
+	for _, text := range []string{"", "proxy", "10.0.0.0/33", "fe80::1%eth0"} {
+		var n admin.Network
+		is.True(n.UnmarshalText([]byte(text)) != nil) // refused
+	}
+}
+
+func TestLocalAddress(t *testing.T) {
+	is := is.New(t)
+	for _, c := range []struct {
+		listen string
+		secure bool
+		want   string
+	}{
+		{"127.0.0.1:7080", false, "http://127.0.0.1:7080"},
+		{"127.0.0.1:7080", true, "https://127.0.0.1:7080"},
+		{":7080", false, "http://localhost:7080"},
+		{"0.0.0.0:80", false, "http://localhost"},
+		{"[::]:443", true, "https://localhost"},
+		{"[::1]:443", true, "https://[::1]"},
+		{"kist.lan:80", true, "https://kist.lan:80"},
+	} {
+		got, err := admin.LocalAddress(c.listen, c.secure)
+		is.NoErr(err)
+		is.Equal(got, c.want)
+	}
+	_, err := admin.LocalAddress("7080", false)
+	is.True(err != nil)
+}

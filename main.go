@@ -1,0 +1,390 @@
+// Kist keeps and shares files, notes and links: one program, one folder of
+// data. This file runs the server; package admin holds the other commands.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"kist/admin"
+	"kist/blobs"
+	"kist/httpapi"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// version is set by the linker: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+func main() {
+	var cli struct {
+		admin.Globals
+		Serve serve `cmd:"" help:"Run the server."`
+		admin.Commands
+	}
+	os.Exit(admin.Main(&cli, &cli.Globals, version))
+}
+
+type serve struct {
+	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket (default ${default})."`
+	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. Default: made from --listen."`
+	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
+	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
+	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
+	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB (default ${default})."`
+	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk (default ${default})."`
+	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop (default ${default})."`
+}
+
+// Run serves until SIGINT or SIGTERM and returns when everything is closed. A
+// second signal ends the process at once, which loses nothing acknowledged.
+func (cmd *serve) Run(c *admin.Call) (err error) {
+	base, err := cmd.base()
+	if err != nil {
+		return err
+	}
+	secure, err := cmd.tls(c.Log)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log})
+	if errors.As(err, new(*kv.InUse)) {
+		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	content, err := blobs.Open(filepath.Join(c.DataDir, "blobs"))
+	if err != nil {
+		return fmt.Errorf("cannot open the content: %w", err)
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+
+	passwords := kv.NewPasswords()
+	config := httpapi.Config{
+		Store: store, Blobs: content, Passwords: passwords,
+		Base: base, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
+	}
+	for _, n := range cmd.TrustedProxies {
+		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)
+	}
+	site, err := httpapi.New(config)
+	if err != nil {
+		return fmt.Errorf("cannot make the server: %w", err)
+	}
+	front, err := cmd.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	back, err := admin.Listen(c.DataDir)
+	if err != nil {
+		return err
+	}
+	link, err := claim(store, base)
+	if err != nil {
+		return errors.Join(err, back.Close())
+	}
+
+	var work sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	work.Go(func() { sweepHourly(ctx, store, content, time.Duration(cmd.GCDelay), c.Log) })
+	office := &http.Server{Handler: admin.Handler(store, passwords), ReadHeaderTimeout: time.Minute}
+	work.Go(func() {
+		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
+			c.Log.Error("the admin socket has ended", "error", err)
+		}
+	})
+	work.Go(func() {
+		<-ctx.Done()
+		stop() // from now on a signal ends the process
+	})
+
+	hello := fmt.Sprintf("Kist %s listens on %s and is found at %s\n", version, cmd.Listen, base)
+	if link != "" {
+		hello += fmt.Sprintf("There is no administrator yet. Open this address once to become the first:\n%s\n", link)
+	}
+	fmt.Fprint(c.Stdout, hello) // as one piece, for those who wait for it
+	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
+	cancel()
+	end, done := context.WithTimeout(context.Background(), time.Duration(cmd.Grace))
+	defer done()
+	if office.Shutdown(end) != nil {
+		err = errors.Join(err, office.Close())
+	}
+	work.Wait()
+	_, claimErr := openClaim(store)
+	return errors.Join(err, claimErr)
+}
+
+// base is the address that every generated link begins with.
+func (cmd *serve) base() (string, error) {
+	if cmd.BaseURL == "" {
+		if _, ok := admin.SocketPath(cmd.Listen); ok {
+			return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+		}
+		base, err := admin.LocalAddress(cmd.Listen, cmd.TLSCert != "")
+		if err != nil {
+			return "", admin.Misused("%v", err)
+		}
+		return base, nil
+	}
+	u, err := url.Parse(cmd.BaseURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+func (cmd *serve) listen(ctx context.Context) (net.Listener, error) {
+	var l net.Listener
+	var err error
+	if socket, ok := admin.SocketPath(cmd.Listen); ok {
+		l, err = admin.ListenUnix(socket)
+	} else {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", cmd.Listen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s (%w); end what uses it, or choose another --listen", cmd.Listen, err)
+	}
+	return l, nil
+}
+
+// claimFile keeps the claim link in the data directory while it holds.
+const claimFile = "CLAIM"
+
+// openClaim reads the token of the open claim that this data directory's
+// claim file has; "" if there is none. The file of a claim that is over is
+// removed.
+func openClaim(store *kv.Store) (token string, err error) {
+	name := filepath.Join(store.Dir(), claimFile)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the claim link: %w", err)
+	}
+	token = path.Base(strings.TrimSpace(string(text)))
+	err = store.View(func(tx *kv.Tx) error {
+		all, err := tx.Users()
+		if err != nil {
+			return err
+		}
+		for _, u := range all {
+			if u.Role == record.Admin {
+				return record.NotFound("claim")
+			}
+		}
+		return tx.Claimable(token)
+	})
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+		if err := os.Remove(name); err != nil {
+			return "", fmt.Errorf("cannot remove the claim link: %w", err)
+		}
+		return "", nil
+	}
+	return token, err
+}
+
+// claim is the link by which the first administrator is made; "" if there is
+// one. The link stays the same over restarts until it is used.
+func claim(store *kv.Store, base string) (link string, err error) {
+	token, err := openClaim(store)
+	if err == nil && token == "" {
+		err = store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err })
+	}
+	if err != nil || token == "" {
+		return "", err
+	}
+	link = base + "/claim/" + token
+	// Written aside and renamed: a torn file would cost the link.
+	name := filepath.Join(store.Dir(), claimFile)
+	if err := os.WriteFile(name+".new", []byte(link+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("cannot keep the claim link: %w", err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return "", fmt.Errorf("cannot keep the claim link: %w", err)
+	}
+	return link, nil
+}
+
+// Times of the sweep.
+const (
+	sweepEvery = time.Hour
+	// orphanAge spares content whose record may be on its way still.
+	orphanAge = 24 * time.Hour
+	// sweepBatch bounds the contents of one transaction.
+	sweepBatch = 200
+)
+
+// sweepHourly frees the disk of what nothing refers to any more, now and
+// every hour, until ctx ends.
+func sweepHourly(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := sweep(ctx, store, content, delay, log); err != nil && ctx.Err() == nil {
+			log.Error("the sweep has failed; it is tried again in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweep unlinks the contents that no record has had for the delay, then those
+// that a crash left without any record, and drops what else is over.
+func sweep(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) error {
+	since := store.Now().Add(-delay)
+	loose := func(ref blobs.Ref) (is bool, err error) {
+		err = store.View(func(tx *kv.Tx) error { is = tx.Loose(ref, since); return nil })
+		return is, err
+	}
+	unlinked := 0
+	for ctx.Err() == nil {
+		gone, err := unlinkSome(ctx, store, content, since, loose)
+		unlinked += gone
+		if err != nil {
+			return err
+		}
+		if gone == 0 {
+			break
+		}
+	}
+	swept, err := content.Sweep(ctx, store.Now().Add(-max(orphanAge, delay)), loose)
+	if err != nil {
+		return err
+	}
+	if unlinked+swept.Removed+swept.Temps > 0 {
+		log.Info("swept", "removed", unlinked, "orphans", swept.Removed, "temporary", swept.Temps)
+	}
+	return store.Update((*kv.Tx).DropAnswers)
+}
+
+// unlinkSome unlinks a batch of loose contents and says how many are gone.
+func unlinkSome(ctx context.Context, store *kv.Store, content *blobs.Store, since time.Time, loose func(blobs.Ref) (bool, error)) (int, error) {
+	var refs, gone [][32]byte
+	if err := store.View(func(tx *kv.Tx) error { refs = tx.LooseRefs(since, sweepBatch); return nil }); err != nil {
+		return 0, err
+	}
+	for _, ref := range refs {
+		if ctx.Err() != nil {
+			break
+		}
+		removed, err := content.Unlink(ref, func() (bool, error) { return loose(ref) })
+		if err != nil {
+			return 0, err
+		}
+		if !removed {
+			// Pinned, or gone before a crash could be noted.
+			if _, err := content.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		}
+		gone = append(gone, ref)
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	return len(gone), store.Update(func(tx *kv.Tx) error {
+		for _, ref := range gone {
+			if !tx.Loose(ref, since) {
+				continue // a record has it again, or had it a moment ago
+			}
+			if err := tx.Unlinked(ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// certificateCheck is how often, at most, the files are looked at.
+const certificateCheck = time.Minute
+
+// certificate is a TLS certificate in two files, which may be renewed while
+// the server runs.
+type certificate struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	loaded  *tls.Certificate
+	changed [2]time.Time // the files' times when they were loaded
+	checked time.Time
+}
+
+// tls is the configuration of TLS; nil if the server speaks plain HTTP.
+func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
+	if cmd.TLSCert == "" && cmd.TLSKey == "" {
+		return nil, nil
+	}
+	if cmd.TLSCert == "" || cmd.TLSKey == "" {
+		return nil, admin.Misused("--tls-cert and --tls-key go together: give both or none")
+	}
+	c := &certificate{cert: cmd.TLSCert, key: cmd.TLSKey, log: log}
+	if err := c.load(); err != nil {
+		return nil, fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current(time.Now()), nil },
+	}, nil
+}
+
+// load reads the files if they have changed; what was loaded stays when they
+// cannot be read.
+func (c *certificate) load() error {
+	var changed [2]time.Time
+	for i, name := range []string{c.cert, c.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		changed[i] = info.ModTime()
+	}
+	if c.loaded != nil && changed == c.changed {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return err
+	}
+	c.loaded, c.changed = &pair, changed
+	return nil
+}
+
+// current is the certificate for a handshake.
+func (c *certificate) current(now time.Time) *tls.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.checked) >= certificateCheck {
+		c.checked = now
+		if err := c.load(); err != nil {
+			c.log.Error("the certificate cannot be read again; the one from before stays", "error", err)
+		}
+	}
+	return c.loaded
+}
