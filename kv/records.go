@@ -277,21 +277,15 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 
 // save writes the row, at a new place in the feed of changes.
 func (tx *Tx) save(r *record.Record) error {
-	seq, err := tx.nextSeq()
-	if err != nil {
-		return err
-	}
-	r.Seq = seq
+	r.Seq = tx.nextSeq()
 	return fault(records.Put(tx.Tx, r), "item")
 }
 
-func (tx *Tx) nextSeq() (uint64, error) {
-	var seq uint64
-	if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
-		seq = binary.BigEndian.Uint64(v)
-	}
-	seq++
-	return seq, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, seq))
+// nextSeq is the next place in the feed. The commit writes down how far it is;
+// a place that a failed job took stays empty.
+func (tx *Tx) nextSeq() uint64 {
+	tx.s.seq++
+	return tx.s.seq
 }
 
 // Remove takes a record away for good. Its bytes, if no other record has the
@@ -305,11 +299,8 @@ func (tx *Tx) Remove(r *record.Record) error {
 	if _, err := records.Delete(tx.Tx, r.Key()); err != nil {
 		return fault(err, "item")
 	}
-	seq, err := tx.nextSeq()
-	if err != nil {
-		return err
-	}
-	err = errors.Join(
+	seq := tx.nextSeq()
+	err := errors.Join(
 		tx.Delete(recordOrder, viewOrder(r, n)),
 		tx.Delete(viewBucket, r.ID[:]),
 		tx.Put(changeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),

@@ -51,6 +51,7 @@ type Store struct {
 
 	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
 	last    record.ID    // the latest id; the committer's
+	seq     uint64       // the latest place of the feed of changes; the committer's
 
 	// What is read often is kept until a commit changes it: the commit puts an
 	// empty map in place before it is acknowledged. A reader takes the map
@@ -166,6 +167,9 @@ func (s *Store) prepare(steps []migration) error {
 		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
+		if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
+			s.seq = binary.BigEndian.Uint64(v)
+		}
 		tx.Now = s.wall()
 		from := uint32(Format)
 		if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
@@ -176,7 +180,11 @@ func (s *Store) prepare(steps []migration) error {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
-		if err := tx.Put(metaBucket, metaLast, bytes.Clone(s.last[:])); err != nil {
+		if err := errors.Join(
+			tx.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
+			tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
+			tx.Flush(),
+		); err != nil {
 			return err
 		}
 		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))

@@ -115,10 +115,10 @@ func (s *Store) commit(batch []*job) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	last, callers, renamed := s.last, false, false
+	last, seq, callers, renamed := s.last, s.seq, false, false
 	t := table.On(b)
 	rollback := func(err error) error {
-		s.last = last
+		s.last, s.seq = last, seq
 		return errors.Join(err, b.Rollback())
 	}
 	var now time.Time
@@ -140,11 +140,13 @@ func (s *Store) commit(batch []*job) error {
 	if err := errors.Join(
 		t.Put(metaBucket, metaInstant, (&Tx{Now: now}).instant()),
 		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
+		t.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
+		t.Flush(),
 	); err != nil {
 		return rollback(err)
 	}
 	if err := b.Commit(); err != nil {
-		s.last = last
+		s.last, s.seq = last, seq
 		return fmt.Errorf("commit: %w", err)
 	}
 	if callers {

@@ -2,7 +2,6 @@ package table
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -86,9 +85,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 			return err
 		}
 	}
-	if err := t.count(tx, old, v); err != nil {
-		return err
-	}
+	t.count(tx, old, v)
 	return tx.Put(t.Rows, key, row)
 }
 
@@ -103,9 +100,7 @@ func (t *Table[T]) Delete(tx *Tx, key []byte) (*T, error) {
 			return nil, err
 		}
 	}
-	if err := t.count(tx, old, nil); err != nil {
-		return nil, err
-	}
+	t.count(tx, old, nil)
 	return old, tx.Delete(t.Rows, key)
 }
 
@@ -155,9 +150,9 @@ type sum struct {
 	n   int64
 }
 
-func (t *Table[T]) count(tx *Tx, old, v *T) error {
+func (t *Table[T]) count(tx *Tx, old, v *T) {
 	if t.Tally == nil {
-		return nil
+		return
 	}
 	sums := make([]sum, 0, 8)
 	add := func(key []byte, n int64) {
@@ -176,29 +171,14 @@ func (t *Table[T]) count(tx *Tx, old, v *T) error {
 		t.Tally(v, add)
 	}
 	for _, s := range sums {
-		if s.n == 0 {
-			continue
-		}
-		var err error
-		if n := t.Sum(tx, s.key) + s.n; n == 0 {
-			err = tx.Delete(t.Sums, s.key)
-		} else {
-			err = tx.Put(t.Sums, s.key, binary.BigEndian.AppendUint64(nil, uint64(n)))
-		}
-		if err != nil {
-			return err
+		if s.n != 0 {
+			tx.add(t.Sums, s.key, s.n)
 		}
 	}
-	return nil
 }
 
 // Sum is the tally under key; 0 where no row adds to it.
-func (t *Table[T]) Sum(tx *Tx, key []byte) int64 {
-	if b := tx.Get(t.Sums, key); len(b) == 8 {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
+func (t *Table[T]) Sum(tx *Tx, key []byte) int64 { return tx.sum(t.Sums, key) }
 
 // All walks the rows whose key begins with prefix, in the order of keys.
 func (t *Table[T]) All(tx *Tx, prefix []byte) func(yield func(*T, error) bool) {

@@ -236,6 +236,7 @@ func TestTableModel(t *testing.T) {
 				next = kept
 			}
 		}
+		is.NoErr(tx.Flush())
 		is.Equal(sorted(dump(tx)), expected(t, next)) // in the transaction that wrote it
 		if rnd.IntN(5) == 0 {
 			is.NoErr(b.Rollback())

@@ -5,6 +5,7 @@ package table
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -30,13 +31,21 @@ type Tx struct {
 	buckets [MaxBucket + 1]*bolt.Bucket
 	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a cursor that is used again allocates nothing
 	before  []change
+	sums    map[sumKey]int64 // what tallies have changed by, not written yet
 }
 
-// change is a key and what it held before a write; nil is nothing.
+// change is a key and what it held before a write, nil for nothing; or, with
+// a sum, what was added to a tally.
 type change struct {
 	bucket Bucket
 	key    []byte
 	value  []byte
+	sum    int64
+}
+
+type sumKey struct {
+	bucket Bucket
+	key    string
 }
 
 // On wraps a transaction that the caller begins and ends.
@@ -98,7 +107,7 @@ func (tx *Tx) write(b Bucket, key, value []byte) error {
 	if err := tx.apply(b, key, value); err != nil {
 		return err
 	}
-	tx.before = append(tx.before, change{b, bytes.Clone(key), old})
+	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), value: old})
 	return nil
 }
 
@@ -125,10 +134,56 @@ func (tx *Tx) Undo(mark int) error {
 	var errs []error
 	for i := len(tx.before) - 1; i >= mark; i-- {
 		c := tx.before[i]
+		if c.sum != 0 {
+			tx.sums[sumKey{c.bucket, string(c.key)}] -= c.sum
+			continue
+		}
 		errs = append(errs, tx.apply(c.bucket, c.key, c.value))
 	}
 	tx.before = tx.before[:mark]
 	return errors.Join(errs...)
+}
+
+// add changes a tally by n, which is not 0. It is written by Flush: many rows
+// of one transaction add to the same few tallies.
+func (tx *Tx) add(b Bucket, key []byte, n int64) {
+	if tx.sums == nil {
+		tx.sums = map[sumKey]int64{}
+	}
+	tx.sums[sumKey{b, string(key)}] += n
+	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), sum: n})
+}
+
+// sum is a tally as of now; 0 where nothing adds to it.
+func (tx *Tx) sum(b Bucket, key []byte) int64 {
+	n := tx.sums[sumKey{b, string(key)}]
+	if v := tx.Get(b, key); len(v) == 8 {
+		n += int64(binary.BigEndian.Uint64(v))
+	}
+	return n
+}
+
+// Flush writes the tallies. It is due once, before the commit; what it writes
+// cannot be taken back by Undo.
+func (tx *Tx) Flush() error {
+	for at, by := range tx.sums {
+		if by == 0 {
+			continue
+		}
+		key := []byte(at.key)
+		n := tx.sum(at.bucket, key)
+		tx.sums[at] = 0
+		var err error
+		if n == 0 {
+			err = tx.Delete(at.bucket, key)
+		} else {
+			err = tx.Put(at.bucket, key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Walk yields the keys that begin with prefix and what they hold, up or down
