@@ -75,17 +75,12 @@ func (f *meForm) Fields(s *field.Set) {
 func readMe(c *call) error { return c.answerUser(http.StatusOK, c.owner()) }
 
 func patchMe(c *call) error {
-	in, err := c.object(smallBody)
-	if err != nil {
+	form := new(meForm)
+	in, err := c.change(form)
+	if err := check(err, strong(&form.password)); err != nil {
 		return err
 	}
-	form := &meForm{name: c.caller.User.DisplayName}
-	problems := field.Of(form).Patch(in)
-	if err := check(problems, strong(form.password)); err != nil {
-		return err
-	}
-	hash := ""
-	var was string
+	var was, hash string
 	if form.password.Said {
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
 			u, err := tx.User(c.owner())
@@ -117,6 +112,10 @@ func patchMe(c *call) error {
 		if err != nil {
 			return err
 		}
+		form := &meForm{name: u.DisplayName}
+		if err := field.Of(form).Patch(in); err != nil {
+			return err
+		}
 		u.DisplayName = form.name
 		if form.password.Said {
 			if u.Password != was {
@@ -132,7 +131,7 @@ func patchMe(c *call) error {
 }
 
 // strong is the rule of an account's password.
-func strong(p field.Secret) error {
+func strong(p *field.Secret) error {
 	if p.Said && len(p.Text) < minPassword {
 		return field.Problems{"password": "must be at least " + strconv.Itoa(minPassword) + " bytes long"}
 	}
@@ -185,14 +184,10 @@ func listUsers(c *call) error {
 
 func createUser(c *call) error {
 	form := newUserForm()
-	in, err := c.object(smallBody)
-	if err != nil {
+	if err := check(c.create(form), strong(&form.password)); err != nil {
 		return err
 	}
-	problems := field.Of(form).Create(in)
-	if err := check(problems, strong(form.password)); err != nil {
-		return err
-	}
+	var err error
 	if form.u.Password, err = c.hash(form.password); err != nil {
 		return err
 	}
@@ -219,13 +214,9 @@ func patchUser(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, err := c.object(smallBody)
-	if err != nil {
-		return err
-	}
 	form := newUserForm()
-	problems := field.Of(form).Patch(in)
-	if err := check(problems, strong(form.password)); err != nil {
+	in, err := c.change(form)
+	if err := check(err, strong(&form.password)); err != nil {
 		return err
 	}
 	hash, err := c.hash(form.password)
@@ -296,12 +287,20 @@ type keyForm struct {
 func (f *keyForm) Fields(s *field.Set) {
 	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to know it by.", `"laptop"`)
 	if f.fresh {
-		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16).
+		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16, field.Filled).
 			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`)
 		s.Time("expiresAt", &f.expires).Says("When it ends; null is never.", `"2030-01-01T00:00:00.000Z"`)
 	} else {
 		s.Bool("disabled", &f.disabled).Says("Turns it off.", `true`)
 	}
+}
+
+// ends is the rule of a new key's expiry.
+func (f *keyForm) ends(now time.Time) error {
+	if !f.expires.IsZero() && !f.expires.After(now) {
+		return field.Problems{"expiresAt": "must be in the future"}
+	}
+	return nil
 }
 
 func listKeys(c *call) error {
@@ -320,7 +319,7 @@ func listKeys(c *call) error {
 
 func createKey(c *call) error {
 	form := &keyForm{fresh: true}
-	if err := c.create(form); err != nil {
+	if err := check(c.create(form), form.ends(c.s.Store.Now())); err != nil {
 		return err
 	}
 	k := record.Key{Owner: c.owner(), Name: form.name, Expires: form.expires}
@@ -350,11 +349,8 @@ func patchKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, err := c.object(smallBody)
+	in, err := c.change(new(keyForm))
 	if err != nil {
-		return err
-	}
-	if err := field.Of(new(keyForm)).Patch(in); err != nil {
 		return err
 	}
 	v := new(shownKey)
@@ -399,11 +395,8 @@ func readSettings(c *call) error {
 }
 
 func patchSettings(c *call) error {
-	in, err := c.object(smallBody)
+	in, err := c.change(new(record.Settings))
 	if err != nil {
-		return err
-	}
-	if err := field.Of(new(record.Settings)).Patch(in); err != nil {
 		return err
 	}
 	var set record.Settings
@@ -528,7 +521,7 @@ func claimed(c *call) error {
 	if form.repeat.Said && form.repeat != form.password {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
-	err = check(problems, strong(form.password), repeat)
+	err = check(problems, strong(&form.password), repeat)
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Invalid {
 		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"mime"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"kist/kv/field"
 	"kist/kv/record"
@@ -110,7 +112,7 @@ func cutOff(err error) error {
 	return &record.Error{Fault: record.Malformed, Code: "body_cut_off", Text: "The body ended early or could not be read."}
 }
 
-// create reads the body into a new value, patch into one that is there.
+// create reads the body into a new value.
 func (c *call) create(v field.Shaped) error {
 	in, err := c.object(smallBody)
 	if err != nil {
@@ -119,12 +121,29 @@ func (c *call) create(v field.Shaped) error {
 	return field.Of(v).Create(in)
 }
 
-func (c *call) patch(v field.Shaped) error {
+// change reads the body of a patch, for a transaction to read into what is
+// stored. All that can be wrong with it shows on blank, a throw-away value of
+// the same shape, so that a bad request never takes the writer's time.
+func (c *call) change(blank field.Shaped) (field.Object, error) {
 	in, err := c.object(smallBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return field.Of(v).Patch(in)
+	return in, field.Of(blank).Patch(in)
+}
+
+// check joins what several looks at one input found, so that one answer names
+// every bad field.
+func check(errs ...error) error {
+	all := field.Problems{}
+	for _, err := range errs {
+		var found field.Problems
+		if err != nil && !errors.As(err, &found) {
+			return err
+		}
+		maps.Copy(all, found)
+	}
+	return record.Bad(all)
 }
 
 // query reads the parameters of the address.
@@ -136,6 +155,11 @@ func (c *call) query() (url.Values, error) {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
 		return nil, bad
+	}
+	for name, values := range q {
+		if !utf8.ValidString(name) || slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			return nil, bad
+		}
 	}
 	return q, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,40 +30,76 @@ type call struct {
 	caller *kv.Caller // nil for a visitor
 }
 
-// answerWriter notes what is answered, for the log.
+// answerWriter notes what is answered, for the log, and cuts off clients that
+// do not take their answer.
 type answerWriter struct {
 	http.ResponseWriter
+	ctl    *http.ResponseController
+	addr   netip.Addr // of the client
+	op     string     // that the request is for
 	status int
 	bytes  int64
-	route  string
 	caller *kv.Caller
 	code   string // of the error answered
+}
+
+// An answer must be taken at this rate or better, so that a client that reads
+// slowly does not hold a connection and an open file for good.
+const (
+	writeTime  = time.Minute
+	writeBytes = 256 << 10
+)
+
+// extend gives the client writeTime to take what is written next.
+func (w *answerWriter) extend() {
+	_ = w.ctl.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines has none to keep
 }
 
 func (w *answerWriter) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
+		w.extend() // the deadline of the connection's last answer may be over
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *answerWriter) Write(p []byte) (int, error) {
+func (w *answerWriter) Write(p []byte) (total int, err error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
-	n, err := w.ResponseWriter.Write(p)
-	w.bytes += int64(n)
-	return n, err
+	for {
+		n, err := w.ResponseWriter.Write(p[:min(len(p), writeBytes)])
+		w.bytes += int64(n)
+		total += n
+		if p = p[n:]; err != nil || len(p) == 0 {
+			return total, err
+		}
+		w.extend()
+	}
 }
 
-// ReadFrom lets the connection copy a file by itself (sendfile).
-func (w *answerWriter) ReadFrom(r io.Reader) (int64, error) {
+// ReadFrom lets the connection copy a file by itself (sendfile), which it
+// does for a file and for a limited part of one.
+func (w *answerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
-	n, err := io.Copy(w.ResponseWriter, r)
-	w.bytes += n
-	return n, err
+	whole, ok := r.(*io.LimitedReader)
+	if !ok {
+		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
+	}
+	for whole.N > 0 {
+		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, writeBytes)}
+		n, err := io.Copy(w.ResponseWriter, piece)
+		whole.N -= n
+		w.bytes += n
+		total += n
+		if err != nil || piece.N > 0 { // failed, or at the end of r
+			return total, err
+		}
+		w.extend()
+	}
+	return total, nil
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -73,7 +110,12 @@ func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		aw := &answerWriter{ResponseWriter: w}
+		s.running.Add(1)
+		defer s.running.Done()
+		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r)}
+		if r.ContentLength != 0 {
+			aw.extend() // for "100 Continue", which reading the body may send
+		}
 		id := r.Header.Get("X-Request-Id")
 		if !saneID(id) {
 			id = newID()
@@ -84,16 +126,19 @@ func (s *Server) around(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		preflight := crossOrigin(h, r)
 		defer func() {
-			if p := recover(); p != nil {
-				if p == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
-					panic(p)
-				}
+			p := recover()
+			if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
 				s.Log.Error("panic", "requestId", id, "panic", p, "stack", string(debug.Stack()))
 				if aw.status == 0 {
 					s.fail(aw, r, id, errInternal)
+					p = nil
 				}
 			}
 			s.logLine(aw, r, id, time.Since(start))
+			if p != nil {
+				// The client must not take half an answer for a whole one.
+				panic(http.ErrAbortHandler)
+			}
 		}()
 		switch {
 		case preflight:
@@ -110,8 +155,8 @@ func (s *Server) around(next http.Handler) http.Handler {
 func (s *Server) wrap(r route, fn func(*call) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		aw := w.(*answerWriter) //nolint:errcheck // around made it
-		aw.route = r.path
-		c := &call{s: s, w: aw, r: req, id: w.Header().Get("X-Request-Id"), addr: s.client(req)}
+		aw.op = r.id
+		c := &call{s: s, w: aw, r: req, id: w.Header().Get("X-Request-Id"), addr: aw.addr}
 		err := fn(c)
 		aw.caller = c.caller
 		if err != nil {
@@ -120,17 +165,20 @@ func (s *Server) wrap(r route, fn func(*call) error) http.Handler {
 	})
 }
 
+// maxLogged is how much of a path is logged, in bytes.
+const maxLogged = 512
+
 // logLine writes one line for the request. It holds no header, body or query,
-// and of an address that carries a secret only the pattern.
+// and nothing of a path that may be a secret.
 func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.Duration) {
-	path := r.URL.Path
-	if strings.HasPrefix(w.route, claimPath) {
-		path = w.route
-	}
-	attrs := []slog.Attr{
-		slog.String("method", r.Method), slog.String("path", path), slog.Int("status", w.status),
+	attrs := append(
+		make([]slog.Attr, 0, 11),
+		slog.String("method", cutTo(r.Method, 32)), slog.String("path", loggable(r.URL.Path)), slog.Int("status", w.status),
 		slog.Int64("bytes", w.bytes), slog.Float64("ms", float64(took.Microseconds())/1000),
-		slog.String("client", s.client(r).String()), slog.String("requestId", id),
+		slog.String("client", w.addr.String()), slog.String("requestId", id),
+	)
+	if w.op != "" {
+		attrs = append(attrs, slog.String("op", w.op))
 	}
 	if w.caller != nil {
 		attrs = append(attrs, slog.String("user", w.caller.User.Name), slog.String("key", w.caller.Key.ID.String()))
@@ -139,6 +187,29 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 		attrs = append(attrs, slog.String("code", w.code))
 	}
 	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", attrs...)
+}
+
+// loggable is a path without the token of a claim link, wherever and however
+// that stands in it, and without API keys that went astray.
+func loggable(path string) string {
+	const claim = len(claimPath)
+	for i := 0; i+claim < len(path); i++ {
+		if path[i] == '/' && strings.EqualFold(path[i:i+claim], claimPath) {
+			path = path[:i+claim] + "…"
+			break
+		}
+	}
+	if i := strings.Index(path, kv.KeyPrefix); i >= 0 {
+		path = path[:i+len(kv.KeyPrefix)] + "…"
+	}
+	return cutTo(path, maxLogged)
+}
+
+func cutTo(t string, most int) string {
+	if len(t) > most {
+		return t[:most] + "…"
+	}
+	return t
 }
 
 // saneID reports whether a client's request id may be used and logged.
@@ -159,7 +230,11 @@ func newID() string {
 // standard), never with cookies. It reports whether the request is a
 // pre-flight, which is answered by these headers alone.
 func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
-	if r.Header.Get("Origin") == "" || !strings.HasPrefix(r.URL.Path, apiPath) {
+	if !inAPI(r.URL.Path) {
+		return false
+	}
+	h.Set("Vary", "Origin")
+	if r.Header.Get("Origin") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -185,7 +260,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 		host = r.RemoteAddr
 	}
 	addr, _ := netip.ParseAddr(host)
-	addr = addr.Unmap()
+	addr = addr.Unmap().WithZone("")
 	if len(s.TrustedProxies) == 0 || addr.IsValid() && !s.trusts(addr) {
 		return addr
 	}
@@ -195,7 +270,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 		if err != nil {
 			break // what lies beyond is not to be believed
 		}
-		if addr = hop.Unmap(); !s.trusts(addr) {
+		if addr = hop.Unmap().WithZone(""); !s.trusts(addr) {
 			break
 		}
 	}
@@ -215,23 +290,28 @@ func (s *Server) trusts(a netip.Addr) bool {
 // ones are refused, so that no reader of the request can take another for the
 // caller than kist does.
 func credential(h http.Header) (string, error) {
-	found := map[string]bool{}
-	var last string
-	for _, v := range h.Values("X-Api-Key") {
-		last = strings.TrimSpace(v)
-		found[last] = true
+	var key string
+	differ := false
+	found := func(v string) {
+		if v = strings.TrimSpace(v); v == "" { // a header without a value is none
+			return
+		}
+		differ = differ || key != "" && v != key
+		key = v
 	}
-	for _, v := range h.Values("Authorization") {
-		scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
+	for _, v := range h["X-Api-Key"] {
+		found(v)
+	}
+	for _, v := range h["Authorization"] {
+		scheme, rest, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(v, "\t", " ")), " ")
 		if strings.EqualFold(scheme, "ApiKey") || strings.EqualFold(scheme, "Bearer") {
-			last = strings.TrimSpace(rest)
-			found[last] = true
+			found(rest)
 		}
 	}
-	if len(found) > 1 {
+	if differ {
 		return "", &record.Error{Fault: record.Malformed, Code: "conflicting_credentials", Text: "The request carries two different credentials."}
 	}
-	return last, nil
+	return key, nil
 }
 
 // enter lets the caller through a door or says why not.

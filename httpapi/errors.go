@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,19 +33,24 @@ var statuses = map[record.Fault]int{
 }
 
 var (
-	errMethod   = errors.New("method not allowed")
-	errInternal = errors.New("internal")
+	errMethod       = errors.New("method not allowed")
+	errInternal     = errors.New("internal")
+	errRange        = errors.New("range not satisfiable")
+	errPrecondition = errors.New("precondition failed")
 )
 
 // understood turns any error into one for the client, and its status. Errors
 // that are not the client's business become 500 without detail.
 func understood(err error) (*record.Error, int) {
+	if err == nil {
+		return nil, 0
+	}
 	var e *record.Error
 	var problems field.Problems
 	var malformed field.Malformed
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &e):
+	case errors.As(err, &e) && statuses[e.Fault] != 0:
 		return e, statuses[e.Fault]
 	case errors.As(err, &problems):
 		errors.As(record.Bad(problems), &e)
@@ -55,13 +61,21 @@ func understood(err error) (*record.Error, int) {
 		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
 	case errors.Is(err, errMethod):
 		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
+	case errors.Is(err, errRange):
+		return &record.Error{Code: "bad_range", Text: "The content does not have the range that was asked for."}, http.StatusRequestedRangeNotSatisfiable
+	case errors.Is(err, errPrecondition):
+		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
-	case errors.Is(err, syscall.EROFS), errors.Is(err, kv.ErrClosed):
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
 		return &record.Error{Code: "unavailable", Text: "The server cannot write at the moment. Nothing was stored."}, http.StatusServiceUnavailable
 	}
 	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The log says more under this request id."}, http.StatusInternalServerError
 }
+
+// inAPI reports whether a path is one that programs call: what is answered
+// there is JSON, errors too, and pages of any origin may read it.
+func inAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
 // fail answers with an error: JSON below the API's prefix, a page or a
 // sentence elsewhere.
@@ -72,23 +86,26 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	}
 	if w.status != 0 { // an answer is under way: cut it off
 		s.Log.Debug("answer cut off", "requestId", id, "error", err)
-		return
+		panic(http.ErrAbortHandler)
 	}
 	w.code = e.Code
 	h := w.Header()
-	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding"} {
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
 		h.Del(name)
+	}
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		h.Del("Content-Range")
 	}
 	h.Set("Cache-Control", "no-store")
 	if e.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(max(1, int(e.Retry.Seconds()+0.5))))
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
 	}
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
 	}
 	var body []byte
 	switch {
-	case strings.HasPrefix(r.URL.Path, apiPath):
+	case inAPI(r.URL.Path):
 		h.Set("Content-Type", jsonType)
 		body = appendError(nil, e, id)
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
@@ -104,7 +121,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 		h.Set("Content-Security-Policy", page.Policy())
 		body = b.Bytes()
 	default:
-		h.Set("Content-Type", textType)
+		hostile(h, "text/plain", "", false)
 		body = []byte(e.Text + "\n")
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))

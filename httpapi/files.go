@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"kist/blobs"
 	"kist/kv"
@@ -21,6 +22,7 @@ const (
 	maxParts = 100
 	maxField = 64 << 10 // bytes of one text field
 	maxTexts = 1 << 20  // bytes of all text fields
+	maxHead  = 64 << 10 // bytes before a part's content: its header, and what precedes the first part
 	sniffed  = 512      // bytes that tell a file's type
 )
 
@@ -47,11 +49,11 @@ func upload(c *call) error {
 	case !missing(err):
 		return err
 	}
-	most, err := c.maxUpload()
+	room, err := c.room()
 	if err != nil {
 		return err
 	}
-	parts, fields, err := c.receive(most)
+	parts, fields, err := c.receive(room)
 	defer func() {
 		for _, p := range parts {
 			if err := p.stage.Drop(); err != nil {
@@ -71,28 +73,54 @@ func upload(c *call) error {
 	if err != nil {
 		return err
 	}
-	kept := make([]*blobs.Kept, len(parts))
+	kept := make([]*blobs.Kept, 0, len(parts))
+	recorded := false
+	defer func() { c.letGo(kept, recorded) }() // after the commit, whatever comes
 	for i := range parts {
-		if kept[i], err = parts[i].stage.Keep(); err != nil {
+		one, err := parts[i].stage.Keep()
+		if err != nil {
 			return err
 		}
-		defer kept[i].Release() // after the commit, whatever comes
+		kept = append(kept, one)
 	}
 	var body []byte
-	if err := c.s.Store.Update(func(tx *kv.Tx) error {
-		if first, err := tx.Answer(c.owner(), key); key != "" && err == nil {
-			body = first // the same request was faster on another connection
-			return nil
+	err = c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		if key != "" {
+			if body, err = tx.Answer(c.owner(), key); !missing(err) {
+				return err // the same request was faster on another connection
+			}
 		}
-		body, err = c.addFiles(tx, form, parts, kept, hash)
-		if err == nil && key != "" {
-			err = tx.Answered(c.owner(), key, body)
+		if body, err = c.addFiles(tx, form, parts, kept, hash); err != nil {
+			return err
 		}
-		return err
-	}); err != nil {
+		recorded = true
+		if key != "" {
+			return tx.Answered(c.owner(), key, body)
+		}
+		return nil
+	})
+	if recorded = recorded && err == nil; err != nil {
 		return err
 	}
 	return c.text(http.StatusCreated, body)
+}
+
+// letGo ends the pins. Content that got no record is unlinked at once, lest
+// uploads that are refused fill the disk until the next sweep; but not what a
+// record had that was removed lately, which has its time.
+func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
+	for _, k := range kept {
+		k.Release()
+		if recorded {
+			continue
+		}
+		if _, err := c.s.Blobs.Unlink(k.Ref, func() (loose bool, err error) {
+			err = c.s.Store.View(func(tx *kv.Tx) error { loose = tx.Loose(k.Ref, time.Time{}); return nil })
+			return loose, err
+		}); err != nil {
+			c.s.Log.Warn("content without a record is left to the sweep", "error", err)
+		}
+	}
 }
 
 // repeated is the answer to an earlier request with the same key; Missing if
@@ -108,17 +136,46 @@ func (c *call) repeated(key string) (body []byte, err error) {
 	return body, err
 }
 
-// maxUpload is the most that one file may have, in bytes.
-func (c *call) maxUpload() (int64, error) {
-	most := c.s.MaxUpload
-	err := c.s.Store.View(func(tx *kv.Tx) error {
+// room is what an upload may take.
+type room struct {
+	file  int64 // bytes of one file
+	left  int64 // bytes until the quota is used up
+	quota int64
+}
+
+// over is the error of a file of the given size that does not fit.
+func (m *room) over(size int64) error {
+	switch {
+	case size > m.file:
+		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.file, 10) + " bytes."}
+	case size > m.left:
+		return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + strconv.FormatInt(m.quota, 10) + " bytes."}
+	}
+	return nil
+}
+
+// room finds out what an upload may take now. The quota is decided in the
+// transaction; here it keeps what cannot fit from being read to the end.
+func (c *call) room() (*room, error) {
+	m := &room{file: c.s.MaxUpload, left: math.MaxInt64}
+	return m, c.s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
+		if err != nil {
+			return err
+		}
 		if set.MaxUpload > 0 {
-			most = min(most, set.MaxUpload)
+			m.file = min(m.file, set.MaxUpload)
+		}
+		u, err := tx.User(c.owner())
+		if err != nil {
+			return err
+		}
+		use, err := tx.Usage(u)
+		if use.Quota > 0 {
+			m.quota, m.left = use.Quota, max(0, use.Quota-use.Bytes)
 		}
 		return err
 	})
-	return most, err
 }
 
 func fileProblems(form *record.Form, parts []part) error {
@@ -169,7 +226,7 @@ var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Tex
 // receive reads a multipart body (RFC 7578): files are streamed to the disk,
 // fields come in any order. On an error it returns the parts so far, which
 // the caller drops in any case.
-func (c *call) receive(most int64) (parts []part, fields field.Object, err error) {
+func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
 		return nil, nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data."}
@@ -178,14 +235,17 @@ func (c *call) receive(most int64) (parts []part, fields field.Object, err error
 		return nil, nil, errMultipart
 	}
 	whole := int64(math.MaxInt64)
-	if most < whole/maxParts-maxTexts {
-		whole = (most + maxTexts) * maxParts
+	if m.file < whole/maxParts-maxTexts {
+		whole = (m.file + maxTexts) * maxParts
 	}
-	in := multipart.NewReader(c.limited(whole), params["boundary"])
+	from := &gauge{r: c.limited(whole)}
+	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
 	texts := 0
 	for n := 0; ; n++ {
+		from.left = maxHead
 		p, err := in.NextRawPart()
+		from.left = math.MaxInt64
 		if err == io.EOF { //nolint:errorlint // the reader returns it bare
 			return parts, fields, nil
 		}
@@ -197,7 +257,7 @@ func (c *call) receive(most int64) (parts []part, fields field.Object, err error
 		}
 		name := p.FormName()
 		if name == "file" {
-			one, err := c.stage(p, most)
+			one, err := c.stage(p, m)
 			if one.stage != nil {
 				parts = append(parts, one)
 			}
@@ -222,6 +282,31 @@ func (c *call) receive(most int64) (parts []part, fields field.Object, err error
 	}
 }
 
+// gauge reads no more than left. The end of what it reads is an error, for
+// multipart.Reader takes an end within a part's header for the end of the form;
+// a line end comes before it, which the last boundary may lack.
+type gauge struct {
+	r              io.Reader
+	left           int64
+	closing, ended bool // at the line end, and after it
+}
+
+func (g *gauge) Read(b []byte) (int, error) {
+	if g.ended {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if g.left <= 0 {
+		return 0, errMultipart
+	}
+	n, err := g.r.Read(b[:min(int64(len(b)), g.left)])
+	g.left -= int64(n)
+	if err == io.EOF { //nolint:errorlint // readers return it bare
+		g.r, err = strings.NewReader("\r\n"), nil
+		g.ended, g.closing = g.closing, true
+	}
+	return n, err
+}
+
 func shorten(name string) string {
 	if len(name) > 64 {
 		return strings.ToValidUTF8(name[:64], "") + "…"
@@ -237,8 +322,9 @@ func unreadable(err error) error {
 	return errMultipart
 }
 
-// stage streams one file to the disk.
-func (c *call) stage(p *multipart.Part, most int64) (part, error) {
+// stage streams one file to the disk, and takes its size off the room that is
+// left.
+func (c *call) stage(p *multipart.Part, m *room) (part, error) {
 	st, err := c.s.Blobs.Stage()
 	if err != nil {
 		return part{}, err
@@ -256,17 +342,18 @@ func (c *call) stage(p *multipart.Part, most int64) (part, error) {
 		return out, werr
 	}
 	if err == nil {
-		from := &source{r: io.LimitReader(p, most-int64(n)+1)}
+		from := &source{r: io.LimitReader(p, min(m.file, m.left)-int64(n)+1)}
 		if _, err = io.Copy(st, from); err != nil && from.err == nil {
 			return out, err // the disk's fault, not the client's
 		}
 	}
-	switch {
-	case err != nil && err != io.EOF: //nolint:errorlint // readers return it bare
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
 		return out, unreadable(err)
-	case st.Size() > most:
-		return out, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(most, 10) + " bytes."}
 	}
+	if err := m.over(st.Size()); err != nil {
+		return out, err
+	}
+	m.left -= st.Size()
 	return out, nil
 }
 
@@ -289,7 +376,9 @@ func (s *source) Read(b []byte) (int, error) {
 // encoding).
 func fileName(p *multipart.Part) string {
 	_, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
-	name := strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "").Replace(params["filename"])
+	name := formEscapes.Replace(params["filename"])
 	name, _ = record.CleanFileName(name) // never fails
 	return name
 }
+
+var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")

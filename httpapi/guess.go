@@ -24,11 +24,12 @@ type guesses struct {
 	tries map[guess]tries
 }
 
-// guess is a thing that is guessed at, and from where; the zero prefix is
-// from anywhere.
+// guess is a thing that is guessed at, and from where. Visitors without an
+// address share the zero prefix.
 type guess struct {
-	from netip.Prefix
-	at   string
+	from     netip.Prefix
+	at       string
+	anywhere bool // all visitors together
 }
 
 type tries struct {
@@ -47,24 +48,55 @@ func network(a netip.Addr) netip.Prefix {
 	return p
 }
 
+// counted are the two counts that a password tried for a thing falls under,
+// and how high each may go.
+func counted(from netip.Addr, at string) [2]struct {
+	guess
+	most int
+} {
+	p := network(from)
+	return [2]struct {
+		guess
+		most int
+	}{{guess{p, at, false}, guessesFrom}, {guess{netip.Prefix{}, at, true}, guessesOverall}}
+}
+
 // allow reports whether another password may be tried, or how long to wait.
 func (g *guesses) allow(from netip.Addr, at string, now time.Time) (wait time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for key, most := range map[guess]int{{network(from), at}: guessesFrom, {at: at}: guessesOverall} {
-		if t := g.tries[key]; t.n >= most {
-			if left := t.since.Add(guessWindow).Sub(now); left > 0 {
-				wait = max(wait, left)
-			}
+	return g.wait(from, at, now)
+}
+
+func (g *guesses) wait(from netip.Addr, at string, now time.Time) (wait time.Duration, ok bool) {
+	for _, c := range counted(from, at) {
+		if t := g.tries[c.guess]; t.n >= c.most {
+			wait = max(wait, t.since.Add(guessWindow).Sub(now))
 		}
 	}
-	return wait, wait == 0
+	return wait, wait <= 0
+}
+
+// settle says whether the outcome of a try may be told, or how long to wait,
+// and counts the try if it was wrong. Checking takes a while, so that many may
+// be under way at once; no more are told than if they had come one by one.
+func (g *guesses) settle(from netip.Addr, at string, right bool, now time.Time) (wait time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if wait, ok = g.wait(from, at, now); ok && !right {
+		g.count(from, at, now)
+	}
+	return wait, ok
 }
 
 // failed counts a wrong password.
 func (g *guesses) failed(from netip.Addr, at string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.count(from, at, now)
+}
+
+func (g *guesses) count(from netip.Addr, at string, now time.Time) {
 	if len(g.tries) >= maxGuessEntries {
 		for key, t := range g.tries {
 			if now.Sub(t.since) >= guessWindow {
@@ -75,13 +107,13 @@ func (g *guesses) failed(from netip.Addr, at string, now time.Time) {
 	if g.tries == nil {
 		g.tries = map[guess]tries{}
 	}
-	for _, key := range []guess{{network(from), at}, {at: at}} {
-		t := g.tries[key]
+	for _, c := range counted(from, at) {
+		t := g.tries[c.guess]
 		if now.Sub(t.since) >= guessWindow {
 			t = tries{since: now}
 		}
 		t.n++
-		g.tries[key] = t
+		g.tries[c.guess] = t
 	}
 }
 

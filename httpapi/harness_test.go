@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,10 @@ var plain = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
+// longText is how long a body must be to be held against its schema no more,
+// which takes a second for a megabyte.
+const longText = 256 << 10
+
 // do sends a request and checks the answer, and the request if it was taken,
 // against the document.
 func (a *app) do(q request) *answer {
@@ -194,6 +199,7 @@ func (a *app) do(q request) *answer {
 	if bytes.Contains(got, []byte("$argon2")) {
 		a.Errorf("%s %s: a password hash leaks", q.method, q.path)
 	}
+	a.keepsRules(req, out)
 	return out
 }
 
@@ -232,7 +238,7 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 		},
 	}
-	if !raw && got.status < 300 && req.Header.Get("Content-Type") == "application/json" {
+	if media := req.Header.Get("Content-Type"); !raw && got.status < 300 && len(sent) < longText && (media == "" || media == "application/json") {
 		req.Body = io.NopCloser(bytes.NewReader(sent))
 		if err := openapi3filter.ValidateRequest(a.Context(), in); err != nil {
 			a.Errorf("%s %s: the request is not as documented: %v", req.Method, req.URL.Path, err)
@@ -245,9 +251,65 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 		}
 		return
 	}
+	if len(got.body) > longText {
+		return
+	}
 	out.SetBodyBytes(got.body)
 	if err := openapi3filter.ValidateResponse(a.Context(), out); err != nil {
 		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.status, err, cutText(got.body))
+	}
+}
+
+var (
+	idForm   = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
+)
+
+// keepsRules checks what holds for every answer of the API: JSON, errors too;
+// ids and times in their one form; errors of one shape.
+func (a *app) keepsRules(req *http.Request, got *answer) {
+	a.Helper()
+	path := req.URL.Path
+	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || len(got.body) == 0 || len(got.body) > longText {
+		return
+	}
+	if mediaOf(got.header) != "application/json" {
+		a.Errorf("%s %s -> %d: the answer is %q, not JSON", req.Method, path, got.status, got.header.Get("Content-Type"))
+		return
+	}
+	var v any
+	if err := json.Unmarshal(got.body, &v); err != nil {
+		a.Errorf("%s %s -> %d: %v", req.Method, path, got.status, err)
+		return
+	}
+	if got.status < 400 {
+		a.walk(req.Method+" "+path, "", v)
+		return
+	}
+	e, _ := v.(map[string]any)
+	text, _ := e["error"].(string)
+	code, _ := e["code"].(string)
+	_, fields := e["fields"]
+	if text == "" || code == "" || e["requestId"] != got.header.Get("X-Request-Id") || fields != (got.status == http.StatusUnprocessableEntity) {
+		a.Errorf("%s %s -> %d: the error is not of the one shape: %s", req.Method, path, got.status, cutText(got.body))
+	}
+}
+
+func (a *app) walk(at, name string, v any) {
+	a.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for name, v := range v {
+			a.walk(at, name, v)
+		}
+	case []any:
+		for _, v := range v {
+			a.walk(at, name, v)
+		}
+	case string:
+		if name == "id" && !idForm.MatchString(v) || len(name) > 2 && strings.HasSuffix(name, "At") && !timeForm.MatchString(v) {
+			a.Errorf("%s: %s is %q", at, name, v)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 
@@ -37,6 +38,9 @@ func (v *shownTag) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
+// as puts a tag into the answer.
+func (v *shownTag) as(tx *kv.Tx, t *record.Tag) { v.Tag, v.counts = *t, tx.TagCounts(t) }
+
 func appendCounts(dst []byte, counts map[string]int64) []byte {
 	dst = append(dst, '{')
 	for i, k := range record.Kinds {
@@ -63,7 +67,7 @@ func (v *shownFolder) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// id is a segment of the path that must be an id; what names the thing.
+// uuid is the id in the path; what names the thing that it must be of.
 func (c *call) uuid(what string) (record.ID, error) {
 	id, err := uuid.Parse(c.arg("id"))
 	if err != nil {
@@ -95,7 +99,7 @@ func createTag(c *call) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		t, err := tx.AddTag(c.owner(), form.Name, form.Color)
 		if err == nil {
-			v.Tag, v.counts = *t, tx.TagCounts(t)
+			v.as(tx, t)
 		}
 		return err
 	}); err != nil {
@@ -109,11 +113,8 @@ func patchTag(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, err := c.object(smallBody)
+	in, err := c.change(record.TagForm(record.Tag{}))
 	if err != nil {
-		return err
-	}
-	if err := field.Of(record.TagForm(record.Tag{})).Patch(in); err != nil {
 		return err
 	}
 	v := new(shownTag)
@@ -126,8 +127,8 @@ func patchTag(c *call) error {
 		if err := field.Of(form).Patch(in); err != nil {
 			return err
 		}
-		t.Name, t.Color = form.Name, form.Color
-		v.Tag, v.counts = *t, tx.TagCounts(t)
+		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
+		v.as(tx, t)
 		return tx.SaveTag(t)
 	}); err != nil {
 		return err
@@ -162,6 +163,9 @@ func mergeTag(c *call) error {
 	if err := c.create(form); err != nil {
 		return err
 	}
+	if form.into == uuid.Nil { // to RemoveTag that is no tag
+		return record.Bad(map[string]string{"into": "names a tag that you do not have"})
+	}
 	if err := c.s.Store.RemoveTag(c.owner(), id, form.into); err != nil {
 		return err
 	}
@@ -169,7 +173,7 @@ func mergeTag(c *call) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		t, err := tx.Tag(c.owner(), form.into)
 		if err == nil {
-			v.Tag, v.counts = *t, tx.TagCounts(t)
+			v.as(tx, t)
 		}
 		return err
 	}); err != nil {
@@ -215,11 +219,8 @@ func patchFolder(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, err := c.object(smallBody)
+	in, err := c.change(record.FolderForm(record.Folder{}))
 	if err != nil {
-		return err
-	}
-	if err := field.Of(record.FolderForm(record.Folder{})).Patch(in); err != nil {
 		return err
 	}
 	v := new(shownFolder)
@@ -232,7 +233,7 @@ func patchFolder(c *call) error {
 		if err := field.Of(form).Patch(in); err != nil {
 			return err
 		}
-		f.Name, f.Color = form.Name, form.Color
+		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
 		v.Folder, v.count = *f, tx.FolderCount(f)
 		return tx.SaveFolder(f)
 	}); err != nil {

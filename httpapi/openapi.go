@@ -82,7 +82,8 @@ func Document() ([]byte, error) {
 		"info": object{
 			"title": "kist", "version": "1.0.0", "license": object{"name": "MIT"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
-				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent. " +
+				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
+				"the tags of a file may be sent back as they are answered. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []object{{"url": placeholder}},
@@ -143,7 +144,7 @@ func (d *document) operation(r route) object {
 		case status < 400:
 			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
 		case strings.HasPrefix(r.path, apiPath):
-			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", &content{media: jsonType, schema: ref("Error")})
+			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", jsonOf(ref("Error"), failure(status)))
 		default:
 			answers[strconv.Itoa(status)] = object{"description": http.StatusText(status) + ".", "content": object{
 				"text/plain": object{"schema": object{"type": "string"}, "example": "There is no such item.\n"},
@@ -159,13 +160,40 @@ func (d *document) operation(r route) object {
 func (r *route) statuses() []int {
 	all := append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError}, r.fails...)
 	if !r.door.open {
-		all = append(all, http.StatusForbidden)
+		all = append(all, http.StatusForbidden, http.StatusServiceUnavailable)
+		if r.method != http.MethodGet {
+			all = append(all, http.StatusInsufficientStorage)
+		}
 	}
 	if r.body != nil {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// failure is an example of the answer with an error status.
+func failure(status int) object {
+	of := map[int][2]string{
+		http.StatusBadRequest:            {"malformed", "The body is not valid JSON: it ends too early."},
+		http.StatusUnauthorized:          {"unknown_key", "This API key is not known."},
+		http.StatusForbidden:             {"scope_missing", "This API key does not have the scope write."},
+		http.StatusNotFound:              {"not_found", "There is no such item."},
+		http.StatusConflict:              {"slug_taken", "This slug is in use already."},
+		http.StatusGone:                  {"expired", "This item has expired."},
+		http.StatusRequestEntityTooLarge: {"too_large", "The body is larger than 1048576 bytes."},
+		http.StatusUnsupportedMediaType:  {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
+		http.StatusUnprocessableEntity:   {"invalid_fields", "Title is required."},
+		http.StatusTooManyRequests:       {"too_many_guesses", "Too many wrong passwords. Try again later."},
+		http.StatusInternalServerError:   {"internal", "Something went wrong on the server. The log says more under this request id."},
+		http.StatusServiceUnavailable:    {"busy", "Too many passwords are being checked; try again in a moment."},
+		http.StatusInsufficientStorage:   {"disk_full", "The server's disk is full. Nothing was stored."},
+	}[status]
+	e := object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
+	if status == http.StatusUnprocessableEntity {
+		e["fields"] = object{"title": "is required"}
+	}
+	return e
 }
 
 var pathDocs = map[string]string{

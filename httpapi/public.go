@@ -2,14 +2,21 @@ package httpapi
 
 import (
 	"bytes"
-	"mime"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -20,7 +27,13 @@ import (
 // one, is right. kinds narrows what the address is for.
 func (c *call) shared(slug string, kinds ...*record.Kind) (r *record.Record, own bool, err error) {
 	err = c.s.Store.View(func(tx *kv.Tx) (err error) {
-		r, err = tx.Slug(slug)
+		if r, err = tx.Slug(slug); err != nil {
+			return err
+		}
+		u, err := tx.User(r.Owner)
+		if missing(err) || err == nil && u.Disabled {
+			return record.ErrMissing // an account that is shut shares nothing
+		}
 		return err
 	})
 	if err == nil && len(kinds) > 0 && !contains(kinds, r.Kind) {
@@ -59,28 +72,51 @@ func (c *call) unlock(item, hash, password string) error {
 	if wait, ok := c.s.guesses.allow(c.addr, item, c.s.Store.Now()); !ok {
 		return tooMany(wait)
 	}
-	right, err := c.s.Passwords.Check(c.r.Context(), hash, password)
-	if err != nil {
-		return err
+	right := false
+	if len(password) <= field.MaxSecret { // no password is longer
+		var err error
+		if right, err = c.s.Passwords.Check(c.r.Context(), hash, password); err != nil {
+			return err
+		}
+	}
+	if wait, ok := c.s.guesses.settle(c.addr, item, right, c.s.Store.Now()); !ok {
+		return tooMany(wait)
 	}
 	if !right {
-		c.s.guesses.failed(c.addr, item, c.s.Store.Now())
 		return &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is not right."}
 	}
 	return nil
 }
 
-// counts reports whether the request is a view: HEAD and what a browser
-// fetches ahead of the person are not.
-func (c *call) counts() bool {
-	ahead := strings.Contains(c.r.Header.Get("Sec-Purpose"), "prefetch") || strings.EqualFold(c.r.Header.Get("Purpose"), "prefetch")
-	return c.r.Method != http.MethodHead && !ahead
+// ahead reports whether no person asks for the item, not yet: a browser
+// fetches it in case it is wanted, or a messenger looks for a preview.
+func (c *call) ahead() bool {
+	h := c.r.Header
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		if v := strings.ToLower(h.Get(name)); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
+			return true
+		}
+	}
+	agent := strings.ToLower(h.Get("User-Agent"))
+	for _, name := range previewers {
+		if strings.Contains(agent, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// previewers are in the User-Agent of what fetches previews of links.
+var previewers = []string{
+	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
+	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
+	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
 }
 
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
 
 // follow redirects a short link (RFC 9110, section 15.4.3) and counts the
-// click.
+// click. Of a link with a limit, where it leads is told only with a click.
 func follow(c *call) error {
 	r, own, err := c.shared(c.arg("slug"), record.Links)
 	if err != nil {
@@ -90,17 +126,21 @@ func follow(c *call) error {
 	if err != nil {
 		return err
 	}
+	head := c.r.Method == http.MethodHead
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
 	switch {
 	case own:
-	case c.counts():
+	case r.Limit > 0 && head:
+		c.w.WriteHeader(http.StatusOK)
+		return nil
+	case r.Limit > 0 && c.ahead():
+		return errAhead
+	case !head && !c.ahead():
 		if err := c.s.Store.Seen(r); err != nil {
 			return err
 		}
-	case r.Limit > 0 && c.r.Method != http.MethodHead:
-		return errAhead
 	}
-	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
 	h.Set("Location", asciiURL(b.(*record.Link).URL)) //nolint:errcheck // the kind is checked
 	c.w.WriteHeader(http.StatusFound)
 	return nil
@@ -108,6 +148,9 @@ func follow(c *call) error {
 
 // asciiURL escapes what may not stand in a header.
 func asciiURL(t string) string {
+	if !strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return t
+	}
 	var b strings.Builder
 	for i := range len(t) {
 		if t[i] <= ' ' || t[i] >= 0x7f {
@@ -135,56 +178,154 @@ func raw(c *call) error {
 	if err != nil {
 		return err
 	}
-	h := c.w.Header()
-	tag := `"` + strconv.FormatUint(r.Seq, 36) + `"`
-	var text string
+	media, name := "text/plain", ""
+	var digest [sha256.Size]byte
+	var content io.ReadSeeker
 	switch b := body.(type) {
 	case *record.File:
-		tag = `"` + b.SHA256 + `"`
-		hostile(h, b.MimeType, b.OriginalName)
 		// Opened before the view is counted: it stays readable when the last
 		// view deletes the file.
-		f, err := c.s.Blobs.Get(r.Bytes.Ref)
+		f, err := c.open(r)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		if err := c.deliver(r, own, tag); err != nil {
-			return err
-		}
-		http.ServeContent(c.w, c.r, "", time.Time{}, f)
-		return nil
+		media, name, digest, content = b.MimeType, b.OriginalName, r.Bytes.Ref, f
 	case *record.Note:
-		text = b.Content
+		digest, content = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content)
 	case *record.Snippet:
-		text = b.Content
+		digest, content = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content)
 	}
-	hostile(h, "text/plain", "")
-	if err := c.deliver(r, own, tag); err != nil {
-		return err
-	}
-	http.ServeContent(c.w, c.r, "", time.Time{}, strings.NewReader(text))
-	return nil
-}
-
-// deliver counts the view, if it is one, and sets what caches may do. After
-// it the item's bytes may leave.
-func (c *call) deliver(r *record.Record, own bool, tag string) error {
 	h := c.w.Header()
-	h.Set("Etag", tag)
+	hostile(h, media, name, r.Public && r.Password == "" && r.Limit == 0)
+	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", "private, no-cache")
 	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
 		h.Set("Cache-Control", "private, no-store")
 	}
+	size, err := content.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	conditions(c.r.Header, size)
+	g := &gate{answerWriter: c.w, pay: func(status int) error { return c.pay(r, own, status, size) }}
+	http.ServeContent(g, c.r, "", time.Time{}, content)
+	return g.err
+}
+
+// open opens the bytes of a file. Those of a record that came without them,
+// out of a copy of the data directory, are not there for anyone.
+func (c *call) open(r *record.Record) (*os.File, error) {
+	f, err := c.s.Blobs.Get(r.Bytes.Ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.s.Log.Error("a file has no content", "requestId", c.id, "id", r.ID.String(), "error", err)
+		return nil, record.ErrMissing
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() != r.Bytes.Size {
+		err = fmt.Errorf("%w: %d bytes in place of %d", blobs.ErrDamaged, info.Size(), r.Bytes.Size)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("content of file %s: %w", r.ID, err)
+	}
+	return f, nil
+}
+
+// etag is the entity tag of content. That of an item with a limit does not
+// tell what the content is: it is given out without a view (with HEAD), and
+// short content could be found by trying.
+func etag(r *record.Record, digest [sha256.Size]byte) string {
+	if r.Limit > 0 {
+		digest = sha256.Sum256(append(r.ID[:], digest[:]...))
+	}
+	return `"` + hex.EncodeToString(digest[:]) + `"`
+}
+
+// maxRanges is how many ranges one request may ask for; one for more gets all
+// of the content.
+const maxRanges = 16
+
+// conditions makes the request's headers as http.ServeContent understands
+// them: lists in one line, no ranges in other units (RFC 9110, section 14.2:
+// they are ignored), none of empty content, which has no bytes to choose.
+func conditions(h http.Header, size int64) {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if all := h[name]; len(all) > 1 {
+			h.Set(name, strings.Join(all, ", "))
+		}
+	}
+	const unit = "bytes="
+	ranges := h.Get("Range")
+	if ranges == "" {
+		return
+	}
+	if size == 0 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= maxRanges {
+		h.Del("Range")
+		return
+	}
+	h.Set("Range", unit+ranges[len(unit):])
+}
+
+// gate is passed by an answer once it is paid for: pay is called with the
+// status, before anything leaves, and if it fails nothing does.
+type gate struct {
+	*answerWriter
+	pay func(status int) error
+	err error
+}
+
+func (g *gate) WriteHeader(status int) {
+	if g.err == nil {
+		g.err = g.pay(status)
+	}
+	if g.err == nil {
+		g.answerWriter.WriteHeader(status)
+	}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.answerWriter.Write(p)
+}
+
+func (g *gate) ReadFrom(r io.Reader) (int64, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.answerWriter.ReadFrom(r)
+}
+
+// pay counts the view, if the answer with the status is one.
+func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
+	h := c.w.Header()
+	part := h.Get("Content-Range")
 	switch {
-	case own, c.r.Method == http.MethodHead, unchanged(c.r, tag):
+	case status == http.StatusNotModified:
 		return nil
-	case !c.counts():
+	case status == http.StatusPreconditionFailed:
+		return errPrecondition
+	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent && h.Get("Content-Length") == "0":
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+		return errRange
+	case status != http.StatusOK && status != http.StatusPartialContent:
+		return errInternal
+	case own, c.r.Method == http.MethodHead:
+		return nil
+	case c.ahead():
 		if r.Limit > 0 {
 			return errAhead
 		}
 		return nil
-	case r.Limit == 0 && !fromStart(c.r):
+	case r.Limit == 0 && part != "" && !strings.HasPrefix(part, "bytes 0-"):
 		return nil
 	}
 	return c.s.Store.Seen(r)
@@ -199,13 +340,6 @@ func unchanged(r *http.Request, tag string) bool {
 		}
 	}
 	return false
-}
-
-// fromStart reports whether the answer holds the first byte, as far as the
-// request tells.
-func fromStart(r *http.Request) bool {
-	ranges, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
-	return !ok || strings.HasPrefix(strings.TrimSpace(ranges), "0-")
 }
 
 // How stored bytes may be shown by a browser. What is not listed is saved.
@@ -225,14 +359,17 @@ const (
 )
 
 // hostile sets the headers that stored bytes are answered with, on every
-// status.
-func hostile(h http.Header, mimeType, name string) {
+// status. Pages of other sites may show what is open to everyone.
+func hostile(h http.Header, mimeType, name string, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
 		policy = policyPDF
 	}
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if open {
+		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	}
 	how := "attachment"
 	if inline[mimeType] {
 		how = "inline"
@@ -323,34 +460,4 @@ func healthy(c *call) error {
 	h.Set("Cache-Control", "no-store")
 	_, _ = c.w.Write([]byte("ok\n")) // the client may be gone
 	return nil
-}
-
-// mediaType works out what a file is: from its bytes where they tell, else
-// from its name, else from what the client says if that has the form of a
-// media type. Nothing of it is taken over unread.
-func mediaType(claimed, name string, head []byte) string {
-	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(head))
-	if sniffed != "application/octet-stream" && sniffed != "text/plain" && sniffed != "text/xml" && sniffed != "application/zip" {
-		return sniffed
-	}
-	if t := byExtension[strings.ToLower(path.Ext(name))]; t != "" && compatible(t, sniffed) {
-		return t
-	}
-	media, _, err := mime.ParseMediaType(claimed)
-	if err == nil && media != "application/octet-stream" && len(media) <= 127 && strings.Count(media, "/") == 1 && compatible(media, sniffed) {
-		return media
-	}
-	return sniffed
-}
-
-// compatible reports whether bytes that look like sniffed can be of the type:
-// what looks like text is no picture, and what does not is no text.
-func compatible(media, sniffed string) bool {
-	class := record.ClassOf(media)
-	textual := class == record.Text || media == "image/svg+xml" || strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+json")
-	switch sniffed {
-	case "text/plain", "text/xml":
-		return textual || class == record.Other
-	}
-	return !textual
 }

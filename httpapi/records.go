@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,16 +65,6 @@ func (c *call) hash(p field.Secret) (string, error) {
 	return c.s.Passwords.Hash(c.r.Context(), p.Text)
 }
 
-// read1 reads the owner's record that the path names.
-func (c *call) read1(k *record.Kind, arg string) (*record.Record, error) {
-	var r *record.Record
-	err := c.s.Store.View(func(tx *kv.Tx) (err error) {
-		r, err = tx.Record(c.owner(), k, c.arg(arg))
-		return err
-	})
-	return r, err
-}
-
 func createRecord(k *record.Kind) func(*call) error {
 	return func(c *call) error {
 		in, err := c.object(k.MaxBody)
@@ -98,24 +89,6 @@ func createRecord(k *record.Kind) func(*call) error {
 		}
 		return c.answerRecord(http.StatusCreated, r, true)
 	}
-}
-
-// check joins what several looks at one input found, so that one answer names
-// every bad field.
-func check(errs ...error) error {
-	all := field.Problems{}
-	for _, err := range errs {
-		switch p := err.(type) { //nolint:errorlint // problems are never wrapped
-		case nil:
-		case field.Problems:
-			for name, why := range p {
-				all[name] = why
-			}
-		default:
-			return err
-		}
-	}
-	return record.Bad(all)
 }
 
 func readRecord(k *record.Kind, arg string) func(*call) error {
@@ -148,6 +121,9 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		if err != nil {
 			return err
 		}
+		if k == record.Files {
+			namesOnly(in, "tags")
+		}
 		// The first reading, outside the transaction, finds what is wrong and
 		// which password to hash; the second cannot fail on form.
 		form := record.NewForm(k)
@@ -175,6 +151,17 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 			return err
 		}
 		return c.answerRecord(http.StatusOK, r, false)
+	}
+}
+
+// namesOnly puts their names in the place of objects in a list, so that a
+// file's tags can be sent back as they are answered.
+func namesOnly(in field.Object, member string) {
+	list, _ := in[member].([]any)
+	for i, v := range list {
+		if o, ok := v.(field.Object); ok {
+			list[i] = o["name"]
+		}
 	}
 }
 
@@ -275,7 +262,7 @@ func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err e
 		bad = append(bad, "offset and cursor cannot be used together")
 	}
 	sorts := kv.Sorts(q.Kind)
-	if q.Sort = kv.Sort(args.Get("sort")); q.Sort != "" && !contains(sorts, q.Sort) {
+	if q.Sort = kv.Sort(args.Get("sort")); q.Sort != "" && !slices.Contains(sorts, q.Sort) {
 		bad = append(bad, "sort must be one of: "+join(sorts))
 	}
 	for _, t := range append(args["tag"], strings.Split(strings.Join(args["tags"], ","), ",")...) {
@@ -286,16 +273,12 @@ func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err e
 	if q.Kind == record.Files {
 		folder = args.Get("folder")
 		if t := args.Get("type"); t != "" {
-			found := false
-			for i, name := range record.ClassNames() {
-				if name == t {
-					class := record.Class(i)
-					q.Class, found = &class, true
-				}
-			}
-			if !found {
+			at := slices.Index(record.ClassNames(), t)
+			if at < 0 {
 				bad = append(bad, "type must be one of: "+join(record.ClassNames()))
 			}
+			class := record.Class(at)
+			q.Class = &class
 		}
 	}
 	if text := strings.TrimSpace(args.Get("q")); text != "" {
@@ -308,14 +291,7 @@ func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err e
 	return tags, folder, nil
 }
 
-func contains[T comparable](all []T, v T) bool {
-	for _, x := range all {
-		if x == v {
-			return true
-		}
-	}
-	return false
-}
+func contains[T comparable](all []T, v T) bool { return slices.Contains(all, v) }
 
 func join[T ~string](words []T) string {
 	all := make([]string, len(words))
@@ -350,6 +326,10 @@ func matcher(text string) func(*record.Record) bool {
 // folder of a name: then no record has it.
 func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) {
 	for _, name := range tags {
+		name, err := record.CleanTag(name)
+		if err != nil {
+			return false, nil
+		}
 		t, err := tx.TagNamed(q.Owner, name)
 		if missing(err) {
 			return false, nil
@@ -366,16 +346,16 @@ func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) 
 		q.Folder = new(record.ID)
 		return true, nil
 	}
-	if id, err := uuid.Parse(folder); err == nil {
-		q.Folder = &id
-		return id != uuid.Nil, nil
-	}
-	f, err := tx.FolderNamed(q.Owner, folder)
-	if err == nil {
-		q.Folder = &f.ID
+	id, _ := uuid.Parse(folder)
+	f, err := tx.Folder(q.Owner, id)
+	if missing(err) {
+		f, err = tx.FolderNamed(q.Owner, strings.Join(strings.Fields(folder), " "))
 	}
 	if missing(err) {
 		return false, nil
+	}
+	if err == nil {
+		q.Folder = &f.ID
 	}
 	return err == nil, err
 }

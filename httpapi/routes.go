@@ -13,86 +13,152 @@ import (
 // table lists every operation of the server.
 func (s *Server) table() []route {
 	rows := []route{
-		{method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
-			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy},
-		{method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
-			door: anyone, reply: reply{200, "The OpenAPI document.", jsonOf(object{"type": "object"}, object{"openapi": "3.0.3"})}, serve: readSchema},
-		{method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: readReference},
-		{method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
-			door: anyone, reply: reply{200, "The file.", bytesOf()}, fails: []int{404}, serve: readAsset},
-		{method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
-			door: anyone, reply: reply{200, "The form.", pageOf()}, fails: []int{404}, serve: claimPage},
-		{method: "POST", path: "/claim/{token}", id: "claim", tag: "server", summary: "Makes the first administrator and an API key; works once.",
+		{
+			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
+			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
+		},
+		{
+			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
+			door: anyone, reply: reply{200, "The OpenAPI document.", jsonOf(object{"type": "object"}, object{"openapi": "3.0.3"})}, serve: readSchema,
+		},
+		{
+			method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
+			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: readReference,
+		},
+		{
+			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
+			door: anyone, reply: reply{200, "The file.", bytesOf()}, fails: []int{404}, serve: readAsset,
+		},
+		{
+			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
+			door: anyone, reply: reply{200, "The form.", pageOf()}, fails: []int{404}, serve: claimPage,
+		},
+		{
+			method: "POST", path: "/claim/{token}", id: "claim", tag: "server", summary: "Makes the first administrator and an API key; works once.",
 			door: anyone, body: formOf(new(claimForm)), reply: reply{201, "The page with the key.", pageOf()},
-			fails: []int{400, 404, 409, 413, 415, 422, 503}, serve: claimed},
+			fails: []int{400, 404, 409, 413, 415, 422, 503}, serve: claimed,
+		},
 
-		{method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
+		{
+			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    anyone, args: sharePassword, reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 416, 429, 503}, serve: raw},
-		{method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
+			fails: []int{206, 304, 401, 404, 410, 416, 429, 503}, serve: raw,
+		},
+		{
+			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
 			door: anyone, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{401, 404, 410, 429, 503}, serve: follow},
+			fails: []int{401, 404, 410, 429, 503}, serve: follow,
+		},
 
-		{method: "GET", path: apiPath + "files", id: "listFiles", tag: "files", summary: "Lists files.",
-			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, fails: []int{400}, serve: listRecords(record.Files)},
-		{method: "GET", path: apiPath + "upload", id: "listUploads", tag: "files", summary: "Lists files, as /files does.",
-			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, fails: []int{400}, serve: listRecords(record.Files)},
-		{method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
+		{
+			method: "GET", path: apiPath + "files", id: "listFiles", tag: "files", summary: "Lists files.",
+			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
+		},
+		{
+			method: "GET", path: apiPath + "upload", id: "listUploads", tag: "files", summary: "Lists files, as /files does.",
+			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
+		},
+		{
+			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
 			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time.", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
-			fails: []int{400, 403, 409, 413, 415, 422, 503, 507}, serve: upload},
-		{method: "GET", path: apiPath + "files/{slug}", id: "readFile", tag: "files", summary: "Reads the record of a file, by slug or id.",
-			door: reads, reply: reply{200, "The record.", dataOf("File")}, fails: []int{404}, serve: readRecord(record.Files, "slug")},
-		{method: "PATCH", path: apiPath + "files/{slug}", id: "editFile", tag: "files", summary: "Changes the record of a file.",
+			fails: []int{409}, serve: upload,
+		},
+		{
+			method: "GET", path: apiPath + "files/{slug}", id: "readFile", tag: "files", summary: "Reads the record of a file, by slug or id.",
+			door: reads, reply: reply{200, "The record.", dataOf("File")}, fails: []int{404}, serve: readRecord(record.Files, "slug"),
+		},
+		{
+			method: "PATCH", path: apiPath + "files/{slug}", id: "editFile", tag: "files", summary: "Changes the record of a file.",
 			door: writes, body: bodyOf("FileEdit"), reply: reply{200, "The record.", dataOf("File")},
-			fails: []int{404, 409, 503, 507}, serve: patchRecord(record.Files, "slug")},
-		{method: "DELETE", path: apiPath + "files/{slug}", id: "removeFile", tag: "files", summary: "Deletes a file.",
-			door: writes, reply: done, fails: []int{404, 507}, serve: removeRecord(record.Files, "slug")},
-		{method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching.",
+			fails: []int{404, 409}, serve: patchRecord(record.Files, "slug"),
+		},
+		{
+			method: "DELETE", path: apiPath + "files/{slug}", id: "removeFile", tag: "files", summary: "Deletes a file.",
+			door: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
+		},
+		{
+			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching.",
 			door: reads, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
 				"jobs": object{"type": "array", "items": object{"type": "object"}},
-			}}, object{"jobs": []any{}})}, serve: func(c *call) error { return c.text(http.StatusOK, []byte(`{"jobs":[]}`)) }},
+			}}, object{"jobs": []any{}})}, serve: func(c *call) error { return c.text(http.StatusOK, []byte(`{"jobs":[]}`)) },
+		},
 
-		{method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
-			door: reads, reply: reply{200, "All folders.", listOf("Folder")}, serve: listFolders},
-		{method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
-			door: writes, body: bodyOf("FolderCreate"), reply: reply{201, "The folder.", dataOf("Folder")}, fails: []int{409, 507}, serve: createFolder},
-		{method: "PATCH", path: apiPath + "folders/{id}", id: "editFolder", tag: "folders", summary: "Changes a folder.",
-			door: writes, body: bodyOf("FolderEdit"), reply: reply{200, "The folder.", dataOf("Folder")}, fails: []int{404, 409, 507}, serve: patchFolder},
-		{method: "DELETE", path: apiPath + "folders/{id}", id: "removeFolder", tag: "folders", summary: "Deletes a folder; its files stay.",
-			door: writes, reply: done, fails: []int{404, 507}, serve: removeFolder},
+		{
+			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
+			door: reads, reply: reply{200, "All folders.", listOf("Folder")}, serve: listFolders,
+		},
+		{
+			method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
+			door: writes, body: bodyOf("FolderCreate"), reply: reply{201, "The folder.", dataOf("Folder")}, fails: []int{409}, serve: createFolder,
+		},
+		{
+			method: "PATCH", path: apiPath + "folders/{id}", id: "editFolder", tag: "folders", summary: "Changes a folder.",
+			door: writes, body: bodyOf("FolderEdit"), reply: reply{200, "The folder.", dataOf("Folder")}, fails: []int{404, 409}, serve: patchFolder,
+		},
+		{
+			method: "DELETE", path: apiPath + "folders/{id}", id: "removeFolder", tag: "folders", summary: "Deletes a folder; its files stay.",
+			door: writes, reply: done, fails: []int{404}, serve: removeFolder,
+		},
 
-		{method: "GET", path: apiPath + "me", id: "readMe", tag: "account", summary: "Reads the caller's account, with usage and quota.",
-			door: reads, reply: reply{200, "The account.", dataOf("User")}, serve: readMe},
-		{method: "PATCH", path: apiPath + "me", id: "editMe", tag: "account", summary: "Changes the caller's name or password.",
-			door: writes, body: bodyOf("MeEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{409, 429, 503, 507}, serve: patchMe},
-		{method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			door: manages, reply: reply{200, "All keys.", listOf("Key")}, serve: listKeys},
-		{method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
-			door: manages, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, fails: []int{507}, serve: createKey},
-		{method: "PATCH", path: apiPath + "keys/{id}", id: "editKey", tag: "account", summary: "Renames an API key, or turns it off or on.",
-			door: manages, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404, 507}, serve: patchKey},
-		{method: "DELETE", path: apiPath + "keys/{id}", id: "removeKey", tag: "account", summary: "Revokes an API key.",
-			door: manages, reply: done, fails: []int{404, 507}, serve: removeKey},
+		{
+			method: "GET", path: apiPath + "me", id: "readMe", tag: "account", summary: "Reads the caller's account, with usage and quota.",
+			door: reads, reply: reply{200, "The account.", dataOf("User")}, serve: readMe,
+		},
+		{
+			method: "PATCH", path: apiPath + "me", id: "editMe", tag: "account", summary: "Changes the caller's name or password.",
+			door: writes, body: bodyOf("MeEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{409, 429}, serve: patchMe,
+		},
+		{
+			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
+			door: manages, reply: reply{200, "All keys.", listOf("Key")}, serve: listKeys,
+		},
+		{
+			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
+			door: manages, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
+		},
+		{
+			method: "PATCH", path: apiPath + "keys/{id}", id: "editKey", tag: "account", summary: "Renames an API key, or turns it off or on.",
+			door: manages, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
+		},
+		{
+			method: "DELETE", path: apiPath + "keys/{id}", id: "removeKey", tag: "account", summary: "Revokes an API key.",
+			door: manages, reply: done, fails: []int{404}, serve: removeKey,
+		},
 
-		{method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
-			door: manages, reply: reply{200, "All accounts.", listOf("User")}, serve: listUsers},
-		{method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
-			door: manages, body: bodyOf("UserCreate"), reply: reply{201, "The account.", dataOf("User")}, fails: []int{409, 503, 507}, serve: createUser},
-		{method: "GET", path: apiPath + "admin/users/{id}", id: "readUser", tag: "admin", summary: "Reads an account.",
-			door: manages, reply: reply{200, "The account.", dataOf("User")}, fails: []int{404}, serve: readUser},
-		{method: "PATCH", path: apiPath + "admin/users/{id}", id: "editUser", tag: "admin", summary: "Changes an account.",
-			door: manages, body: bodyOf("UserEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{404, 409, 503, 507}, serve: patchUser},
-		{method: "DELETE", path: apiPath + "admin/users/{id}", id: "removeUser", tag: "admin", summary: "Deletes an account and everything of it.",
-			door: manages, reply: done, fails: []int{404, 409, 507}, serve: removeUser},
-		{method: "GET", path: apiPath + "admin/settings", id: "readSettings", tag: "admin", summary: "Reads the settings of the instance.",
-			door: manages, reply: reply{200, "The settings.", dataOf("Settings")}, serve: readSettings},
-		{method: "PATCH", path: apiPath + "admin/settings", id: "editSettings", tag: "admin", summary: "Changes the settings of the instance.",
-			door: manages, body: bodyOf("SettingsEdit"), reply: reply{200, "The settings.", dataOf("Settings")}, fails: []int{507}, serve: patchSettings},
-		{method: "GET", path: apiPath + "admin/stats", id: "readStats", tag: "admin", summary: "Counts what the instance keeps.",
-			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats},
+		{
+			method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
+			door: manages, reply: reply{200, "All accounts.", listOf("User")}, serve: listUsers,
+		},
+		{
+			method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
+			door: manages, body: bodyOf("UserCreate"), reply: reply{201, "The account.", dataOf("User")}, fails: []int{409}, serve: createUser,
+		},
+		{
+			method: "GET", path: apiPath + "admin/users/{id}", id: "readUser", tag: "admin", summary: "Reads an account.",
+			door: manages, reply: reply{200, "The account.", dataOf("User")}, fails: []int{404}, serve: readUser,
+		},
+		{
+			method: "PATCH", path: apiPath + "admin/users/{id}", id: "editUser", tag: "admin", summary: "Changes an account.",
+			door: manages, body: bodyOf("UserEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{404, 409}, serve: patchUser,
+		},
+		{
+			method: "DELETE", path: apiPath + "admin/users/{id}", id: "removeUser", tag: "admin", summary: "Deletes an account and everything of it.",
+			door: manages, reply: done, fails: []int{404, 409}, serve: removeUser,
+		},
+		{
+			method: "GET", path: apiPath + "admin/settings", id: "readSettings", tag: "admin", summary: "Reads the settings of the instance.",
+			door: manages, reply: reply{200, "The settings.", dataOf("Settings")}, serve: readSettings,
+		},
+		{
+			method: "PATCH", path: apiPath + "admin/settings", id: "editSettings", tag: "admin", summary: "Changes the settings of the instance.",
+			door: manages, body: bodyOf("SettingsEdit"), reply: reply{200, "The settings.", dataOf("Settings")}, serve: patchSettings,
+		},
+		{
+			method: "GET", path: apiPath + "admin/stats", id: "readStats", tag: "admin", summary: "Counts what the instance keeps.",
+			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
+		},
 	}
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
@@ -107,22 +173,33 @@ func (s *Server) table() []route {
 // recordRoutes are the operations that all kinds but files have.
 func recordRoutes(k *record.Kind) []route {
 	name, at := title(k.Name), apiPath+k.Path
-	many := strings.ToUpper(k.Name[:1]) + k.Name[1:] + "s"
 	return []route{
-		{method: "GET", path: at, id: "list" + name + "s", tag: k.Path, summary: "Lists the caller's " + k.Name + "s.",
-			door: reads, args: listParams(k), reply: reply{200, "A page of them.", pageOfRecords(k)}, fails: []int{400}, serve: listRecords(k)},
-		{method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
+		{
+			method: "GET", path: at, id: "list" + name + "s", tag: k.Path, summary: "Lists the caller's " + k.Name + "s.",
+			door: reads, args: listParams(k), reply: reply{200, "A page of them.", pageOfRecords(k)}, serve: listRecords(k),
+		},
+		{
+			method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
 			door: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", envelope(name, "url", object{"type": "string", "format": "uri"}, "https://kist.example.org/v/summer-24")},
-			fails: []int{409, 503, 507}, serve: createRecord(k)},
-		{method: "GET", path: at + "/{id}", id: "read" + name, tag: k.Path, summary: "Reads a " + k.Name + ", by id or slug.",
-			door: reads, reply: reply{200, "The record.", dataOf(name)}, fails: []int{404}, serve: readRecord(k, "id")},
-		{method: "PATCH", path: at + "/{id}", id: "edit" + name, tag: k.Path, summary: "Changes a " + k.Name + ".",
-			door: writes, body: bodyOf(name + "Edit"), reply: reply{200, "The record.", dataOf(name)}, fails: []int{404, 409, 503, 507}, serve: patchRecord(k, "id")},
-		{method: "DELETE", path: at + "/{id}", id: "remove" + name, tag: k.Path, summary: "Deletes a " + k.Name + ".",
-			door: writes, reply: done, fails: []int{404, 507}, serve: removeRecord(k, "id")},
-		{method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: many + " that are shared, for visitors: reads one.",
+			fails: []int{409}, serve: createRecord(k),
+		},
+		{
+			method: "GET", path: at + "/{id}", id: "read" + name, tag: k.Path, summary: "Reads a " + k.Name + ", by id or slug.",
+			door: reads, reply: reply{200, "The record.", dataOf(name)}, fails: []int{404}, serve: readRecord(k, "id"),
+		},
+		{
+			method: "PATCH", path: at + "/{id}", id: "edit" + name, tag: k.Path, summary: "Changes a " + k.Name + ".",
+			door: writes, body: bodyOf(name + "Edit"), reply: reply{200, "The record.", dataOf(name)}, fails: []int{404, 409}, serve: patchRecord(k, "id"),
+		},
+		{
+			method: "DELETE", path: at + "/{id}", id: "remove" + name, tag: k.Path, summary: "Deletes a " + k.Name + ".",
+			door: writes, reply: done, fails: []int{404}, serve: removeRecord(k, "id"),
+		},
+		{
+			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
 			door: anyone, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf(name)},
-			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k)},
+			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k),
+		},
 	}
 }
 
@@ -133,16 +210,26 @@ func tagRoutes(at string) []route {
 	}
 	path := apiPath + at
 	return []route{
-		{method: "GET", path: path, id: "list" + name + "s", tag: "tags", summary: "Lists the caller's tags.",
-			door: reads, reply: reply{200, "All tags.", arrayOf("Tag")}, serve: listTags},
-		{method: "POST", path: path, id: "create" + name, tag: "tags", summary: "Makes a tag.",
-			door: writes, body: bodyOf("TagCreate"), reply: reply{201, "The tag.", dataOf("Tag")}, fails: []int{409, 507}, serve: createTag},
-		{method: "PATCH", path: path + "/{id}", id: "edit" + name, tag: "tags", summary: "Renames or recolours a tag.",
-			door: writes, body: bodyOf("TagEdit"), reply: reply{200, "The tag.", dataOf("Tag")}, fails: []int{404, 409, 507}, serve: patchTag},
-		{method: "DELETE", path: path + "/{id}", id: "remove" + name, tag: "tags", summary: "Deletes a tag; what had it stays.",
-			door: writes, reply: done, fails: []int{404, 507}, serve: removeTag},
-		{method: "POST", path: path + "/{id}/merge", id: "merge" + name, tag: "tags", summary: "Puts another tag in the place of this one.",
-			door: writes, body: bodyOf("TagMerge"), reply: reply{200, "The other tag.", dataOf("Tag")}, fails: []int{404, 507}, serve: mergeTag},
+		{
+			method: "GET", path: path, id: "list" + name + "s", tag: "tags", summary: "Lists the caller's tags.",
+			door: reads, reply: reply{200, "All tags.", arrayOf("Tag")}, serve: listTags,
+		},
+		{
+			method: "POST", path: path, id: "create" + name, tag: "tags", summary: "Makes a tag.",
+			door: writes, body: bodyOf("TagCreate"), reply: reply{201, "The tag.", dataOf("Tag")}, fails: []int{409}, serve: createTag,
+		},
+		{
+			method: "PATCH", path: path + "/{id}", id: "edit" + name, tag: "tags", summary: "Renames or recolours a tag.",
+			door: writes, body: bodyOf("TagEdit"), reply: reply{200, "The tag.", dataOf("Tag")}, fails: []int{404, 409}, serve: patchTag,
+		},
+		{
+			method: "DELETE", path: path + "/{id}", id: "remove" + name, tag: "tags", summary: "Deletes a tag; what had it stays.",
+			door: writes, reply: done, fails: []int{404}, serve: removeTag,
+		},
+		{
+			method: "POST", path: path + "/{id}/merge", id: "merge" + name, tag: "tags", summary: "Puts another tag in the place of this one.",
+			door: writes, body: bodyOf("TagMerge"), reply: reply{200, "The other tag.", dataOf("Tag")}, fails: []int{404}, serve: mergeTag,
+		},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"kist/blobs"
@@ -39,6 +40,7 @@ type Server struct {
 	schema  []byte
 	shown   shownPool
 	guesses guesses
+	running sync.WaitGroup // requests
 }
 
 // New makes a server.
@@ -72,7 +74,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	srv := &http.Server{
 		Handler: s, TLSConfig: t,
 		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
 	go func() {
@@ -95,5 +98,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		err = srv.Close()
 	}
 	<-failed
+	s.running.Wait()
 	return err
 }

@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// discard is an answer that nobody reads.
+type discard struct {
+	h      http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// bench answers one request over and over; body is sent anew each time.
+func (a *app) bench(b *testing.B, status int, method, path, body string, header ...string) {
+	b.Helper()
+	b.ReportAllocs()
+	w := &discard{h: http.Header{}}
+	same := httptest.NewRequest(method, path, nil)
+	same.ContentLength = int64(len(body))
+	same.Header["X-Api-Key"] = []string{a.key}
+	for i := 0; i+1 < len(header); i += 2 {
+		same.Header[header[i]] = header[i+1 : i+2]
+	}
+	for b.Loop() {
+		r := *same
+		if body != "" {
+			r.Body = io.NopCloser(strings.NewReader(body))
+		}
+		clear(w.h)
+		a.server.ServeHTTP(w, &r)
+		if w.status != status {
+			b.Fatalf("%s %s: %d, want %d", method, path, w.status, status)
+		}
+	}
+}
+
+// quiet writes the log, but not into memory.
+func quiet(c *Config) { c.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) }
+
+const benchNote = `{"title":"Groceries","content":"- milk\n- bread\n- two pounds of apples","tags":["home","weekly"],"isPublic":true}`
+
+// fill makes n notes.
+func (a *app) fill(n int) {
+	a.Helper()
+	const batch = 64
+	var all sync.WaitGroup
+	todo := make(chan int)
+	for range batch {
+		all.Go(func() {
+			for range todo {
+				form := record.NewForm(record.Notes)
+				form.Body = &record.Note{Name: "Groceries", Content: "- milk\n- bread\n- two pounds of apples"}
+				form.Tags = []string{"home", "weekly"}
+				if err := a.server.Store.Update(func(tx *kv.Tx) error {
+					for range 100 {
+						if _, err := tx.Add(a.user.ID, record.Notes, form, nil, ""); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					a.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n / 100 {
+		todo <- i
+	}
+	close(todo)
+	all.Wait()
+}
+
+func BenchmarkRedirect(b *testing.B) {
+	a := start(b, quiet)
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/a/long/path","slug":"golink","isPublic":true}`).want(201)
+	key := a.key
+	a.key = ""
+	a.bench(b, 302, "GET", "/s/golink", "")
+	a.key = key
+}
+
+func BenchmarkReadOne(b *testing.B) {
+	a := start(b, quiet)
+	slug := a.post("/api/v1/notes", benchNote).want(201).text("data.slug")
+	a.bench(b, 200, "GET", "/api/v1/notes/"+slug, "")
+}
+
+func BenchmarkRaw(b *testing.B) {
+	a := start(b, quiet)
+	a.bench(b, 200, "GET", "/x/"+a.share(strings.Repeat("x", 4<<10)), "")
+}
+
+func BenchmarkPage(b *testing.B) {
+	for _, n := range []int{1000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			a := start(b, quiet)
+			a.fill(n)
+			b.Run("first", func(b *testing.B) { a.bench(b, 200, "GET", "/api/v1/notes", "") })
+			cursor := a.get(fmt.Sprintf("/api/v1/notes?offset=%d", n-100)).want(200).text("nextCursor")
+			b.Run("last", func(b *testing.B) { a.bench(b, 200, "GET", "/api/v1/notes?cursor="+cursor, "") })
+		})
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	a := start(b, quiet)
+	a.bench(b, 201, "POST", "/api/v1/notes", benchNote, "Content-Type", "application/json")
+}
+
+func BenchmarkUpload(b *testing.B) {
+	a := start(b, quiet)
+	q := a.uploadRequest(nil, file{"a.bin", "", strings.Repeat("\x01", 4<<10)})
+	var body bytes.Buffer
+	_, err := body.ReadFrom(q.body)
+	a.fatal(err)
+	a.bench(b, 201, "POST", "/api/v1/upload", body.String(), "Content-Type", q.header.Get("Content-Type"))
+}

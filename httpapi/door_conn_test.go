@@ -1,0 +1,301 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// hurry is how much faster time-outs end on a hasty listener.
+const hurry = 100
+
+// hasty is a listener whose connections end their time-outs early, so that a
+// test need not wait for those of the server.
+type hasty struct{ net.Listener }
+
+func (l hasty) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return hastyConn{c}, nil
+}
+
+type hastyConn struct{ net.Conn }
+
+func sooner(t time.Time) time.Time {
+	if t.IsZero() || time.Until(t) < time.Second {
+		return t
+	}
+	return time.Now().Add(time.Until(t) / hurry)
+}
+
+func (c hastyConn) SetDeadline(t time.Time) error      { return c.Conn.SetDeadline(sooner(t)) }
+func (c hastyConn) SetReadDeadline(t time.Time) error  { return c.Conn.SetReadDeadline(sooner(t)) }
+func (c hastyConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(sooner(t)) }
+
+// serve runs the server on a real listener until stop is called, which
+// returns what Serve returned.
+func (a *app) serve(wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
+	a.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	a.fatal(err)
+	ctx, cancel := context.WithCancel(a.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.server.Serve(ctx, wrap(l), nil, grace) }()
+	return l.Addr().String(), func() error { cancel(); return <-done }, cancel
+}
+
+func itself(l net.Listener) net.Listener { return l }
+
+func hastily(l net.Listener) net.Listener { return hasty{l} }
+
+// talk sends text and reads what comes until the server closes.
+func (a *app) talk(addr, text string) string {
+	a.Helper()
+	conn, err := net.Dial("tcp", addr)
+	a.fatal(err)
+	defer conn.Close()
+	a.fatal(conn.SetDeadline(time.Now().Add(20 * time.Second)))
+	_, _ = io.WriteString(conn, text) // the server may close before it has all
+	var got bytes.Buffer
+	_, err = got.ReadFrom(conn)
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		a.Errorf("the server does not close; it answered %q", got.String())
+	}
+	return got.String()
+}
+
+// TestDoorSlowClients: who sends or takes too slowly is cut off.
+func TestDoorSlowClients(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	big := a.share(strings.Repeat("0123456789abcdef", 2<<20)) // 32 MiB: more than the system buffers
+	addr, stop, _ := a.serve(hastily, time.Minute)
+	began := time.Now()
+	is.Equal(a.talk(addr, ""), "")
+	is.Equal(a.talk(addr, "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: "), "")
+	is.True(strings.HasPrefix(a.talk(addr, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"), "HTTP/1.1 200 OK\r\n")) // then idle
+	for _, length := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+		upload := "POST /api/v1/upload HTTP/1.1\r\nHost: a\r\nX-Api-Key: " + a.key + "\r\nContent-Type: multipart/form-data; boundary=b\r\n" + length + "\r\n\r\n"
+		got := a.talk(addr, upload+"3e8\r\n--b\r\n")
+		is.True(strings.HasPrefix(got, "HTTP/1.1 400 "))
+		note := strings.NewReplacer("upload ", "notes ", "multipart/form-data; boundary=b", "application/json").Replace(upload)
+		is.True(strings.HasPrefix(a.talk(addr, note+"3e8\r\n{"), "HTTP/1.1 400 "))
+	}
+	is.True(time.Since(began) < 30*time.Second)
+
+	// A download that is not taken.
+	conn, err := net.Dial("tcp", addr)
+	is.NoErr(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET /x/%s HTTP/1.1\r\nHost: a\r\n\r\n", big)
+	is.NoErr(err)
+	_, err = conn.Read(make([]byte, 1)) // it is under way
+	is.NoErr(err)
+	a.server.running.Wait()
+	is.NoErr(stop())
+	a.delete("/api/v1/files/" + big).want(200)
+	a.sweep()
+	a.nothingLeft()
+}
+
+// TestDoorSteadyClients: who keeps sending is not cut off, however long it
+// takes, and a connection can be used again after long answers.
+func TestDoorSteadyClients(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	addr, stop, _ := a.serve(hastily, time.Minute)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	content := strings.Repeat("x", 10*paceBytes)
+	q := a.uploadRequest(nil, file{"a.txt", "", content})
+	body, err := io.ReadAll(q.body)
+	is.NoErr(err)
+	r, w := io.Pipe()
+	go func() {
+		tick := time.NewTicker(paceTime / hurry / 4)
+		defer tick.Stop()
+		for len(body) > 0 {
+			<-tick.C
+			n, err := w.Write(body[:min(len(body), paceBytes)])
+			if err != nil {
+				return
+			}
+			body = body[n:]
+		}
+		_ = w.Close()
+	}()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/api/v1/upload", r)
+	is.NoErr(err)
+	req.Header = q.header
+	req.Header.Set("X-Api-Key", a.key)
+	began := time.Now()
+	res, err := client.Do(req)
+	is.NoErr(err)
+	is.NoErr(res.Body.Close())
+	is.Equal(res.StatusCode, 201)
+	is.True(time.Since(began) > 2*paceTime/hurry) // longer than anyone may be silent
+	is.NoErr(stop())
+}
+
+// TestDoorMalformed sends what is no HTTP, or HTTP that is read in two ways.
+func TestDoorMalformed(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	addr, stop, _ := a.serve(itself, time.Minute)
+	const end = "\r\nHost: a\r\nConnection: close\r\n\r\n"
+	for name, c := range map[string]struct{ send, status string }{
+		"no HTTP":                 {"\x16\x03\x01\x00\r\n\r\n", "400"},
+		"10 MB of header":         {"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 10<<20) + end, "431"},
+		"10 MB of headers":        {"GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", 2<<20) + end, "431"},
+		"1 M query parameters":    {"GET /api/v1/notes?" + strings.Repeat("a=b&", 1_000_000) + " HTTP/1.1" + end, "431"},
+		"a query over 8 KiB":      {"GET /api/v1/notes?" + strings.Repeat("a", maxQuery+1) + " HTTP/1.1" + end, "400"},
+		"no host":                 {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
+		"two hosts":               {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
+		"a folded header":         {"GET /healthz HTTP/1.1\r\nX: a\r\n b" + end, "200"},
+		"a space before a colon":  {"GET /healthz HTTP/1.1\r\nX-A : b" + end, "400"},
+		"NUL in a header":         {"GET /healthz HTTP/1.1\r\nX-A: \x00" + end, "400"},
+		"an unknown encoding":     {"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: xchunked" + end, "501"},
+		"two encodings":           {"POST /api/v1/notes HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity" + end, "501"},
+		"two lengths":             {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2" + end, "400"},
+		"a negative length":       {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: -1" + end, "400"},
+		"a length with a sign":    {"POST /api/v1/notes HTTP/1.1\r\nContent-Length: +1" + end, "400"},
+		"a version from tomorrow": {"GET /healthz HTTP/9.9" + end, "505"},
+		"options of the server":   {"OPTIONS * HTTP/1.1" + end, "404"},
+		"an absolute address":     {"GET http://evil.example/healthz HTTP/1.1" + end, "200"},
+		"a fragment":              {"GET /healthz#a HTTP/1.1" + end, "404"},
+		"a bad escape":            {"GET /x/%zz HTTP/1.1" + end, "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			got := a.talk(addr, c.send)
+			_, status, _ := strings.Cut(got, " ")
+			is.Equal(status[:min(3, len(status))], c.status)
+			is.Equal(strings.Count(got, "HTTP/1.1 "), 1) // one answer
+		})
+	}
+	key := "\r\nX-Api-Key: " + a.key
+	for name, send := range map[string]string{
+		"bad chunk":         "POST /api/v1/notes HTTP/1.1\r\nHost: a" + key + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+		"bare line end":     "POST /api/v1/notes HTTP/1.1\r\nHost: a" + key + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2;a\nxx\r\n{}\r\n0\r\n\r\n",
+		"length and chunks": "POST /api/v1/notes HTTP/1.1\r\nHost: a" + key + "\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			got := a.talk(addr, send)
+			is.True(strings.HasPrefix(got, "HTTP/1.1 400 "))
+			is.Equal(strings.Count(got, "HTTP/1.1 "), 1)
+			is.True(!strings.Contains(a.log.String(), "smuggled"))
+		})
+	}
+	is.Equal(a.get("/api/v1/notes").want(200).at("total"), 0.0)
+	is.NoErr(stop())
+}
+
+// TestDoorStops: a server that is told to stop lets an upload finish, takes no
+// other request, and returns when all is done.
+func TestDoorStops(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	addr, stop, stopping := a.serve(itself, time.Minute)
+	conn := a.beginUpload(addr)
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	line, err := in.ReadString('\n')
+	is.NoErr(err)
+	is.Equal(line, "HTTP/1.1 100 Continue\r\n")
+	_, err = in.ReadString('\n')
+	is.NoErr(err)
+	stopping()
+	for { // until it is heard
+		again, err := net.Dial("tcp", addr)
+		if err != nil {
+			break
+		}
+		_ = again.Close()
+	}
+	_, err = io.WriteString(conn, strings.ReplaceAll(aFile+"--b--\n", "\n", "\r\n"))
+	is.NoErr(err)
+	res, err := http.ReadResponse(in, nil)
+	is.NoErr(err)
+	is.Equal(res.StatusCode, 201)
+	is.NoErr(res.Body.Close())
+	is.NoErr(stop())
+	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
+
+	// What does not finish within the grace is cut off, and leaves nothing.
+	addr, stop, _ = a.serve(itself, time.Millisecond)
+	conn = a.beginUpload(addr)
+	defer conn.Close()
+	line, err = bufio.NewReader(conn).ReadString('\n')
+	is.NoErr(err)
+	is.Equal(line, "HTTP/1.1 100 Continue\r\n")
+	is.NoErr(stop())
+	is.Equal(len(a.staged()), 0)
+	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
+}
+
+// beginUpload sends the head of an upload.
+func (a *app) beginUpload(addr string) net.Conn {
+	a.Helper()
+	conn, err := net.Dial("tcp", addr)
+	a.fatal(err)
+	a.fatal(conn.SetDeadline(time.Now().Add(20 * time.Second)))
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+		a.key, len(strings.ReplaceAll(aFile+"--b--\n", "\n", "\r\n")))
+	a.fatal(err)
+	return conn
+}
+
+// TestDoorCutsOff: an answer that fails on its way does not look whole.
+func TestDoorCutsOff(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for name, fail := range map[string]func(*call) error{
+		"error": func(*call) error { return errInternal },
+		"panic": func(*call) error { panic("on the way") },
+	} {
+		h := a.server.around(a.server.wrap(route{id: "half"}, func(c *call) error {
+			_, _ = c.w.Write(bytes.Repeat([]byte("half"), 1<<20))
+			return fail(c)
+		}))
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		is.NoErr(err)
+		srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+		go func() { _ = srv.Serve(l) }()
+		res, err := plain.Get("http://" + l.Addr().String() + "/healthz")
+		is.NoErr(err)
+		_, err = io.Copy(io.Discard, res.Body)
+		is.True(err != nil) // the client is told
+		is.NoErr(res.Body.Close())
+		is.NoErr(srv.Close())
+		a.server.running.Wait()
+		if !strings.Contains(a.log.String(), `"op":"half"`) {
+			t.Errorf("%s: no line in the log", name)
+		}
+	}
+	// Before the answer has begun, a panic is an error like any other.
+	h := a.server.around(a.server.wrap(route{}, func(*call) error { panic("at once") }))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(l) }()
+	res, err := plain.Get("http://" + l.Addr().String() + "/api/v1/me")
+	is.NoErr(err)
+	is.Equal(res.StatusCode, 500)
+	text, err := io.ReadAll(res.Body)
+	is.NoErr(err)
+	is.True(!bytes.Contains(text, []byte("at once")))
+	is.NoErr(res.Body.Close())
+	is.NoErr(srv.Close())
+}

@@ -1,0 +1,749 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// send is a request by a visitor, with any method.
+func (a *app) send(method, path string, header ...string) *answer {
+	a.Helper()
+	return a.do(request{method: method, path: path, anyone: true, header: withHeader(header...), raw: true})
+}
+
+// share uploads a public file and returns its slug.
+func (a *app) share(content string, fields ...string) string {
+	a.Helper()
+	form := map[string]string{"isPublic": "true"}
+	for i := 0; i+1 < len(fields); i += 2 {
+		form[fields[i]] = fields[i+1]
+	}
+	return a.upload(form, file{"a.txt", "text/plain", content}).want(201).text("slug")
+}
+
+// viewed is how often a file was seen by others. Of an item without a limit
+// the views of the last second are missing, until flush.
+func (a *app) viewed(slug string) int {
+	a.Helper()
+	return a.counted("files", slug, "views")
+}
+
+func (a *app) counted(collection, slug, counter string) int {
+	a.Helper()
+	return int(a.get("/api/v1/" + collection + "/" + slug).want(200).at("data." + counter).(float64))
+}
+
+// flush waits until views that are counted late are written: a mark that is
+// counted after them shows.
+func (a *app) flush() {
+	a.Helper()
+	mark := a.post("/api/v1/notes", `{"content":"mark","isPublic":true}`).want(201).text("data.slug")
+	a.visit("/x/" + mark).want(200)
+	for a.get("/api/v1/notes/"+mark).want(200).at("data.views") == 0.0 {
+		select {
+		case <-a.Context().Done():
+			a.Fatal("views are not written")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	a.delete("/api/v1/notes/" + mark).want(200)
+}
+
+// isHostile checks the headers that every answer at a raw address has.
+func (a *app) isHostile(what string, h http.Header) {
+	a.Helper()
+	policy := h.Get("Content-Security-Policy")
+	if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "allow-scripts") ||
+		strings.Contains(policy, "allow-same-origin") || h.Get("Cross-Origin-Resource-Policy") == "" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") == "" {
+		a.Errorf("%s: headers of stored bytes are missing: %v", what, h)
+	}
+}
+
+func TestPublicRanges(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	slug := a.share("0123456789")
+	etag := a.visit("/x/" + slug).want(200).header.Get("Etag")
+	is.Equal(etag, `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`) // the SHA-256
+	for _, c := range []struct {
+		ranges string
+		status int
+		body   string
+		part   string
+	}{
+		{"", 200, "0123456789", ""},
+		{"bytes=0-4", 206, "01234", "bytes 0-4/10"},
+		{"bytes=5-", 206, "56789", "bytes 5-9/10"},
+		{"bytes=-3", 206, "789", "bytes 7-9/10"},
+		{"bytes=-500", 206, "0123456789", "bytes 0-9/10"},
+		{"bytes=8-99999999999999999", 206, "89", "bytes 8-9/10"},
+		{"Bytes=0-0", 206, "0", "bytes 0-0/10"},
+		{"bytes=9-9", 206, "9", "bytes 9-9/10"},
+		{"bytes=10-", 416, "", "bytes */10"},
+		{"bytes=9999999999-", 416, "", "bytes */10"},
+		{"bytes=-0", 416, "", "bytes */10"},
+		{"bytes=5-2", 416, "", "bytes */10"},
+		{"bytes=abc", 416, "", "bytes */10"},
+		{"bytes=--1", 416, "", "bytes */10"},
+		{"bytes=99999999999999999999-", 416, "", "bytes */10"},
+		{"bytes=", 200, "0123456789", ""},
+		{"items=0-1", 200, "0123456789", ""},
+		{"bytes 0-1", 200, "0123456789", ""},
+		{"bytes=0-9,0-9", 200, "0123456789", ""}, // more than all there is
+		{"bytes=" + strings.Repeat("0-0,", 1000) + "0-0", 200, "0123456789", ""},
+	} {
+		got := a.send("GET", "/x/"+slug, "Range", c.ranges)
+		is.Equal(got.status, c.status)
+		is.Equal(got.header.Get("Content-Range"), c.part)
+		if c.status != 416 {
+			is.Equal(string(got.body), c.body)
+			is.Equal(got.header.Get("Accept-Ranges"), "bytes")
+			is.Equal(got.header.Get("Etag"), etag)
+		}
+		a.isHostile(c.ranges, got.header)
+		head := a.send("HEAD", "/x/"+slug, "Range", c.ranges)
+		is.Equal(head.status, c.status)
+		is.Equal(len(head.body), 0)
+		for _, name := range []string{"Content-Length", "Content-Type", "Content-Range", "Etag", "Content-Disposition", "Content-Security-Policy", "Cache-Control"} {
+			is.Equal(head.header.Get(name), got.header.Get(name)) // as GET
+		}
+	}
+	got := a.send("GET", "/x/"+slug, "Range", "bytes=1-2,5-6").want(206)
+	is.True(strings.HasPrefix(got.header.Get("Content-Type"), "multipart/byteranges; boundary="))
+	is.True(bytes.Contains(got.body, []byte("\r\n\r\n12\r\n")) && bytes.Contains(got.body, []byte("\r\n\r\n56\r\n")))
+	a.isHostile("two ranges", got.header)
+
+	is.Equal(a.send("GET", "/x/"+slug, "Range", "bytes=1-2", "If-Range", etag).status, 206)
+	is.Equal(a.send("GET", "/x/"+slug, "Range", "bytes=1-2", "If-Range", "W/"+etag).status, 200) // a weak one does not do
+	is.Equal(a.send("GET", "/x/"+slug, "Range", "bytes=1-2", "If-Range", `"other"`).status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "Range", "bytes=1-2", "If-Range", "Mon, 02 Jan 2006 15:04:05 GMT").status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "Range", "bytes=50-", "If-Range", `"other"`).status, 200)
+
+	empty := a.share("")
+	for _, ranges := range []string{"bytes=0-", "bytes=-5", "bytes=5-6", "bytes=-0"} {
+		is.Equal(a.send("GET", "/x/"+empty, "Range", ranges).status, 200)
+	}
+}
+
+func TestPublicConditions(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	slug := a.share("hello")
+	etag := a.visit("/x/" + slug).want(200).header.Get("Etag")
+	for match, status := range map[string]int{
+		etag: 304, "W/" + etag: 304, "*": 304, `"a", ` + etag + `, "b"`: 304, `"a",` + etag: 304, `W/"a"`: 200, `"a"`: 200, "": 200, strings.Trim(etag, `"`): 200, `"`: 200, ",": 200, `"a,b", ` + etag: 304,
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			got := a.send(method, "/x/"+slug, "If-None-Match", match)
+			is.Equal(got.status, status)
+			is.Equal(got.header.Get("Etag"), etag)
+			is.Equal(got.header.Get("Cache-Control"), "private, no-cache")
+			a.isHostile(match, got.header)
+			if status == 304 {
+				is.Equal(len(got.body), 0)
+				is.Equal(got.header.Get("Content-Type"), "")
+			}
+		}
+	}
+	is.Equal(a.send("GET", "/x/"+slug, "If-None-Match", `"a"`, "If-None-Match", etag).status, 304) // in two lines
+	is.Equal(a.send("GET", "/x/"+slug, "If-None-Match", etag, "Range", "bytes=0-1").status, 304)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Match", etag).status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT").status, 200) // there are no dates
+
+	// What fails a condition is an error like any other.
+	r := httptest.NewRequest("GET", "/x/"+slug, nil)
+	r.Header.Set("If-Match", `"other"`)
+	w := httptest.NewRecorder()
+	a.server.ServeHTTP(w, r)
+	is.Equal(w.Code, 412)
+	is.True(!strings.Contains(w.Body.String(), "hello"))
+	a.isHostile("412", w.Header())
+
+	note := a.post("/api/v1/notes", `{"content":"text","isPublic":true}`).want(201).text("data.slug")
+	was := a.visit("/x/" + note).want(200).header.Get("Etag")
+	a.send("GET", "/x/"+note, "If-None-Match", was).want(304)
+	a.patch("/api/v1/notes/"+note, `{"content":"new"}`).want(200)
+	is.Equal(string(a.send("GET", "/x/"+note, "If-None-Match", was).want(200).body), "new")
+}
+
+// TestPublicAddress: an extension is ignored, unless a slug has it.
+func TestPublicAddress(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("plain", "slug", "abc")
+	a.share("dotted", "slug", "abc.tar")
+	a.upload(map[string]string{"slug": "hid.txt"}, file{"a.txt", "", "private"}).want(201)
+	a.share("public", "slug", "hid")
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"golink","isPublic":true}`).want(201)
+	a.post("/api/v1/bookmarks", `{"url":"https://example.org/","slug":"mark","isPublic":true}`).want(201)
+	a.post("/api/v1/snippets", `{"content":"x := 1","slug":"code","isPublic":true}`).want(201)
+	for path, want := range map[string]string{
+		"/x/abc": "plain", "/x/abc.txt": "plain", "/x/abc.html": "plain", "/x/abc.tar": "dotted", "/x/abc.tar.gz": "dotted", "/x/hid.txt": "public", "/x/abc.": "plain",
+		"/x/code": "x := 1", "/x/code.go": "x := 1",
+	} {
+		got := a.visit(path).want(200)
+		is.Equal(string(got.body), want)
+		is.Equal(got.header.Get("Content-Type"), "text/plain; charset=utf-8") // whatever the address says
+	}
+	for _, path := range []string{"/x/ABC", "/x/abc.x.y", "/x/.txt", "/x/none.txt", "/x/golink", "/x/mark", "/s/abc", "/s/code", "/s/golink.html", "/s/none"} {
+		a.visit(path).want(404)
+	}
+	is.Equal(string(a.get("/x/hid.txt").want(200).body), "private") // to its owner
+}
+
+// TestPublicHeaders: stored bytes come in the headers that tame them, on every
+// status.
+func TestPublicHeaders(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	up := func(name, content string) string {
+		return a.upload(map[string]string{"isPublic": "true"}, file{name, "", content}).want(201).text("slug")
+	}
+	svg := up(`"><img src=x onerror=alert(1)>.svg`, "<svg onload=alert(1)>")
+	got := a.visit("/x/" + svg).want(200)
+	is.Equal(got.header.Get("Content-Type"), "image/svg+xml")
+	is.True(strings.HasSuffix(got.header.Get("Content-Security-Policy"), "; sandbox")) // no script runs in it
+	pdf := up("a.pdf", "%PDF-1.7")
+	got = a.visit("/x/" + pdf).want(200)
+	is.True(!strings.Contains(got.header.Get("Content-Security-Policy"), "sandbox")) // viewers refuse it
+	is.Equal(got.header.Get("Content-Disposition"), `inline; filename="a.pdf"`)
+	html := up("ä.html", "<html>")
+	got = a.visit("/x/" + html).want(200)
+	is.Equal(got.header.Get("Content-Disposition"), `attachment; filename="_.html"; filename*=UTF-8''%C3%A4.html`)
+	a.share("x", "slug", "limited", "maxViews", "1")
+	a.share("x", "slug", "locked", "password", "secret")
+	for _, c := range []struct {
+		status int
+		path   string
+		header []string
+	}{
+		{200, "/x/" + svg, nil},
+		{206, "/x/" + svg, []string{"Range", "bytes=0-0"}},
+		{304, "/x/" + svg, []string{"If-None-Match", "*"}},
+		{416, "/x/" + svg, []string{"Range", "bytes=99-"}},
+		{404, "/x/none", nil},
+		{401, "/x/locked", nil},
+		{401, "/x/locked", []string{"X-Api-Key", "kist_bad"}},
+		{400, "/x/locked", []string{"X-Api-Key", "kist_bad", "Authorization", "ApiKey b"}},
+		{400, "/x/locked?" + strings.Repeat("a", maxQuery+1), nil},
+		{503, "/x/limited", []string{"Sec-Purpose", "prefetch"}},
+		{200, "/x/limited", nil},
+		{410, "/x/limited", nil},
+	} {
+		got := a.send("GET", c.path, c.header...)
+		is.Equal(got.status, c.status)
+		a.isHostile(fmt.Sprint(c.status, " ", c.path), got.header)
+		if c.status >= 400 {
+			is.Equal(got.header.Get("Content-Type"), "text/plain; charset=utf-8")
+			is.Equal(got.header.Get("Content-Disposition"), "")
+			is.Equal(got.header.Get("Etag"), "")
+			is.Equal(got.header.Get("Cache-Control"), "no-store")
+		}
+		page := a.send("GET", c.path, append(c.header, "Accept", "text/html")...)
+		if page.status >= 400 {
+			is.True(strings.HasPrefix(page.header.Get("Content-Type"), "text/html"))
+			is.True(strings.Contains(page.header.Get("Content-Security-Policy"), "default-src 'none'"))
+		}
+	}
+	// Other sites' pages may show what is open to everyone, and no more.
+	for slug, policy := range map[string]string{svg: "cross-origin", "limited": "same-origin", "locked": "same-origin"} {
+		is.Equal(a.get("/x/"+slug).want(200).header.Get("Cross-Origin-Resource-Policy"), policy)
+	}
+}
+
+func TestPublicCaching(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for name, c := range map[string]struct {
+		fields []string
+		want   string
+	}{
+		"public":    {nil, "private, no-cache"},
+		"private":   {[]string{"isPublic", "false"}, "private, no-store"},
+		"limited":   {[]string{"maxViews", "5"}, "private, no-store"},
+		"protected": {[]string{"password", "secret"}, "private, no-store"},
+		"expiring":  {[]string{"expiresAt", "2130-01-01T00:00:00Z"}, "private, no-store"},
+	} {
+		got := a.get("/x/" + a.share("x", append([]string{"slug", "is-" + name}, c.fields...)...)).want(200)
+		is.Equal(got.header.Get("Cache-Control"), c.want)
+		is.True(got.header.Get("Etag") != "")
+	}
+	// What is taken back is gone at the next request, for caches too.
+	etag := a.visit("/x/is-public").want(200).header.Get("Etag")
+	a.patch("/api/v1/files/is-public", `{"isPublic":false}`).want(200)
+	a.send("GET", "/x/is-public", "If-None-Match", etag).want(404)
+	a.visit("/x/is-public").want(404)
+	a.patch("/api/v1/files/is-public", `{"isPublic":true}`).want(200)
+	a.send("GET", "/x/is-public", "If-None-Match", etag).want(304)
+	a.patch("/api/v1/files/is-public", `{"password":"secret"}`).want(200)
+	a.send("GET", "/x/is-public", "If-None-Match", etag).want(401)
+	a.delete("/api/v1/files/is-public").want(200)
+	a.send("GET", "/x/is-public", "If-None-Match", etag).want(404)
+}
+
+// TestPublicOwner: the owner's key opens everything and counts nothing;
+// another user's is a visitor's.
+func TestPublicOwner(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	bob := a.addUser("bob", record.Admin)
+	as := func(key, path string) *answer { return a.do(request{method: "GET", path: path, key: key}) }
+	a.share("hidden", "slug", "hidden", "isPublic", "false", "password", "secret")
+	a.share("once", "slug", "once", "maxViews", "2")
+	for range 5 {
+		a.get("/x/hidden").want(200)
+		a.get("/x/once").want(200)
+	}
+	as(a.addKey(bob, record.ScopeAdmin), "/x/hidden").want(404)             // administrators see no more than others
+	as(a.addKey(a.user, record.ScopeUpload), "/x/hidden").want(404)         // a key that may not read does not
+	as(a.addKey(a.user, record.ScopeRead), "/x/hidden").want(200)           //
+	is.Equal(a.viewed("once"), 0)                                           //
+	as(a.addKey(bob, record.ScopeAll), "/x/once").want(200)                 // counted
+	as(a.addKey(a.user, record.ScopeUpload), "/x/once").want(200)           // counted
+	as(a.addKey(bob, record.ScopeAll), "/x/once").want(410)                 //
+	is.Equal(a.viewed("once"), 2)                                           //
+	is.Equal(a.get("/x/once").want(200).header.Get("Etag") != "", true)     // used up, but for its owner
+	a.patch("/api/v1/files/hidden", `{"expiresAt":"2130-01-01T00:00:00Z"}`) //
+	a.clock.advance(200 * 365 * 24 * time.Hour)
+	is.Equal(string(a.get("/x/hidden").want(200).body), "hidden") // expired, but for its owner
+}
+
+// TestPublicHidden: what is private, unknown or of another kind is answered
+// alike, byte for byte.
+func TestPublicHidden(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("x", "slug", "private", "isPublic", "false")
+	a.share("x", "slug", "sealed", "isPublic", "false", "password", "secret", "maxViews", "3", "expiresAt", "2130-01-01T00:00:00Z")
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"privlink"}`).want(201)
+	a.post("/api/v1/notes", `{"content":"x","slug":"privnote","password":"secret"}`).want(201)
+	bob := a.addUser("bob", record.Member)
+	q := a.uploadRequest(map[string]string{"slug": "bobs", "isPublic": "true"}, file{"a.txt", "", "x"})
+	q.key = a.addKey(bob, record.ScopeAll)
+	a.do(q).want(201)
+	a.visit("/x/bobs").want(200)
+	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"disabled":true}`).want(200)
+
+	dump := func(method, path string, header ...string) string {
+		h := withHeader(header...)
+		h.Set("X-Request-Id", "same")
+		req := request{method: method, path: path, anyone: true, header: h, raw: true}
+		if method == "POST" {
+			req.json = "{}"
+		}
+		got := a.do(req).want(404)
+		got.header.Del("Date")
+		return fmt.Sprint(got.header, string(got.body))
+	}
+	for _, header := range [][]string{
+		nil, {"X-Share-Password", "guess"}, {"Range", "bytes=0-1"}, {"If-None-Match", "*"}, {"Accept", "text/html"}, {"Sec-Purpose", "prefetch"},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			want := dump(method, "/x/unknown", header...)
+			for _, path := range []string{"/x/private", "/x/sealed", "/x/sealed.txt", "/x/privnote", "/x/privlink", "/x/bobs", "/x/unknown.txt"} {
+				is.Equal(dump(method, path, header...), want)
+			}
+			want = dump(method, "/s/unknown", header...)
+			for _, path := range []string{"/s/privlink", "/s/private", "/s/privnote"} {
+				is.Equal(dump(method, path, header...), want)
+			}
+		}
+	}
+	want := dump("POST", "/api/v1/notes/p/unknown")
+	for _, path := range []string{"/api/v1/notes/p/privnote", "/api/v1/notes/p/private", "/api/v1/snippets/p/privnote"} {
+		is.Equal(dump("POST", path), want)
+	}
+	// An account that is opened again shares again.
+	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"disabled":false}`).want(200)
+	a.visit("/x/bobs").want(200)
+}
+
+func TestPublicExpiry(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.server.Store.Now().Add(time.Hour).Truncate(time.Millisecond)
+	expires := at.Format("2006-01-02T15:04:05.000Z")
+	a.share("x", "slug", "file", "expiresAt", expires)
+	a.share("x", "slug", "locked", "expiresAt", expires, "password", "secret")
+	a.share("x", "slug", "private", "expiresAt", expires, "isPublic", "false")
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"expiresAt":"`+expires+`"}`).want(201)
+	a.visit("/x/file").want(200)
+	a.visit("/s/short").want(302)
+	a.clock.advance(time.Until(at) - time.Duration(a.clock.offset.Load())) // the very instant
+	for _, path := range []string{"/x/file", "/s/short", "/x/locked"} {
+		is.Equal(a.visit(path).status, 410)
+		is.Equal(a.send("HEAD", path).status, 410)
+		is.Equal(a.send("GET", path, "If-None-Match", "*", "Range", "bytes=0-0").status, 410)
+	}
+	a.visit("/x/private").want(404) // the visitor was never entitled to know of it
+	a.clock.advance(-2 * time.Hour)
+	a.visit("/x/file").want(410) // a clock that is set back revives nothing
+	a.patch("/api/v1/files/file", `{"expiresAt":null}`).want(200)
+	a.visit("/x/file").want(200)
+}
+
+// TestPublicViews: what is a view of an item without a limit, and what is not.
+func TestPublicViews(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	slug := a.share("0123456789")
+	etag := a.visit("/x/" + slug).want(200).header.Get("Etag") // 1
+	for _, header := range [][]string{
+		{"Range", "bytes=0-"},                                // 2
+		{"Range", "bytes=0-0"},                               // 3
+		{"Range", "bytes=-10"},                               // 4: all of it
+		{"Range", "bytes=5-", "If-Range", `"other"`},         // 5: all of it
+		{"Range", "items=5-"},                                // 6: all of it
+		{"Range", "bytes=8-9,0-1"},                           // 7
+		{"If-None-Match", `"other"`},                         // 8
+		{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64) XY"}, // 9
+		{"Range", "bytes=5-"},
+		{"Range", "bytes=-3"},
+		{"Range", "bytes=10-"},
+		{"Range", "bytes=abc"},
+		{"If-None-Match", etag},
+		{"Sec-Purpose", "prefetch;prerender"},
+		{"Purpose", "Prefetch"},
+		{"X-Moz", "prefetch"},
+		{"User-Agent", "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)"},
+		{"User-Agent", "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)"},
+	} {
+		a.send("GET", "/x/"+slug, header...)
+		a.send("HEAD", "/x/"+slug, header...)
+	}
+	a.send("OPTIONS", "/x/"+slug).want(204)
+	a.send("POST", "/x/"+slug).want(405)
+	a.flush()
+	is.Equal(a.viewed(slug), 9)
+}
+
+// TestPublicLimitedViews: every byte of a limited item costs a view, and
+// nothing else does.
+func TestPublicLimitedViews(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("0123456789", "slug", "few", "maxViews", "5")
+	etag := a.send("HEAD", "/x/few").want(200).header.Get("Etag")
+	is.True(!strings.Contains(etag, "84d89877")) // which tells nothing of the content
+	for _, c := range []struct {
+		status int
+		header []string
+	}{
+		{503, []string{"Sec-Purpose", "prefetch"}},
+		{503, []string{"User-Agent", "WhatsApp/2.23"}},
+		{304, []string{"If-None-Match", etag}},
+		{304, []string{"If-None-Match", "*"}},
+		{416, []string{"Range", "bytes=10-"}},
+		{416, []string{"Range", "bytes=-0"}},
+		{206, []string{"Range", "bytes=1-"}},      // 1
+		{206, []string{"Range", "bytes=9-9"}},     // 2
+		{206, []string{"Range", "bytes=1-2,4-5"}}, // 3
+		{200, []string{"If-None-Match", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882"`}},                            // 4: guessing the content is no way
+		{200, []string{"If-None-Match", `"other"`, "Range", "bytes=3-4", "If-Range", `"84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c1"`}}, // 5
+		{410, nil},
+		{410, []string{"Range", "bytes=1-"}},
+		{410, []string{"Sec-Purpose", "prefetch"}},
+		{410, []string{"If-None-Match", etag}},
+	} {
+		head := a.send("HEAD", "/x/few", c.header...)
+		is.True(head.status != 503 && len(head.body) == 0)
+		got := a.send("GET", "/x/few", c.header...)
+		is.Equal(got.status, c.status)
+		a.isHostile(fmt.Sprint(c.header), got.header)
+	}
+	is.Equal(a.viewed("few"), 5)
+	// Published again, the count starts anew. Failed passwords are no views.
+	a.patch("/api/v1/files/few", `{"isPublic":true,"password":"secret","maxViews":1}`).want(200)
+	a.visit("/x/few").want(401)
+	a.send("GET", "/x/few", "X-Share-Password", "wrong", "Range", "bytes=1-").want(401)
+	a.send("GET", "/x/few", "X-Share-Password", "secret").want(200)
+	a.visit("/x/few").want(410)
+	is.Equal(a.viewed("few"), 6)
+}
+
+// TestPublicLimitRace: of 200 clients at once exactly N get the item, whole,
+// whatever becomes of it then.
+func TestPublicLimitRace(t *testing.T) {
+	is := is.New(t)
+	const clients, most = 200, 7
+	content := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB: longer than buffers
+	for action, after := range map[string]int{"make_private": 410, "delete": 404} {
+		for _, kind := range map[string][]string{"make_private": {"file", "link", "read"}, "delete": {"file", "link", "note"}}[action] {
+			t.Run(action+" "+kind, func(t *testing.T) {
+				is := is.New(t)
+				a := start(t)
+				whole, method, path, want := content, "GET", "/x/hot", 200
+				switch kind {
+				case "file":
+					a.share(content, "slug", "hot", "maxViews", fmt.Sprint(most), "maxViewsAction", action)
+				case "link":
+					whole, path, want = "", "/s/hot", 302
+					a.post("/api/v1/shorten", fmt.Sprintf(`{"originalUrl":"https://example.org/","slug":"hot","isPublic":true,"maxClicks":%d,"maxViewsAction":%q}`, most, action)).want(201)
+				default:
+					whole = content[:16<<10]
+					a.post("/api/v1/notes", fmt.Sprintf(`{"content":%q,"slug":"hot","isPublic":true,"maxViews":%d,"maxViewsAction":%q}`, whole, most, action)).want(201)
+				}
+				if kind == "read" {
+					method, path = "POST", "/api/v1/notes/p/hot"
+				}
+				got := make([]*http.Response, clients)
+				bodies := make([]string, clients)
+				var all sync.WaitGroup
+				begin := make(chan struct{})
+				for i := range clients {
+					all.Go(func() {
+						<-begin
+						req, err := http.NewRequestWithContext(a.Context(), method, a.url+path, nil)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						res, err := plain.Do(req)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						defer res.Body.Close()
+						var b bytes.Buffer
+						if _, err := b.ReadFrom(res.Body); err != nil {
+							t.Error(err)
+						}
+						got[i], bodies[i] = res, b.String()
+					})
+				}
+				close(begin)
+				all.Wait()
+				served := 0
+				for i, res := range got {
+					switch {
+					case res.StatusCode == want:
+						served++
+						if kind == "read" {
+							var v struct{ Data struct{ Content string } }
+							is.NoErr(json.Unmarshal([]byte(bodies[i]), &v))
+							bodies[i] = v.Data.Content
+						}
+						if bodies[i] != whole {
+							t.Errorf("an answer has %d bytes in place of %d", len(bodies[i]), len(whole))
+						}
+					case res.StatusCode != after:
+						t.Errorf("status %d", res.StatusCode)
+					}
+				}
+				is.Equal(served, most)
+				collection, counter := map[string]string{"file": "files", "link": "shorten"}[kind], "views"
+				if kind == "link" {
+					counter = "clicks"
+				}
+				if collection == "" {
+					collection = "notes"
+				}
+				if action == "delete" {
+					a.get("/api/v1/" + collection + "/hot").want(404)
+				} else {
+					is.Equal(a.counted(collection, "hot", counter), most)
+					is.Equal(a.get("/api/v1/"+collection+"/hot").at("data.isPublic"), false)
+				}
+			})
+		}
+	}
+	is.True(most < clients)
+}
+
+func TestPublicLinks(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	link := func(slug, more string) {
+		a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/ä b?q=1#f","slug":"`+slug+`","isPublic":true`+more+`}`).want(201)
+	}
+	link("free", "")
+	got := a.visit("/s/free").want(302) // 1
+	is.Equal(got.header.Get("Location"), "https://example.org/%C3%A4%20b?q=1#f")
+	is.Equal(got.header.Get("Cache-Control"), "no-store")
+	is.Equal(got.header.Get("Referrer-Policy"), "no-referrer")
+	is.Equal(a.send("HEAD", "/s/free").want(302).header.Get("Location"), got.header.Get("Location"))
+	a.send("GET", "/s/free", "Sec-Purpose", "prefetch").want(302)
+	a.send("GET", "/s/free", "User-Agent", "Twitterbot/1.0").want(302)
+	a.send("GET", "/s/free", "Range", "bytes=5-", "If-None-Match", "*").want(302) // 2: neither means anything here
+	a.get("/s/free").want(302)                                                    // the owner
+	a.flush()
+	is.Equal(a.counted("shorten", "free", "clicks"), 2)
+
+	link("few", `,"maxClicks":2,"password":"secret"`)
+	ok := []string{"X-Share-Password", "secret"}
+	a.visit("/s/few").want(401)
+	a.send("GET", "/s/few", "X-Share-Password", "wrong").want(401)
+	head := a.send("HEAD", "/s/few", ok...)
+	is.Equal(head.status, 200)
+	is.Equal(head.header.Get("Location"), "") // where it leads costs a click
+	got = a.send("GET", "/s/few", append(ok, "Sec-Purpose", "prefetch")...).want(503)
+	is.Equal(got.header.Get("Location"), "")
+	a.send("GET", "/s/few", append(ok, "User-Agent", "facebookexternalhit/1.1")...).want(503)
+	is.True(a.get("/s/few").want(302).header.Get("Location") != "")
+	a.send("GET", "/s/few", ok...).want(302)
+	a.send("GET", "/s/few", append(ok, "Range", "bytes=1-")...).want(302)
+	a.send("GET", "/s/few", ok...).want(410)
+	is.Equal(a.counted("shorten", "few", "clicks"), 2)
+}
+
+func TestPublicPasswords(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	a.share("x", "slug", "locked", "password", "sésame ")
+	from := func(addr, password string) *answer {
+		return a.send("GET", "/x/locked", "X-Forwarded-For", addr, "X-Share-Password", password)
+	}
+	body := func(got *answer) string { return string(got.want(401).body) }
+	is.Equal(body(a.visit("/x/locked")), body(from("1.1.1.1", "")))
+	a.visit("/x/locked?password=s%C3%A9same%20&x-share-password=s%C3%A9same%20").want(401) // never in the address
+	is.Equal(a.send("GET", "/x/locked", "Authorization", "Basic OnPDqXNhbWUg").status, 401)
+	post := a.post("/api/v1/notes", `{"content":"text","slug":"diary","isPublic":true,"password":"secret"}`).want(201)
+	is.Equal(post.at("data.hasPassword"), true)
+
+	is.Equal(from("1.1.1.1", "sésame").status, 401) // header values are trimmed on the way, the password is not
+	from("1.1.1.1", strings.Repeat("x", 2000)).want(401)
+	for range 3 {
+		from("1.1.1.1", "wrong").want(401)
+	}
+	for _, password := range []string{"wrong", "sésame "} { // the sixth, right or wrong
+		got := from("1.1.1.1", password).want(429)
+		seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
+		is.NoErr(err)
+		is.True(seconds > 200 && seconds <= 300)
+		is.True(!bytes.Contains(got.body, []byte("sésame")))
+	}
+	is.Equal(a.visit("/x/locked").status, 401)                         // no guess, no limit
+	a.get("/x/locked").want(200)                                       // never the owner
+	a.send("GET", "/x/locked", "X-Forwarded-For", "1.1.1.1").want(401) //
+	from("2001:db8::1", "wrong").want(401)                             // another address
+	for i := range 24 {                                                // thirty in all, as if from anywhere
+		a.server.guesses.failed(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), a.server.Store.Now())
+	}
+	from("4.4.4.4", "wrong").want(429)
+	a.clock.advance(5 * time.Minute)
+	from("4.4.4.4", "wrong").want(401)
+
+	// In the API the password is in the body, or in the header.
+	read := func(body any, header ...string) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/notes/p/diary", anyone: true, json: body, header: withHeader(header...), raw: true})
+	}
+	is.Equal(read(`{"password":"secret"}`).want(200).text("data.content"), "text")
+	is.Equal(read(`{}`, "X-Share-Password", "secret").want(200).text("data.content"), "text")
+	is.Equal(read(`{"password":null}`, "X-Share-Password", "secret").want(200).text("data.content"), "text")
+	is.Equal(read(`{}`).want(401).code(), "password_required")
+	is.Equal(read(`{"password":""}`).want(401).code(), "password_required")
+	is.Equal(read(`{"password":"wrong"}`, "X-Share-Password", "secret").want(401).code(), "wrong_password")
+	read(`{"password":["secret"]}`).want(422)
+	read(`{"password":1}`).want(422)
+	read(`[`).want(400)
+	is.Equal(a.do(request{method: "POST", path: "/api/v1/notes/p/diary?password=secret", anyone: true, raw: true}).want(401).code(), "password_required")
+	a.flush()
+	is.Equal(a.counted("notes", "diary", "views"), 3)
+	// A new password ends what the old one opened.
+	a.patch("/api/v1/notes/diary", `{"password":"other"}`).want(200)
+	is.Equal(read(`{"password":"secret"}`).want(401).code(), "wrong_password")
+	read(`{"password":"other"}`).want(200)
+}
+
+// id is the id of a file.
+func (a *app) id(slug string) string {
+	a.Helper()
+	return a.get("/api/v1/files/" + slug).want(200).text("data.id")
+}
+
+// TestPublicGuessesInParallel: many guesses at once tell no more than as many
+// one by one.
+func TestPublicGuessesInParallel(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("x", "slug", "locked", "password", "secret")
+	got := make([]int, 12)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() { got[i] = a.send("GET", "/x/locked", "X-Share-Password", "wrong").status })
+	}
+	all.Wait()
+	wrong := 0
+	for _, status := range got {
+		is.True(status == 401 || status == 429 || status == 503)
+		if status == 401 {
+			wrong++
+		}
+	}
+	is.True(wrong <= guessesFrom)
+}
+
+// TestPublicGuessUnknown: a password for what is not there costs the same work
+// as for what is, and is limited in the same way.
+func TestPublicGuessUnknown(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for i := range guessesFrom {
+		a.send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").want(404)
+	}
+	_, ok := a.server.guesses.allow(netip.MustParseAddr("127.0.0.1"), "missing", a.server.Store.Now())
+	is.True(!ok) // every one was checked against a hash and counted
+	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
+	is.Equal(len(a.server.guesses.tries), 2) // and names of unknown things take no memory
+}
+
+func TestPublicReadCounts(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, k := range record.Kinds[1:] {
+		body := map[string]any{"title": "t", "content": "c", "url": "https://example.org/", "originalUrl": "https://example.org/", "slug": "one-" + k.Name, "isPublic": true, k.Limit: 2}
+		if k == record.Links {
+			delete(body, "url")
+		}
+		a.post("/api/v1/"+k.Path, body).want(201)
+		path := "/api/v1/" + k.Path + "/p/one-" + k.Name
+		read := func(key string) int {
+			return a.do(request{method: "POST", path: path, key: key, anyone: key == "", json: "{}"}).status
+		}
+		is.Equal(read(a.key), 200) // the owner
+		is.Equal(read(""), 200)
+		is.Equal(a.do(request{method: "POST", path: path, anyone: true, raw: true}).status, 200) // without a body
+		is.Equal(read(""), 410)
+		is.Equal(read(a.key), 200)
+		is.Equal(a.counted(k.Path, "one-"+k.Name, k.Counter), 2)
+		for _, other := range record.Kinds[1:] {
+			if other != k {
+				is.Equal(a.do(request{method: "POST", path: "/api/v1/" + other.Path + "/p/one-" + k.Name, anyone: true, json: "{}"}).status, 404)
+			}
+		}
+	}
+}
+
+// TestPublicLostContent: a record without its bytes answers as if it were not
+// there; with other bytes it answers none of them.
+func TestPublicLostContent(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("hello", "slug", "lost", "maxViews", "5")
+	blob := filepath.Join(a.server.Store.Dir(), "blobs", a.blobNames()[0])
+	is.NoErr(os.Truncate(blob, 3))
+	got := a.visit("/x/lost").want(500)
+	is.True(!bytes.Contains(got.body, []byte("hel")))
+	a.isHostile("500", got.header)
+	is.NoErr(os.Remove(blob))
+	a.visit("/x/lost").want(404)
+	is.Equal(a.viewed("lost"), 0)
+	is.True(strings.Contains(a.log.String(), "a file has no content"))
+	a.share("hello") // the same content again mends it
+	a.visit("/x/lost").want(200)
+}

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/matryer/is"
+
+	"kist/embed"
+)
+
+// TestDocumentIsWhole: every parameter, body and answer has a schema and an
+// example, and the credential is lifted only where none is needed.
+func TestDocumentIsWhole(t *testing.T) {
+	is := is.New(t)
+	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
+	is.NoErr(err)
+	is.Equal(len(doc.Servers), 1)
+	is.Equal(len(doc.Security), 1)
+	scheme := doc.Components.SecuritySchemes["ApiKeyAuth"].Value
+	is.Equal(scheme.Type+" "+scheme.In+" "+scheme.Name, "apiKey header x-api-key")
+	open := map[string]bool{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			at := method + " " + path
+			described := func(what string, content openapi3.Content) {
+				t.Helper()
+				for media, c := range content {
+					if c.Schema == nil || c.Example == nil {
+						t.Errorf("%s: %s (%s) has no schema or no example", at, what, media)
+					}
+				}
+			}
+			for _, p := range op.Parameters {
+				if p.Value.Schema == nil || p.Value.Example == nil || p.Value.Description == "" {
+					t.Errorf("%s: parameter %s has no schema, example or description", at, p.Value.Name)
+				}
+			}
+			if op.RequestBody != nil {
+				is.True(len(op.RequestBody.Value.Content) == 1)
+				described("the body", op.RequestBody.Value.Content)
+			}
+			for status, r := range op.Responses.Map() {
+				if *r.Value.Description == "" || *r.Value.Description == "." {
+					t.Errorf("%s: status %s is not described", at, status)
+				}
+				if len(r.Value.Content) == 0 && !strings.HasPrefix(status, "3") {
+					t.Errorf("%s: the answer %s has no body", at, status)
+				}
+				described("the answer "+status, r.Value.Content)
+				if c := r.Value.Content["application/json"]; c != nil && status >= "400" {
+					is.Equal(c.Schema.Ref, "#/components/schemas/Error") // errors have one shape
+					is.True(c.Example.(map[string]any)["code"] != "")
+				}
+			}
+			for _, status := range []string{"400", "401", "500"} {
+				if op.Responses.Value(status) == nil {
+					t.Errorf("%s: status %s is missing", at, status)
+				}
+			}
+			if op.Security != nil && len(*op.Security) == 0 {
+				open[at] = true
+			}
+		}
+	}
+	for at := range open {
+		for _, owned := range []string{"GET /api/v1/files", "POST /api/v1/upload", "GET /api/v1/me", "GET /api/v1/keys", "GET /api/v1/notes", "GET /api/v1/tags", "GET /api/v1/admin"} {
+			is.True(!strings.HasPrefix(at, owned) || strings.Contains(at, "/p/"))
+		}
+	}
+	for name, schema := range doc.Components.Schemas {
+		for member, s := range schema.Value.Properties {
+			if s.Value.Description == "" || s.Value.Example == nil && s.Ref == "" && !s.Value.Nullable {
+				t.Errorf("%s.%s has no description or no example", name, member)
+			}
+		}
+		for member := range schema.Value.Properties {
+			is.True(!strings.HasSuffix(name, "Create") && !strings.HasSuffix(name, "Edit") || member != "id" && member != "createdAt") // the server's own
+		}
+		for member := range schema.Value.Properties {
+			is.True(member != "password" || strings.HasSuffix(name, "Create") || strings.HasSuffix(name, "Edit") || name == "Password") // never shown
+		}
+	}
+}

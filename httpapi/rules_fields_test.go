@@ -1,0 +1,460 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// chars is n characters of two bytes each.
+func chars(n int) string { return strings.Repeat("é", n) }
+
+// address is an address of n bytes.
+func address(n int) string {
+	const start = "https://example.org/"
+	return start + strings.Repeat("a", n-len(start))
+}
+
+func names(n int) []any {
+	all := make([]any, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("tag %02d", i)
+	}
+	return all
+}
+
+// values are what a field takes and what it refuses, both on a create and on
+// a patch. A taken value is shown as it was sent, unless shows says how.
+type values struct {
+	takes   []any
+	shows   map[any]any // by index into takes
+	refuses []any
+	// On create null is absence everywhere, on a patch it clears: shown is
+	// what is then there, nil for null. A field that must have a value
+	// refuses it.
+	clears bool
+	empty  any
+}
+
+var (
+	oneLineValues     = values{takes: []any{"", chars(512), "<b>&\u2028\"", "a\nb", "  x  "}, refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: ""}
+	descriptionValues = values{takes: []any{"", chars(8192)}, refuses: []any{chars(8193), 5, false, []any{}, "\x00"}, clears: true, empty: ""}
+	longValues        = values{takes: []any{"x\n", ""}, refuses: []any{5, true, []any{}, "\x00"}, clears: true, empty: ""}
+
+	targetValues = values{
+		takes: []any{
+			address(8192), "http://example.org", "https://example.org/a?b=c&d#e", "http://[::1]:80/", "http://127.0.0.1:8080/x",
+			"HTTPS://EXAMPLE.org/Path", "https://bücher.example/ä", "https://example.org/%C3%A4?q=a%20b",
+		},
+		shows: map[any]any{5: "https://example.org/Path", 6: nil},
+		refuses: []any{
+			address(8193), "example.org", "/a", "//example.org/a", "https:example.org", "https://", "http:///a", "https://?q", "javascript:alert(1)", "JaVaScRiPt:alert(1)",
+			"\tjavascript:alert(1)", " https://example.org", "https://example.org ", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "ftp://example.org", "chrome://settings",
+			"https://u:p@example.org", "https://u@example.org", "https://example.org/\u0000", "https://example.org/a\nb", `https://example.org\@evil.example`, "https://exa mple.org",
+			"http://[::1", "http://example.org:port/", 5, true,
+			[]any{"https://example.org"},
+			map[string]any{},
+		},
+	}
+	maybeLinkValues = values{takes: append([]any{""}, targetValues.takes...), shows: map[any]any{6: "https://example.org/Path", 7: nil}, refuses: targetValues.refuses, clears: true, empty: ""}
+	onOffValues     = values{takes: []any{true, false, "true", "false"}, shows: map[any]any{2: true, 3: false}, refuses: []any{0, 1, "1", "yes", "TRUE", "", " true", []any{true}, map[string]any{}}}
+	countValues     = values{
+		takes: []any{1, 2147483647, literal("3.0"), literal("1e2"), literal("2.5e1"), "5", "3.0", literal("2147483647.000")},
+		shows: map[any]any{2: 3.0, 3: 100.0, 4: 25.0, 5: 5.0, 6: 3.0, 7: 2147483647.0},
+		refuses: []any{
+			0, -1, literal("1.5"), literal("0.9"), literal("-0"), literal("0.0"), literal("1e309"), literal("1e-1"), literal("2147483648"), literal("9007199254740993"), literal("2147483647.5"),
+			"", " 5", "5 ", "1_000", "0x10", "0b1", "NaN", "Infinity", "five", "+5", "05", "-1", "1.5", "5,0", "٥", true, false,
+			[]any{},
+			[]any{5},
+			map[string]any{},
+			literal("1" + strings.Repeat("0", 5000)), literal("3." + strings.Repeat("0", 5000)),
+		},
+		clears: true,
+	}
+	atLimitValues = values{takes: []any{"make_private", "delete"}, refuses: []any{"", "Delete", "make-private", "none", 1, true, []any{"delete"}}, clears: true}
+	expiryValues  = values{
+		takes: []any{
+			"2099-12-31T23:59:59Z", "2099-12-31T23:59:59.123Z", "2099-12-31T23:59:59.123987Z", "2099-12-31T23:59:59+02:00",
+			"2099-12-31T23:59:59-11:30", "2096-02-29T00:00:00Z", "9999-12-31T23:59:59.999Z",
+		},
+		shows: map[any]any{
+			0: "2099-12-31T23:59:59.000Z", 2: "2099-12-31T23:59:59.123Z", 3: "2099-12-31T21:59:59.000Z", 4: "2100-01-01T11:29:59.000Z", 5: "2096-02-29T00:00:00.000Z",
+		},
+		refuses: []any{
+			"", "2099-12-31", "2099-12-31T23:59:59", "2099-12-31 23:59:59Z", "2099-02-30T00:00:00Z", "2099-13-01T00:00:00Z", "2099-12-31T24:00:00Z", "2099-12-31T23:59:60Z",
+			"2099-12-31T23:59:59+25:00", "2099-12-31T23:59:59+01:60", "2099-12-31T23:59:59+0100", "2099-12-31T23:59Z", "10000-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z",
+			"Fri, 31 Dec 2099 23:59:59 GMT", "tomorrow", 4102444799, "4102444799", true,
+			[]any{},
+			"2099-12-31T23:59:59,5Z", "2099-12-31T3:59:59Z", "2099-12-31T23:59:59Z ", strings.Repeat("9", 1<<16),
+		},
+		clears: true,
+	}
+	slugValues = values{
+		takes: []any{"a", "7", "Z9._~@-", "a..b", strings.Repeat("s", 128), "0x", "apis", "notes-1", "index.htm"},
+		refuses: []any{
+			strings.Repeat("s", 129), ".a", "-a", "_a", "~a", "@a", "a b", "a/b", "a\\b", "a?b", "a#b", "a%20b", "a+b", "a:b", "ä", "a\u200d", "а", "a\n", "a\x00", ".", "..", "…", " a", "a ",
+			"01890a5d-ac96-774b-bcce-b302099a8057", "01890A5D-AC96-774B-BCCE-B302099A8057", "01890a5dac96774bbcceb302099a8057", 5, true,
+			[]any{"a"},
+			"api", "API", "p", "P", "x", "v", "s", "g", "t", "up", "queue", "admin", "notes", "files", "shorten", "static", "healthz", "readyz", "metrics", "robots.txt", "favicon.ico",
+			"login", "device", "claim", "tus", "upload", "search", "settings", "me", "openapi", "reference", "games", "recipes", "bookmarks", "snippets", "index.html", "sitemap.xml",
+		},
+	}
+	passwordValues = values{
+		takes: []any{"x", " x ", strings.Repeat("p", 1024), "pä\t\n"}, refuses: []any{strings.Repeat("p", 1025), chars(513), 5, true, []any{"x"}, map[string]any{}, "a\x00b"},
+	}
+	tagsValues = values{
+		takes: []any{
+			[]any{}, names(64), []any{chars(64)}, []any{"  a \t\u2028\u00a0b  "}, []any{"B", "b", "B "}, []any{"e\u0301"}, []any{"😀", "שלום", "<b>"}, "x, y,,x", `["p","q"]`, "",
+		},
+		shows: map[any]any{
+			3: []any{"a b"}, 4: []any{"B"}, 5: []any{"é"}, 7: []any{"x", "y"}, 8: []any{"p", "q"}, 9: []any{},
+		},
+		refuses: []any{
+			names(65),
+			[]any{chars(65)},
+			[]any{""},
+			[]any{" "},
+			[]any{"a,b"},
+			[]any{"a\x00"},
+			[]any{"a\u0007"},
+			[]any{"a\u202eb"},
+			[]any{5},
+			[]any{nil},
+			[]any{[]any{"a"}},
+			[]any{map[string]any{"name": "a"}},
+			5, true,
+			map[string]any{"a": 1},
+			`["a"`, `[5]`,
+		},
+		clears: true, empty: []any{},
+	}
+	sharedValues = map[string]values{
+		"slug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues, "tags": tagsValues,
+	}
+)
+
+// literal is JSON text that encoding/json would write differently.
+type literal string
+
+func (r literal) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// fieldsOf are the fields that a kind takes.
+func fieldsOf(k *record.Kind) map[string]values {
+	must := func(v values, refuses ...any) values {
+		v.takes = slices.DeleteFunc(slices.Clone(v.takes), func(x any) bool { return x == "" })
+		v.refuses, v.clears = append(slices.Clone(v.refuses), append(refuses, "", " \t\n")...), false
+		return v
+	}
+	choice := func(words ...any) values {
+		return values{takes: words, refuses: []any{"", "other", strings.ToUpper(words[0].(string)), 1, true, []any{}}, clears: true}
+	}
+	number := func(most int) values {
+		return values{
+			takes: []any{0, most, literal("7.0"), "7"}, shows: map[any]any{2: 7.0, 3: 7.0}, clears: true,
+			refuses: []any{-1, most + 1, literal("7.5"), literal("1e300"), "x", "", true, []any{}},
+		}
+	}
+	all := map[*record.Kind]map[string]values{
+		record.Bookmarks: {"url": must(targetValues), "title": oneLineValues, "description": descriptionValues, "imageUrl": maybeLinkValues},
+		record.Notes: {
+			"title": oneLineValues, "content": longValues,
+			"sourceUrl": {
+				takes: []any{"", "chrome://newtab/", "about:blank", "javascript:alert(1)", "not an address", " x ", "file:///etc/passwd", chars(8192)}, refuses: []any{chars(8193), 5, true, []any{}, "\x00"},
+				clears: true, empty: "",
+			},
+		},
+		record.Snippets: {
+			"title": oneLineValues, "content": longValues,
+			"language": {takes: []any{"", "go", "c++", chars(64)}, refuses: []any{chars(65), 5, true, []any{}, "\x00"}, clears: true, empty: ""},
+		},
+		record.Recipes: {"title": must(oneLineValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues},
+		record.Games: {
+			"title": must(oneLineValues), "platform": oneLineValues, "status": choice("wishlist", "backlog", "playing", "finished", "dropped"),
+			"rating": number(10), "playtimeMinutes": number(2147483647), "coverUrl": maybeLinkValues, "storeUrl": maybeLinkValues, "notes": descriptionValues,
+		},
+		record.Links: {"originalUrl": must(targetValues), "description": descriptionValues},
+	}[k]
+	maps.Copy(all, sharedValues)
+	all[k.Limit] = countValues
+	return all
+}
+
+// TestFieldBounds sends every field of every kind at the edge of what it
+// takes and past it, in a create and in a patch.
+func TestFieldBounds(t *testing.T) {
+	a := start(t)
+	for k, body := range whole {
+		for name, v := range fieldsOf(k) {
+			// What all kinds share in one code is sent in full once.
+			shared := sharedValues[name].takes != nil || name == k.Limit || strings.HasSuffix(name, "Url")
+			if shared && k != record.Notes {
+				v.takes, v.refuses = v.takes[:2], v.refuses[:2]
+			}
+			t.Run(k.Name+" "+name, func(t *testing.T) {
+				is := is.New(t)
+				a := a.with(t)
+				path := "/api/v1/" + k.Path
+				post, patch := request{method: "POST", path: path}, request{method: "PATCH", path: path + "/" + a.made(path, body)}
+				for i, value := range v.takes {
+					want, given := v.shows[i]
+					_, lenient := value.(string)
+					lenient = lenient && given
+					if !given {
+						want = value
+					}
+					patch.json = map[string]any{name: value}
+					patch.raw = lenient
+					is.Equal(member(t, a.do(patch).want(200), name, want), want)
+					if name == "slug" { // is taken now
+						patch.json = map[string]any{name: "free"}
+						a.do(patch).want(200)
+					}
+					create := parse(t, body)
+					create[name] = value
+					post.json, post.raw = create, lenient
+					got := a.do(post).want(201)
+					is.Equal(member(t, got, name, want), want)
+					a.delete(path + "/" + got.text("data.id")).want(200)
+				}
+				before := a.state()
+				for i, value := range v.refuses {
+					patch.json, patch.raw = map[string]any{name: value}, true
+					is.Equal(a.do(patch).want(422).fields(), []string{name})
+					if i > 2 && k != record.Notes {
+						continue
+					}
+					create := parse(t, body)
+					create[name] = value
+					post.json, post.raw = create, true
+					is.Equal(a.do(post).want(422).fields(), []string{name})
+				}
+				is.Equal(a.state(), before) // what was refused changed nothing
+				patch.json, patch.raw = map[string]any{name: nil}, false
+				switch {
+				case name == "slug": // an item always has one
+					before := a.get(patch.path).text("data.slug")
+					is.Equal(a.do(patch).want(200).text("data.slug"), before)
+					patch.json, patch.raw = map[string]any{name: ""}, true
+					is.Equal(a.do(patch).want(200).text("data.slug"), before)
+				case v.clears:
+					is.Equal(a.do(patch).want(200).at("data."+name), v.empty)
+				default:
+					is.Equal(a.refused(patch, 422).fields(), []string{name})
+				}
+				create := parse(t, body)
+				_, required := create[name]
+				if create[name] = nil; required {
+					post.json, post.raw = create, true
+					is.Equal(a.refused(post, 422).fields(), []string{name})
+					delete(create, name)
+					is.Equal(a.refused(post, 422).fields(), []string{name})
+				} else {
+					post.json, post.raw = create, false
+					a.delete(path + "/" + a.do(post).want(201).text("data.id")).want(200)
+				}
+				a.delete(patch.path).want(200)
+			})
+		}
+	}
+}
+
+// TestLongTexts is apart from the other fields because a megabyte takes its
+// time: bounds are in bytes.
+func TestLongTexts(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	edge := chars(1 << 19)
+	for path, names := range map[string][]string{"notes": {"content"}, "snippets": {"content"}, "recipes": {"ingredients", "instructions"}} {
+		for _, name := range names {
+			is.Equal(a.post("/api/v1/"+path, `{"title":"t","`+name+`":"`+edge+`x"}`).want(422).fields(), []string{name})
+		}
+		is.Equal(a.get("/api/v1/"+path).at("total"), 0.0)
+	}
+	made := a.post("/api/v1/notes", `{"content":"`+edge+`"}`).want(201)
+	is.True(made.text("data.content") == edge)
+	is.Equal(a.patch("/api/v1/notes/"+made.text("data.id"), `{"content":"`+edge+`x"}`).want(422).fields(), []string{"content"})
+}
+
+// member is how the answer shows a field, in the form that want has. What is
+// wanted to be nil may be shown in any way.
+func member(t *testing.T, got *answer, name string, want any) any {
+	t.Helper()
+	v := got.at("data." + name)
+	switch w := want.(type) {
+	case int:
+		return int(v.(float64))
+	case literal:
+		return literal(fmt.Sprint(v))
+	case nil:
+		return nil
+	case string:
+		if name == "slug" && w == "" {
+			return w
+		}
+	case []any:
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []any
+		if err := json.Unmarshal(b, &list); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	return v
+}
+
+// TestPasswordBounds is apart from the other fields because hashing takes its
+// time.
+func TestPasswordBounds(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id := a.made("/api/v1/notes", `{"content":"x"}`)
+	patch := request{method: "PATCH", path: "/api/v1/notes/" + id}
+	for _, value := range passwordValues.takes {
+		patch.json = map[string]any{"password": value}
+		is.Equal(a.do(patch).want(200).at("data.hasPassword"), true)
+		got := a.post("/api/v1/notes", map[string]any{"content": "x", "password": value}).want(201)
+		is.Equal(got.at("data.hasPassword"), true)
+		is.True(!strings.Contains(string(got.body), `"password"`))
+		a.delete("/api/v1/notes/" + got.text("data.id")).want(200)
+	}
+	for _, value := range passwordValues.refuses {
+		patch.json = map[string]any{"password": value}
+		is.Equal(a.refused(patch, 422).fields(), []string{"password"})
+		is.Equal(a.refused(request{method: "POST", path: "/api/v1/notes", json: map[string]any{"content": "x", "password": value}}, 422).fields(), []string{"password"})
+	}
+	is.Equal(a.patch("/api/v1/notes/"+id, `{"title":"t"}`).want(200).at("data.hasPassword"), true) // absent keeps
+	is.Equal(a.patch("/api/v1/notes/"+id, `{"password":""}`).want(200).at("data.hasPassword"), false)
+	is.Equal(a.patch("/api/v1/notes/"+id, `{"password":"x"}`).want(200).at("data.hasPassword"), true)
+	is.Equal(a.patch("/api/v1/notes/"+id, `{"password":null}`).want(200).at("data.hasPassword"), false)
+	is.Equal(a.post("/api/v1/notes", `{"content":"x","password":""}`).want(201).at("data.hasPassword"), false)
+}
+
+func TestExpiryInThePast(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for k, body := range whole {
+		create := parse(t, body)
+		for _, past := range []string{"2001-01-01T00:00:00Z", "0001-01-01T00:00:00.001Z", "1969-12-31T23:59:59Z"} {
+			create["expiresAt"] = past
+			is.Equal(a.refused(request{method: "POST", path: "/api/v1/" + k.Path, json: create}, 422).fields(), []string{"expiresAt"})
+		}
+		// An owner may end an item at once, and keep what has ended.
+		id := a.made("/api/v1/"+k.Path, body)
+		is.Equal(a.patch("/api/v1/"+k.Path+"/"+id, `{"expiresAt":"2001-01-01T00:00:00Z"}`).want(200).text("data.expiresAt"), "2001-01-01T00:00:00.000Z")
+		a.patch("/api/v1/"+k.Path+"/"+id, `{"isFavorite":true}`).want(200)
+	}
+}
+
+// TestFileBounds sends the fields of an upload and of a file's patch.
+func TestFileBounds(t *testing.T) {
+	a := start(t)
+	made := a.upload(nil, file{"a.txt", "", "hello"}).want(201)
+	path := "/api/v1/files/" + made.text("id")
+	all := map[string]values{
+		"description": descriptionValues, "newSlug": slugValues, "isPublic": onOffValues, "isFavorite": onOffValues, "maxViews": countValues, "maxViewsAction": atLimitValues, "expiresAt": expiryValues,
+		"originalName": {
+			takes: []any{"b.txt", "../../b.txt", `C:\b.txt`, "a\u202eb", chars(200)}, shows: map[any]any{1: "b.txt", 2: "b.txt", 3: "ab", 4: chars(127)},
+			refuses: []any{"", "  ", "a\x00", 5, true, []any{"x"}},
+		},
+		"folderId": {
+			takes: []any{""}, shows: map[any]any{0: nil},
+			refuses: []any{"x", "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5dac96774bbcceb302099a8057", 5, true, []any{}}, clears: true,
+		},
+		"folderName":   {takes: []any{chars(512), "a  b "}, shows: map[any]any{0: nil, 1: nil}, refuses: []any{chars(513), 5, true, []any{}, "a\x00", "a\u0007"}, clears: true},
+		"addTagIds":    {takes: []any{[]any{}}, shows: map[any]any{0: nil}, refuses: []any{"x", []any{"x"}, []any{5}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}, 5, true}, clears: true},
+		"removeTagIds": {takes: []any{[]any{}, []any{"01890a5d-ac96-774b-bcce-b302099a8057"}}, shows: map[any]any{0: nil, 1: nil}, refuses: []any{"x", []any{"x"}, []any{5}, 5, true}, clears: true},
+	}
+	for name, v := range all {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			at := name
+			if name == "newSlug" {
+				at = "slug"
+			}
+			for i, value := range v.takes {
+				want, given := v.shows[i]
+				if !given {
+					want = value
+				}
+				got := a.do(request{method: "PATCH", path: path, json: map[string]any{name: value}, raw: given}).want(200)
+				is.Equal(member(t, got, at, want), want)
+			}
+			before := a.state()
+			for _, value := range v.refuses {
+				is.Equal(a.do(request{method: "PATCH", path: path, json: map[string]any{name: value}}).want(422).fields(), []string{name})
+			}
+			is.Equal(a.state(), before) // what was refused changed nothing
+			if v.clears {
+				a.patch(path, map[string]any{name: nil}).want(200)
+			} else if name != "newSlug" && name != "description" {
+				a.refused(request{method: "PATCH", path: path, json: map[string]any{name: nil}}, 422)
+			}
+		})
+	}
+	// The same rules hold for the text of a form.
+	for name, bad := range map[string][]string{
+		"isPublic": {"yes", "1", ""}, "isFavorite": {"on"}, "maxViews": {"0", "-1", "1.5", "", "x", "2147483648", "true"}, "maxViewsAction": {"burn"},
+		"expiresAt": {"tomorrow", "2099-01-01", "2001-01-01T00:00:00Z"}, "slug": {"a b", "api", "-"}, "description": {chars(8193)}, "password": {strings.Repeat("p", 1025)},
+		"folderId": {"x", "01890a5d-ac96-774b-bcce-b302099a8057"}, "folderName": {chars(513)}, "newTags": {chars(65), strings.Join(strings.Split(strings.Repeat("x", 65), ""), "1,") + "1"},
+		"tagIds": {"x", `["x"]`, `["01890a5d-ac96-774b-bcce-b302099a8057"]`, `[`, `{}`},
+	} {
+		t.Run("upload "+name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			for _, value := range bad {
+				if name == "newTags" && strings.Contains(value, ",") {
+					continue
+				}
+				got := a.refused(a.uploadRequest(map[string]string{name: value}, file{"b.txt", "", "x"}), 422)
+				is.Equal(got.fields(), []string{name})
+			}
+		})
+	}
+	t.Run("several at once", func(t *testing.T) {
+		is := is.New(t)
+		got := a.with(t).refused(a.uploadRequest(map[string]string{"isPublic": "x", "maxViews": "0", "slug": "-", "newTags": "a,b\x07"}), 422)
+		is.Equal(got.fields(), []string{"file", "isPublic", "maxViews", "newTags", "slug"})
+	})
+	t.Run("too many tags", func(t *testing.T) {
+		is := is.New(t)
+		a := a.with(t)
+		var many []string
+		for i := range 65 {
+			many = append(many, fmt.Sprint("n", i))
+		}
+		is.Equal(a.refused(a.uploadRequest(map[string]string{"newTags": strings.Join(many, ",")}, file{"b.txt", "", "x"}), 422).fields(), []string{"newTags"})
+		is.Equal(len(a.upload(map[string]string{"newTags": strings.Join(many[1:], ",")}, file{"b.txt", "", "x"}).want(201).at("tags").([]any)), 64)
+		got := a.refused(a.uploadRequest(map[string]string{"newTags": strings.Join(many[1:], ","), "tags": "other"}, file{"b.txt", "", "x"}), 422)
+		is.Equal(got.fields(), []string{"tags"}) // together they are too many, and none of them stays
+	})
+}
+
+func TestColours(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, path := range []string{"/api/v1/tags", "/api/v1/folders"} {
+		id := a.made(path, `{"name":"n"}`)
+		is.Equal(a.patch(path+"/"+id, `{}`).want(200).text("data.color"), record.DefaultColor)
+		for sent, shows := range map[string]string{"#3b82f6": "#3B82F6", "3B82F6": "#3B82F6", "#abc": "#AABBCC", "0Af": "#00AAFF", "": record.DefaultColor} {
+			is.Equal(a.do(request{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": sent}, raw: sent == ""}).want(200).text("data.color"), shows)
+			got := a.do(request{method: "POST", path: path, json: map[string]any{"name": "c" + sent, "color": sent}, raw: sent == ""}).want(201)
+			is.Equal(got.text("data.color"), shows)
+		}
+		for _, bad := range []any{"#12345g", "#12", "#1234", "#12345", "#1234567", "##123456", "#", "red", " #123456", "#123456 ", "#12345\u0660", 123456, true, []any{}} {
+			is.Equal(a.refused(request{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": bad}}, 422).fields(), []string{"color"})
+			is.Equal(a.refused(request{method: "POST", path: path, json: map[string]any{"name": "d", "color": bad}}, 422).fields(), []string{"color"})
+		}
+		is.Equal(a.patch(path+"/"+id, `{"color":null}`).want(200).text("data.color"), record.DefaultColor)
+	}
+}

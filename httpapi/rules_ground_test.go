@@ -1,0 +1,336 @@
+package httpapi
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+func TestRequestsThatCannotBeRead(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.post("/api/v1/notes", `{"content":"there","tags":["t"]}`).want(201)
+	deep := func(n int) string {
+		return `{"content":"x","more":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
+	}
+	json := func(more ...string) http.Header {
+		h := http.Header{"Content-Type": {"application/json"}}
+		for i := 0; i < len(more); i += 2 {
+			h.Set(more[i], more[i+1])
+		}
+		return h
+	}
+	for name, q := range map[string]struct {
+		body   string
+		header http.Header
+		status int
+		code   string
+	}{
+		"no body":                {"", json(), 400, "malformed"},
+		"white space":            {" \n", json(), 400, "malformed"},
+		"cut off":                {`{"content":"x"`, json(), 400, "malformed"},
+		"text":                   {`content=x`, json(), 400, "malformed"},
+		"array":                  {`[{"content":"x"}]`, json(), 400, "malformed"},
+		"string":                 {`"x"`, json(), 400, "malformed"},
+		"null":                   {`null`, json(), 400, "malformed"},
+		"trailing object":        {`{"content":"x"}{"content":"y"}`, json(), 400, "malformed"},
+		"trailing word":          {`{"content":"x"} x`, json(), 400, "malformed"},
+		"trailing NUL":           {"{\"content\":\"x\"}\x00", json(), 400, "malformed"},
+		"comma at the end":       {`{"content":"x",}`, json(), 400, "malformed"},
+		"comment":                {`{"content":"x"/**/}`, json(), 400, "malformed"},
+		"byte order mark":        {"\ufeff" + `{"content":"x"}`, json(), 400, "malformed"},
+		"duplicate":              {`{"content":"x","content":"x"}`, json(), 400, "malformed"},
+		"duplicate of unknown":   {`{"content":"x","a":1,"a":1}`, json(), 400, "malformed"},
+		"duplicate by escape":    {`{"content":"x","c\u006fntent":"x"}`, json(), 400, "malformed"},
+		"duplicate inside":       {`{"content":"x","a":{"b":1,"b":2}}`, json(), 400, "malformed"},
+		"33 levels":              {deep(32), json(), 400, "malformed"},
+		"100000 levels":          {deep(100_000), json(), 400, "malformed"},
+		"invalid UTF-8":          {"{\"content\":\"\xff\"}", json(), 400, "malformed"},
+		"invalid UTF-8 in name":  {"{\"content\":\"x\",\"\xc3\x28\":1}", json(), 400, "malformed"},
+		"encoded surrogate":      {"{\"content\":\"\xed\xa0\x80\"}", json(), 400, "malformed"},
+		"half a surrogate pair":  {`{"content":"\ud83d"}`, json(), 400, "malformed"},
+		"bare control character": {"{\"content\":\"a\nb\"}", json(), 400, "malformed"},
+		"UTF-16":                 {"\xff\xfe{\x00}\x00", json(), 400, "malformed"},
+		"NUL":                    {`{"content":"a\u0000b"}`, json(), 422, "invalid_fields"},
+
+		"no type":             {`{"content":"x"}`, http.Header{"Content-Type": nil}, 415, "unsupported_media_type"},
+		"text type":           {`{"content":"x"}`, json("Content-Type", "text/plain"), 415, "unsupported_media_type"},
+		"form type":           {`{"content":"x"}`, json("Content-Type", "application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"multipart type":      {`{"content":"x"}`, json("Content-Type", "multipart/form-data; boundary=x"), 415, "unsupported_media_type"},
+		"type that only ends": {`{"content":"x"}`, json("Content-Type", "application/problem+json"), 415, "unsupported_media_type"},
+		"type that begins":    {`{"content":"x"}`, json("Content-Type", "application/json5"), 415, "unsupported_media_type"},
+		"broken type":         {`{"content":"x"}`, json("Content-Type", "application/json; charset"), 415, "unsupported_media_type"},
+		"other charset":       {`{"content":"x"}`, json("Content-Type", "application/json; charset=utf-16"), 415, "unsupported_media_type"},
+		"gzip":                {"\x1f\x8b\x08", json("Content-Encoding", "gzip"), 415, "unsupported_encoding"},
+		"deflate":             {"x", json("Content-Encoding", "deflate"), 415, "unsupported_encoding"},
+		"two encodings":       {"x", json("Content-Encoding", "gzip, identity"), 415, "unsupported_encoding"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			id := a.get("/api/v1/notes").ids()[0]
+			for _, at := range []request{{method: "POST", path: "/api/v1/notes"}, {method: "PATCH", path: "/api/v1/notes/" + id}} {
+				at.body, at.header, at.raw = strings.NewReader(q.body), q.header, true
+				is.Equal(a.refused(at, q.status).text("code"), q.code)
+			}
+		})
+	}
+	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
+
+	for name, q := range map[string]request{
+		"32 levels":                  {json: deep(31)},
+		"charset":                    {json: `{"content":"x"}`, header: json("Content-Type", "application/json; charset=UTF-8")},
+		"type in capitals":           {json: `{"content":"x"}`, header: json("Content-Type", "Application/JSON")},
+		"identity":                   {json: `{"content":"x"}`, header: json("Content-Encoding", "identity")},
+		"white space around":         {json: " {\"content\":\"x\"}\r\n"},
+		"surrogate pair":             {json: `{"content":"\ud83d\ude00"}`},
+		"unknown members":            {json: `{"content":"x","CONTENT":5,"userId":"1","views":9,"id":"x","kind":"file","createdAt":"x","hasPassword":true,"owner":{"a":[]},"":0}`, raw: true},
+		"null is absent":             {json: `{"content":"x","title":null,"slug":null,"isPublic":null,"isFavorite":null,"password":null,"tags":null,"maxViews":null,"maxViewsAction":null,"expiresAt":null,"sourceUrl":null}`},
+		"lenient scalars":            {json: `{"content":"x","isPublic":"true","isFavorite":"false","maxViews":"12"}`, raw: true},
+		"members in another order":   {json: `{"tags":["a"],"content":"x"}`},
+		"escapes":                    {json: `{"content":"\u0041\t\r\n\"\\\/\b\f\u2028"}`},
+		"many unknown members":       {json: `{"content":"x"` + strings.Repeat(`,"`, 0) + `,"a":1,"b":2}`},
+		"name that only looks alike": {json: `{"content":"x","content ":"y"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			q.method, q.path = "POST", "/api/v1/notes"
+			got := a.do(q).want(201)
+			is.Equal(got.at("data.views"), 0.0) // the server's own members cannot be given
+			is.Equal(got.text("data.kind"), "note")
+			a.delete("/api/v1/notes/" + got.text("data.id")).want(200)
+		})
+	}
+}
+
+func TestLenientScalars(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	got := a.do(request{method: "POST", path: "/api/v1/games", raw: true, json: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).want(201)
+	is.Equal(got.at("data.isPublic"), true)
+	is.Equal(got.at("data.isFavorite"), true)
+	is.Equal(got.at("data.rating"), 7.0)
+	is.Equal(got.at("data.playtimeMinutes"), 60.0)
+	is.Equal(got.at("data.maxViews"), 100.0)
+	got = a.do(request{method: "PATCH", path: "/api/v1/games/" + got.text("data.id"), raw: true, json: `{"isPublic":"false","rating":"0"}`}).want(200)
+	is.Equal(got.at("data.isPublic"), false)
+	is.Equal(got.at("data.rating"), 0.0)
+}
+
+// pad is the body with white space to a length, so that nothing but its size
+// can be wrong with it.
+func pad(body string, size int) string { return body + strings.Repeat(" ", size-len(body)) }
+
+// TestBodyLimits sends bodies of the limit and of one byte more, with a
+// Content-Length and without.
+func TestBodyLimits(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for k, body := range whole {
+		size := 1 << 20
+		if k == record.Notes || k == record.Snippets || k == record.Recipes {
+			size = 4 << 20
+		}
+		id := a.made("/api/v1/"+k.Path, body)
+		for _, at := range []request{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
+			at.header, at.raw = http.Header{"Content-Type": {"application/json"}}, true
+			hidden := func(n int) io.Reader { return io.MultiReader(strings.NewReader(pad(body, n))) } // its length
+			at.body = hidden(size + 1)
+			is.Equal(a.refused(at, 413).text("code"), "too_large")
+			if k == record.Notes && at.method == "POST" || k == record.Links {
+				at.body = hidden(size)
+				is.True(a.do(at).status < 300)
+				at.body = strings.NewReader(pad(body, size+1))
+				is.Equal(a.refused(at, 413).text("code"), "too_large")
+			}
+		}
+	}
+	for _, at := range []request{
+		{method: "POST", path: "/api/v1/tags"},
+		{method: "POST", path: "/api/v1/folders"},
+		{method: "POST", path: "/api/v1/keys"},
+		{method: "PATCH", path: "/api/v1/me"},
+		{method: "PATCH", path: "/api/v1/admin/settings"},
+		{method: "POST", path: "/api/v1/admin/users"},
+	} {
+		at.header, at.raw = http.Header{"Content-Type": {"application/json"}}, true
+		at.body = io.MultiReader(strings.NewReader(pad(`{"name":"n"}`, 1<<20+1)))
+		a.refused(at, 413)
+	}
+	// A body without end is not read to its end.
+	a.refused(request{
+		method: "POST", path: "/api/v1/notes", raw: true, header: http.Header{"Content-Type": {"application/json"}},
+		body: io.MultiReader(strings.NewReader(`{"content":"`), endless('x')),
+	}, 413)
+}
+
+type endless byte
+
+func (e endless) Read(b []byte) (int, error) {
+	return copy(b, bytes.Repeat([]byte{byte(e)}, len(b))), nil
+}
+
+func TestOneAnswerNamesEveryBadField(t *testing.T) {
+	a := start(t)
+	common := `"slug":"a/b","isPublic":"yes","isFavorite":1,"password":5,"tags":[""],"%s":0,"maxViewsAction":"burn","expiresAt":"tomorrow"`
+	names := func(k *record.Kind, own ...string) []string {
+		all := append(own, "slug", "isPublic", "isFavorite", "password", "tags", k.Limit, "maxViewsAction", "expiresAt")
+		slices.Sort(all)
+		return all
+	}
+	for k, own := range map[*record.Kind]struct {
+		body  string
+		names []string
+	}{
+		record.Bookmarks: {`"url":"x","title":1,"description":[],"imageUrl":"y"`, []string{"url", "title", "description", "imageUrl"}},
+		record.Notes:     {`"title":{},"content":1,"sourceUrl":false`, []string{"title", "content", "sourceUrl"}},
+		record.Snippets:  {`"title":{},"content":1,"language":2`, []string{"title", "content", "language"}},
+		record.Recipes:   {`"title":"","description":1,"ingredients":2,"instructions":3`, []string{"title", "description", "ingredients", "instructions"}},
+		record.Games: {
+			`"title":" ","platform":1,"status":"done","rating":11,"playtimeMinutes":-1,"coverUrl":"x","storeUrl":"javascript:1","notes":1`,
+			[]string{"title", "platform", "status", "rating", "playtimeMinutes", "coverUrl", "storeUrl", "notes"},
+		},
+		record.Links: {`"originalUrl":"ftp://x","description":1`, []string{"originalUrl", "description"}},
+	} {
+		t.Run(k.Name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			id := a.made("/api/v1/"+k.Path, whole[k])
+			body := "{" + own.body + "," + strings.Replace(common, "%s", k.Limit, 1) + "}"
+			for _, q := range []request{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
+				q.json = body
+				got := a.refused(q, 422)
+				is.Equal(got.fields(), names(k, own.names...))
+				is.Equal(got.text("code"), "invalid_fields")
+				for _, name := range got.fields() {
+					is.True(strings.Contains(strings.ToLower(got.text("error")), strings.ToLower(name))) // the sentence names it too
+				}
+			}
+		})
+	}
+	t.Run("shared rules and rules of the form together", func(t *testing.T) {
+		is := is.New(t)
+		a := a.with(t)
+		post := func(path, body string) []string {
+			return a.refused(request{method: "POST", path: "/api/v1/" + path, json: body}, 422).fields()
+		}
+		is.Equal(post("notes", `{"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"content", "expiresAt"})
+		is.Equal(post("tags", `{"color":"red"}`), []string{"color", "name"})
+		is.Equal(post("folders", `{"color":"red","name":""}`), []string{"color", "name"})
+		is.Equal(post("keys", `{"scopes":["root"],"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"expiresAt", "name", "scopes"})
+		is.Equal(post("admin/users", `{"username":"-","password":"short","role":"root","disabled":5,"quotaBytes":-1}`),
+			[]string{"disabled", "password", "quotaBytes", "role", "username"})
+		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/me", json: `{"displayName":5,"password":"short"}`}, 422).fields(), []string{"displayName", "password"})
+		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).fields(),
+			[]string{"apiTokensDisabled", "defaultQuotaBytes", "maxUploadBytes"})
+	})
+}
+
+func TestRequestID(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, path := range []string{"/api/v1/notes", "/api/v1/notes/none", "/api/v1/nothing", "/healthz", "/x/none"} {
+		for _, id := range []string{"a", "abc-123_X.y", strings.Repeat("z", 64)} {
+			is.Equal(a.do(request{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id"), id)
+			is.True(strings.Contains(a.log.String(), `"requestId":"`+id+`"`))
+		}
+		for _, id := range []string{"", strings.Repeat("z", 65), "a b", "a\"b", "<x>", "é", "a,b", "a\tb"} {
+			got := a.do(request{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id")
+			is.True(got != id && got != "")
+			is.True(strings.Contains(a.log.String(), `"requestId":"`+got+`"`))
+		}
+	}
+	one, two := a.get("/api/v1/notes").header.Get("X-Request-Id"), a.get("/api/v1/notes").header.Get("X-Request-Id")
+	is.True(one != two)
+}
+
+// TestMethods asks every path for every method it does not have.
+func TestMethods(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	fill := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none")
+	known := map[string][]string{}
+	for _, r := range a.server.routes {
+		path := fill.Replace(r.path)
+		known[path] = append(known[path], r.method)
+		if r.method == "GET" {
+			known[path] = append(known[path], "HEAD")
+		}
+	}
+	is.True(len(known) > 40)
+	for path, methods := range known {
+		// Where several patterns match a path, their methods add up.
+		for other, more := range known {
+			for _, r := range a.server.routes {
+				if other == fill.Replace(r.path) && matches(r.path, path, map[string]string{}) {
+					methods = append(methods, more...)
+				}
+			}
+		}
+		methods = append(methods, "OPTIONS")
+		slices.Sort(methods)
+		methods = slices.Compact(methods)
+		for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"} {
+			if slices.Contains(methods, m) {
+				continue
+			}
+			got := a.do(request{method: m, path: path, raw: true}).want(405)
+			allow := strings.Split(got.header.Get("Allow"), ", ")
+			slices.Sort(allow)
+			is.Equal(allow, methods)
+		}
+		got := a.do(request{method: "OPTIONS", path: path, raw: true}).want(204)
+		is.True(got.header.Get("Allow") != "")
+	}
+}
+
+func TestUnknownPaths(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, path := range []string{
+		"/api/v1/", "/api/v1/nothing", "/api/v1/notes/", "/api/v1/notes/a/b", "/api/v1/notes/a/b/c", "/api/v1/Notes", "/api/v1//notes",
+		"/api/v1/notes/%2e%2e", "/api/v1/notes/a%2Fb", "/api/v1/tags/merge", "/api/v1/admin", "/api/v1/game-tags",
+	} {
+		for _, m := range []string{"GET", "POST", "DELETE"} {
+			got := a.do(request{method: m, path: path, raw: true})
+			is.True(got.status == 404 || got.status == 405)
+			is.Equal(got.header.Get("Content-Type"), "application/json")
+		}
+		a.do(request{method: "GET", path: path, anyone: true, raw: true})
+	}
+	is.Equal(a.get("/api/v1/nothing").want(404).text("code"), "not_found")
+	// The document says the same of a thing that is not there.
+	for _, id := range []string{"%00", "%ff", strings.Repeat("a", 8000), "-", ".", "..a", "%E2%80%AE", "01890a5d", "{01890a5d-ac96-774b-bcce-b302099a8057}"} {
+		for _, path := range []string{"notes/", "files/", "shorten/"} {
+			is.Equal(a.get("/api/v1/"+path+id).want(404).text("code"), "not_found")
+		}
+		is.Equal(a.delete("/api/v1/tags/"+id).want(404).text("code"), "not_found")
+		is.Equal(a.patch("/api/v1/folders/"+id, `{}`).want(404).text("code"), "not_found")
+	}
+}
+
+func TestAnswersAreNotCached(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id := a.made("/api/v1/notes", `{"content":"x"}`)
+	for _, path := range []string{"notes", "notes/" + id, "tags", "me", "keys", "notes/none", "admin/stats"} {
+		got := a.get("/api/v1/" + path)
+		is.Equal(got.header.Get("Content-Type"), "application/json")
+		is.Equal(got.header.Get("Cache-Control"), "no-store")
+		is.Equal(got.header.Get("X-Content-Type-Options"), "nosniff")
+		head := a.do(request{method: "HEAD", path: "/api/v1/" + path})
+		is.Equal(head.status, got.status)
+		is.Equal(len(head.body), 0)
+		if got.status == 200 {
+			is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
+		}
+	}
+}

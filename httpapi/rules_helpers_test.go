@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"kist/kv/record"
+)
+
+// with is the same app, failing another test.
+func (a *app) with(t testing.TB) *app {
+	b := *a
+	b.TB = t
+	return &b
+}
+
+// as sends with another key.
+func (a *app) as(key string) *app {
+	b := *a
+	b.key = key
+	return &b
+}
+
+// state is everything that the app's user keeps, as the lists show it.
+func (a *app) state() string {
+	a.Helper()
+	var all strings.Builder
+	paths := []string{"tags", "folders"}
+	for _, k := range record.Kinds {
+		paths = append(paths, k.Path+"?limit=500")
+	}
+	for _, path := range paths {
+		r := httptest.NewRequestWithContext(a.Context(), http.MethodGet, "/api/v1/"+path, http.NoBody)
+		r.Header.Set("X-Api-Key", a.key)
+		w := httptest.NewRecorder()
+		a.server.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			a.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		all.Write(w.Body.Bytes())
+	}
+	return all.String()
+}
+
+// refused sends a request that must be answered with the status and must
+// change nothing.
+func (a *app) refused(q request, status int) *answer {
+	a.Helper()
+	before := a.state()
+	got := a.do(q).want(status)
+	if a.state() != before {
+		a.Errorf("%s %s: the refused request changed something", q.method, q.path)
+	}
+	return got
+}
+
+// fields are the names of the bad fields of a 422 answer.
+func (g *answer) fields() []string {
+	g.app.Helper()
+	var e struct{ Fields map[string]string }
+	g.app.fatal(json.Unmarshal(g.body, &e))
+	return sortedKeys(e.Fields)
+}
+
+// ids are the ids of the records on a page.
+func (g *answer) ids() []string {
+	g.app.Helper()
+	var page struct{ Data []struct{ ID string } }
+	g.app.fatal(json.Unmarshal(g.body, &page))
+	all := []string{}
+	for _, r := range page.Data {
+		all = append(all, r.ID)
+	}
+	return all
+}
+
+// object is a member of the answer that is an object.
+func (g *answer) object(path string) map[string]any {
+	g.app.Helper()
+	o, ok := g.at(path).(map[string]any)
+	if !ok {
+		g.app.Fatalf("%s is no object in %s", path, cutText(g.body))
+	}
+	return o
+}
+
+// tags are the names of the tags of the app's user, in order.
+func (a *app) tags() []string {
+	a.Helper()
+	var all []struct{ Name string }
+	a.fatal(json.Unmarshal(a.get("/api/v1/tags").want(200).body, &all))
+	names := []string{}
+	for _, t := range all {
+		names = append(names, t.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// made makes a tag or another thing that is answered as {"data": {"id": …}}.
+func (a *app) made(path string, body any) string {
+	a.Helper()
+	return a.post(path, body).want(201).text("data.id")
+}
+
+// whole is the least of each kind that can be made.
+var whole = map[*record.Kind]string{
+	record.Bookmarks: `{"url":"https://go.dev"}`,
+	record.Notes:     `{"content":"x"}`,
+	record.Snippets:  `{"content":"x"}`,
+	record.Recipes:   `{"title":"Soup"}`,
+	record.Games:     `{"title":"Go"}`,
+	record.Links:     `{"originalUrl":"https://example.org/a"}`,
+}
+
+// parse is JSON of a test.
+func parse(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

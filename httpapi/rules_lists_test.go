@@ -1,0 +1,333 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// collection is an app with records of a kind that differ in all that lists
+// sort and sift by.
+func collection(t testing.TB, k *record.Kind, n int) *app {
+	t.Helper()
+	a := start(t)
+	kinds := []file{{"Beach.txt", "", "hello"}, {"b.png", "image/png", "\x89PNG\r\n\x1a\n"}, {"c.pdf", "application/pdf", "%PDF-1.4"}, {"d.bin", "", "\x00\x01\x02"}}
+	for i := range n {
+		a.clock.advance(time.Second)
+		slug := fmt.Sprintf("%s-%02d", k.Name, i)
+		said := map[string]any{"slug": slug, "isPublic": i%2 == 0, "isFavorite": i%3 == 0, k.Limit: 1000}
+		if i%4 > 0 {
+			said["tags"] = []any{"Four", fmt.Sprint("mod ", i%5)}
+		}
+		// Titles repeat, so that order by title has to go on by age.
+		name := fmt.Sprint([]string{"beta", "Alpha", "ähre", "", "zz"}[i%5])
+		if k == record.Files {
+			fields := map[string]string{"slug": slug, "isPublic": fmt.Sprint(i%2 == 0), "isFavorite": fmt.Sprint(i%3 == 0), "description": name, k.Limit: "1000"}
+			if i%4 > 0 {
+				fields["newTags"] = fmt.Sprint("Four,mod ", i%5)
+				fields["folderName"] = []string{"In", "Out  of"}[i%2]
+			}
+			f := kinds[i%len(kinds)]
+			f.content += strings.Repeat("x", i%7)
+			a.upload(fields, f).want(201)
+		} else {
+			body := parse(t, whole[k])
+			for _, f := range []string{"title", "content", "description"} {
+				body[f] = name
+			}
+			if name == "" {
+				delete(body, "title")
+				if k == record.Recipes || k == record.Games {
+					body["title"] = "Soup"
+				}
+			}
+			for name, v := range said {
+				body[name] = v
+			}
+			a.do(request{method: "POST", path: "/api/v1/" + k.Path, json: body, raw: true}).want(201)
+		}
+		for range i % 3 * b2i(i%2 == 0) { // views by others
+			a.do(request{method: "POST", path: "/api/v1/" + k.Path + "/p/" + slug, anyone: true, json: "{}", raw: true})
+			if k == record.Files {
+				a.visit("/x/" + slug)
+			}
+		}
+		if i%6 == 5 {
+			a.clock.advance(time.Second)
+			a.patch("/api/v1/"+k.Path+"/"+fmt.Sprintf("%s-%02d", k.Name, i/2), `{}`).want(200)
+		}
+	}
+	return a
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// pages walks a list by its cursors.
+func (a *app) pages(path string, query string, limit int) []string {
+	a.Helper()
+	var all []string
+	cursor := ""
+	for range 1000 {
+		at := path + "?limit=" + fmt.Sprint(limit) + query
+		if cursor != "" {
+			at += "&cursor=" + cursor
+		}
+		page := a.get(at).want(200)
+		ids := page.ids()
+		all = append(all, ids...)
+		if page.at("nextCursor") == nil {
+			return all
+		}
+		if len(ids) != limit {
+			a.Fatalf("%s: a page of %d that is not the last", at, len(ids))
+		}
+		cursor = page.text("nextCursor")
+	}
+	a.Fatalf("%s: no end", path)
+	return nil
+}
+
+// TestWalks walks every kind of list in every order and under filters, by
+// cursor and by offset.
+func TestWalks(t *testing.T) {
+	const n = 24
+	for _, k := range []*record.Kind{record.Files, record.Bookmarks, record.Links} {
+		t.Run(k.Name, func(t *testing.T) {
+			is := is.New(t)
+			a := collection(t, k, n)
+			path := "/api/v1/" + k.Path
+			type item struct {
+				id, title, updated string
+				views, size        float64
+				public, favorite   bool
+				tags, folder, mime string
+			}
+			var all []item // newest first
+			list := a.get(path + "?limit=500").want(200)
+			for i := range n {
+				o := list.object(fmt.Sprint("data.", i))
+				number := func(name string) float64 {
+					var f float64
+					_, _ = fmt.Sscan(fmt.Sprint(o[name]), &f)
+					return f
+				}
+				it := item{
+					id: o["id"].(string), updated: o["updatedAt"].(string), views: number(k.Counter), size: number("size"),
+					public: o["isPublic"].(bool), favorite: o["isFavorite"].(bool), tags: fmt.Sprint(o["tags"]), folder: fmt.Sprint(o["folder"]), mime: fmt.Sprint(o["mimeType"]),
+				}
+				switch k {
+				case record.Files:
+					it.title = o["originalName"].(string)
+				case record.Bookmarks:
+					if it.title = o["title"].(string); it.title == "" {
+						it.title = o["url"].(string)
+					}
+				default:
+					if it.title = o["description"].(string); it.title == "" {
+						it.title = o["originalUrl"].(string)
+					}
+				}
+				it.title = record.Fold(it.title)
+				all = append(all, it)
+			}
+			is.True(slices.IsSortedFunc(all, func(x, y item) int { return strings.Compare(y.id, x.id) })) // newest first
+			orders := map[kv.Sort]func(x, y item) int{
+				kv.Newest: func(x, y item) int { return strings.Compare(y.id, x.id) },
+				kv.Oldest: func(x, y item) int { return strings.Compare(x.id, y.id) },
+				kv.Updated: func(x, y item) int {
+					return strings.Compare(y.updated+y.id, x.updated+x.id)
+				},
+				kv.Title: func(x, y item) int { return strings.Compare(x.title+"\x00"+x.id, y.title+"\x00"+y.id) },
+				kv.Views: func(x, y item) int {
+					return strings.Compare(fmt.Sprintf("%09.0f%s", y.views, y.id), fmt.Sprintf("%09.0f%s", x.views, x.id))
+				},
+				kv.Size: func(x, y item) int {
+					return strings.Compare(fmt.Sprintf("%09.0f%s", y.size, y.id), fmt.Sprintf("%09.0f%s", x.size, x.id))
+				},
+			}
+			filters := map[string]func(item) bool{
+				"":                        func(item) bool { return true },
+				"&favorite=true":          func(x item) bool { return x.favorite },
+				"&favorite=false":         func(x item) bool { return !x.favorite },
+				"&public=true":            func(x item) bool { return x.public },
+				"&public=false":           func(x item) bool { return !x.public },
+				"&tag=four":               func(x item) bool { return strings.Contains(x.tags, "Four") },
+				"&tag=FOUR&tag=+mod++2":   func(x item) bool { return strings.Contains(x.tags, "mod 2") },
+				"&tags=four,mod%203":      func(x item) bool { return strings.Contains(x.tags, "mod 3") },
+				"&tag=mod%201&tags=mod+2": func(item) bool { return false },
+				"&tag=none":               func(item) bool { return false },
+				"&tag=" + chars(65):       func(item) bool { return false },
+				"&favorite=true&public=true&tag=four": func(x item) bool {
+					return x.favorite && x.public && strings.Contains(x.tags, "Four")
+				},
+				"&favorite=false&public=false":  func(x item) bool { return !x.favorite && !x.public },
+				"&q=ALPHA&public=true":          nil, // held against itself
+				"&q=" + url.QueryEscape("ÄHRE"): nil,
+				"&q=nothing+has+this":           func(item) bool { return false },
+			}
+			if k == record.Files {
+				filters["&folder=in"] = func(x item) bool { return strings.Contains(x.folder, "name:In") }
+				filters["&folder=out+of"] = func(x item) bool { return strings.Contains(x.folder, "name:Out of") }
+				filters["&folder=OUT++of+"] = filters["&folder=out+of"]
+				filters["&folder=unfiled"] = func(x item) bool { return x.folder == "<nil>" }
+				filters["&folder=none"] = func(item) bool { return false }
+				filters["&folder=00000000-0000-0000-0000-000000000000"] = func(item) bool { return false }
+				filters["&folder="+a.get("/api/v1/folders").text("data.0.id")] = filters["&folder="+strings.ToLower(a.get("/api/v1/folders").text("data.0.name"))]
+				filters["&type=image"] = func(x item) bool { return x.mime == "image/png" }
+				filters["&type=text&public=true"] = func(x item) bool { return x.mime == "text/plain" && x.public }
+				filters["&type=pdf"] = func(x item) bool { return x.mime == "application/pdf" }
+				filters["&type=other"] = func(x item) bool { return x.mime == "application/octet-stream" }
+				filters["&type=video"] = func(item) bool { return false }
+				filters["&type=image&folder=unfiled"] = func(x item) bool { return x.mime == "image/png" && x.folder == "<nil>" }
+			}
+			distinct := 0
+			for filter, has := range filters {
+				sorts := kv.Sorts(k)
+				if filter != "" {
+					sorts = sorts[len(filter)%3:][:2] // some of them
+				}
+				for _, sort := range sorts {
+					q := filter + "&sort=" + string(sort)
+					got := a.get(path + "?limit=500" + q).want(200)
+					ids := got.ids()
+					if has != nil {
+						want := []string{}
+						sorted := slices.Clone(all)
+						slices.SortFunc(sorted, orders[sort])
+						for _, it := range sorted {
+							if has(it) {
+								want = append(want, it.id)
+							}
+						}
+						if !slices.Equal(ids, want) {
+							t.Errorf("%s: %v, want %v", q, ids, want)
+						}
+					}
+					is.Equal(got.at("total"), float64(len(ids)))
+					is.Equal(got.at("nextCursor"), nil)
+					for _, limit := range []int{5, 24}[:1+b2i(filter == "")] {
+						if walked := a.pages(path, q, limit); !slices.Equal(walked, ids) && len(ids) > 0 {
+							t.Errorf("%s: by %d: %v, want %v", q, limit, walked, ids)
+						}
+					}
+					for offset := 0; offset <= len(ids)+1; offset += 7 {
+						page := a.get(fmt.Sprintf("%s?limit=7&offset=%d%s", path, offset, q)).want(200)
+						from, to := min(offset, len(ids)), min(offset+7, len(ids))
+						is.Equal(page.ids(), ids[from:to])
+						is.Equal(page.at("total"), float64(len(ids)))
+						is.Equal(page.at("nextCursor") == nil, offset+7 >= len(ids))
+					}
+					distinct++
+				}
+			}
+			is.True(distinct > 30)
+		})
+	}
+}
+
+func TestListQueries(t *testing.T) {
+	is := is.New(t)
+	a := collection(t, record.Files, 6)
+	for range 3 {
+		a.post("/api/v1/notes", `{"content":"x","tags":["four"]}`).want(201)
+	}
+	for _, q := range []string{
+		"limit=0", "limit=-1", "limit=501", "limit=x", "limit=1.5", "limit=1e1", "limit=99999999999999999999", "limit=%2010", "limit=0x10", "limit=1_0",
+		"offset=-1", "offset=x", "offset=10000001", "cursor=x", "cursor=%00", "cursor=" + strings.Repeat("A", 300), "cursor=AQ", "cursor=AQ==",
+		"favorite=yes", "favorite=1", "favorite=TRUE", "public=no", "public=null", "sort=name", "sort=Newest", "sort=newest,title", "sort=size%20",
+		"%", "%zz", "a=%f", "limit=10;offset=1", "q=%ff", "tag=%c3%28", "%ff=1", "folder=%ff", strings.Repeat("a=1&", 100) + "a=1", "q=" + strings.Repeat("x", 8200),
+		"limit=0&offset=-1&favorite=x&sort=x", "cursor=AQ&offset=1", "cursor=AQ&offset=0",
+	} {
+		for _, path := range []string{"notes", "files", "upload"} {
+			if strings.HasPrefix(q, "sort=size") && path != "notes" {
+				continue
+			}
+			got := a.do(request{method: "GET", path: "/api/v1/" + path + "?" + q, raw: true}).want(400)
+			is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.text("code")))
+		}
+	}
+	for _, q := range []string{"sort=size", "cursor=" + a.get("/api/v1/files?limit=2").text("nextCursor")} {
+		a.do(request{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(400) // of another list
+	}
+	for _, q := range []string{"type=picture", "type=Image", "type=image,video"} {
+		a.do(request{method: "GET", path: "/api/v1/files?" + q, raw: true}).want(400)
+	}
+	text := a.do(request{method: "GET", path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", raw: true}).want(400).text("error")
+	for _, name := range []string{"Limit", "offset", "favorite", "public", "sort", "type"} {
+		is.True(strings.Contains(text, name)) // all that is wrong is said at once
+	}
+	for _, q := range []string{"limit=1", "limit=500", "offset=10000000", "limit=", "unknown=1", "q=%00", "q=%F0%9F%98%80", "folder=x", "type=image", "tag=,&tags=a,,b", "limit=&offset=&cursor=&q=&tag=&tags=,,&favorite=&public=&sort="} {
+		a.do(request{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(200)
+	}
+	is.Equal(len(a.get("/api/v1/notes?limit=1").ids()), 1)
+	for range 49 {
+		a.post("/api/v1/notes", `{"content":"x"}`).want(201)
+	}
+	is.Equal(len(a.get("/api/v1/notes").ids()), 50) // by default
+	is.Equal(a.get("/api/v1/notes").at("total"), 52.0)
+}
+
+// TestCursorsAreOfOneQuery takes the cursor of each query to every other.
+func TestCursorsAreOfOneQuery(t *testing.T) {
+	is := is.New(t)
+	a := collection(t, record.Files, 14)
+	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+	queries := []string{
+		"", "sort=oldest", "sort=title", "sort=updated", "sort=views", "sort=size", "favorite=true", "favorite=false", "public=true", "public=false", "tag=four", "q=b",
+		"q=e", "folder=in", "folder=unfiled", "type=image", "favorite=true&public=true", "sort=oldest&public=true", "sort=title&public=true",
+	}
+	for _, from := range queries {
+		first := a.get("/api/v1/files?limit=1&" + from).want(200)
+		cursor, ok := first.at("nextCursor").(string)
+		is.True(ok)
+		for _, to := range queries {
+			status := 400
+			if from == to {
+				status = 200
+			}
+			a.get("/api/v1/files?limit=3&cursor=" + cursor + "&" + to).want(status)
+		}
+		a.get("/api/v1/files?limit=3&offset=1&cursor=" + cursor + "&" + from).want(400)
+		a.get("/api/v1/upload?limit=3&cursor=" + cursor + "&" + from).want(200) // another name of the same list
+		is.Equal(bob.get("/api/v1/files?cursor="+cursor).at("total"), map[bool]any{true: 0.0, false: nil}[from == ""])
+	}
+	// A record that goes away does not end the walk.
+	first := a.get("/api/v1/files?limit=2").want(200)
+	a.delete("/api/v1/files/" + first.ids()[1]).want(200)
+	is.Equal(a.get("/api/v1/files?limit=1&cursor="+first.text("nextCursor")).ids(), a.get("/api/v1/files?limit=2").ids()[1:])
+}
+
+// TestNewRecordsDoNotDisturbAWalk: while one walks, others write.
+func TestNewRecordsDoNotDisturbAWalk(t *testing.T) {
+	is := is.New(t)
+	a := collection(t, record.Notes, 9)
+	before := a.get("/api/v1/notes?limit=500").ids()
+	var walked []string
+	cursor := ""
+	for {
+		page := a.get("/api/v1/notes?limit=2" + cursor).want(200)
+		walked = append(walked, page.ids()...)
+		next, more := page.at("nextCursor").(string)
+		if !more {
+			break
+		}
+		cursor = "&cursor=" + next
+		a.post("/api/v1/notes", `{"content":"x"}`).want(201)
+	}
+	is.Equal(walked, before)
+	is.Equal(a.do(request{method: http.MethodHead, path: "/api/v1/notes"}).status, 200)
+}

@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+var long = flag.Bool("long", false, "also upload 1 GiB in a process of its own and measure that")
+
+// zeros is a file of size bytes in a multipart body; at is called every
+// 16 MiB.
+type zeros struct {
+	size, sent int64
+	at         func()
+}
+
+func (z *zeros) Read(b []byte) (int, error) {
+	if z.sent == z.size {
+		return 0, io.EOF
+	}
+	const step = 16 << 20
+	n := min(int64(len(b)), z.size-z.sent, step-z.sent%step)
+	clear(b[:n])
+	if z.sent += n; z.sent%step == 0 {
+		z.at()
+	}
+	return int(n), nil
+}
+
+func (a *app) uploadZeros(size int64, at func()) {
+	a.Helper()
+	body := io.MultiReader(
+		strings.NewReader("--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.bin\"\r\n\r\n"),
+		&zeros{size: size, at: at}, strings.NewReader("\r\n--b--\r\n"))
+	req, err := http.NewRequestWithContext(a.Context(), "POST", a.url+"/api/v1/upload", body)
+	a.fatal(err)
+	req.Header = withHeader("Content-Type", "multipart/form-data; boundary=b", "X-Api-Key", a.key)
+	res, err := plain.Do(req)
+	a.fatal(err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	a.fatal(err)
+	if res.StatusCode != 201 || !strings.Contains(string(answer), fmt.Sprintf(`"size":%d,`, size)) {
+		a.Fatalf("%d %s", res.StatusCode, answer)
+	}
+}
+
+// TestUploadMemory: an upload is never held in memory.
+func TestUploadMemory(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	base, most := m.HeapInuse, uint64(0)
+	a.uploadZeros(much, func() {
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	})
+	is.True(most > 0)
+	is.True(most < base+16<<20) // much passes through little
+}
+
+const memoryChild = "KIST_TEST_MEMORY_CHILD"
+
+// TestUploadMemoryLong uploads 1 GiB in a process of its own, client and all,
+// which never takes more than 64 MiB.
+func TestUploadMemoryLong(t *testing.T) {
+	is := is.New(t)
+	if os.Getenv(memoryChild) != "" {
+		a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+		a.uploadZeros(1<<30, func() {})
+		status, err := os.ReadFile("/proc/self/status")
+		is.NoErr(err)
+		_, peak, _ := strings.Cut(string(status), "VmHWM:")
+		peak, _, _ = strings.Cut(peak, "kB")
+		t.Logf("peak=%s.", strings.TrimSpace(peak))
+		return
+	}
+	if !*long {
+		return
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUploadMemoryLong$", "-test.v")
+	child.Env = append(os.Environ(), memoryChild+"=1")
+	out, err := child.CombinedOutput()
+	is.NoErr(err)
+	_, text, _ := strings.Cut(string(out), "peak=")
+	var peak int
+	_, err = fmt.Sscanf(text, "%d.", &peak)
+	is.NoErr(err)
+	t.Logf("the process took %d KiB at most", peak)
+	is.True(peak < 64<<10)
+}
