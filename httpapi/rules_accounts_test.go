@@ -17,6 +17,7 @@ import (
 // missing is never a 401: clients erase their key on that.
 func TestScopes(t *testing.T) {
 	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
 	fill := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057")
@@ -127,6 +128,7 @@ func TestKeyExpiry(t *testing.T) {
 // administrator first.
 func TestMe(t *testing.T) {
 	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	id := a.made("/api/v1/admin/users", `{"username":"Bob","password":"first pass","role":"user"}`)
 	bob := a.as(a.addKey(&record.User{ID: record.ID(mustID(t, id))}, record.ScopeAll))
@@ -291,6 +293,7 @@ func TestSettings(t *testing.T) {
 // is that to an unknown one.
 func TestOthers(t *testing.T) {
 	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
 	eve := a.as(a.addKey(a.addUser("eve", record.Admin), record.ScopeAdmin))

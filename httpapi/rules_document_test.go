@@ -6,15 +6,13 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/matryer/is"
-
-	"kist/embed"
 )
 
 // TestDocumentIsWhole: every parameter, body and answer has a schema and an
 // example, and the credential is lifted only where none is needed.
 func TestDocumentIsWhole(t *testing.T) {
 	is := is.New(t)
-	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
+	doc, err := document1()
 	is.NoErr(err)
 	is.Equal(len(doc.Servers), 1)
 	is.Equal(len(doc.Security), 1)

@@ -189,79 +189,92 @@ func fieldsOf(k *record.Kind) map[string]values {
 // TestFieldBounds sends every field of every kind at the edge of what it
 // takes and past it, in a create and in a patch.
 func TestFieldBounds(t *testing.T) {
-	a := start(t)
-	for k, body := range whole {
-		for name, v := range fieldsOf(k) {
-			// What all kinds share in one code is sent in full once.
-			shared := sharedValues[name].takes != nil || name == k.Limit || strings.HasSuffix(name, "Url")
-			if shared && k != record.Notes {
-				v.takes, v.refuses = v.takes[:2], v.refuses[:2]
-			}
-			t.Run(k.Name+" "+name, func(t *testing.T) {
-				is := is.New(t)
-				a := a.with(t)
-				path := "/api/v1/" + k.Path
-				post, patch := request{method: "POST", path: path}, request{method: "PATCH", path: path + "/" + a.made(path, body)}
-				for i, value := range v.takes {
-					want, given := v.shows[i]
-					_, lenient := value.(string)
-					lenient = lenient && given
-					if !given {
-						want = value
-					}
-					patch.json = map[string]any{name: value}
-					patch.raw = lenient
-					is.Equal(member(t, a.do(patch).want(200), name, want), want)
-					if name == "slug" { // is taken now
-						patch.json = map[string]any{name: "free"}
-						a.do(patch).want(200)
-					}
-					create := parse(t, body)
-					create[name] = value
-					post.json, post.raw = create, lenient
-					got := a.do(post).want(201)
-					is.Equal(member(t, got, name, want), want)
-					a.delete(path + "/" + got.text("data.id")).want(200)
+	is := is.New(t)
+	t.Parallel()
+	is.Equal(len(whole), len(record.Kinds)-1)
+	for k := range whole {
+		t.Run(k.Name, func(t *testing.T) {
+			is := is.New(t)
+			t.Parallel()
+			a := start(t)
+			fieldBounds(t, a, k)
+			is.True(a.sound())
+		})
+	}
+}
+
+func fieldBounds(t *testing.T, a *app, k *record.Kind) {
+	body := whole[k]
+	for name, v := range fieldsOf(k) {
+		// What all kinds share in one code is sent in full once.
+		shared := sharedValues[name].takes != nil || name == k.Limit || strings.HasSuffix(name, "Url")
+		if shared && k != record.Notes {
+			v.takes, v.refuses = v.takes[:2], v.refuses[:2]
+		}
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := a.with(t)
+			path := "/api/v1/" + k.Path
+			post, patch := request{method: "POST", path: path}, request{method: "PATCH", path: path + "/" + a.made(path, body)}
+			for i, value := range v.takes {
+				want, given := v.shows[i]
+				_, lenient := value.(string)
+				lenient = lenient && given
+				if !given {
+					want = value
 				}
-				before := a.state()
-				for i, value := range v.refuses {
-					patch.json, patch.raw = map[string]any{name: value}, true
-					is.Equal(a.do(patch).want(422).fields(), []string{name})
-					if i > 2 && k != record.Notes {
-						continue
-					}
-					create := parse(t, body)
-					create[name] = value
-					post.json, post.raw = create, true
-					is.Equal(a.do(post).want(422).fields(), []string{name})
-				}
-				is.Equal(a.state(), before) // what was refused changed nothing
-				patch.json, patch.raw = map[string]any{name: nil}, false
-				switch {
-				case name == "slug": // an item always has one
-					before := a.get(patch.path).text("data.slug")
-					is.Equal(a.do(patch).want(200).text("data.slug"), before)
-					patch.json, patch.raw = map[string]any{name: ""}, true
-					is.Equal(a.do(patch).want(200).text("data.slug"), before)
-				case v.clears:
-					is.Equal(a.do(patch).want(200).at("data."+name), v.empty)
-				default:
-					is.Equal(a.refused(patch, 422).fields(), []string{name})
+				patch.json = map[string]any{name: value}
+				patch.raw = lenient
+				is.Equal(member(t, a.do(patch).want(200), name, want), want)
+				if name == "slug" { // is taken now
+					patch.json = map[string]any{name: "free"}
+					a.do(patch).want(200)
 				}
 				create := parse(t, body)
-				_, required := create[name]
-				if create[name] = nil; required {
-					post.json, post.raw = create, true
-					is.Equal(a.refused(post, 422).fields(), []string{name})
-					delete(create, name)
-					is.Equal(a.refused(post, 422).fields(), []string{name})
-				} else {
-					post.json, post.raw = create, false
-					a.delete(path + "/" + a.do(post).want(201).text("data.id")).want(200)
+				create[name] = value
+				post.json, post.raw = create, lenient
+				got := a.do(post).want(201)
+				is.Equal(member(t, got, name, want), want)
+				a.delete(path + "/" + got.text("data.id")).want(200)
+			}
+			before := a.state()
+			for i, value := range v.refuses {
+				patch.json, patch.raw = map[string]any{name: value}, true
+				is.Equal(a.do(patch).want(422).fields(), []string{name})
+				if i > 2 {
+					continue // a create reads as a patch does
 				}
-				a.delete(patch.path).want(200)
-			})
-		}
+				create := parse(t, body)
+				create[name] = value
+				post.json, post.raw = create, true
+				is.Equal(a.do(post).want(422).fields(), []string{name})
+			}
+			is.Equal(a.state(), before) // what was refused changed nothing
+			patch.json, patch.raw = map[string]any{name: nil}, false
+			switch {
+			case name == "slug": // an item always has one
+				before := a.get(patch.path).text("data.slug")
+				is.Equal(a.do(patch).want(200).text("data.slug"), before)
+				patch.json, patch.raw = map[string]any{name: ""}, true
+				is.Equal(a.do(patch).want(200).text("data.slug"), before)
+			case v.clears:
+				is.Equal(a.do(patch).want(200).at("data."+name), v.empty)
+			default:
+				is.Equal(a.refused(patch, 422).fields(), []string{name})
+			}
+			create := parse(t, body)
+			_, required := create[name]
+			if create[name] = nil; required {
+				post.json, post.raw = create, true
+				is.Equal(a.refused(post, 422).fields(), []string{name})
+				delete(create, name)
+				is.Equal(a.refused(post, 422).fields(), []string{name})
+			} else {
+				post.json, post.raw = create, false
+				a.delete(path + "/" + a.do(post).want(201).text("data.id")).want(200)
+			}
+			a.delete(patch.path).want(200)
+		})
 	}
 }
 
@@ -269,6 +282,7 @@ func TestFieldBounds(t *testing.T) {
 // time: bounds are in bytes.
 func TestLongTexts(t *testing.T) {
 	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	edge := chars(1 << 19)
 	for path, names := range map[string][]string{"notes": {"content"}, "snippets": {"content"}, "recipes": {"ingredients", "instructions"}} {
@@ -316,6 +330,7 @@ func member(t *testing.T, got *answer, name string, want any) any {
 // time.
 func TestPasswordBounds(t *testing.T) {
 	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	id := a.made("/api/v1/notes", `{"content":"x"}`)
 	patch := request{method: "PATCH", path: "/api/v1/notes/" + id}
@@ -357,6 +372,8 @@ func TestExpiryInThePast(t *testing.T) {
 
 // TestFileBounds sends the fields of an upload and of a file's patch.
 func TestFileBounds(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	made := a.upload(nil, file{"a.txt", "", "hello"}).want(201)
 	path := "/api/v1/files/" + made.text("id")
@@ -438,6 +455,7 @@ func TestFileBounds(t *testing.T) {
 		got := a.refused(a.uploadRequest(map[string]string{"newTags": strings.Join(many[1:], ","), "tags": "other"}, file{"b.txt", "", "x"}), 422)
 		is.Equal(got.fields(), []string{"tags"}) // together they are too many, and none of them stays
 	})
+	is.True(a.sound())
 }
 
 func TestColours(t *testing.T) {

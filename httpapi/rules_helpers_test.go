@@ -25,6 +25,9 @@ func (a *app) as(key string) *app {
 	return &b
 }
 
+// sound reports whether no request failed by the server's fault.
+func (a *app) sound() bool { return !strings.Contains(a.log.String(), `"status":50`) }
+
 // state is everything that the app's user keeps, as the lists show it.
 func (a *app) state() string {
 	a.Helper()

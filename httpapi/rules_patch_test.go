@@ -32,6 +32,8 @@ func rest(k *record.Kind, slug string) string {
 // TestPatchKeepsWhatIsAbsent changes one field at a time and looks at all
 // others.
 func TestPatchKeepsWhatIsAbsent(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	for k, body := range full {
 		t.Run(k.Name, func(t *testing.T) {
@@ -61,10 +63,13 @@ func TestPatchKeepsWhatIsAbsent(t *testing.T) {
 			}
 		})
 	}
+	is.True(a.sound())
 }
 
 // TestPatchWithTheAnswer sends whole answered records back.
 func TestPatchWithTheAnswer(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	check := func(t *testing.T, a *app, path string) {
 		is := is.New(t)
@@ -106,6 +111,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 			is.Equal(a.do(request{method: "PATCH", path: "/api/v1/" + path, json: got, raw: true}).want(200).object("data"), got)
 		}
 	})
+	is.True(a.sound())
 }
 
 // TestReadOnlyMembers sends what only the server sets.
@@ -142,6 +148,8 @@ func TestReadOnlyMembers(t *testing.T) {
 // TestTakenSlugs: slugs are one namespace, and a refused request leaves
 // nothing behind.
 func TestTakenSlugs(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
 	a.upload(map[string]string{"slug": "taken"}, file{"a.txt", "", "x"}).want(201)
@@ -154,7 +162,7 @@ func TestTakenSlugs(t *testing.T) {
 			id := a.made(path, body)
 			for _, slug := range []string{"taken", "bobs"} {
 				create := parse(t, body)
-				create["slug"], create["tags"], create["password"] = slug, []any{"left", "over"}, "p"
+				create["slug"], create["tags"] = slug, []any{"left", "over"}
 				is.Equal(a.refused(request{method: "POST", path: path, json: create}, 409).text("code"), "slug_taken")
 				is.Equal(a.refused(request{method: "PATCH", path: path + "/" + id, json: create}, 409).text("code"), "slug_taken")
 			}
@@ -179,6 +187,7 @@ func TestTakenSlugs(t *testing.T) {
 		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/files/" + id, json: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).text("code"), "slug_taken")
 		is.Equal(a.get("/api/v1/folders").at("total"), 0.0)
 	})
+	is.True(a.sound())
 }
 
 func TestGeneratedSlugs(t *testing.T) {
@@ -196,6 +205,8 @@ func TestGeneratedSlugs(t *testing.T) {
 
 // TestWhatClientsRead holds what existing clients depend on.
 func TestWhatClientsRead(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
 	a := start(t)
 	t.Run("creates have data.id, data.url and url", func(t *testing.T) {
 		is := is.New(t)
@@ -293,4 +304,5 @@ func TestWhatClientsRead(t *testing.T) {
 		is.Equal(got.text("servers.0.url"), "https://kist.example.org")
 		is.Equal(got.text("components.securitySchemes.ApiKeyAuth.name"), "x-api-key")
 	})
+	is.True(a.sound())
 }
