@@ -70,8 +70,11 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	signals := make(chan os.Signal, 2) // both are kept, however close together they come
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
 	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log})
 	if errors.As(err, new(*kv.InUse)) {
@@ -114,7 +117,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 
 	var work sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
+	finished := make(chan struct{})
 	work.Go(func() { sweepHourly(ctx, store, content, time.Duration(cmd.GCDelay), c.Log) })
 	office := &http.Server{Handler: admin.Handler(store, passwords), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
@@ -123,8 +126,16 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		}
 	})
 	work.Go(func() {
-		<-ctx.Done()
-		stop() // from now on a signal ends the process
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done(): // the listener has failed
+		}
+		select {
+		case <-signals:
+			os.Exit(1)
+		case <-finished:
+		}
 	})
 
 	hello := fmt.Sprintf("Kist %s listens on %s and is found at %s\n", version, cmd.Listen, base)
@@ -139,6 +150,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if office.Shutdown(end) != nil {
 		err = errors.Join(err, office.Close())
 	}
+	close(finished)
 	work.Wait()
 	_, claimErr := openClaim(store)
 	return errors.Join(err, claimErr)
