@@ -191,7 +191,7 @@ func fileProblems(form *record.Form, parts []part) error {
 // addFiles makes the records and the answer.
 func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
-	given := form.Body.(*record.File).OriginalName //nolint:errcheck // the form is a file's
+	given := form.Body.(*record.File).OriginalName // the form is a file's
 	description := form.Body.(*record.File).Description
 	for i, p := range parts {
 		name := p.name
@@ -300,7 +300,7 @@ func (g *gauge) Read(b []byte) (int, error) {
 	}
 	n, err := g.r.Read(b[:min(int64(len(b)), g.left)])
 	g.left -= int64(n)
-	if err == io.EOF { //nolint:errorlint // readers return it bare
+	if err == io.EOF { // readers return it bare
 		g.r, err = strings.NewReader("\r\n"), nil
 		g.ended, g.closing = g.closing, true
 	}
@@ -365,7 +365,7 @@ type source struct {
 
 func (s *source) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
+	if err != nil && err != io.EOF { // readers return it bare
 		s.err = err
 	}
 	return n, err

@@ -141,7 +141,7 @@ func follow(c *call) error {
 			return err
 		}
 	}
-	h.Set("Location", asciiURL(b.(*record.Link).URL)) //nolint:errcheck // the kind is checked
+	h.Set("Location", asciiURL(b.(*record.Link).URL)) // the kind is checked
 	c.w.WriteHeader(http.StatusFound)
 	return nil
 }

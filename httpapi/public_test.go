@@ -481,7 +481,7 @@ func TestPublicLimitedViews(t *testing.T) {
 func TestPublicLimitRace(t *testing.T) {
 	is := is.New(t)
 	const clients, most = 200, 7
-	content := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB: longer than buffers
+	content := strings.Repeat("0123456789abcdef", 16<<10) // longer than buffers
 	for action, after := range map[string]int{"make_private": 410, "delete": 404} {
 		for _, kind := range map[string][]string{"make_private": {"file", "link", "read"}, "delete": {"file", "link", "note"}}[action] {
 			t.Run(action+" "+kind, func(t *testing.T) {

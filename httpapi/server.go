@@ -97,7 +97,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		s.Log.Warn("requests were cut off", "after", grace)
 		err = srv.Close()
 	}
-	<-failed
+	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
+		err = errors.Join(err, e)
+	}
 	s.running.Wait()
 	return err
 }
