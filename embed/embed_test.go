@@ -166,7 +166,7 @@ func TestCurlIsOneCommand(t *testing.T) {
 				`curl() { printf '%s\n' "$@"; }; `+page.Curl()).Output()
 			is.NoErr(err)
 			is.Equal(string(out), strings.Join([]string{
-				"-F", "file=@photo.jpg", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload", "",
+				"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload", "",
 			}, "\n"))
 		})
 	}

@@ -64,7 +64,7 @@ type ClaimedPage struct {
 
 // Curl is a command that uploads a file, ready for a POSIX shell. Nothing in the key or the address can end its quotes.
 func (p ClaimedPage) Curl() string {
-	return "curl -F file=@photo.jpg \\\n" +
+	return "curl -F file=@photo.jpg -F isPublic=true \\\n" +
 		"-H " + quote("x-api-key: "+p.APIKey) + " \\\n" +
 		quote(strings.TrimSuffix(p.Address, "/")+"/api/v1/upload")
 }

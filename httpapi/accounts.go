@@ -91,16 +91,18 @@ func patchMe(c *call) error {
 		}); err != nil {
 			return err
 		}
-		wait, ok := c.s.guesses.allow(c.addr, "user:"+c.owner().String(), c.s.Store.Now())
-		if !ok {
+		account := "user:" + c.owner().String()
+		if wait, ok := c.s.guesses.allow(c.addr, account, c.s.Store.Now()); !ok {
 			return tooMany(wait)
 		}
 		right, err := c.s.Passwords.Check(c.r.Context(), was, form.current.Text)
 		if err != nil {
 			return err
 		}
+		if wait, ok := c.s.guesses.settle(c.addr, account, right, c.s.Store.Now()); !ok {
+			return tooMany(wait)
+		}
 		if !right {
-			c.s.guesses.failed(c.addr, "user:"+c.owner().String(), c.s.Store.Now())
 			return record.Bad(map[string]string{"currentPassword": "is not the present password"})
 		}
 		if hash, err = c.hash(form.password); err != nil {

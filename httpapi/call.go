@@ -171,11 +171,19 @@ const maxLogged = 512
 // logLine writes one line for the request. It holds no header, body or query,
 // and nothing of a path that may be a secret.
 func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.Duration) {
+	client := "local" // a unix socket's peer has no address
+	if w.addr.IsValid() {
+		client = w.addr.String()
+	}
+	level := slog.LevelInfo
+	if w.op == "health" && w.status == http.StatusOK {
+		level = slog.LevelDebug // asked every few seconds, for ever
+	}
 	attrs := append(
 		make([]slog.Attr, 0, 11),
 		slog.String("method", cutTo(r.Method, 32)), slog.String("path", loggable(r.URL.Path)), slog.Int("status", w.status),
 		slog.Int64("bytes", w.bytes), slog.Float64("ms", float64(took.Microseconds())/1000),
-		slog.String("client", w.addr.String()), slog.String("requestId", id),
+		slog.String("client", client), slog.String("requestId", id),
 	)
 	if w.op != "" {
 		attrs = append(attrs, slog.String("op", w.op))
@@ -186,7 +194,7 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 	if w.code != "" {
 		attrs = append(attrs, slog.String("code", w.code))
 	}
-	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", attrs...)
+	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
 // loggable is a path without the token of a claim link, wherever and however

@@ -72,7 +72,7 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	c := Config{
 		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
-		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
+		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {
 		f(&c)

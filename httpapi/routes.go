@@ -43,7 +43,7 @@ func (s *Server) table() []route {
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    anyone, args: sharePassword, reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 416, 429, 503}, serve: raw,
+			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
