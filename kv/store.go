@@ -109,6 +109,10 @@ func secure(dir string) error {
 	return nil
 }
 
+// mapSize is how much address space the store has from the start. A map that
+// grows has to wait for all readers, and they for it; address space is free.
+const mapSize = 256 << 20
+
 func (s *Store) open(steps []migration) error {
 	cache := filepath.Join(s.dir, "cache")
 	if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -118,7 +122,7 @@ func (s *Store) open(steps []migration) error {
 	if err := checkFormat(path); err != nil {
 		return err
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapSize})
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", path, err)
 	}

@@ -82,20 +82,8 @@ func (s *Store) commitLoop() {
 	defer s.work.Done()
 	batch := make([]*job, 0, maxBatch)
 	for first := range s.jobs {
-		batch = append(batch[:0], first)
-	gather:
-		for len(batch) < maxBatch {
-			select {
-			case j, ok := <-s.jobs:
-				if !ok {
-					break gather
-				}
-				batch = append(batch, j)
-			default:
-				break gather
-			}
-		}
-		if err := s.commit(batch); err != nil {
+		var err error
+		if batch, err = s.commit(append(batch[:0], first)); err != nil {
 			for _, j := range batch {
 				if j.err == nil {
 					j.err = err
@@ -108,30 +96,45 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// commit runs the jobs one after another in one transaction. A job that fails
-// is taken back and keeps its own error; the error returned is for all others.
-func (s *Store) commit(batch []*job) error {
+// waiting is a job that waits, or nil. It does not wait for one.
+func (s *Store) waiting() *job {
+	select {
+	case j := <-s.jobs: // nil when the store is closing
+		return j
+	default:
+		return nil
+	}
+}
+
+// commit runs the job of the batch, and those that come to wait meanwhile, one
+// after another in one transaction; it returns them all. A job that fails is
+// taken back and keeps its own error; the error returned is for all others.
+func (s *Store) commit(batch []*job) ([]*job, error) {
 	b, err := s.bolt.Begin(true)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return batch, fmt.Errorf("begin: %w", err)
 	}
 	last, seq, callers, renamed := s.last, s.seq, false, false
 	t := table.On(b)
-	rollback := func(err error) error {
+	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
-		return errors.Join(err, b.Rollback())
+		return batch, errors.Join(err, b.Rollback())
 	}
 	var now time.Time
-	for _, j := range batch {
+	for n := 0; n < len(batch); n++ {
 		now = s.wall()
 		tx := &Tx{Tx: t, Now: now, s: s, write: true}
 		mark := t.Mark()
+		j := batch[n]
 		if j.err = run(j.fn, tx); j.err == nil {
 			callers, renamed = callers || tx.callers, renamed || tx.renamed
-			continue
-		}
-		if err := t.Undo(mark); err != nil {
+		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
+		}
+		if len(batch) < maxBatch {
+			if next := s.waiting(); next != nil {
+				batch = append(batch, next)
+			}
 		}
 	}
 	if t.Mark() == 0 {
@@ -147,7 +150,7 @@ func (s *Store) commit(batch []*job) error {
 	}
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
-		return fmt.Errorf("commit: %w", err)
+		return batch, fmt.Errorf("commit: %w", err)
 	}
 	if callers {
 		s.callers.Store(new(sync.Map))
@@ -155,7 +158,7 @@ func (s *Store) commit(batch []*job) error {
 	if renamed {
 		s.tags.Store(new(sync.Map))
 	}
-	return nil
+	return batch, nil
 }
 
 // run turns a panic of fn into an error, so that one caller's mistake does not
