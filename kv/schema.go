@@ -14,13 +14,13 @@ var (
 	userName       = table.Bucket{No: 3, Name: "user.name"}
 	keyBucket      = table.Bucket{No: 4, Name: "key"}
 	keyDigest      = table.Bucket{No: 5, Name: "key.digest"}
-	recordBucket   = table.Bucket{No: 6, Name: "record"}
+	recordBucket   = table.Bucket{No: 6, Name: "record", Append: true}
 	recordSlug     = table.Bucket{No: 7, Name: "record.slug"}
 	recordLabel    = table.Bucket{No: 8, Name: "record.label"}
 	recordOrder    = table.Bucket{No: 9, Name: "record.order"}
 	sumBucket      = table.Bucket{No: 10, Name: "sum"}
 	viewBucket     = table.Bucket{No: 11, Name: "view"}
-	changeBucket   = table.Bucket{No: 12, Name: "change"}
+	changeBucket   = table.Bucket{No: 12, Name: "change", Append: true}
 	tagBucket      = table.Bucket{No: 13, Name: "tag"}
 	tagName        = table.Bucket{No: 14, Name: "tag.name"}
 	folderBucket   = table.Bucket{No: 15, Name: "folder"}

@@ -86,6 +86,9 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 		}
 	}
 	t.count(tx, old, v)
+	if old == nil {
+		return tx.insert(t.Rows, key, row)
+	}
 	return tx.Put(t.Rows, key, row)
 }
 
@@ -127,7 +130,9 @@ func refile(tx *Tx, b Bucket, unique bool, key []byte, was, is [][]byte) error {
 	}
 	for _, e := range is {
 		if !contains(was, e) {
-			if err := tx.Put(b, e, held); err != nil {
+			// Nothing is there: a unique entry was looked up, and a plain one
+			// names a row that was not filed under it.
+			if err := tx.insert(b, e, held); err != nil {
 				return err
 			}
 		}

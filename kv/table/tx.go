@@ -18,12 +18,15 @@ import (
 type Bucket struct {
 	No   byte
 	Name string
+	// Append says that most keys come after those that are there: pages are
+	// then filled up before a new one is begun.
+	Append bool
 }
 
 // MaxBucket is the largest number of a bucket.
 const MaxBucket = 31
 
-// Tx is a bbolt transaction in which every change passes one place, write. It
+// Tx is a bbolt transaction in which every change passes one place, change. It
 // keeps what was there before, so that Undo can take back what one of several
 // callers in the same transaction did.
 type Tx struct {
@@ -64,6 +67,9 @@ func Create(tx *bolt.Tx, buckets []Bucket) error {
 func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 	if tx.buckets[b.No] == nil {
 		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
+		if b.Append {
+			tx.buckets[b.No].FillPercent = 0.9
+		}
 	}
 	return tx.buckets[b.No]
 }
@@ -94,8 +100,8 @@ func (tx *Tx) Put(b Bucket, key, value []byte) error {
 // Delete empties key; to do so twice is no error.
 func (tx *Tx) Delete(b Bucket, key []byte) error { return tx.write(b, key, nil) }
 
-// write is the one place that changes the store: it sees the bucket, the key
-// and the value, or nil for a removal. A write that changes nothing is none.
+// write changes what key holds, or empties it if value is nil. A write that
+// changes nothing is none.
 func (tx *Tx) write(b Bucket, key, value []byte) error {
 	old := tx.Get(b, key)
 	if old == nil && value == nil || old != nil && value != nil && bytes.Equal(old, value) {
@@ -104,6 +110,15 @@ func (tx *Tx) write(b Bucket, key, value []byte) error {
 	if old != nil {
 		old = append([]byte{}, old...) // writes move the pages it lies on
 	}
+	return tx.change(b, key, value, old)
+}
+
+// insert lets a key hold value that is known to hold nothing.
+func (tx *Tx) insert(b Bucket, key, value []byte) error { return tx.change(b, key, value, nil) }
+
+// change is the one place that changes the store: it sees the bucket, the key,
+// the value or nil for a removal, and what was there.
+func (tx *Tx) change(b Bucket, key, value, old []byte) error {
 	if err := tx.apply(b, key, value); err != nil {
 		return err
 	}
