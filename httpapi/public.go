@@ -30,8 +30,8 @@ func (c *call) shared(slug string, kinds ...*record.Kind) (r *record.Record, own
 		if r, err = tx.Slug(slug); err != nil {
 			return err
 		}
-		u, err := tx.User(r.Owner)
-		if missing(err) || err == nil && u.Disabled {
+		shut, err := tx.Shut(r.Owner)
+		if shut {
 			return record.ErrMissing // an account that is shut shares nothing
 		}
 		return err

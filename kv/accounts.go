@@ -32,6 +32,26 @@ func (tx *Tx) owner(id record.ID) error {
 	return nil
 }
 
+// Shut reports whether the account is disabled or gone. A View takes it from
+// what earlier ones read, until a commit changes an account.
+func (tx *Tx) Shut(id record.ID) (bool, error) {
+	if tx.people != nil {
+		if shut, ok := tx.people.Load(id); ok {
+			return shut.(bool), nil //nolint:errcheck // nothing else is filed by id
+		}
+	}
+	u, err := users.Get(tx.Tx, id[:])
+	gone := errors.Is(err, table.ErrMissing)
+	if err != nil && !gone {
+		return false, err
+	}
+	shut := gone || u.Disabled
+	if tx.people != nil && !gone {
+		tx.people.Store(id, shut)
+	}
+	return shut, nil
+}
+
 // UserNamed reads the account with the name, in any case.
 func (tx *Tx) UserNamed(name string) (*record.User, error) {
 	u, err := users.Find(tx.Tx, userName, []byte(record.Fold(name)))

@@ -28,15 +28,16 @@ type Tx struct {
 	callers bool      // credentials were touched
 	renamed bool      // a tag was changed
 	known   *sync.Map // tags by id, in a View
+	people  *sync.Map // whether accounts are shut, by id, in a View
 }
 
 // View runs fn on what is committed. Nothing that fn reads by way of the
 // embedded table.Tx may outlive it; the values that verbs return may. fn must
 // not call Update, which may have to wait for it.
 func (s *Store) View(fn func(*Tx) error) error {
-	known := s.tags.Load() // before the transaction begins: see Store.tags
+	known, people := s.tags.Load(), s.callers.Load() // before the transaction begins: see Store.tags
 	err := s.bolt.View(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s, known: known})
+		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s, known: known, people: people})
 	})
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
