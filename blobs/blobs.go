@@ -34,6 +34,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"kist/blobs/disk"
 )
 
 var (
@@ -107,7 +109,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blobs: opening the parent folder: %w", err)
 	}
-	err = syncFolder(parent)
+	err = disk.SyncFolder(parent)
 	_ = parent.Close()
 	if err != nil {
 		return nil, fmt.Errorf("blobs: syncing the parent folder: %w", err)
@@ -146,7 +148,7 @@ func (s *Store) recover() error {
 	if err != nil {
 		return fmt.Errorf("blobs: listing the folder: %w", err)
 	}
-	if err := syncFolder(top); err != nil {
+	if err := disk.SyncFolder(top); err != nil {
 		return fmt.Errorf("blobs: syncing the folder: %w", err)
 	}
 	for _, name := range names {

@@ -11,11 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"sync"
-)
 
-// writeBack is the number of bytes after which a Stage has the system start
-// to write what it holds, so that the sync in Keep finds little left to do.
-const writeBack = 8 << 20
+	"kist/blobs/disk"
+)
 
 // copyBuffer is the unit in which content is read and written. The parts of a
 // multipart form come in pieces of 4 KiB at most; gathered, they cost a
@@ -81,7 +79,7 @@ func (s *Store) probe() bool {
 
 // openUnnamed opens the staged file without a name.
 func (st *Stage) openUnnamed() (err error) {
-	st.file, err = createUnnamed(st.store.root)
+	st.file, err = disk.CreateUnnamed(st.store.root)
 	return err
 }
 
@@ -102,7 +100,7 @@ func (st *Stage) linkTemp() error {
 			return err
 		}
 		defer folder.Close()
-		return linkUnnamed(st.file, folder, st.temp)
+		return disk.LinkUnnamed(st.file, folder, st.temp)
 	})
 }
 
@@ -147,8 +145,8 @@ func (st *Stage) Write(p []byte) (int, error) {
 		st.err = fmt.Errorf("blobs: writing staged content: %w", err)
 		return n, st.err
 	}
-	if ready := st.size - st.begun; ready >= writeBack {
-		startWriteBack(st.file, st.begun, ready)
+	if ready := st.size - st.begun; ready >= disk.WriteBack {
+		disk.StartWriteBack(st.file, st.begun, ready)
 		st.begun = st.size
 	}
 	return n, nil
@@ -280,7 +278,7 @@ func (st *Stage) keep(ref Ref) error {
 	} else if err := st.publish(ref, folder); err != nil {
 		return err
 	}
-	return s.do("sync folder", func() error { return syncFolder(folder) })
+	return s.do("sync folder", func() error { return disk.SyncFolder(folder) })
 }
 
 // held reports whether a copy of the staged bytes stands under ref, by reading
@@ -318,7 +316,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 		return err
 	}
 	if st.temp == "" {
-		err := s.do("link", func() error { return linkUnnamed(st.file, folder, ref.String()) })
+		err := s.do("link", func() error { return disk.LinkUnnamed(st.file, folder, ref.String()) })
 		if err == nil {
 			return st.discard()
 		}
@@ -375,5 +373,5 @@ func (s *Store) syncTop() error {
 		return err
 	}
 	defer top.Close()
-	return syncFolder(top)
+	return disk.SyncFolder(top)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"kist/blobs/disk"
+
 	"github.com/matryer/is"
 )
 
@@ -329,11 +331,11 @@ func TestEarlyWriteBack(t *testing.T) {
 	stage, err := s.Stage()
 	is.NoErr(err)
 	defer stage.Drop()
-	chunk := make([]byte, writeBack/4)
+	chunk := make([]byte, disk.WriteBack/4)
 	for i := range 9 {
 		_, err = stage.Write(chunk)
 		is.NoErr(err)
-		begun := (i + 1) / 4 * writeBack
+		begun := (i + 1) / 4 * disk.WriteBack
 		is.Equal(stage.begun, int64(begun)) // each 8 MiB as soon as they are there
 	}
 }

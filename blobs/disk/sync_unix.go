@@ -1,6 +1,6 @@
 //go:build unix
 
-package blobs
+package disk
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// syncFolder makes the names in the folder durable. Some network file systems
+// SyncFolder makes the names in the folder durable. Some network file systems
 // have no such operation; there, a name is as durable as their server makes it.
-func syncFolder(folder *os.File) error {
+func SyncFolder(folder *os.File) error {
 	err := folder.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		return nil

@@ -1,4 +1,4 @@
-package blobs
+package disk
 
 import (
 	"os"
@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createUnnamed opens a new file that has no name: it is gone when it is
+// CreateUnnamed opens a new file that has no name: it is gone when it is
 // closed, however the process ends.
-func createUnnamed(root *os.Root) (*os.File, error) {
+func CreateUnnamed(root *os.Root) (*os.File, error) {
 	return root.OpenFile(".", unix.O_TMPFILE|os.O_RDWR, 0o600)
 }
 
-// linkUnnamed gives a file that createUnnamed opened a name in the folder. It
+// LinkUnnamed gives a file that CreateUnnamed opened a name in the folder. It
 // never replaces one: the error is fs.ErrExist when the name is taken.
-func linkUnnamed(file, folder *os.File, name string) error {
+func LinkUnnamed(file, folder *os.File, name string) error {
 	// The link in /proc stands for the open file itself and is the one way
 	// to name it that takes no privilege.
 	self := "/proc/self/fd/" + strconv.Itoa(int(file.Fd()))
@@ -30,8 +30,8 @@ func linkUnnamed(file, folder *os.File, name string) error {
 	}
 }
 
-// startWriteBack has the system start to write n bytes at offset to disk and
+// StartWriteBack has the system start to write n bytes at offset to disk and
 // does not wait. It is advice: whether the bytes arrive is for Sync to say.
-func startWriteBack(file *os.File, offset, n int64) {
+func StartWriteBack(file *os.File, offset, n int64) {
 	_ = unix.SyncFileRange(int(file.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
 }

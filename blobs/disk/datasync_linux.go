@@ -1,0 +1,21 @@
+package disk
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Datasync makes the bytes of the file durable, and of what is known about it
+// that much as is needed to read them back.
+func Datasync(file *os.File) error {
+	for {
+		err := unix.Fdatasync(int(file.Fd()))
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &os.PathError{Op: "fdatasync", Path: file.Name(), Err: err}
+		}
+	}
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package disk
+
+import (
+	"errors"
+	"os"
+)
+
+// CreateUnnamed is not to be had here; content is staged under a name.
+func CreateUnnamed(*os.Root) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// LinkUnnamed is not to be had here.
+func LinkUnnamed(_, _ *os.File, _ string) error { return errors.ErrUnsupported }
+
+// StartWriteBack does nothing here.
+func StartWriteBack(*os.File, int64, int64) {}
