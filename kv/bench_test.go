@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -100,7 +101,6 @@ func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			s := open(b)
-			s.bolt.NoSync = false
 			u := user(b, s, "ann")
 			f := form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
 			create := func() {
@@ -196,5 +196,30 @@ func BenchmarkSeenUnlimited(b *testing.B) {
 		if err := s.Seen(r); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkRebuild makes the working copy of 100 000 notes with two tags anew:
+// from a snapshot, and from logs alone.
+func BenchmarkRebuild(b *testing.B) {
+	s := open(b)
+	u := user(b, s, "ann")
+	fill(b, s, u.ID, 100_000)
+	for _, from := range []string{"logs", "snapshot"} {
+		if from == "snapshot" {
+			if err := s.upgrade(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(from, func(b *testing.B) {
+			for b.Loop() {
+				done, entries, err := rebuild(s.journal, filepath.Join(b.TempDir(), "kist.db"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(entries), "entries")
+				b.ReportMetric(float64(done.Records), "commits")
+			}
+		})
 	}
 }

@@ -36,15 +36,13 @@ func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// openAt opens a store that is closed with the test. Nothing of it is synced:
-// what survives a loss of power is bbolt's business here.
+// openAt opens a store that is closed with the test.
 func openAt(t testing.TB, dir string, now func() time.Time) *Store {
 	t.Helper()
 	s, err := Open(dir, Options{Now: now, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.bolt.NoSync = true
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -58,17 +56,14 @@ func open(t testing.TB) *Store {
 	return openAt(t, filepath.Join(t.TempDir(), "data"), nil)
 }
 
-// copyOf opens a copy of the store's file as it is on the disk now: what a
+// copyOf opens a copy of the store's journal as it is on the disk now: what a
 // process that is killed at this moment leaves behind.
 func copyOf(t testing.TB, s *Store) *Store {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "copy")
-	data, err := os.ReadFile(filepath.Join(s.Dir(), "cache", "kist.db"))
+	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(dir, "cache"), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "cache", "kist.db"), data, 0o600)
+		err = os.CopyFS(filepath.Join(dir, "journal"), os.DirFS(filepath.Join(s.Dir(), "journal")))
 	}
 	if err != nil {
 		t.Fatal(err)

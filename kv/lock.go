@@ -50,13 +50,13 @@ func acquire(path string) (*lock, error) {
 		<-time.After(20 * time.Millisecond)
 	}
 	l := &lock{f}
-	if err := errors.Join(f.Truncate(0), write(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+	if err := errors.Join(f.Truncate(0), writeText(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the lock file: %w", err), l.release())
 	}
 	return l, nil
 }
 
-func write(f *os.File, text string) error {
+func writeText(f *os.File, text string) error {
 	_, err := f.WriteAt([]byte(text), 0)
 	return err
 }

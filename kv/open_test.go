@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,43 +97,55 @@ func TestUnsafeDirectory(t *testing.T) {
 	is.True(err != nil)
 }
 
-// setFormat writes another format into a store that is closed.
-func setFormat(t testing.TB, dir string, n uint32) string {
+// setFormat writes another format into a store and closes it.
+func setFormat(t testing.TB, s *Store, n uint32) {
 	t.Helper()
-	path := filepath.Join(dir, "cache", "kist.db")
-	db, err := bolt.Open(path, 0o600, nil)
-	if err == nil {
-		err = db.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket([]byte(metaBucket.Name)).Put(metaFormat, binary.BigEndian.AppendUint32(nil, n))
-		})
-	}
-	if err == nil {
-		err = db.Close()
-	}
-	if err != nil {
+	update(t, s, func(tx *Tx) error { return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, n)) })
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
+// filesIn is what all files in a folder hold.
+func filesIn(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A newer format is refused whichever of the places says so, and nothing is
+// touched.
 func TestNewerFormat(t *testing.T) {
-	is := is.New(t)
-	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, nil)
-	user(t, s, "ann")
-	is.NoErr(s.Close())
-	path := setFormat(t, dir, Format+1)
-	before, err := os.ReadFile(path)
-	is.NoErr(err)
-	_, err = Open(dir, Options{})
-	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), fmt.Sprintf("has format %d", Format+1)))
-	is.True(strings.Contains(err.Error(), fmt.Sprintf("reads formats up to %d", Format)))
-	after, err := os.ReadFile(path)
-	is.NoErr(err)
-	is.True(bytes.Equal(before, after))
-	setFormat(t, dir, Format)
-	openAt(t, dir, nil) // the refusal has let the directory go
+	for _, clean := range []bool{true, false} {
+		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			user(t, s, "ann")
+			setFormat(t, s, Format+1)
+			if !clean {
+				is.NoErr(os.Remove(filepath.Join(dir, cleanName)))
+			}
+			before := filesIn(t, dir)
+			for range 2 { // the refusal has let the directory go
+				_, err := Open(dir, Options{Log: quiet})
+				is.True(err != nil)
+				is.True(strings.Contains(err.Error(), fmt.Sprintf("has format %d", Format+1)))
+				is.True(strings.Contains(err.Error(), fmt.Sprintf("reads formats up to %d", Format)))
+				is.True(maps.Equal(filesIn(t, dir), before))
+			}
+		})
+	}
 }
 
 // A store of an older format is brought to the present one in one commit, by
@@ -144,8 +157,8 @@ func TestMigration(t *testing.T) {
 	s := openAt(t, dir, c.now)
 	u := user(t, s, "ann")
 	last := add(t, s, u.ID, record.Notes, `{"content":"c"}`).ID
-	is.NoErr(s.Close())
-	path := setFormat(t, dir, 0)
+	setFormat(t, s, 0)
+	path := filepath.Join(dir, "cache", "kist.db")
 	was := migrations[0]
 	t.Cleanup(func() { migrations[0] = was })
 	c.add(-time.Hour)
@@ -213,15 +226,119 @@ func TestEmptyFile(t *testing.T) {
 	user(t, openAt(t, dir, nil), "ann")
 }
 
-func TestNotAStore(t *testing.T) {
+// What has held data and has no journal is not begun anew.
+func TestNoJournal(t *testing.T) {
+	for name, take := range map[string]string{"copy": "blobs", "blobs": "cache"} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			user(t, s, "ann")
+			is.NoErr(s.Close())
+			is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "ab"), 0o700))
+			for _, gone := range []string{"journal", take, cleanName} {
+				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
+			}
+			before := filesIn(t, dir)
+			_, err := Open(dir, Options{Log: quiet})
+			is.True(err != nil)
+			is.True(strings.Contains(err.Error(), "journal/ is empty or missing"))
+			is.True(maps.Equal(filesIn(t, dir), before))
+		})
+	}
+}
+
+// A working copy that is torn, emptied, gone or another's is made anew; the
+// proof of another copy proves nothing.
+func TestWorkingCopyHeals(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"gone":    os.Remove,
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+		"torn":    func(path string) error { return os.Truncate(path, 20_000) },
+		"foreign": func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("not a store"), 10_000), 0o600) },
+		"copied": func(path string) error {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.Remove(path)
+			}
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, b, 0o600)
+		},
+		"folder": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			u := user(t, s, "ann")
+			r := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+			is.NoErr(s.Close())
+			path := filepath.Join(dir, "cache", "kist.db")
+			before, known := identify(path)
+			is.NoErr(harm(path))
+			s = openAt(t, dir, nil)
+			view(t, s, func(tx *Tx) error {
+				_, err := tx.Record(u.ID, record.Notes, r.ID.String())
+				is.NoErr(err)
+				return audit(tx)
+			})
+			after, _ := identify(path)
+			is.True(known != nil || before != after)
+		})
+	}
+}
+
+// After a clean stop the working copy is used as it is, and goes on in the
+// same log.
+func TestCleanStart(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	is.NoErr(os.MkdirAll(filepath.Join(dir, "cache"), 0o700))
 	path := filepath.Join(dir, "cache", "kist.db")
-	is.NoErr(os.WriteFile(path, bytes.Repeat([]byte("not a store"), 10_000), 0o600))
-	_, err := Open(dir, Options{})
+	s := openAt(t, dir, nil)
+	u := user(t, s, "ann")
+	if _, err := identify(path); err != nil {
+		t.Skip("this system cannot tell a file from its copies")
+	}
+	for range 3 {
+		is.NoErr(s.Close())
+		before, err := identify(path)
+		is.NoErr(err)
+		s = openAt(t, dir, nil)
+		after, err := identify(path)
+		is.NoErr(err)
+		is.Equal(before.Inode, after.Inode)
+		_, err = os.Lstat(filepath.Join(dir, cleanName))
+		is.True(os.IsNotExist(err)) // nothing is proven while it runs
+		add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		names, err := os.ReadDir(filepath.Join(dir, "journal"))
+		is.NoErr(err)
+		is.Equal(len(names), 1)
+	}
+}
+
+// A journal that ends before the last clean stop has lost what was
+// acknowledged: it is refused.
+func TestShortJournal(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openAt(t, dir, nil)
+	user(t, s, "ann")
+	is.NoErr(s.Close())
+	log := filepath.Join(dir, "journal", "log-0000000000000000")
+	b, err := os.ReadFile(log)
+	is.NoErr(err)
+	b[len(b)-3] ^= 1
+	is.NoErr(os.WriteFile(log, b, 0o600))
+	is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+	before := filesIn(t, dir)
+	_, err = Open(dir, Options{Log: quiet})
 	is.True(err != nil)
-	is.True(strings.Contains(err.Error(), path))
+	is.True(strings.Contains(err.Error(), "journal/log-0000000000000000 is damaged"))
+	after := filesIn(t, dir)
+	delete(after, filepath.Join(dir, "cache", "CACHEDIR.TAG"))
+	is.True(maps.Equal(after, before))
 }
 
 // The numbers and names of buckets are for good.

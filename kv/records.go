@@ -139,8 +139,12 @@ func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
 // mark in the feed of changes and the deliveries. bytes is for files, nil
 // otherwise; password is the hash of the form's password. It fails with Taken
 // if the slug is in use, with Denied if the file does not fit the owner's
-// quota, and with Invalid if the form does not hold at this instant.
+// quota, with Invalid if the form does not hold at this instant, and with
+// ErrFull while the disk has no room.
 func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	if tx.s.room.low.Load() {
+		return nil, ErrFull
+	}
 	if err := tx.owner(owner); err != nil {
 		return nil, err
 	}
@@ -258,7 +262,11 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	if f.Password.Said {
 		r.Password = password
 	}
+	was := len(r.Body)
 	restart := f.Fill(r)
+	if len(r.Body) > was && tx.s.room.low.Load() {
+		return ErrFull
+	}
 	if err := tx.fileUnder(r, f); err != nil {
 		return err
 	}

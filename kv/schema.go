@@ -38,6 +38,14 @@ var buckets = []table.Bucket{
 	hookBucket, deliveryBucket, answerBucket,
 }
 
+// byNumber finds a bucket by its number.
+var byNumber = func() (all [table.MaxBucket + 1]table.Bucket) {
+	for _, b := range buckets {
+		all[b.No] = b
+	}
+	return all
+}()
+
 // Keys of the meta bucket.
 var (
 	metaFormat   = []byte("format")   // uint32

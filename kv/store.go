@@ -4,12 +4,11 @@
 package kv
 
 import (
-	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -44,10 +44,18 @@ type Store struct {
 	lock *lock
 	bolt *bolt.DB
 
+	journal *journal.Journal
+	record  journal.Record // the committer's
+	state   journal.State  // what the last commit led to; the committer's
+	gen     generation     // the committer's
+	room    room
+
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
 	jobs    chan *job
-	work    sync.WaitGroup
+	after   *job           // runs when the commit under way has ended; the committer's
+	work    sync.WaitGroup // the committer and a snapshot
+	ticking sync.WaitGroup // flushLoop
 
 	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
 	last    record.ID    // the latest id; the committer's
@@ -60,9 +68,10 @@ type Store struct {
 	tags    atomic.Pointer[sync.Map] // tags by id
 	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
 
-	pending usage
-	stop    chan struct{}
-	once    sync.Once
+	pending  usage
+	stopping context.Context // over when the store is being closed
+	stop     context.CancelFunc
+	once     sync.Once
 }
 
 // Open opens the data directory, which is made with mode 0700 if it does not
@@ -72,9 +81,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
 	if err := secure(dir); err != nil {
 		return nil, err
 	}
@@ -82,15 +88,16 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.Log, lock: l, jobs: make(chan *job, 256), stop: make(chan struct{})}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.gen.begun = time.Now()
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
 	if err := s.open(migrations); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
-	s.work.Add(2)
-	go s.commitLoop()
-	go s.flushLoop()
+	s.work.Go(s.commitLoop)
+	s.ticking.Go(s.flushLoop)
 	return s, nil
 }
 
@@ -109,62 +116,40 @@ func secure(dir string) error {
 	return nil
 }
 
-// mapSize is how much address space the store has from the start. A map that
-// grows has to wait for all readers, and they for it; address space is free.
-const mapSize = 256 << 20
-
+// open opens what is in the directory and brings it to the present format.
 func (s *Store) open(steps []migration) error {
-	cache := filepath.Join(s.dir, "cache")
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return fmt.Errorf("cannot make the cache directory: %w", err)
-	}
-	path := filepath.Join(cache, "kist.db")
-	if err := checkFormat(path); err != nil {
+	j, err := journal.Open(filepath.Join(s.dir, "journal"), Format)
+	if err != nil {
 		return err
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapSize})
+	s.journal = j
+	if err = s.load(); err == nil {
+		err = s.unproven()
+	}
+	if err == nil {
+		err = s.openRoom()
+	}
+	if err == nil {
+		err = s.prepare(steps)
+	}
 	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", path, err)
-	}
-	s.bolt = db
-	if err := s.prepare(steps); err != nil {
-		return errors.Join(err, db.Close())
-	}
-	return nil
-}
-
-// checkFormat refuses a store of a newer format before anything writes to it.
-func checkFormat(path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 { // a first start was cut short
-		return nil
-	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", path, err)
-	}
-	defer db.Close()
-	return db.View(func(tx *bolt.Tx) error {
-		b := tx.Bucket([]byte(metaBucket.Name))
-		if b == nil {
-			return nil
+		err = errors.Join(err, j.Close())
+		if s.bolt != nil {
+			err = errors.Join(err, s.bolt.Close())
 		}
-		if v := b.Get(metaFormat); len(v) == 4 && binary.BigEndian.Uint32(v) > Format {
-			return fmt.Errorf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)",
-				binary.BigEndian.Uint32(v), Format)
-		}
-		return nil
-	})
+	}
+	return err
 }
 
 // prepare brings the store to the present format in one commit and reads what
 // the committer needs to know.
 func (s *Store) prepare(steps []migration) error {
-	return s.bolt.Update(func(b *bolt.Tx) error {
-		if err := table.Create(b, buckets); err != nil {
-			return err
-		}
-		tx := &Tx{Tx: table.On(b), s: s, write: true}
+	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, buckets) }); err != nil {
+		return err
+	}
+	from := uint32(Format)
+	err := s.bolt.View(func(b *bolt.Tx) error {
+		tx := table.On(b)
 		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
 			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
 		}
@@ -174,25 +159,27 @@ func (s *Store) prepare(steps []migration) error {
 		if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
 			s.seq = binary.BigEndian.Uint64(v)
 		}
-		tx.Now = s.wall()
-		from := uint32(Format)
 		if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
 			from = binary.BigEndian.Uint32(v)
 		}
+		return nil
+	})
+	if err == nil && from < Format {
+		err = s.upgrade()
+	}
+	if err != nil {
+		return err
+	}
+	j := &job{fn: func(tx *Tx) error {
 		for ; from < Format; from++ {
 			if err := steps[from](tx); err != nil {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
-		if err := errors.Join(
-			tx.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
-			tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
-			tx.Flush(),
-		); err != nil {
-			return err
-		}
 		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
-	})
+	}}
+	_, err = s.commit([]*job{j})
+	return errors.Join(err, j.err)
 }
 
 // A migration brings the store from one format to the next. It is found in
@@ -223,18 +210,24 @@ func (s *Store) wall() time.Time {
 func (s *Store) Now() time.Time { return s.wall() }
 
 // Close waits for the transactions under way, writes what is counted in
-// memory, and gives the data directory free. A second call does nothing.
+// memory, proves that the working copy is whole, and gives the data directory free. A second call does nothing.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
-		close(s.stop)
+		s.stop()
+		s.ticking.Wait() // it may have counts in its hands
 		err = errors.Join(s.flush(), s.Update(func(tx *Tx) error { return tx.Put(metaBucket, metaInstant, tx.instant()) }))
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)
 		s.closing.Unlock()
 		s.work.Wait()
-		err = errors.Join(err, s.bolt.Close(), s.lock.release())
+		log, size := s.journal.End()
+		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.room.folder.Close())
+		if err == nil {
+			err = s.certify(log, size)
+		}
+		err = errors.Join(err, s.lock.release())
 	})
 	return err
 }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -52,9 +54,10 @@ func (tx *Tx) instant() []byte {
 
 // job is one caller's transaction on its way through the committer.
 type job struct {
-	fn   func(*Tx) error
-	err  error
-	done chan struct{}
+	fn      func(*Tx) error
+	between func() error // instead of fn: runs outside of any transaction
+	err     error
+	done    chan struct{}
 }
 
 // Update runs fn in a transaction and returns when its changes are on the
@@ -63,7 +66,11 @@ type job struct {
 // wait for others. fn runs once, on a goroutine of the store: it must do no
 // slow work, and must not call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
-	j := &job{fn: fn, done: make(chan struct{})}
+	return s.hand(&job{fn: fn, done: make(chan struct{})})
+}
+
+// hand hands a job to the committer and waits for it.
+func (s *Store) hand(j *job) error {
 	s.closing.RLock()
 	if s.closed {
 		s.closing.RUnlock()
@@ -75,16 +82,22 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	return j.err
 }
 
-// maxBatch bounds how many callers share a commit.
-const maxBatch = 512
+// Bounds of how many callers share a commit, and of the bytes they change.
+const (
+	maxBatch  = 512
+	maxVolume = 8 << 20
+)
 
 // commitLoop is the only writer. It takes whatever waits into one commit.
 func (s *Store) commitLoop() {
-	defer s.work.Done()
 	batch := make([]*job, 0, maxBatch)
+	s.renew()
 	for first := range s.jobs {
 		var err error
-		if batch, err = s.commit(append(batch[:0], first)); err != nil {
+		s.after = nil
+		if first.between != nil {
+			batch, s.after = batch[:0], first
+		} else if batch, err = s.commit(append(batch[:0], first)); err != nil {
 			for _, j := range batch {
 				if j.err == nil {
 					j.err = err
@@ -93,6 +106,11 @@ func (s *Store) commitLoop() {
 		}
 		for _, j := range batch {
 			close(j.done)
+		}
+		s.renew()
+		if s.after != nil {
+			s.after.err = s.after.between()
+			close(s.after.done)
 		}
 	}
 }
@@ -132,8 +150,12 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
-		if len(batch) < maxBatch {
-			if next := s.waiting(); next != nil {
+		if len(batch) < maxBatch && t.Volume() < maxVolume && s.after == nil {
+			switch next := s.waiting(); {
+			case next == nil:
+			case next.between != nil:
+				s.after = next
+			default:
 				batch = append(batch, next)
 			}
 		}
@@ -149,10 +171,23 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	); err != nil {
 		return rollback(err)
 	}
+	s.record.Reset(s.state.Digest)
+	for is, was := range t.Changes() {
+		s.record.Add(journal.Op(is), was)
+	}
+	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
+	err = s.journal.Append(&s.record, to)
+	if errors.Is(err, syscall.ENOSPC) && s.giveUpBallast() {
+		err = s.journal.Append(&s.record, to)
+	}
+	if err != nil {
+		return rollback(s.full(err))
+	}
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
-		return batch, fmt.Errorf("commit: %w", err)
+		return batch, errors.Join(s.full(fmt.Errorf("commit: %w", err)), s.journal.Retract())
 	}
+	s.state = to
 	if callers {
 		s.callers.Store(new(sync.Map))
 	}

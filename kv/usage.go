@@ -23,14 +23,14 @@ type usage struct {
 }
 
 func (s *Store) flushLoop() {
-	defer s.work.Done()
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.stopping.Done():
 			return
 		case <-tick.C:
+			s.watch()
 			if err := s.flush(); err != nil {
 				s.log.Error("counts not written; they are kept for the next try", "error", err)
 			}
@@ -70,7 +70,8 @@ func (s *Store) flush() error {
 				continue
 			}
 			if err != nil {
-				return err
+				s.log.Error("use of a key not noted", "error", err)
+				continue
 			}
 			k.LastUsed = at
 			if err := keys.Put(tx.Tx, k); err != nil {

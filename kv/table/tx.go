@@ -34,16 +34,17 @@ type Tx struct {
 	buckets [MaxBucket + 1]*bolt.Bucket
 	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a cursor that is used again allocates nothing
 	before  []change
+	volume  int              // bytes
 	sums    map[sumKey]int64 // what tallies have changed by, not written yet
 }
 
-// change is a key and what it held before a write, nil for nothing; or, with
-// a sum, what was added to a tally.
+// change is a key, what it held before a write and what after it, nil for
+// nothing; or, with a sum, what was added to a tally.
 type change struct {
-	bucket Bucket
-	key    []byte
-	value  []byte
-	sum    int64
+	bucket  Bucket
+	key     []byte
+	was, is []byte
+	sum     int64
 }
 
 type sumKey struct {
@@ -122,7 +123,8 @@ func (tx *Tx) change(b Bucket, key, value, old []byte) error {
 	if err := tx.apply(b, key, value); err != nil {
 		return err
 	}
-	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), value: old})
+	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), was: old, is: value})
+	tx.volume += len(key) + len(value)
 	return nil
 }
 
@@ -139,6 +141,14 @@ func (tx *Tx) apply(b Bucket, key, value []byte) error {
 	return nil
 }
 
+// Load lets key hold value, or nothing if value is nil, without a look at what
+// was there and without a way to take it back. The caller leaves value alone
+// until the transaction ends.
+func (tx *Tx) Load(b Bucket, key, value []byte) error { return tx.apply(b, key, value) }
+
+// Volume is how many bytes have changed so far, about.
+func (tx *Tx) Volume() int { return tx.volume }
+
 // Mark is the point in the transaction that Undo goes back to. Two equal
 // marks have no change between them.
 func (tx *Tx) Mark() int { return len(tx.before) }
@@ -153,10 +163,29 @@ func (tx *Tx) Undo(mark int) error {
 			tx.sums[sumKey{c.bucket, string(c.key)}] -= c.sum
 			continue
 		}
-		errs = append(errs, tx.apply(c.bucket, c.key, c.value))
+		errs = append(errs, tx.apply(c.bucket, c.key, c.was))
 	}
 	tx.before = tx.before[:mark]
 	return errors.Join(errs...)
+}
+
+// Changes hands over what has changed so far, in order: the bucket's number,
+// the key, what it held and what it holds, nil for nothing. A key that changed
+// twice is there twice. It is due after Flush.
+func (tx *Tx) Changes() iter.Seq2[Entry, []byte] {
+	return func(yield func(is Entry, was []byte) bool) {
+		for _, c := range tx.before {
+			if c.sum == 0 && !yield(Entry{c.bucket.No, c.key, c.is}, c.was) {
+				return
+			}
+		}
+	}
+}
+
+// An Entry is what a key of a bucket holds, nil for nothing.
+type Entry struct {
+	Bucket     byte
+	Key, Value []byte
 }
 
 // add changes a tally by n, which is not 0. It is written by Flush: many rows

@@ -1,0 +1,310 @@
+// Package journal is the write-ahead log of a store of (bucket, key, value):
+// append-only logs, one record and one sync for each commit, and immutable
+// snapshots of everything. They alone bring the store back. DESIGN.md of
+// package kv has the formats.
+//
+// What Append has acknowledged is on stable storage. A crash may leave one
+// record more than that, never one less. A copy of the folder, made by any
+// tool that lists it before it reads, in any order and at any speed, holds
+// what had been acknowledged before the copy began: logs only grow, snapshots
+// and the beginnings of logs appear whole, and names stay for long.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"kist/blobs/disk"
+)
+
+// A State is a point in the history of the store: how many records led there
+// and the digest of everything it holds.
+type State struct {
+	Seq    uint64
+	Digest Digest
+}
+
+// Folder is where a journal lies. Open makes one of a folder on disk; tests
+// have one that loses what was not synced.
+type Folder interface {
+	Names() ([]string, error)
+	Open(name string) (File, error)
+	// Publish gives the name to a new file with what fill writes, which may be
+	// called twice. Bytes and name are on stable storage when it returns, and
+	// nobody sees a part of them before.
+	Publish(name string, fill func(io.Writer) error) error
+	Remove(name string) error
+	Close() error
+}
+
+// File is an open file of a Folder.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Size() (int64, error)
+	Truncate(size int64) error
+	Datasync() error
+}
+
+type folder struct{ *disk.Folder }
+
+func (f folder) Open(name string) (File, error) {
+	file, err := f.Folder.Open(name)
+	return osFile{file}, err
+}
+
+// readOnly is a folder whose files are opened for reading alone.
+type readOnly struct{ *disk.Folder }
+
+func (f readOnly) Open(name string) (File, error) {
+	file, err := f.Read(name)
+	return osFile{file}, err
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Datasync() error { return disk.Datasync(f.File) }
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// A Journal is an open journal. One goroutine at a time may append to it or
+// begin a log; snapshots may be written meanwhile by another.
+type Journal struct {
+	folder Folder
+	format uint32
+	now    func() time.Time
+	held   sync.RWMutex // for reading by who needs all files to stay
+
+	log    File   // nil until Begin or Resume
+	name   string // of log
+	end    int64  // where the last acknowledged record of log ends
+	before int64  // where it begins
+	dirty  bool   // there may be more in log than that
+	buf    []byte
+}
+
+// Open opens the journal in the folder with the path, which is made if it is
+// missing. Format is the version of the data that this program writes: a
+// journal of a newer one is refused and nothing is changed.
+func Open(path string, format uint32) (*Journal, error) {
+	f, err := disk.OpenFolder(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the journal: %w", err)
+	}
+	j, err := New(folder{f}, format)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+// Read opens the journal for replaying and checking; nothing in it is changed.
+func Read(path string, format uint32) (*Journal, error) {
+	f, err := disk.ReadFolder(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the journal: %w", err)
+	}
+	j, err := New(readOnly{f}, format)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+// New is Open for a folder of the caller's, which Close closes.
+func New(f Folder, format uint32) (*Journal, error) {
+	j := &Journal{folder: f, format: format, now: time.Now}
+	g, err := j.list()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
+		h, err := j.header(name)
+		if errors.As(err, new(*Damaged)) {
+			continue // whether that matters is for Replay to say
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h.layout > layout || h.format > format {
+			return nil, &Newer{name, h.layout, h.format, format}
+		}
+	}
+	return j, nil
+}
+
+// Newer says that a version of the program wrote the journal that is newer
+// than this one.
+type Newer struct {
+	Name                  string // of the file
+	Layout, Format, Reads uint32
+}
+
+func (e *Newer) Error() string {
+	if e.Layout > layout {
+		return fmt.Sprintf("journal/%s has layout %d; this version of kist reads up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Layout, layout)
+	}
+	return fmt.Sprintf("journal/%s has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Format, e.Reads)
+}
+
+// Close ends the use of the journal.
+func (j *Journal) Close() error {
+	var err error
+	if j.log != nil {
+		err = j.log.Close()
+	}
+	return errors.Join(err, j.folder.Close())
+}
+
+// Names of files: what they are, and the number of the record they begin
+// after, in hexadecimal.
+const (
+	logName  = "log-"
+	snapName = "snap-"
+)
+
+func fileName(kind string, seq uint64) string { return fmt.Sprintf("%s%016x", kind, seq) }
+
+// generations are the numbers in the names of a journal's files, in order.
+type generations struct{ snaps, logs []uint64 }
+
+func (generations) names(kind string, seqs []uint64) []string {
+	names := make([]string, len(seqs))
+	for i, seq := range seqs {
+		names[i] = fileName(kind, seq)
+	}
+	return names
+}
+
+func (j *Journal) list() (generations, error) {
+	names, err := j.folder.Names()
+	if err != nil {
+		return generations{}, fmt.Errorf("cannot list the journal: %w", err)
+	}
+	var g generations
+	for _, name := range names {
+		for kind, seqs := range map[string]*[]uint64{logName: &g.logs, snapName: &g.snaps} {
+			if seq, err := strconv.ParseUint(strings.TrimPrefix(name, kind), 16, 64); err == nil && name == fileName(kind, seq) {
+				*seqs = append(*seqs, seq)
+			}
+		}
+	}
+	slices.Sort(g.snaps)
+	slices.Sort(g.logs)
+	return g, nil
+}
+
+// Empty reports whether nothing was ever written to the journal.
+func (j *Journal) Empty() (bool, error) {
+	g, err := j.list()
+	return len(g.snaps)+len(g.logs) == 0, err
+}
+
+// Begin starts a new log at the state, which is what Replay reached or the
+// last Append left. The log before ends there.
+func (j *Journal) Begin(at State) error {
+	name := fileName(logName, at.Seq)
+	if name == j.name {
+		return nil // nothing was written since it began
+	}
+	head := header{layout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
+	// A log that began here and got no acknowledged record is replaced: what
+	// it has was never acknowledged, or Replay would have gone past it.
+	if err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err }); err != nil {
+		return fmt.Errorf("cannot begin a log: %w", err)
+	}
+	log, err := j.folder.Open(name)
+	if err != nil {
+		return fmt.Errorf("cannot open the log: %w", err)
+	}
+	if j.log != nil {
+		err = j.log.Close() // all of it is synced
+	}
+	j.log, j.name, j.end, j.before, j.dirty = log, name, int64(len(head)), int64(len(head)), false
+	return err
+}
+
+// Resume goes on with the newest log, which is known to end whole with the
+// state at size bytes. The error is ErrOther if it is another log.
+func (j *Journal) Resume(at State, name string, size int64) error {
+	g, err := j.list()
+	if err != nil {
+		return err
+	}
+	if len(g.logs) == 0 || fileName(logName, g.logs[len(g.logs)-1]) != name || g.logs[len(g.logs)-1] > at.Seq {
+		return ErrOther
+	}
+	log, err := j.folder.Open(name)
+	if err != nil {
+		return fmt.Errorf("cannot open the log: %w", err)
+	}
+	if is, err := log.Size(); err != nil || is != size {
+		return errors.Join(ErrOther, err, log.Close())
+	}
+	j.log, j.name, j.end, j.before = log, name, size, size
+	return nil
+}
+
+// ErrOther says that the journal is not the one it was.
+var ErrOther = errors.New("the journal has changed since it was closed")
+
+// End is the name of the log that is being written and where its last
+// acknowledged record ends.
+func (j *Journal) End() (name string, size int64) { return j.name, j.end }
+
+// Append writes the record that leads to the state and syncs it. When it
+// fails, nothing has happened; it may be tried again, and works again when the
+// disk does.
+func (j *Journal) Append(r *Record, to State) error {
+	if err := j.settle(); err != nil {
+		return err
+	}
+	frame := r.seal(to)
+	j.before, j.dirty = j.end, true
+	_, err := j.log.WriteAt(frame, j.end)
+	if err == nil {
+		err = j.log.Datasync()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
+	}
+	j.end += int64(len(frame))
+	j.dirty = false
+	return nil
+}
+
+// Retract takes the last record back that Append wrote: what it says has not
+// happened. Until that works, nothing else is written.
+func (j *Journal) Retract() error {
+	j.end, j.dirty = j.before, true
+	return j.settle()
+}
+
+// settle cuts off what was not acknowledged.
+func (j *Journal) settle() error {
+	if !j.dirty {
+		return nil
+	}
+	if err := j.log.Truncate(j.end); err != nil {
+		return fmt.Errorf("cannot cut the journal back: %w", err)
+	}
+	if err := j.log.Datasync(); err != nil {
+		return fmt.Errorf("cannot cut the journal back: %w", err)
+	}
+	j.dirty = false
+	return nil
+}

@@ -1,0 +1,214 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Damaged says where the journal is not what was written.
+type Damaged struct {
+	Name string // of the file
+	At   int64  // in bytes
+	Why  string
+	Lost string // what comes after the damage, if that is known
+}
+
+func (e *Damaged) Error() string {
+	text := fmt.Sprintf("journal/%s is damaged at byte %d (%s)", e.Name, e.At, e.Why)
+	if e.Lost != "" {
+		text += "; " + e.Lost
+	}
+	return text
+}
+
+// Missing says that a file of the journal is not there.
+type Missing struct{ Name, Because string }
+
+func (e *Missing) Error() string {
+	return fmt.Sprintf("journal/%s is missing: %s", e.Name, e.Because)
+}
+
+// Replayed says what Replay did.
+type Replayed struct {
+	State
+	Snapshot uint64   // what it began from; 0 is the empty store
+	Records  int      // of logs
+	Cut      int64    // bytes at the end of the newest log that are no whole record
+	Bad      []string // snapshots that could not be used
+}
+
+// Replay hands everything the journal holds to apply, in order: the newest
+// whole snapshot, then what the logs have after it. start is called before the
+// first, and again when a snapshot turns out to be damaged half way and
+// another is begun with. The memory of the ops is not used again.
+//
+// What a crash left at the end of the newest log was never acknowledged and is
+// passed over. The error is Damaged or Missing where acknowledged changes
+// cannot be read; those before them have been handed over by then.
+func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
+	g, err := j.list()
+	if err != nil {
+		return Replayed{}, err
+	}
+	var done Replayed
+	for i := len(g.snaps) - 1; i >= 0; i-- {
+		if err := start(); err != nil {
+			return done, err
+		}
+		done.State, err = j.readSnapshot(g.snaps[i], apply)
+		if err == nil {
+			done.Snapshot = g.snaps[i]
+			return done, j.readLogs(&done, g, apply)
+		}
+		if !errors.As(err, new(*Damaged)) {
+			return done, err
+		}
+		done.Bad = append(done.Bad, err.Error())
+	}
+	done.State = State{}
+	if err := start(); err != nil {
+		return done, err
+	}
+	if len(g.logs)+len(g.snaps) == 0 {
+		return done, nil
+	}
+	if len(g.logs) == 0 || g.logs[0] != 0 {
+		if len(done.Bad) > 0 {
+			return done, fmt.Errorf("no snapshot can be read: %s", strings.Join(done.Bad, "; "))
+		}
+		return done, &Missing{snapName + "…", "the logs that are there go on from a snapshot, and there is none"}
+	}
+	return done, j.readLogs(&done, g, apply)
+}
+
+// open opens a file of the journal behind its header.
+func (j *Journal) open(name string) (File, *reader, header, error) {
+	f, err := j.folder.Open(name)
+	if err != nil {
+		return nil, nil, header{}, fmt.Errorf("cannot open journal/%s: %w", name, err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, nil, header{}, errors.Join(fmt.Errorf("cannot read journal/%s: %w", name, err), f.Close())
+	}
+	r := &reader{file: f, size: size}
+	magic := logMagic
+	if strings.HasPrefix(name, snapName) {
+		magic = snapMagic
+	}
+	b, err := r.peek(headerSize)
+	if errors.Is(err, errFrame) || err == nil {
+		var h header
+		if h, err = parseHeader(b, magic); err == nil {
+			r.at, r.buf = headerSize, r.buf[headerSize:]
+			return f, r, h, nil
+		}
+	}
+	return nil, nil, header{}, errors.Join(damaged(name, 0, err), f.Close())
+}
+
+func (j *Journal) header(name string) (header, error) {
+	f, _, h, err := j.open(name)
+	if err != nil {
+		return h, err
+	}
+	return h, f.Close()
+}
+
+// damaged is the error of a file whose bytes are there and wrong.
+func damaged(name string, at int64, err error) error {
+	if !errors.Is(err, errFrame) {
+		return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
+	}
+	return &Damaged{Name: name, At: at, Why: err.Error()}
+}
+
+// readLogs hands over what the logs have after done.State.
+func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
+	from := -1
+	for i, seq := range g.logs {
+		if seq == done.Seq {
+			from = i
+		}
+	}
+	if from < 0 {
+		return &Missing{fileName(logName, done.Seq), "it goes on from the snapshot of the same number"}
+	}
+	for i := from; i < len(g.logs); i++ {
+		next := uint64(0)
+		if i+1 < len(g.logs) {
+			next = g.logs[i+1]
+		}
+		if err := j.readLog(done, g.logs[i], next, apply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLog hands over one log's records. The log after it begins at next; 0 if
+// there is none.
+func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) (err error) {
+	name := fileName(logName, seq)
+	f, r, h, err := j.open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if h.State != done.State {
+		return &Damaged{Name: name, Why: fmt.Sprintf("it goes on from record %d with digest %016x, but %d with %016x is what was reached", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
+	}
+	for next == 0 || done.Seq < next {
+		at := r.at
+		payload, err := r.next()
+		if err == nil {
+			err = record(done, payload, apply)
+		}
+		if err == nil {
+			continue
+		}
+		switch {
+		case !errors.Is(err, errFrame) && err != io.EOF:
+			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
+		case next != 0 && done.Seq < next:
+			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
+			if err == io.EOF {
+				bad.Why = "it ends too early"
+			}
+			return bad
+		case err == io.EOF:
+			return nil
+		}
+		r.at = at
+		if whole, found := r.resync(done.Seq); found {
+			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", whole)}
+		}
+		done.Cut = r.size - at
+		return nil
+	}
+	return nil
+}
+
+// record hands over one record.
+func record(done *Replayed, payload []byte, apply func([]Op) error) error {
+	if len(payload) < stateSize {
+		return fmt.Errorf("%w: it is too short", errFrame)
+	}
+	to := State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}
+	if to.Seq != done.Seq+1 {
+		return fmt.Errorf("%w: it has number %d after %d", errFrame, to.Seq, done.Seq)
+	}
+	ops, err := parseOps(payload[stateSize:])
+	if err != nil {
+		return err
+	}
+	if err := apply(ops); err != nil {
+		return err
+	}
+	done.State = to
+	done.Records++
+	return nil
+}

@@ -1,0 +1,117 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// The frames of a snapshot begin with what they are.
+const (
+	entriesFrame = 0 // as many ops as fit into about chunk bytes
+	lastFrame    = 1 // number of entries (8), digest (8)
+)
+
+const chunk = 256 << 10
+
+// Snapshot writes what the store held at the state, which all yields in any
+// order, in a file that appears when it is whole. A log that begins at the
+// state must be there already, or none at all.
+func (j *Journal) Snapshot(ctx context.Context, at State, all iter.Seq[Op]) error {
+	err := j.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
+		w := bufio.NewWriterSize(file, chunk)
+		if _, err := w.Write(header{layout, j.format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
+			return err
+		}
+		var frame []byte
+		begin := func(kind byte) { frame = append(append(frame[:0], make([]byte, frameHead)...), kind) }
+		count, digest := uint64(0), Digest(0)
+		begin(entriesFrame)
+		for op := range all {
+			start := len(frame)
+			frame = op.append(frame)
+			digest.add(frame[start:])
+			count++
+			if len(frame) < chunk {
+				continue
+			}
+			if _, err := w.Write(sealFrame(frame)); err != nil {
+				return err
+			}
+			begin(entriesFrame)
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+		if len(frame) > frameHead+1 {
+			if _, err := w.Write(sealFrame(frame)); err != nil {
+				return err
+			}
+		}
+		if digest != at.Digest {
+			return fmt.Errorf("the store has the digest %016x, and its journal %016x: what is in cache/kist.db is not what was written", uint64(digest), uint64(at.Digest))
+		}
+		begin(lastFrame)
+		frame = binary.BigEndian.AppendUint64(frame, count)
+		frame = binary.BigEndian.AppendUint64(frame, uint64(digest))
+		if _, err := w.Write(sealFrame(frame)); err != nil {
+			return err
+		}
+		return w.Flush()
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write a snapshot: %w", err)
+	}
+	return nil
+}
+
+// readSnapshot hands over what a snapshot holds.
+func (j *Journal) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err error) {
+	name := fileName(snapName, seq)
+	f, r, h, err := j.open(name)
+	if err != nil {
+		return State{}, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var count uint64
+	var digest Digest
+	var scratch []byte
+	for {
+		at := r.at
+		payload, err := r.next()
+		if err == io.EOF {
+			err = fmt.Errorf("%w: it ends too early", errFrame)
+		}
+		if err != nil {
+			return State{}, damaged(name, at, err)
+		}
+		if payload[0] == lastFrame {
+			switch {
+			case len(payload) != 17 || r.at != r.size:
+				err = fmt.Errorf("%w: it does not end where it should", errFrame)
+			case binary.BigEndian.Uint64(payload[1:]) != count || binary.BigEndian.Uint64(payload[9:]) != uint64(digest):
+				err = fmt.Errorf("%w: it does not hold what it says at its end", errFrame)
+			case h.Seq != seq || h.Digest != digest:
+				err = fmt.Errorf("%w: it is not the one its name says", errFrame)
+			default:
+				return h.State, nil
+			}
+			return State{}, damaged(name, at, err)
+		}
+		ops, err := parseOps(payload[1:])
+		if err != nil {
+			return State{}, damaged(name, at, err)
+		}
+		for _, op := range ops {
+			scratch = digest.Add(op, scratch)
+		}
+		count += uint64(len(ops))
+		if err := apply(ops); err != nil {
+			return State{}, err
+		}
+	}
+}

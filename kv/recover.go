@@ -1,0 +1,424 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	bolt "go.etcd.io/bbolt"
+
+	"kist/blobs/disk"
+	"kist/kv/journal"
+	"kist/kv/table"
+)
+
+// mapSize is how much address space the working copy has from the start. A map
+// that grows has to wait for all readers, a snapshot in the background among
+// them, and they for it; address space is free.
+func mapSize() int {
+	if bits.UintSize == 64 && runtime.GOOS != "windows" { // where the file would be made as long
+		return 8 << 30
+	}
+	return 256 << 20
+}
+
+// openCopy opens a bbolt file. It is a working copy: what makes commits durable
+// is the journal.
+func openCopy(path string) (*bolt.DB, error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: time.Second, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapSize(), NoSync: true, NoGrowSync: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// load opens the working copy: as it is if a clean stop left it so and nothing
+// has touched it since, and made anew from the journal otherwise. A copy that
+// is not proven whole is never opened: torn ones panic, hang, or look empty.
+func (s *Store) load() error {
+	cache := filepath.Join(s.dir, "cache")
+	path := filepath.Join(cache, "kist.db")
+	fresh, err := s.journal.Empty()
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := s.unused(); err != nil {
+			return err
+		}
+		// Before there is a working copy: one without a journal is refused.
+		if err := s.journal.Begin(s.state); err != nil {
+			return err
+		}
+	}
+	if err := makeCache(cache); err != nil {
+		return err
+	}
+	clean, proven := readProof(s.dir)
+	if proven && clean.holds(path) && s.journal.Resume(clean.state(), clean.Log, clean.LogSize) == nil {
+		if s.bolt, err = openCopy(path); err == nil {
+			s.state = clean.state()
+			return current(s.bolt)
+		}
+		s.log.Warn("the working copy cannot be opened; it is made anew", "error", err)
+	}
+
+	begun := time.Now()
+	done, entries, err := rebuild(s.journal, path+".new")
+	if errors.As(err, new(*newer)) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
+	}
+	if proven && done.Seq < clean.Seq {
+		return errors.Join(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", clean.Log, done.Seq, clean.Seq),
+			remove(path+".new"))
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("cannot put the new working copy in place: %w", err)
+	}
+	if s.bolt, err = openCopy(path); err != nil {
+		return err
+	}
+	s.state = done.State
+	if !fresh {
+		s.log.Info("the store was made anew from the journal, as the last stop was not a clean one or the data was copied",
+			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(begun).Round(time.Millisecond))
+		for _, bad := range done.Bad {
+			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
+		}
+		s.gen.due = true
+	}
+	return s.journal.Begin(s.state)
+}
+
+// makeCache makes the folder of derived files, marked as such for programs
+// that make backups (https://bford.info/cachedir/).
+func makeCache(dir string) error {
+	if err := disk.MakeFolder(dir); err != nil {
+		return fmt.Errorf("cannot make the cache directory: %w", err)
+	}
+	tag := filepath.Join(dir, "CACHEDIR.TAG")
+	if _, err := os.Lstat(tag); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(tag, []byte("Signature: 8a477f597d28d172789f06886806bc55\n# What is in here is derived from journal and blobs; it may be deleted while kist does not run.\n"), 0o600); err != nil {
+		return fmt.Errorf("cannot make the cache directory: %w", err)
+	}
+	return nil
+}
+
+// unused refuses a data directory without a journal that has held data: to
+// begin an empty one there would lose what can still be saved.
+func (s *Store) unused() error {
+	for _, name := range []string{"cache/kist.db", cleanName} {
+		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.Size() > 0 {
+			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", s.dir, name)
+		}
+	}
+	folders, err := os.ReadDir(filepath.Join(s.dir, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range folders {
+		if f.IsDir() && len(f.Name()) == 2 {
+			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to begin anew", s.dir)
+		}
+	}
+	return err
+}
+
+// current refuses a store of a newer format.
+func current(db *bolt.DB) error {
+	return db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(metaBucket.Name))
+		if b == nil {
+			return nil
+		}
+		if v := b.Get(metaFormat); len(v) == 4 && binary.BigEndian.Uint32(v) > Format {
+			return &newer{binary.BigEndian.Uint32(v)}
+		}
+		return nil
+	})
+}
+
+// newer says that the store has a format that this program does not know.
+type newer struct{ format uint32 }
+
+func (e *newer) Error() string {
+	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.format, Format)
+}
+
+// rebuild makes a working copy from the journal, in place of anything that
+// has the path. When it fails there is no such file.
+func rebuild(j *journal.Journal, path string) (_ journal.Replayed, entries int, err error) {
+	b := &builder{path: path}
+	done, err := j.Replay(b.start, b.apply)
+	if err == nil {
+		b.flush()
+	}
+	err = errors.Join(err, b.end())
+	if err == nil {
+		err = current(b.db)
+	}
+	if err == nil {
+		var digest journal.Digest
+		if digest, entries, err = contentDigest(b.db); err == nil && digest != done.Digest {
+			err = fmt.Errorf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest))
+		}
+	}
+	if b.db != nil {
+		err = errors.Join(err, b.db.Close())
+	}
+	if err != nil {
+		return done, 0, errors.Join(err, remove(path))
+	}
+	return done, entries, nil
+}
+
+// remove removes a file; that there is none is no error.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// builder writes what a journal holds into a new bbolt file, on a goroutine of
+// its own while the journal is read on.
+type builder struct {
+	path  string
+	db    *bolt.DB
+	ops   []journal.Op
+	bytes int
+	full  chan []journal.Op
+	done  chan error // tells once how the writing went
+}
+
+// buildBytes is how much of keys and values goes into one transaction.
+const buildBytes = 16 << 20
+
+// start begins anew.
+func (b *builder) start() error {
+	err := b.end()
+	if b.db != nil {
+		err = errors.Join(err, b.db.Close())
+	}
+	err = errors.Join(err, remove(b.path))
+	if err == nil {
+		b.db, err = openCopy(b.path)
+	}
+	if err == nil {
+		err = b.db.Update(func(tx *bolt.Tx) error { return table.Create(tx, buckets) })
+	}
+	if err != nil {
+		return err
+	}
+	b.ops, b.bytes = nil, 0
+	b.full, b.done = make(chan []journal.Op), make(chan error, 1)
+	go func() {
+		var err error
+		for ops := range b.full {
+			if err == nil {
+				err = write(b.db, ops)
+			}
+		}
+		b.done <- err
+	}()
+	return nil
+}
+
+// end waits for what is being written.
+func (b *builder) end() error {
+	if b.full == nil {
+		return nil
+	}
+	close(b.full)
+	b.full = nil
+	return <-b.done
+}
+
+func (b *builder) apply(ops []journal.Op) error {
+	for _, op := range ops {
+		if int(op.Bucket) >= len(byNumber) || byNumber[op.Bucket].Name == "" {
+			return fmt.Errorf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket)
+		}
+		b.bytes += len(op.Key) + len(op.Value)
+	}
+	b.ops = append(b.ops, ops...)
+	if b.bytes >= buildBytes {
+		b.flush()
+	}
+	return nil
+}
+
+// flush hands over what was gathered in the order of the keys: bbolt keeps
+// what a transaction adds to a page in one sorted slice, and much at once in no
+// order would cost its square.
+func (b *builder) flush() {
+	order := func(x, y journal.Op) int {
+		return cmp.Or(cmp.Compare(x.Bucket, y.Bucket), bytes.Compare(x.Key, y.Key))
+	}
+	if !slices.IsSortedFunc(b.ops, order) {
+		slices.SortStableFunc(b.ops, order)
+	}
+	b.full <- b.ops
+	b.ops, b.bytes = make([]journal.Op, 0, len(b.ops)), 0
+}
+
+// write writes what is in the order of the keys; of several changes of one
+// key, the last.
+func write(db *bolt.DB, ops []journal.Op) error {
+	return db.Update(func(tx *bolt.Tx) error {
+		t := table.On(tx)
+		for i, op := range ops {
+			if i+1 < len(ops) && ops[i+1].Bucket == op.Bucket && bytes.Equal(ops[i+1].Key, op.Key) {
+				continue
+			}
+			if err := t.Load(byNumber[op.Bucket], op.Key, op.Value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// contentDigest is the digest of everything in a working copy.
+func contentDigest(db *bolt.DB) (digest journal.Digest, entries int, err error) {
+	err = db.View(func(tx *bolt.Tx) error {
+		var scratch []byte
+		for op := range everything(tx) {
+			scratch = digest.Add(op, scratch)
+			entries++
+		}
+		return nil
+	})
+	return digest, entries, err
+}
+
+// everything yields all that the store holds.
+func everything(tx *bolt.Tx) func(func(journal.Op) bool) {
+	return func(yield func(journal.Op) bool) {
+		for _, b := range buckets {
+			bucket := tx.Bucket([]byte(b.Name))
+			if bucket == nil {
+				continue
+			}
+			c := bucket.Cursor()
+			for k, v := c.First(); k != nil; k, v = c.Next() {
+				if !yield(journal.Op{Bucket: b.No, Key: k, Value: v}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cleanName is the file that proves a clean stop.
+const cleanName = "CLEAN"
+
+// proof says what the working copy and the journal were like when the store
+// was closed. Copies of the file, and the file when it was written to, have
+// another inode or another time of change.
+type proof struct {
+	identity
+	Seq     uint64         `json:"seq"`
+	Digest  journal.Digest `json:"digest"`
+	Log     string         `json:"log"`
+	LogSize int64          `json:"logSize"`
+}
+
+// identity tells a file from its copies.
+type identity struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	Change int64  `json:"ctime"` // in nanoseconds since 1970
+	Size   int64  `json:"size"`
+}
+
+func (p proof) state() journal.State { return journal.State{Seq: p.Seq, Digest: p.Digest} }
+
+// holds reports whether the working copy is the one of the proof.
+func (p proof) holds(path string) bool {
+	is, err := identify(path)
+	return err == nil && is == p.identity
+}
+
+// readProof reads the proof that is there, if there is one.
+func readProof(dir string) (proof, bool) {
+	var p proof
+	text, err := os.ReadFile(filepath.Join(dir, cleanName))
+	if err != nil {
+		return p, false
+	}
+	line, sum, _ := strings.Cut(string(text), "\n")
+	if strings.TrimSpace(sum) != lineSum(line) || json.Unmarshal([]byte(line), &p) != nil {
+		return p, false
+	}
+	return p, true
+}
+
+func lineSum(line string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(line)) }
+
+// certify writes the proof; everything is closed and on the disk. Where files
+// cannot be told from their copies there is none.
+func (s *Store) certify(log string, size int64) error {
+	is, err := identify(filepath.Join(s.dir, "cache", "kist.db"))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(proof{is, s.state.Seq, s.state.Digest, log, size})
+	if err != nil {
+		return err
+	}
+	dir, err := disk.ReadFolder(s.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Publish(cleanName, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s\n%s\n", line, lineSum(string(line)))
+		return err
+	})
+}
+
+// unproven takes the proof away, before the first write.
+func (s *Store) unproven() error {
+	if err := remove(filepath.Join(s.dir, cleanName)); err != nil {
+		return fmt.Errorf("cannot write to the data directory: %w", err)
+	}
+	dir, err := disk.ReadFolder(s.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// logger is where background work reports.
+func (o Options) logger() *slog.Logger {
+	if o.Log == nil {
+		return slog.Default()
+	}
+	return o.Log
+}

@@ -1,0 +1,77 @@
+package kv
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/blobs/disk"
+	"kist/kv/record"
+)
+
+// On a disk without room nothing new is taken; removals, views of limited
+// items and what makes things smaller go on; and all goes on by itself when
+// there is room again.
+func TestFullDisk(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)
+	gone := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	ballast := filepath.Join(s.Dir(), "cache", ballastName)
+	const total = 1 << 40
+	free := uint64(total)
+	s.room.space = func() (disk.Room, error) { return disk.Room{Free: free, Total: total}, nil }
+	s.watch()
+	info, err := os.Stat(ballast)
+	is.NoErr(err)
+	is.Equal(info.Size(), int64(ballastMost))
+	is.Equal(s.Room(), int64(total-reserveMost))
+
+	free = reserveMost / 2 // for files; what is in records still fits
+	s.watch()
+	is.Equal(s.Room(), int64(0))
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+
+	free = 1 << 20
+	s.watch()
+	_, err = os.Stat(ballast)
+	is.True(os.IsNotExist(err)) // given up
+	change := func(text string) error {
+		return s.Update(func(tx *Tx) error {
+			r, err := tx.Record(u.ID, record.Notes, r.ID.String())
+			if err != nil {
+				return err
+			}
+			f, err := patch(r, text)
+			if err != nil {
+				return err
+			}
+			return tx.Save(r, f, "")
+		})
+	}
+	is.True(errors.Is(change(`{"content":"much more text than before"}`), ErrFull))
+	is.NoErr(change(`{"isPublic":false}`))
+	is.NoErr(change(`{"isPublic":true,"content":"less"}`))
+	err = s.Update(func(tx *Tx) error {
+		_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c"}`), nil, "")
+		return err
+	})
+	is.True(errors.Is(err, ErrFull))
+	update(t, s, func(tx *Tx) error {
+		r, err := tx.Record(u.ID, record.Notes, gone.ID.String())
+		if err != nil {
+			return err
+		}
+		return tx.Remove(r)
+	})
+
+	free = total
+	s.watch()
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	_, err = os.Stat(ballast)
+	is.NoErr(err)
+}
