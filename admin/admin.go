@@ -111,6 +111,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
 	mux.Handle("DELETE /keys/{id}", verb(v.removeKey))
 	mux.Handle("GET /tokens", verb(v.tokens))
 	mux.Handle("PUT /tokens", verb(v.setTokens))
+	mux.Handle("GET /copy", verb(v.checkCopy))
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
 	}))

@@ -26,6 +26,7 @@ const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitMissing = 3 // what the command was to work on is not there
+	exitFound   = 4 // the check found something wrong
 )
 
 // Globals are the flags of every command.
@@ -41,6 +42,9 @@ type Commands struct {
 	User        userCommands       `cmd:"" help:"Accounts."`
 	Key         keyCommands        `cmd:"" help:"API keys."`
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
+	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
+	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
+	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
@@ -79,6 +83,8 @@ func Main(cli any, g *Globals, version string) int {
 		return exitUsage
 	case faultOf(err) == record.Missing:
 		return exitMissing
+	case errors.As(err, new(*found)):
+		return exitFound
 	}
 	return exitFailed
 }

@@ -133,6 +133,17 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
+// Read opens a store that is there for reading; nothing in it is changed, and
+// another process may have it open. The error is fs.ErrNotExist if there is
+// none.
+func Read(dir string) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
+	}
+	return &Store{root: root, locks: make(map[Ref]*nameLock), temps: make(map[string]struct{})}, nil
+}
+
 // recover removes what a crash left in the temporary folder and makes the
 // names of the folders that exist durable.
 func (s *Store) recover() error {
@@ -210,11 +221,17 @@ func (s *Store) Check(ref Ref) error {
 		return err
 	}
 	defer f.Close()
+	return CheckBytes(ref, f)
+}
+
+// CheckBytes reads r to its end. The error is ErrDamaged when the bytes do not
+// hash to the ref, and r's when they cannot be read.
+func CheckBytes(ref Ref, r io.Reader) error {
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
 	h := sha256.New()
 	// The wrapper hides (*os.File).WriteTo, which would use a small buffer.
-	if _, err := io.CopyBuffer(h, struct{ io.Reader }{f}, buf[:]); err != nil {
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{r}, buf[:]); err != nil {
 		return fmt.Errorf("blobs: reading a blob: %w", err)
 	}
 	if got := Ref(h.Sum(nil)); got != ref {

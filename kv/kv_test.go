@@ -187,6 +187,9 @@ func dump(tx *Tx) map[string]string {
 // where the store differs, and what refers to something that is not there.
 func audit(tx *Tx) error {
 	var errs []error
+	if err := tx.Audit(func(err error) { errs = append(errs, err) }); err != nil {
+		return err
+	}
 	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	want := map[string]string{}
 	file := func(b table.Bucket, k, v []byte) { want[fmt.Sprintf("%s %x", b.Name, k)] = string(v) }

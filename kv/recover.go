@@ -80,7 +80,7 @@ func (s *Store) load() error {
 	}
 
 	begun := time.Now()
-	done, entries, err := rebuild(s.journal, path+".new")
+	done, entries, err := rebuild(s.journal, path+".new", false)
 	if errors.As(err, new(*newer)) {
 		return err
 	}
@@ -167,14 +167,15 @@ func (e *newer) Error() string {
 }
 
 // rebuild makes a working copy from the journal, in place of anything that
-// has the path. When it fails there is no such file.
-func rebuild(j *journal.Journal, path string) (_ journal.Replayed, entries int, err error) {
+// has the path. When it fails there is no such file, unless what can be read
+// of a damaged journal is wanted.
+func rebuild(j *journal.Journal, path string, damaged bool) (_ journal.Replayed, entries int, err error) {
 	b := &builder{path: path}
 	done, err := j.Replay(b.start, b.apply)
-	if err == nil {
+	if b.full != nil {
 		b.flush()
+		err = errors.Join(err, b.end())
 	}
-	err = errors.Join(err, b.end())
 	if err == nil {
 		err = current(b.db)
 	}
@@ -187,10 +188,10 @@ func rebuild(j *journal.Journal, path string) (_ journal.Replayed, entries int, 
 	if b.db != nil {
 		err = errors.Join(err, b.db.Close())
 	}
-	if err != nil {
+	if err != nil && !damaged {
 		return done, 0, errors.Join(err, remove(path))
 	}
-	return done, entries, nil
+	return done, entries, err
 }
 
 // remove removes a file; that there is none is no error.

@@ -125,6 +125,19 @@ func (f *Folder) publish(name string, fill func(io.Writer) error) error {
 			return err
 		}
 	}
+	return f.rename(name, fill)
+}
+
+// Create is Publish for what can be read but once.
+func (f *Folder) Create(name string, r io.Reader) error {
+	if err := f.rename(name, func(w io.Writer) error { _, err := io.Copy(w, r); return err }); err != nil {
+		return fmt.Errorf("making %s: %w", name, err)
+	}
+	return f.Sync()
+}
+
+// rename makes the file under a name of its own first.
+func (f *Folder) rename(name string, fill func(io.Writer) error) error {
 	temp := unfinished + rand.Text()
 	file, err := f.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -1,0 +1,311 @@
+package admin_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// upload stores a file over the API and returns its id.
+func (p *place) upload(key, name, content string) string {
+	p.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("file", name)
+	if err == nil {
+		_, err = io.WriteString(part, content)
+	}
+	if err == nil {
+		err = form.Close()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.post("/api/v1/upload", key, form.FormDataContentType(), &body)
+}
+
+var idInAnswer = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
+
+// post makes something over the API and returns its id.
+func (p *place) post(path, key, kind string, body io.Reader) string {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, "http://"+p.addr+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", kind)
+	req.Header.Set("x-api-key", key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	id := idInAnswer.FindSubmatch(text)
+	if err != nil || resp.StatusCode != http.StatusCreated || id == nil {
+		p.t.Fatalf("POST %s: %d %s %v", path, resp.StatusCode, text, err)
+	}
+	return string(id[1])
+}
+
+// everything is what the API lists of every kind, as it answers, addresses
+// aside, and what the files hold.
+func (p *place) everything(key string) map[string]string {
+	p.t.Helper()
+	all := map[string]string{}
+	for _, kind := range []string{"files", "bookmarks", "notes", "snippets", "recipes", "games", "shorten", "tags", "folders"} {
+		status, text := p.get("/api/v1/"+kind+"?limit=100", key)
+		if status != http.StatusOK {
+			p.t.Fatalf("%s: %d %s", kind, status, text)
+		}
+		all[kind] = strings.ReplaceAll(text, p.addr, "")
+		if kind != "files" {
+			continue
+		}
+		var list struct{ Data []struct{ ID, Slug string } }
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			p.t.Fatal(err)
+		}
+		for _, f := range list.Data {
+			_, content := p.get("/x/"+f.Slug, key)
+			sum := sha256.Sum256([]byte(content))
+			all[f.ID] = hex.EncodeToString(sum[:])
+		}
+	}
+	return all
+}
+
+// inhabit fills a running server and returns a key.
+func (s *server) inhabit() (key string) {
+	s.t.Helper()
+	s.ann()
+	key = s.must("key", "create", "--user", "ann", "--name", "test")
+	for i := range 5 {
+		s.upload(key, fmt.Sprintf("file %d.txt", i), strings.Repeat(fmt.Sprint(i), 1000*i))
+	}
+	for kind, body := range map[string]string{
+		"notes": `{"content":"a note","tags":["a","b"]}`, "bookmarks": `{"url":"https://example.org/","tags":["b"]}`,
+		"snippets": `{"content":"x := 1"}`, "shorten": `{"originalUrl":"https://example.org/long"}`,
+	} {
+		s.post("/api/v1/"+kind, key, "application/json", strings.NewReader(body))
+	}
+	return key
+}
+
+// tree is every file below a folder and what it holds.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Type() == fs.ModeSocket {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// The original, its backups and what is restored of them answer the same; and
+// a folder is brought up to date by copying what is new alone.
+func TestBackupAndRestore(t *testing.T) {
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	first := s.must("backup", "copy")
+	is.True(strings.Contains(first, "5 files, 5 of them"))
+	s.upload(key, "later.txt", "later")
+	is.True(strings.Contains(s.must("backup", "copy"), "6 files, 1 of them (5 B) copied now"))
+	is.True(strings.Contains(s.must("backup", "copy.tar"), "6 files"))
+	piped := s.run("", "backup", "-")
+	is.Equal(piped.code, 0)
+	s.write("piped", piped.out)
+	want := s.everything(key)
+	digest := func(dir string) string {
+		var v struct{ Digest string }
+		is.NoErr(json.Unmarshal([]byte(s.must("verify", dir, "--json")), &v))
+		return v.Digest
+	}
+	before := digest("kist-data")
+	s.stop()
+	is.True(strings.Contains(s.must("backup", "stopped"), "6 files")) // no server is needed
+
+	for name, restore := range map[string]func(*place) result{
+		"folder":  func(p *place) result { return p.run("", "restore", s.path("copy")) },
+		"tar":     func(p *place) result { return p.run("", "restore", s.path("copy.tar")) },
+		"pipe":    func(p *place) result { return p.run(piped.out, "restore", "-") },
+		"data":    func(p *place) result { return p.run("", "restore", s.data()) },
+		"stopped": func(p *place) result { return p.run("", "restore", s.path("stopped")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			r := restore(p)
+			is.Equal(r.err, "")
+			is.Equal(r.code, 0)
+			if name != "data" && name != "stopped" {
+				is.Equal(digest(p.data()), before)
+			}
+			again := p.serve()
+			is.True(maps.Equal(again.everything(key), want))
+			again.stop()
+			r = restore(p)
+			is.Equal(r.code, 1)
+			is.True(strings.Contains(r.err, "is not empty"))
+		})
+	}
+	t.Run("as it is", func(t *testing.T) { // a backup is a data directory
+		is := is.New(t)
+		p := newPlace(t)
+		is.NoErr(os.CopyFS(p.data(), os.DirFS(s.path("copy"))))
+		is.NoErr(os.Chmod(p.data(), 0o700))
+		is.True(maps.Equal(p.serve().everything(key), want))
+	})
+}
+
+// A folder that is no backup, and a data directory, are left alone.
+func TestBackupRefuses(t *testing.T) {
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.inhabit()
+	is.NoErr(os.MkdirAll(s.path("photos", "2024"), 0o700))
+	s.write("photos/a.jpg", "a")
+	before := tree(t, s.path("photos"))
+	r := s.run("", "backup", "photos")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "no backup of kist"))
+	is.True(maps.Equal(tree(t, s.path("photos")), before))
+	r = s.run("", "backup", "kist-data")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "data directory that kist has run on"))
+	is.Equal(s.run("", "--data-dir", "nowhere", "backup", "x").code, 3)
+	_, err := os.Stat(s.path("x"))
+	is.True(os.IsNotExist(err))
+
+	p := newPlace(t)
+	is.Equal(p.run("", "restore", "nowhere").code, 3)
+	is.Equal(p.run("not a tar at all, but long enough to be taken for the first block of one"+strings.Repeat(" ", 600), "restore", "-").code, 1)
+	r = p.run("", "restore", "-")
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "no journal in it"))
+	entries, err := os.ReadDir(p.data())
+	is.True(err == nil && len(entries) == 0 || os.IsNotExist(err)) // nothing is left behind
+}
+
+// What is removed is gone from the backup when it is brought up to date.
+func TestBackupForgets(t *testing.T) {
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	id := s.upload(key, "gone.txt", "gone")
+	s.must("backup", "copy")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+s.addr+"/api/v1/files/"+id, nil)
+	is.NoErr(err)
+	req.Header.Set("x-api-key", key)
+	resp, err := http.DefaultClient.Do(req)
+	is.NoErr(err)
+	resp.Body.Close()
+	s.must("backup", "copy")
+	for name, content := range tree(t, s.path("copy", "blobs")) {
+		is.True(content != "gone")
+		is.True(!strings.Contains(name, ".new-"))
+	}
+}
+
+// Each kind of damage is found, named, and told by the exit code; a repair
+// mends what can be.
+func TestVerify(t *testing.T) {
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	is.True(strings.HasSuffix(s.must("verify"), "All is well.")) // while it runs
+	s.stop()
+	is.True(strings.HasSuffix(s.must("verify"), "All is well."))
+	is.Equal(s.run("", "verify", "nowhere").code, 3)
+
+	damaged := func(t *testing.T, harm func(dir string)) *place {
+		t.Helper()
+		p := newPlace(t)
+		is.NoErr(exec.Command("cp", "-a", s.data(), p.data()).Run())
+		harm(p.data())
+		return p
+	}
+	flip := func(path string, at int) {
+		b, err := os.ReadFile(path)
+		is.NoErr(err)
+		if at < 0 {
+			at += len(b)
+		}
+		b[at] ^= 0x40
+		is.NoErr(os.WriteFile(path, b, 0o600))
+	}
+	blob := func(dir string) string {
+		for _, name := range slices.Sorted(maps.Keys(tree(t, filepath.Join(dir, "blobs")))) {
+			if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+				return name
+			}
+		}
+		t.Fatal("no content")
+		return ""
+	}
+	log := func(dir string) string { return filepath.Join(dir, "journal", "log-0000000000000000") }
+	for name, row := range map[string]struct {
+		harm   func(dir string)
+		says   string
+		starts bool // still, and holds everything but the bytes
+	}{
+		"content gone":    {func(dir string) { is.NoErr(os.Remove(blob(dir))) }, "its bytes are missing", true},
+		"content flipped": {func(dir string) { flip(blob(dir), 0) }, "its bytes are damaged", true},
+		"content torn":    {func(dir string) { is.NoErr(os.Truncate(blob(dir), 10)) }, "its bytes are 10 and should be", true},
+		"log flipped":     {func(dir string) { flip(log(dir), 500) }, "journal/log-0000000000000000 is damaged at byte", false},
+		"log head":        {func(dir string) { flip(log(dir), 3) }, "journal/log-0000000000000000 is damaged at byte 0", false},
+		"log end":         {func(dir string) { flip(log(dir), -2) }, "journal/log-0000000000000000 is damaged", false},
+		"log torn":        {func(dir string) { is.NoErr(os.Truncate(log(dir), 1000)) }, "journal/log-0000000000000000 is damaged", false},
+		"foreign name":    {func(dir string) { is.NoErr(os.WriteFile(filepath.Join(dir, "blobs", "x"), nil, 0o600)) }, "not one of kist's", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := damaged(t, row.harm)
+			r := p.run("", "verify")
+			is.Equal(r.code, 4)
+			is.True(strings.Contains(r.out, row.says))
+			is.Equal(p.run("", "verify", "--json").code, 4)
+			if !row.starts {
+				r := p.run("", "serve")
+				is.Equal(r.code, 1)
+				if !strings.Contains(strings.ToLower(r.err), "journal/log-0000000000000000 is damaged") {
+					t.Error(r.err)
+				}
+				is.True(strings.Contains(r.err, "kist verify --repair"))
+				r = p.run("", "verify", "--repair")
+				is.True(r.code == 0 || r.code == 4) // what is lost may be the records of contents
+				is.True(strings.Contains(r.out, "Repair: "))
+				is.Equal(p.run("", "verify").code, 0)
+			}
+			again := p.serve()
+			if row.starts {
+				status, _ := again.get("/api/v1/files", key)
+				is.Equal(status, http.StatusOK)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package table
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Check reads every row, tells each those that can be read, and problem what
+// is wrong with the rows, their entries in the indexes and their tallies. It
+// returns how many entries each bucket owes to the table: more that are there
+// are nobody's, unless they were filed by other means.
+func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]int {
+	owed := map[Bucket]int{}
+	sums := map[string]int64{}
+	for key, row := range tx.Walk(t.Rows, nil, nil, false) {
+		v, err := t.Decode(key, row)
+		if err != nil {
+			problem(fmt.Errorf("%s %x cannot be read: %w", t.Rows.Name, key, err))
+			continue
+		}
+		if !bytes.Equal(t.Key(v), key) {
+			problem(fmt.Errorf("%s %x holds a row of another key", t.Rows.Name, key))
+		}
+		for _, ix := range t.Indexes {
+			var held []byte
+			if ix.Unique {
+				held = key
+			}
+			for _, e := range entries(ix, v) {
+				owed[ix.Bucket]++
+				if at := tx.Get(ix.Bucket, e); at == nil || !bytes.Equal(at, held) {
+					problem(fmt.Errorf("%s %x is not filed under %s %x", t.Rows.Name, key, ix.Bucket.Name, e))
+				}
+			}
+		}
+		if t.Tally != nil {
+			t.Tally(v, func(key []byte, n int64) { sums[string(key)] += n })
+		}
+		each(v)
+	}
+	for key, n := range sums {
+		if n == 0 {
+			continue
+		}
+		owed[t.Sums]++
+		if is := tx.sum(t.Sums, []byte(key)); is != n {
+			problem(fmt.Errorf("%s %x is %d and should be %d", t.Sums.Name, key, is, n))
+		}
+	}
+	return owed
+}
+
+// Count is how many keys the bucket has.
+func (tx *Tx) Count(b Bucket) int {
+	n := 0
+	for range tx.Walk(b, nil, nil, false) {
+		n++
+	}
+	return n
+}

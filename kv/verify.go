@@ -1,0 +1,404 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	bolt "go.etcd.io/bbolt"
+
+	"kist/blobs/disk"
+	"kist/kv/journal"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// An Inspection is what the journal of a data directory holds, read into a
+// working copy of its own. The directory itself is not changed, and a server
+// may be running on it: what was acknowledged before Inspect began is seen.
+type Inspection struct {
+	journal.Replayed
+	Entries int // keys of the store
+	s       *Store
+	path    string
+}
+
+// Inspect reads the journal of the data directory dir, the parts that a start
+// would not need included, and writes a working copy into the folder scratch.
+// read is told how many more bytes were read, problem what is wrong. The error
+// is for what makes it impossible to go on; for a damaged journal the
+// Inspection has what can be read.
+func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspection, error) {
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &record.Error{Fault: record.Missing, Code: "not_found", Text: "There is no journal in " + dir + "."}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer j.Close()
+	if empty, err := j.Empty(); err != nil || empty {
+		return nil, errors.Join(err, fmt.Errorf("journal/ is empty in %s", dir))
+	}
+	told := map[string]bool{}
+	once := func(err error) {
+		if !told[err.Error()] {
+			told[err.Error()] = true
+			problem(err)
+		}
+	}
+	if err := j.Check(read, once); err != nil {
+		return nil, err
+	}
+	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
+	i.Replayed, i.Entries, err = rebuild(j, i.path, true)
+	if errors.As(err, new(*newer)) {
+		return nil, errors.Join(err, remove(i.path))
+	}
+	if err != nil {
+		once(err)
+	}
+	if clean, proven := readProof(dir); proven && err == nil && i.Seq < clean.Seq {
+		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, i.Seq, clean.Seq))
+	}
+	db, err := openCopy(i.path)
+	if err != nil {
+		return nil, err
+	}
+	i.s = &Store{dir: dir, bolt: db, now: time.Now}
+	i.s.callers.Store(new(sync.Map))
+	i.s.tags.Store(new(sync.Map))
+	return i, nil
+}
+
+// View runs fn on what was read.
+func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
+
+// Close removes the working copy.
+func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), remove(i.path)) }
+
+// Audit looks whether every row can be read, every entry that is derived from
+// rows is there with the right value, and no other; and whether everything
+// that is referred to is there.
+func (tx *Tx) Audit(problem func(error)) error {
+	say := func(format string, args ...any) { problem(fmt.Errorf(format, args...)) }
+	there := func(b table.Bucket, key []byte, from string, id record.ID) {
+		if tx.Get(b, key) == nil {
+			say("%s %s refers to %s %x, which is not there", from, id, b.Name, key)
+		}
+	}
+	owed := map[table.Bucket]int{}
+	add := func(more map[table.Bucket]int) {
+		for b, n := range more {
+			owed[b] += n
+		}
+	}
+	add(users.Check(tx.Tx, func(*record.User) {}, problem))
+	add(keys.Check(tx.Tx, func(k *record.Key) { there(userBucket, k.Owner[:], "key", k.ID) }, problem))
+	add(tags.Check(tx.Tx, func(t *record.Tag) { there(userBucket, t.Owner[:], "tag", t.ID) }, problem))
+	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
+	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
+	add(deliveries.Check(tx.Tx, func(d *record.Delivery) { there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID) }, problem))
+	counted := 0
+	add(records.Check(tx.Tx, func(r *record.Record) {
+		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
+		for _, t := range r.Tags {
+			there(tagBucket, pair(r.Owner, t[:]...), r.Kind.Name, r.ID)
+		}
+		if r.Folder != uuid.Nil {
+			there(folderBucket, pair(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
+		}
+		owed[recordOrder]++
+		there(recordOrder, viewOrder(r, tx.views(r).total), r.Kind.Name, r.ID)
+		if tx.Get(viewBucket, r.ID[:]) != nil {
+			counted++
+		}
+		if r.Public && r.Reached {
+			say("%s %s is public and used up", r.Kind.Name, r.ID)
+		}
+		if r.Bytes != nil && tx.Get(looseBucket, r.Bytes.Ref[:]) != nil {
+			say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
+		}
+	}, problem))
+	for _, k := range tx.Walk(changeBucket, nil, nil, false) {
+		if tx.Get(recordBucket, k) == nil {
+			owed[changeBucket]++ // the mark of a removal
+		}
+	}
+	for b, n := range owed {
+		if is := tx.Count(b); is != n {
+			say("%s has %d entries and should have %d", b.Name, is, n)
+		}
+	}
+	if n := tx.Count(viewBucket); n != counted {
+		say("%d counters of views belong to no item", n-counted)
+	}
+	for k := range tx.Walk(answerBucket, nil, nil, false) {
+		there(userBucket, k[:16], "answer of", record.ID(k[:16]))
+	}
+	return nil
+}
+
+// Contents yields each content that records have, once, and its size in bytes.
+func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] {
+	return func(yield func([32]byte, int64) bool) {
+		var last []byte
+		for k := range tx.Walk(blobBucket, nil, nil, false) {
+			if len(k) < 32 || bytes.Equal(k[:32], last) {
+				continue
+			}
+			last = bytes.Clone(k[:32])
+			r, err := records.Get(tx.Tx, k[32:])
+			if err != nil || r.Bytes == nil {
+				continue // Audit tells of it
+			}
+			if !yield([32]byte(last), r.Bytes.Size) {
+				return
+			}
+		}
+	}
+}
+
+// Having lists the records that have the content.
+func (tx *Tx) Having(ref [32]byte) []*record.Record {
+	var all []*record.Record
+	for k := range tx.Walk(blobBucket, ref[:], nil, false) {
+		if r, err := records.Get(tx.Tx, k[32:]); err == nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// CheckCopy looks at the working copy of the running store: whether its pages
+// are sound and it holds what the journal says.
+func (s *Store) CheckCopy(problem func(error)) error {
+	var at journal.State
+	var tx *bolt.Tx
+	if err := s.between(func() (err error) {
+		at = s.state
+		tx, err = s.bolt.Begin(false)
+		return err
+	}); err != nil {
+		return err
+	}
+	err := checkCopy(tx, at, problem)
+	return errors.Join(err, tx.Rollback())
+}
+
+func checkCopy(tx *bolt.Tx, at journal.State, problem func(error)) error {
+	sound := true
+	for err := range tx.Check() {
+		sound = false
+		problem(fmt.Errorf("cache/kist.db: %w", err))
+	}
+	if !sound {
+		return nil
+	}
+	var digest journal.Digest
+	var scratch []byte
+	for op := range everything(tx) {
+		scratch = digest.Add(op, scratch)
+	}
+	if digest != at.Digest {
+		problem(fmt.Errorf("cache/kist.db has the digest %016x, and should have %016x", uint64(digest), uint64(at.Digest)))
+	}
+	return nil
+}
+
+// Repair makes the journal of a data directory anew from what can be read of
+// it: of a working copy that is proven whole, or of the journal up to where it
+// is damaged. Indexes and counters are worked out again from the rows. The old
+// journal is kept beside the new one under the name that is returned. lost is
+// told what could not be saved. No store may be open on the directory.
+func Repair(dir string, lost func(error)) (aside string, err error) {
+	l, err := acquire(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+	scratch, err := os.MkdirTemp(dir, "repair-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+
+	from, at, err := readable(dir, scratch, lost)
+	if err != nil {
+		return "", err
+	}
+	db, err := openCopy(filepath.Join(scratch, "new.db"))
+	if err != nil {
+		return "", errors.Join(err, from.Close())
+	}
+	err = errors.Join(rederive(from, db, lost), from.Close())
+	if err == nil {
+		at.Seq++
+		at.Digest, _, err = contentDigest(db)
+	}
+	if err == nil {
+		err = beginJournal(filepath.Join(scratch, "journal"), db, at)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return "", err
+	}
+	aside = filepath.Join(dir, fmt.Sprintf("journal.damaged-%s", time.Now().UTC().Format("20060102T150405Z")))
+	if err := os.Rename(filepath.Join(dir, "journal"), aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.Rename(filepath.Join(scratch, "journal"), filepath.Join(dir, "journal")); err != nil {
+		return "", err
+	}
+	err = errors.Join(remove(filepath.Join(dir, cleanName)), remove(filepath.Join(dir, "cache", "kist.db")))
+	d, err2 := disk.ReadFolder(dir)
+	if err2 == nil {
+		err2 = errors.Join(d.Sync(), d.Close())
+	}
+	return aside, errors.Join(err, err2)
+}
+
+// beginJournal makes a journal that begins with what the working copy holds.
+func beginJournal(path string, db *bolt.DB, at journal.State) error {
+	j, err := journal.Open(path, Format)
+	if err != nil {
+		return err
+	}
+	err = j.Begin(at)
+	if err == nil {
+		err = db.View(func(tx *bolt.Tx) error { return j.Snapshot(context.Background(), at, everything(tx)) })
+	}
+	return errors.Join(err, j.Close())
+}
+
+// readable opens the best there is of a data directory's store.
+func readable(dir, scratch string, lost func(error)) (*bolt.DB, journal.State, error) {
+	path := filepath.Join(dir, "cache", "kist.db")
+	if clean, proven := readProof(dir); proven && clean.holds(path) {
+		if db, err := openCopy(path); err == nil {
+			return db, clean.state(), nil
+		}
+	}
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if errors.As(err, new(*journal.Newer)) {
+		return nil, journal.State{}, err
+	}
+	if err != nil {
+		return nil, journal.State{}, fmt.Errorf("nothing can be read: %w; restore a backup", err)
+	}
+	path = filepath.Join(scratch, "old.db")
+	done, _, err := rebuild(j, path, true)
+	if err != nil {
+		lost(err)
+	}
+	if err := j.Close(); err != nil {
+		return nil, done.State, err
+	}
+	db, err := openCopy(path)
+	return db, done.State, err
+}
+
+// rederive copies the rows of a store into an empty one, and what is derived
+// from them is worked out again.
+func rederive(from, to *bolt.DB, lost func(error)) error {
+	return from.View(func(old *bolt.Tx) error {
+		b, err := to.Begin(true)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
+		if err := table.Create(b, buckets); err != nil {
+			return err
+		}
+		was, tx := &Tx{Tx: table.On(old)}, &Tx{Tx: table.On(b)}
+		renew := func() error {
+			if err := tx.Flush(); err != nil {
+				return err
+			}
+			if err := b.Commit(); err != nil {
+				return err
+			}
+			if b, err = to.Begin(true); err != nil {
+				return err
+			}
+			tx.Tx = table.On(b)
+			return nil
+		}
+		for _, raw := range []table.Bucket{metaBucket, viewBucket, looseBucket, answerBucket} {
+			for k, v := range was.Walk(raw, nil, nil, false) {
+				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
+					return err
+				}
+			}
+		}
+		err = errors.Join(
+			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
+			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(deliveries, was, tx, lost, renew, nil),
+			refill(records, was, tx, lost, renew, func(r *record.Record) error {
+				if r.Bytes != nil {
+					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
+						return err
+					}
+				}
+				return tx.Put(recordOrder, viewOrder(r, tx.views(r).total), nil)
+			}),
+		)
+		latest := uint64(0)
+		for k, v := range was.Walk(changeBucket, nil, nil, false) {
+			if len(k) == 8 {
+				latest = max(latest, binary.BigEndian.Uint64(k))
+			}
+			if tx.Get(recordBucket, v) == nil { // the mark of a removal
+				err = errors.Join(err, tx.Load(changeBucket, bytes.Clone(k), bytes.Clone(v)))
+			}
+		}
+		if v := tx.Get(metaBucket, metaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
+			err = errors.Join(err, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest)))
+		}
+		if err = errors.Join(err, tx.Flush()); err != nil {
+			return err
+		}
+		return b.Commit()
+	})
+}
+
+// refillBatch is how many rows go into a transaction: bbolt's cost grows with
+// the square of what is added to a page in one.
+const refillBatch = 1000
+
+// refill puts the rows of a table that can be read into an empty one. renew
+// ends the transaction and begins another.
+func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func() error, also func(*T) error) error {
+	n := 0
+	for v, err := range t.All(was.Tx, nil) {
+		if n++; n%refillBatch == 0 {
+			if err := renew(); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			lost(fmt.Errorf("%s: a row cannot be read: %w", t.Rows.Name, err))
+			continue
+		}
+		err := t.Put(tx.Tx, v)
+		if errors.As(err, new(*table.Taken)) {
+			lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
+			continue
+		}
+		if err == nil && also != nil {
+			err = also(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
