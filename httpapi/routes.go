@@ -18,6 +18,14 @@ func (s *Server) table() []route {
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
 		},
 		{
+			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
+			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+		},
+		{
+			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
+			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+		},
+		{
 			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
 			door: anyone, reply: reply{200, "The OpenAPI document.", jsonOf(object{"type": "object"}, object{"openapi": "3.0.3"})}, serve: readSchema,
 		},

@@ -40,6 +40,7 @@ type Server struct {
 	schema  []byte
 	shown   shownPool
 	guesses guesses
+	probe   probe
 	running sync.WaitGroup // requests
 }
 

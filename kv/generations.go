@@ -99,17 +99,6 @@ func (s *Store) between(fn func() error) error {
 	return s.hand(j)
 }
 
-// freeze begins a view of the store as it is between two commits, and says
-// which state of the journal that is. The caller ends the transaction.
-func (s *Store) freeze() (tx *bolt.Tx, at journal.State, err error) {
-	err = s.between(func() error {
-		at = s.state
-		tx, err = s.bolt.Begin(false)
-		return err
-	})
-	return tx, at, err
-}
-
 // upgrade writes a snapshot of the store in its old format, and begins a log
 // of the present one: what a migration does can be taken back by removing
 // that log.

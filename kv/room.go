@@ -35,7 +35,8 @@ type room struct {
 	held   atomic.Bool // the ballast is there
 }
 
-func reserve(total uint64) uint64 {
+// Reserve is how much of a disk of the total size is left free, in bytes.
+func Reserve(total uint64) uint64 {
 	return min(max(total/reserveShare, reserveLeast), reserveMost)
 }
 
@@ -66,7 +67,7 @@ func (s *Store) Room() int64 {
 	if err != nil {
 		return 1 << 62
 	}
-	keep := reserve(r.Total)
+	keep := Reserve(r.Total)
 	if r.Free <= keep || r.Files > 0 && r.FreeFiles == 0 {
 		return 0
 	}
@@ -82,7 +83,7 @@ func (s *Store) watch() {
 	if err != nil {
 		return
 	}
-	keep := reserve(r.Total)
+	keep := Reserve(r.Total)
 	low := r.Free < keep/4
 	if low != s.room.low.Swap(low) {
 		if low {

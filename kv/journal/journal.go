@@ -94,7 +94,6 @@ type Journal struct {
 	end    int64  // where the last acknowledged record of log ends
 	before int64  // where it begins
 	dirty  bool   // there may be more in log than that
-	buf    []byte
 }
 
 // Open opens the journal in the folder with the path, which is made if it is

@@ -1,0 +1,374 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/httpapi"
+	"kist/kv"
+	"kist/kv/journal"
+)
+
+type doctorCommand struct{}
+
+// A Finding is one thing that doctor looked at.
+type Finding struct {
+	What   string `json:"what"`
+	State  state  `json:"state"`
+	Text   string `json:"text"`
+	Change string `json:"change,omitempty"` // what to do about it
+}
+
+type state string
+
+const (
+	well    state = "ok"
+	unusual state = "warning" // works, and may not be what is wanted
+	wrong   state = "problem"
+)
+
+// About is what a running server tells of itself.
+type About struct {
+	Version        string         `json:"version"`
+	Base           string         `json:"base"`
+	Listen         string         `json:"listen"`
+	MaxUpload      int64          `json:"maxUpload"`
+	TrustedProxies []netip.Prefix `json:"trustedProxies"`
+	GCDelay        time.Duration  `json:"gcDelay"`
+	Now            time.Time      `json:"now"`   // the store's
+	Probe          string         `json:"probe"` // a token for one minute
+}
+
+// checkup gathers findings.
+type checkup struct {
+	c   *Call
+	all []Finding
+}
+
+func (d *checkup) well(what, format string, args ...any) {
+	d.all = append(d.all, Finding{what, well, fmt.Sprintf(format, args...), ""})
+}
+
+func (d *checkup) say(s state, what, text, change string) {
+	d.all = append(d.all, Finding{what, s, text, change})
+}
+
+func (doctorCommand) Run(c *Call) error {
+	if there, err := hasData(c.DataDir); err != nil {
+		return err
+	} else if !there {
+		return missing("data directory at", c.DataDir)
+	}
+	d := &checkup{c: c}
+	d.server()
+	d.disk()
+	d.modes()
+	d.backup()
+	if err := d.truth(); err != nil {
+		return err
+	}
+	var text strings.Builder
+	bad := 0
+	for _, f := range d.all {
+		fmt.Fprintf(&text, "%-8s %s: %s", f.State, f.What, printable(f.Text))
+		if f.Change != "" {
+			fmt.Fprintf(&text, "\n         → %s", printable(f.Change))
+		}
+		text.WriteByte('\n')
+		if f.State == wrong {
+			bad++
+		}
+	}
+	if err := c.say(d.all, "%s", strings.TrimSuffix(text.String(), "\n")); err != nil || bad == 0 {
+		return err
+	}
+	return &found{fmt.Sprintf("%d problems were found", bad)}
+}
+
+// server asks the running server, by its socket and by its public address.
+func (d *checkup) server() {
+	path := filepath.Join(d.c.DataDir, SocketName)
+	conn, err := dialUnix(context.Background(), path)
+	if err != nil {
+		d.say(unusual, "server", "no server answers on this data directory", "start it with kist serve to have its address looked at too")
+		return
+	}
+	client := overSocket(path)
+	var about About
+	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/about", nothing{}, &about), client.close())
+	if err != nil {
+		d.say(wrong, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
+		return
+	}
+	d.well("server", "version %s listens on %s", about.Version, about.Listen)
+	if ahead := about.Now.Sub(time.Now()); ahead > time.Minute {
+		d.say(wrong, "clock", fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up", ahead.Round(time.Second)),
+			"set the clock (timedatectl set-ntp true); what expires does so early until then")
+	} else {
+		d.well("clock", "%s", time.Now().Format(time.RFC3339))
+	}
+	d.address(about)
+}
+
+// probeTime bounds one request to the public address.
+const probeTime = 15 * time.Second
+
+// address looks at the base URL from outside, as far as that goes from here.
+func (d *checkup) address(about About) {
+	base, err := url.Parse(about.Base)
+	if err != nil {
+		d.say(wrong, "base URL", err.Error(), "set --base-url")
+		return
+	}
+	host := base.Hostname()
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		d.say(unusual, "base URL", about.Base+" leads to this machine alone; links that are shared have it",
+			"put a reverse proxy before kist and set --base-url to its address")
+	}
+	address := about.Base + "/healthz/" + about.Probe
+	seen, status, err := probe(http.MethodGet, address, 0)
+	switch {
+	case err != nil:
+		d.say(wrong, "base URL", fmt.Sprintf("%s cannot be reached from here (%v)", about.Base, err),
+			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
+		return
+	case status != http.StatusOK || seen == nil:
+		d.say(wrong, "base URL", fmt.Sprintf("%s is answered with status %d, not by this server", about.Base, status),
+			"have the proxy pass every path on, unchanged, to "+about.Listen)
+		return
+	}
+	d.well("base URL", "%s leads here", about.Base)
+	if seen.Host != base.Host {
+		d.say(unusual, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q", seen.Host, base.Host), "nothing has to change: kist makes its links of --base-url")
+	}
+	peer, err := netip.ParseAddr(seen.Peer)
+	trusted := err != nil && len(about.TrustedProxies) > 0
+	for _, p := range about.TrustedProxies {
+		trusted = trusted || err == nil && p.Contains(peer.Unmap())
+	}
+	switch {
+	case seen.Forwarded && !trusted:
+		from := seen.Peer
+		if from == "" {
+			from = "127.0.0.1"
+		}
+		d.say(wrong, "proxy", "requests come by way of a proxy that is not trusted: all visitors look alike, and limits of guesses hold for all together",
+			"set --trusted-proxies "+from)
+	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
+		d.say(wrong, "proxy", "the proxy is trusted but does not say for whom it asks", "have it set X-Forwarded-For")
+	case seen.Forwarded:
+		d.well("proxy", "it says for whom it asks; this request was taken to come from %s", seen.Client)
+	default:
+		d.well("proxy", "none in between")
+	}
+	d.bodies(address, about.MaxUpload)
+}
+
+// bodies finds out how large a body the proxy lets through. None is sent: a
+// proxy says so when it sees the length (RFC 9110, section 10.1.1).
+func (d *checkup) bodies(address string, most int64) {
+	passes := int64(0)
+	for _, n := range []int64{1 << 20, 10 << 20, 100 << 20, 1 << 30, most} {
+		if n > most {
+			continue
+		}
+		_, status, err := probe(http.MethodPost, address, n)
+		switch {
+		case status == http.StatusRequestEntityTooLarge:
+			d.say(wrong, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", size(n), size(passes), size(most)),
+				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), or lower --max-upload-size")
+			return
+		case err != nil || status != http.StatusOK:
+			d.say(unusual, "uploads", fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", size(n), status, err), "try an upload")
+			return
+		}
+		passes = n
+	}
+	d.well("uploads", "bodies up to %s pass", size(most))
+}
+
+// probe asks the server by its public address. A body of the length is
+// announced and not sent.
+func probe(method, address string, length int64) (*httpapi.Seen, int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	var body io.Reader = http.NoBody
+	if length > 0 {
+		body = io.LimitReader(withheld{ctx}, length)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, 0, err
+	}
+	if length > 0 {
+		req.ContentLength = length
+		req.Header.Set("Expect", "100-continue")
+	}
+	t := &http.Transport{ExpectContinueTimeout: probeTime, DisableKeepAlives: true}
+	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the address has the token
+		}
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var seen httpapi.Seen
+	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(text, &seen) != nil || !bytes.Contains(text, []byte(`"forwarded"`)) {
+		return nil, resp.StatusCode, err
+	}
+	return &seen, resp.StatusCode, nil
+}
+
+// withheld is a body that never comes.
+type withheld struct{ ctx context.Context }
+
+func (w withheld) Read([]byte) (int, error) {
+	<-w.ctx.Done()
+	return 0, w.ctx.Err()
+}
+
+// disk looks at the room.
+func (d *checkup) disk() {
+	room, err := disk.Space(d.c.DataDir)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	if err != nil {
+		d.say(wrong, "disk", "its room cannot be found out: "+err.Error(), "look at the disk")
+		return
+	}
+	keep := kv.Reserve(room.Total)
+	text := fmt.Sprintf("%s of %s are free", size(int64(room.Free)), size(int64(room.Total)))
+	change := "make room: remove files and run kist gc --now, or move the data directory to a larger disk"
+	switch {
+	case room.Free < keep:
+		d.say(wrong, "disk", text+"; no uploads are taken below "+size(int64(keep)), change)
+	case room.Free < 4*keep:
+		d.say(unusual, "disk", text+"; uploads end at "+size(int64(keep)), change)
+	default:
+		d.well("disk", "%s", text)
+	}
+	if room.Files > 0 && room.FreeFiles < room.Files/100 {
+		d.say(wrong, "disk", fmt.Sprintf("only %d more files can be made (inodes)", room.FreeFiles), "remove small files elsewhere on this disk, or move the data directory")
+	}
+}
+
+// modes looks who else may read.
+func (d *checkup) modes() {
+	if runtime.GOOS == "windows" {
+		return
+	}
+	var open []string
+	err := filepath.WalkDir(d.c.DataDir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && filepath.Dir(path) == filepath.Join(d.c.DataDir, "blobs") {
+			return fs.SkipDir // below a folder that was looked at
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
+			open = append(open, path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		d.say(wrong, "files", err.Error(), "run this as the user that the server runs as")
+	case len(open) > 0:
+		d.say(unusual, "files", fmt.Sprintf("others on this machine may reach %d files and folders, such as %s", len(open), open[0]), "run: chmod -R go= "+d.c.DataDir)
+	default:
+		d.well("files", "nobody else on this machine may read them")
+	}
+}
+
+// When a backup is old.
+const oldBackup = 7 * 24 * time.Hour
+
+func (d *checkup) backup() {
+	at, err := lastBackup(d.c.DataDir)
+	age := time.Since(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.say(unusual, "backup", "kist backup was never run here", "run kist backup DEST now and then, or copy the data directory with your own tool")
+	case err != nil:
+		d.say(wrong, "backup", err.Error(), "look at the file "+backupMark)
+	case age > oldBackup:
+		d.say(unusual, "backup", fmt.Sprintf("the latest is %d days old", int(age.Hours()/24)), "run kist backup DEST, or copy the data directory with your own tool")
+	default:
+		d.well("backup", "the latest is of %s", at.Local().Format("2006-01-02 15:04"))
+	}
+}
+
+// sample is how many contents are read.
+const sample = 50
+
+// truth reads the journal, and some of the contents.
+func (d *checkup) truth() error {
+	change := "run kist verify, which reads everything"
+	j, err := journal.Read(filepath.Join(d.c.DataDir, "journal"), kv.Format)
+	if err != nil {
+		d.say(wrong, "journal", err.Error(), change)
+		return nil
+	}
+	defer j.Close()
+	if done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil }); err != nil {
+		d.say(wrong, "journal", err.Error(), change)
+	} else {
+		d.well("journal", "whole; %d commits, %d of them since the snapshot that a start would begin with", done.Seq, done.Records)
+	}
+	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var some []blobs.Ref
+	n := 0
+	for info, err := range store.All() {
+		if err != nil {
+			d.say(unusual, "contents", err.Error(), "move it away")
+			continue
+		}
+		if n++; len(some) < sample {
+			some = append(some, info.Ref)
+		} else if i := rand.IntN(n); i < sample { //nolint:gosec // a sample, no secret
+			some[i] = info.Ref
+		}
+	}
+	bad := 0
+	for _, ref := range some {
+		if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
+			bad++
+			d.say(wrong, "contents", err.Error(), change+"; uploading the same file again mends it")
+		}
+	}
+	if bad == 0 {
+		d.well("contents", "%d of %d were read and are whole", len(some), n)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"sync"
+	"time"
+
+	"kist/kv/record"
+)
+
+// probeTime is how long a probe's token holds.
+const probeTime = time.Minute
+
+// probe lets the program ask itself by way of its public address what reaches
+// it there. One token at a time holds.
+type probe struct {
+	mu    sync.Mutex
+	token string
+	until time.Time
+}
+
+// NewProbe makes a token with which /healthz/{token} says for a minute what it
+// sees of a request.
+func (s *Server) NewProbe() string {
+	s.probe.mu.Lock()
+	defer s.probe.mu.Unlock()
+	s.probe.token, s.probe.until = rand.Text(), time.Now().Add(probeTime)
+	return s.probe.token
+}
+
+func (p *probe) holds(token string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.until) && subtle.ConstantTimeCompare([]byte(token), []byte(p.token)) == 1
+}
+
+// Seen is what the server sees of a probe's request.
+type Seen struct {
+	Peer      string `json:"peer"`      // the address of the connection; "" for a socket
+	Client    string `json:"client"`    // who it takes for the client
+	Forwarded bool   `json:"forwarded"` // whether the request says that it was passed on
+	Proto     string `json:"proto"`     // X-Forwarded-Proto
+	Host      string `json:"host"`
+}
+
+// probed answers a probe. The body, if there is one, is not read: that it was
+// let through is what the probe is about.
+func probed(c *call) error {
+	if !c.s.probe.holds(c.arg("token")) {
+		return record.NotFound("address")
+	}
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	if err != nil {
+		host = ""
+	}
+	seen := Seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host}
+	if c.addr.IsValid() {
+		seen.Client = c.addr.String()
+	}
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
+		seen.Forwarded = seen.Forwarded || c.r.Header.Get(name) != ""
+	}
+	body, err := json.Marshal(seen)
+	if err != nil {
+		return err
+	}
+	return c.text(200, body)
+}
