@@ -275,7 +275,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName}
+	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -38,6 +39,11 @@ var records = &table.Table[record.Record]{
 		{Bucket: changeBucket, Name: "change", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
 			file(binary.BigEndian.AppendUint64(nil, r.Seq))
 		}},
+		{Bucket: recordEnd, Keys: func(r *record.Record, file func([]byte)) {
+			if !r.Expires.IsZero() && !r.Ended {
+				file(append(binary.BigEndian.AppendUint64(nil, signed(r.Expires)), r.Key()...))
+			}
+		}},
 		{Bucket: blobBucket, Keys: func(r *record.Record, file func([]byte)) {
 			if r.Bytes != nil {
 				file(append(append([]byte{}, r.Bytes.Ref[:]...), r.Key()...))
@@ -55,6 +61,9 @@ var records = &table.Table[record.Record]{
 		}
 	},
 }
+
+// signed is an instant in milliseconds such that those before 1970 sort first.
+func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
 
 // label is something that a list can be narrowed to by walking an index.
 type label struct {

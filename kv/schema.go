@@ -30,12 +30,13 @@ var (
 	hookBucket     = table.Bucket{No: 19, Name: "webhook"}
 	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}
 	answerBucket   = table.Bucket{No: 21, Name: "answer"}
+	recordEnd      = table.Bucket{No: 22, Name: "record.end"}
 )
 
 var buckets = []table.Bucket{
 	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
-	hookBucket, deliveryBucket, answerBucket,
+	hookBucket, deliveryBucket, answerBucket, recordEnd,
 }
 
 // byNumber finds a bucket by its number.
@@ -54,6 +55,7 @@ var (
 	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
 	metaSettings = []byte("settings") // JSON
 	metaClaim    = []byte("claim")    // SHA-256 of the claim token
+	metaSecret   = []byte("secret")   // 32 random bytes
 )
 
 // rows is a table whose values are kept as JSON.

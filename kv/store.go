@@ -176,6 +176,13 @@ func (s *Store) prepare(steps []migration) error {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
+		if tx.Get(metaBucket, metaSecret) == nil {
+			secret := make([]byte, 32)
+			random(secret)
+			if err := tx.Put(metaBucket, metaSecret, secret); err != nil {
+				return err
+			}
+		}
 		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
 	}}
 	_, err = s.commit([]*job{j})
@@ -204,6 +211,18 @@ func (s *Store) wall() time.Time {
 			return time.UnixMilli(now).UTC()
 		}
 	}
+}
+
+// Secret is 32 random bytes that only this store has, the same for as long as
+// it lives.
+func (s *Store) Secret() ([32]byte, error) {
+	var secret [32]byte
+	return secret, s.View(func(tx *Tx) error {
+		if copy(secret[:], tx.Get(metaBucket, metaSecret)) != len(secret) {
+			return errors.New("the store has no secret")
+		}
+		return nil
+	})
 }
 
 // Now is the instant of a transaction that would begin now.

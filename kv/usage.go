@@ -31,6 +31,9 @@ func (s *Store) flushLoop() {
 			return
 		case <-tick.C:
 			s.watch()
+			if err := s.tellEnds(); err != nil {
+				s.log.Error("ends not told; they are tried again", "error", err)
+			}
 			if err := s.flush(); err != nil {
 				s.log.Error("counts not written; they are kept for the next try", "error", err)
 			}

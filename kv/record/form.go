@@ -127,6 +127,7 @@ func (f *Form) Fill(r *Record) (restart bool) {
 		restart = r.Publish(f.Public)
 	}
 	restart = restart || r.Limit == 0 && f.Limit > 0
+	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Limit, f.AtLimit, f.Expires
 	r.SetBody(f.Body)
 	return restart

@@ -134,6 +134,7 @@ const (
 	rowPrivate // the action is make_private
 	rowFolder
 	rowContent
+	rowEnded
 )
 
 // KeySize is the length of a record's key: owner, kind, id.
@@ -155,7 +156,7 @@ func RowKey(owner ID, k *Kind, id ID) []byte {
 func (r *Record) AppendRow(dst []byte) []byte {
 	flags := bit(r.Public, rowPublic) | bit(r.Favorite, rowFavorite) | bit(r.Reached, rowReached) |
 		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
-		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent)
+		bit(r.Folder != uuid.Nil, rowFolder) | bit(r.Bytes != nil, rowContent) | bit(r.Ended, rowEnded)
 	dst = append(dst, rowVersion, r.Kind.Shape, flags)
 	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
 	for _, t := range []time.Time{r.Created, r.Updated, r.Expires} {
@@ -208,6 +209,7 @@ func ParseRow(key, row []byte) (*Record, error) {
 		return nil, fmt.Errorf("record %s: row version %d is not known", r.ID, version)
 	}
 	r.Public, r.Favorite, r.Reached = flags&rowPublic != 0, flags&rowFavorite != 0, flags&rowReached != 0
+	r.Ended = flags&rowEnded != 0
 	switch {
 	case flags&rowDelete != 0:
 		r.AtLimit = Delete

@@ -14,6 +14,7 @@ type Share struct {
 	AtLimit  Action
 	Reached  bool      // made private by the limit, not by its owner
 	Expires  time.Time // zero: never
+	Ended    bool      // that it has expired was told
 }
 
 // ErrMissing is the one answer for what is unknown, another's, or private.

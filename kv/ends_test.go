@@ -1,0 +1,65 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// An end is told once, when it is there; a new end is told again, one that is
+// taken away is not; and telling changes nothing that visitors see.
+func TestEnds(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, t.TempDir(), c.now)
+	u := user(t, s, "ann")
+	var h record.Webhook
+	update(t, s, func(tx *Tx) (err error) {
+		h, err = tx.AddWebhook(record.Webhook{Owner: u.ID, Events: []record.Event{record.ItemExpired}, Enabled: true})
+		return err
+	})
+	told := func() int {
+		is.NoErr(s.tellEnds())
+		n := 0
+		view(t, s, func(tx *Tx) error {
+			all, err := tx.Deliveries(h.ID)
+			n = len(all)
+			return errors.Join(err, audit(tx))
+		})
+		return n
+	}
+	at := func(d time.Duration) string { return c.now().Add(d).UTC().Format(time.RFC3339) }
+	r := add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, at(time.Hour)))
+	taken := add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, at(time.Hour)))
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	edit(t, s, taken, `{"expiresAt":null}`)
+	is.Equal(told(), 0)
+	c.add(time.Hour)
+	is.Equal(told(), 1)
+	is.Equal(told(), 1)
+	view(t, s, func(tx *Tx) error {
+		r, err := tx.Slug(r.Slug)
+		is.NoErr(err)
+		var e *record.Error
+		is.True(errors.As(r.Open(tx.Now), &e))
+		is.Equal(e.Code, "expired")
+		return nil
+	})
+	edit(t, s, r, `{"title":"other"}`)
+	is.Equal(told(), 1)
+	edit(t, s, r, fmt.Sprintf(`{"expiresAt":%q}`, at(time.Minute)))
+	is.Equal(told(), 1)
+	c.add(time.Hour)
+	is.Equal(told(), 2)
+
+	for range 2*endBatch + 10 {
+		add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, at(time.Minute)))
+	}
+	c.add(time.Minute)
+	is.Equal(told(), 2+2*endBatch+10)
+}
