@@ -70,11 +70,10 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	signals := make(chan os.Signal, 2) // both are kept, however close together they come
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	// The last of what is deferred: the second signal is heard until all is
+	// closed.
+	defer watchSignals(ctx, cancel)()
 
 	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log})
 	if errors.As(err, new(*kv.InUse)) {
@@ -102,7 +101,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	front, err := cmd.listen(ctx)
+	front, err := cmd.listen()
 	if err != nil {
 		return err
 	}
@@ -117,24 +116,11 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 
 	var work sync.WaitGroup
-	finished := make(chan struct{})
 	work.Go(func() { sweepHourly(ctx, store, content, time.Duration(cmd.GCDelay), c.Log) })
 	office := &http.Server{Handler: admin.Handler(store, passwords), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("the admin socket has ended", "error", err)
-		}
-	})
-	work.Go(func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done(): // the listener has failed
-		}
-		select {
-		case <-signals:
-			os.Exit(1)
-		case <-finished:
 		}
 	})
 
@@ -150,10 +136,36 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if office.Shutdown(end) != nil {
 		err = errors.Join(err, office.Close())
 	}
-	close(finished)
 	work.Wait()
 	_, claimErr := openClaim(store)
 	return errors.Join(err, claimErr)
+}
+
+// watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process
+// at the second; at the first already if ctx has ended by itself. It does so
+// until the function it returns is called.
+func watchSignals(ctx context.Context, cancel func()) (end func()) {
+	signals := make(chan os.Signal, 2) // both are kept, however close together they come
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		case <-ended:
+		}
+		select {
+		case <-signals:
+			os.Exit(1)
+		case <-ended:
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(ended)
+		cancel()
+	}
 }
 
 // base is the address that every generated link begins with.
@@ -175,13 +187,13 @@ func (cmd *serve) base() (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-func (cmd *serve) listen(ctx context.Context) (net.Listener, error) {
+func (cmd *serve) listen() (net.Listener, error) {
 	var l net.Listener
 	var err error
 	if socket, ok := admin.SocketPath(cmd.Listen); ok {
 		l, err = admin.ListenUnix(socket)
 	} else {
-		l, err = new(net.ListenConfig).Listen(ctx, "tcp", cmd.Listen)
+		l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", cmd.Listen)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s (%w); end what uses it, or choose another --listen", cmd.Listen, err)

@@ -181,6 +181,27 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s.stop()
 }
 
+// The second signal is heard to the very end of the stop.
+func TestSecondSignalLate(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	// The claim file is looked at when nearly all is closed. As a pipe it
+	// keeps the server there, and shows that it has come so far.
+	is.NoErr(os.Remove(p.data("CLAIM")))
+	is.NoErr(syscall.Mkfifo(p.data("CLAIM"), 0o600))
+	s.signal(syscall.SIGTERM)
+	var pipe *os.File
+	p.until("the server reads the claim file", func() (read bool) {
+		var err error
+		pipe, err = os.OpenFile(p.data("CLAIM"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	defer pipe.Close()
+	s.signal(syscall.SIGTERM)
+	is.Equal(s.end(), 1)
+}
+
 // A killed server leaves its socket, which keeps neither a command nor the
 // next server away.
 func TestStaleSocket(t *testing.T) {
