@@ -63,9 +63,11 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	secure, err := cmd.tls(c.Log)
-	if err != nil {
-		return err
+	var secure *tls.Config // nil speaks plain HTTP
+	if cmd.secure() {
+		if secure, err = cmd.tls(c.Log); err != nil {
+			return err
+		}
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -174,7 +176,7 @@ func (cmd *serve) base() (string, error) {
 		if _, ok := admin.SocketPath(cmd.Listen); ok {
 			return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
 		}
-		base, err := admin.LocalAddress(cmd.Listen, cmd.TLSCert != "")
+		base, err := admin.LocalAddress(cmd.Listen, cmd.secure())
 		if err != nil {
 			return "", admin.Misused("%v", err)
 		}
@@ -368,11 +370,11 @@ type certificate struct {
 	checked time.Time
 }
 
-// tls is the configuration of TLS; nil if the server speaks plain HTTP.
+// secure reports whether visitors are spoken to over TLS.
+func (cmd *serve) secure() bool { return cmd.TLSCert != "" || cmd.TLSKey != "" }
+
+// tls is the configuration of a server that is secure.
 func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
-	if cmd.TLSCert == "" && cmd.TLSKey == "" {
-		return nil, nil
-	}
 	if cmd.TLSCert == "" || cmd.TLSKey == "" {
 		return nil, admin.Misused("--tls-cert and --tls-key go together: give both or none")
 	}
