@@ -117,8 +117,9 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return errors.Join(err, back.Close())
 	}
 
+	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log}
 	var work sync.WaitGroup
-	work.Go(func() { sweepHourly(ctx, store, content, time.Duration(cmd.GCDelay), c.Log) })
+	work.Go(func() { sweeper.Hourly(ctx) })
 	office := &http.Server{Handler: admin.Handler(store, passwords), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
@@ -260,99 +261,6 @@ func claim(store *kv.Store, base string) (link string, err error) {
 		return "", fmt.Errorf("cannot keep the claim link: %w", err)
 	}
 	return link, nil
-}
-
-// Times of the sweep.
-const (
-	sweepEvery = time.Hour
-	// orphanAge spares content whose record may be on its way still.
-	orphanAge = 24 * time.Hour
-	// sweepBatch bounds the contents of one transaction.
-	sweepBatch = 200
-)
-
-// sweepHourly frees the disk of what nothing refers to any more, now and
-// every hour, until ctx ends.
-func sweepHourly(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		if err := sweep(ctx, store, content, delay, log); err != nil && ctx.Err() == nil {
-			log.Error("the sweep has failed; it is tried again in an hour", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// sweep unlinks the contents that no record has had for the delay, then those
-// that a crash left without any record, and drops what else is over.
-func sweep(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) error {
-	since := store.Now().Add(-delay)
-	loose := func(ref blobs.Ref) (is bool, err error) {
-		err = store.View(func(tx *kv.Tx) error { is = tx.Loose(ref, since); return nil })
-		return is, err
-	}
-	unlinked := 0
-	for ctx.Err() == nil {
-		gone, err := unlinkSome(ctx, store, content, since, loose)
-		unlinked += gone
-		if err != nil {
-			return err
-		}
-		if gone == 0 {
-			break
-		}
-	}
-	swept, err := content.Sweep(ctx, store.Now().Add(-max(orphanAge, delay)), loose)
-	if err != nil {
-		return err
-	}
-	if unlinked+swept.Removed+swept.Temps > 0 {
-		log.Info("swept", "removed", unlinked, "orphans", swept.Removed, "temporary", swept.Temps)
-	}
-	return store.Update((*kv.Tx).DropAnswers)
-}
-
-// unlinkSome unlinks a batch of loose contents and says how many are gone.
-func unlinkSome(ctx context.Context, store *kv.Store, content *blobs.Store, since time.Time, loose func(blobs.Ref) (bool, error)) (int, error) {
-	var refs, gone [][32]byte
-	if err := store.View(func(tx *kv.Tx) error { refs = tx.LooseRefs(since, sweepBatch); return nil }); err != nil {
-		return 0, err
-	}
-	for _, ref := range refs {
-		if ctx.Err() != nil {
-			break
-		}
-		removed, err := content.Unlink(ref, func() (bool, error) { return loose(ref) })
-		if err != nil {
-			return 0, err
-		}
-		if !removed {
-			// Pinned, or gone before a crash could be noted.
-			if _, err := content.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-		}
-		gone = append(gone, ref)
-	}
-	if len(gone) == 0 {
-		return 0, nil
-	}
-	return len(gone), store.Update(func(tx *kv.Tx) error {
-		for _, ref := range gone {
-			if !tx.Loose(ref, since) {
-				continue // a record has it again, or had it a moment ago
-			}
-			if err := tx.Unlinked(ref); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // certificateCheck is how often, at most, the files are looked at.

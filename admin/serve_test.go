@@ -422,36 +422,3 @@ func TestTLS(t *testing.T) {
 	is.Equal(r.code, 1)
 	is.True(strings.HasPrefix(r.err, "Cannot read the certificate: "))
 }
-
-// The bytes of a removed file go when their delay is over.
-func TestSweep(t *testing.T) {
-	is := is.New(t)
-	p := newPlace(t)
-	s := p.serve()
-	p.ann()
-	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
-	is.Equal(slowUpload(t, p.addr, key)(), http.StatusCreated)
-	count := func() int {
-		blobs, err := filepath.Glob(p.data("blobs", "??", "*"))
-		is.NoErr(err)
-		return len(blobs)
-	}
-	is.Equal(count(), 1)
-	_, body := p.get("/api/v1/files", key)
-	slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(body)[1]
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "http://"+p.addr+"/api/v1/files/"+slug, http.NoBody)
-	is.NoErr(err)
-	req.Header.Set("X-Api-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	is.NoErr(err)
-	res.Body.Close()
-	is.Equal(res.StatusCode, http.StatusOK)
-	s.stop()
-
-	s = p.serve() // within the delay
-	s.stop()
-	is.Equal(count(), 1)
-	s = p.serve("--gc-delay", "0s")
-	p.until("the bytes are gone", func() bool { return count() == 0 })
-	s.stop()
-}
