@@ -88,19 +88,27 @@ type (
 		User     string // "": everyone
 		Disabled bool
 	}
+	collect struct{ Now bool }
 	nothing struct{}
 )
+
+// collected is what a sweep did, and what it could not do.
+type collected struct {
+	Swept
+	Problem string `json:"error,omitempty"`
+}
 
 type verbs struct {
 	store     *kv.Store
 	passwords *kv.Passwords
+	sweep     SweepFunc
 }
 
 // Handler answers what the commands ask. It checks no credential: whoever may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
-func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
-	v := verbs{store, passwords}
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc) http.Handler {
+	v := verbs{store, passwords, sweep}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
 	mux.Handle("POST /users", verb(v.addUser))
@@ -112,6 +120,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
 	mux.Handle("GET /tokens", verb(v.tokens))
 	mux.Handle("PUT /tokens", verb(v.setTokens))
 	mux.Handle("GET /copy", verb(v.checkCopy))
+	mux.Handle("POST /gc", verb(v.collect))
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
 	}))
@@ -368,6 +377,14 @@ func (v verbs) setTokens(_ *http.Request, in setTokens) (Tokens, error) {
 		}
 		return tokens(tx, "")
 	})
+}
+
+func (v verbs) collect(r *http.Request, in collect) (collected, error) {
+	swept, err := v.sweep(r.Context(), in.Now)
+	if err != nil && swept != (Swept{}) {
+		return collected{swept, err.Error()}, nil // what was done is told as well
+	}
+	return collected{Swept: swept}, err
 }
 
 // tokens says where API keys are off, looking at one user or at all.

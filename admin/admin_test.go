@@ -203,7 +203,7 @@ func TestUserAddMakesTheDataDirectory(t *testing.T) {
 func TestNoDataDirectory(t *testing.T) {
 	for _, command := range []string{
 		"user list", "user role ann admin", "user disable ann", "user remove ann --yes",
-		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable",
+		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable", "gc", "gc --now",
 	} {
 		t.Run(command, func(t *testing.T) {
 			is := is.New(t)

@@ -2,10 +2,13 @@ package admin
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +16,7 @@ import (
 
 	"golang.org/x/term"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -343,6 +347,42 @@ func (s tokenScope) say(c *Call, t Tokens) error {
 		return c.say(t, "API keys are on for: %s.", s.User)
 	}
 	return c.say(t, "API keys are on for everyone.")
+}
+
+type gcCommand struct {
+	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared in any case."`
+	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own (default ${default})."`
+}
+
+func (cmd *gcCommand) Run(c *Call) error {
+	c.delay = time.Duration(cmd.Delay)
+	var done collected
+	if err := c.ask(http.MethodPost, "/gc", collect{cmd.Now}, &done); err != nil {
+		return err
+	}
+	text := "Nothing was to be unlinked."
+	switch {
+	case done.Blobs == 1:
+		text = fmt.Sprintf("Unlinked 1 blob and freed %d bytes.", done.Bytes)
+	case done.Blobs > 1 || done.Failed > 0:
+		text = fmt.Sprintf("Unlinked %d blobs and freed %d bytes.", done.Blobs, done.Bytes)
+	}
+	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
+		return err
+	}
+	return errors.New(done.Problem)
+}
+
+// sweepOn sweeps a store that is open in this process.
+func (c *Call) sweepOn(store *kv.Store) SweepFunc {
+	return func(ctx context.Context, now bool) (swept Swept, err error) {
+		content, err := blobs.Open(filepath.Join(store.Dir(), "blobs"))
+		if err != nil {
+			return Swept{}, fmt.Errorf("cannot open the content: %w", err)
+		}
+		defer func() { err = errors.Join(err, content.Close()) }()
+		return (&Sweeper{store, content, c.delay, c.Log}).Sweep(ctx, now)
+	}
 }
 
 type versionCommand struct{}

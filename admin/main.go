@@ -11,12 +11,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
-	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -45,6 +45,7 @@ type Commands struct {
 	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
 	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
 	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
+	GC          gcCommand          `cmd:"" help:"Remove the bytes of removed files from the disk once their time is over, as the server does every hour."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
@@ -55,7 +56,8 @@ type Call struct {
 	Version        string // of the program
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
-	Log            *slog.Logger // on Stderr
+	Log            *slog.Logger  // on Stderr
+	delay          time.Duration // of a sweep in this process
 }
 
 // usageError is a mistake in how the program was called.
@@ -120,9 +122,6 @@ func (c *Call) logHandler() slog.Handler {
 	return slog.NewTextHandler(c.Stderr, o)
 }
 
-// open opens the data directory in this process.
-func (c *Call) open() (*kv.Store, error) { return kv.Open(c.DataDir, kv.Options{Log: c.Log}) }
-
 // ask has the handler do something, in the server or in this process.
 func (c *Call) ask(method, path string, in, out any) error {
 	return c.request(false, method, path, in, out)
@@ -135,7 +134,7 @@ func (c *Call) askNew(method, path string, in, out any) error {
 
 func (c *Call) request(create bool, method, path string, in, out any) error {
 	ctx := context.Background()
-	client, err := connect(ctx, c.DataDir, create, c.open)
+	client, err := c.connect(ctx, create)
 	if err != nil {
 		return err
 	}

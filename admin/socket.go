@@ -171,7 +171,8 @@ func hasData(dir string) (bool, error) {
 // connect reaches the data directory: through the socket of its server if one
 // runs, else by opening it, which keeps a server out until the client is
 // closed. Only when told to does it make a data directory.
-func connect(ctx context.Context, dir string, create bool, open func() (*kv.Store, error)) (*client, error) {
+func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
+	dir := c.DataDir
 	path := filepath.Join(dir, SocketName)
 	var deadline time.Time
 	for {
@@ -189,9 +190,9 @@ func connect(ctx context.Context, dir string, create bool, open func() (*kv.Stor
 				return nil, fmt.Errorf("there is no data directory at %s; kist serve and kist user add make one, and --data-dir names another", dir)
 			}
 		}
-		store, err := open()
+		store, err := kv.Open(dir, kv.Options{Log: c.Log})
 		if err == nil {
-			return onStore(store), nil
+			return onStore(store, c.sweepOn(store)), nil
 		}
 		held, ok := errors.AsType[*kv.InUse](err)
 		if !ok {
@@ -213,6 +214,6 @@ func overSocket(path string) *client {
 	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
 }
 
-func onStore(s *kv.Store) *client {
-	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords())}}, s.Close}
+func onStore(s *kv.Store, sweep SweepFunc) *client {
+	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep)}}, s.Close}
 }

@@ -82,7 +82,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	}
 	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers))
 	if w.failed != nil {
-		err = errors.Join(err, fmt.Errorf("%d of the contents cannot be removed from the disk, the first for this reason: %w", w.swept.Failed, w.failed))
+		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}
 	return w.swept, err
 }
@@ -182,7 +182,7 @@ func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
 	}
 	switch {
 	case err != nil:
-		w.Log.Error("a content cannot be removed from the disk; the next sweep tries again", "sha256", ref, "error", err)
+		w.Log.Error("a blob cannot be unlinked; the next sweep tries again", "sha256", ref, "error", err)
 		if w.swept.Failed++; w.failed == nil {
 			w.failed = err
 		}

@@ -130,3 +130,103 @@ func TestSweepPassesOver(t *testing.T) {
 	})
 	s.stop()
 }
+
+// gc does the same over the socket and without a server.
+func TestGC(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		t.Run(map[bool]string{true: "live", false: "stopped"}[live], func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			s := p.serve()
+			key := p.key()
+			p.discard(key, "one")
+			p.discard(key, "other")
+			p.upload(key, "some.txt", "kept")
+			p.orphan("old", 25*time.Hour)
+			p.orphan("some", 2*time.Hour)
+			p.orphan("young", time.Minute)
+			if !live {
+				s.stop()
+			}
+			p.script(`
+kist gc
+out Unlinked 1 blob and freed 3 bytes.
+
+kist gc
+out Nothing was to be unlinked.
+`)
+			is.True(p.exists(p.blob("one")) && p.exists(p.blob("some")) && !p.exists(p.blob("old")))
+			p.script(`
+kist gc --now --json
+out {
+out   "blobs": 3,
+out   "bytes": 12,
+out   "temporaryFiles": 0,
+out   "failed": 0
+out }
+
+kist gc --now
+out Nothing was to be unlinked.
+`)
+			is.True(p.exists(p.blob("kept")) && p.exists(p.blob("young")))
+			is.True(!p.exists(p.blob("one")) && !p.exists(p.blob("other")) && !p.exists(p.blob("some")))
+			if live {
+				s.stop()
+			}
+		})
+	}
+}
+
+// An upload under way keeps its content, were it just removed elsewhere.
+func TestGCSparesUploads(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	finish := slowUpload(t, p.addr, key)
+	p.discard(key, "one")
+	is.Equal(p.must("gc", "--now"), "Unlinked 1 blob and freed 3 bytes.")
+	is.Equal(finish(), http.StatusCreated)
+	is.Equal(p.must("gc", "--now"), "Nothing was to be unlinked.")
+	s.stop()
+}
+
+func TestGCDelayWithoutServer(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.discard(p.key(), "one")
+	s.stop()
+	p.env = []string{"KIST_GC_DELAY=0s"}
+	is.Equal(p.must("gc"), "Unlinked 1 blob and freed 3 bytes.")
+}
+
+// What gc cannot remove it tells after what it could.
+func TestGCSaysWhatStays(t *testing.T) {
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	p.discard(key, "one")
+	p.discard(key, "other")
+	s.stop()
+	p.stick("one")
+	p.script(`
+kist gc --now --log-level error --log-format json
+out Unlinked 1 blob and freed 5 bytes.
+err {…"a blob cannot be unlinked; the next sweep tries again"…}
+err Blobs that cannot be unlinked: 1, the first for this reason: …
+exit 1
+
+kist gc --now --json
+out {
+out   "blobs": 0,
+out   "bytes": 0,
+out   "temporaryFiles": 0,
+out   "failed": 1,
+out   "error": "blobs that cannot be unlinked: 1, …"
+out }
+err …level=ERROR…
+err Blobs that cannot be unlinked: 1, …
+exit 1
+`)
+}
