@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -24,12 +22,8 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what a command may send.
-const (
-	maxBody     = 64 << 10 // bytes of JSON
-	minPassword = 8        // bytes
-	maxPassword = 1024     // bytes
-)
+// maxBody is how much a command may send, in bytes of JSON.
+const maxBody = 64 << 10
 
 // User is an account as the commands show it.
 type User struct {
@@ -186,16 +180,16 @@ func (v verbs) users(_ *http.Request, _ nothing) ([]User, error) {
 }
 
 func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
-	name, err := record.CleanUserName(in.Name)
-	display := strings.TrimSpace(in.DisplayName)
 	bad := map[string]string{}
+	name, err := record.CleanUserName(in.Name)
 	if err != nil {
 		bad["username"] = err.Error()
 	}
-	if err := checkLine(display, record.MaxName); err != nil {
+	display, err := record.CleanName(in.DisplayName)
+	if err != nil {
 		bad["displayName"] = err.Error()
 	}
-	if err := checkPassword(in.Password); err != nil {
+	if err := record.CheckPassword(in.Password); err != nil {
 		bad["password"] = err.Error()
 	}
 	if err := record.Bad(bad); err != nil {
@@ -224,7 +218,7 @@ func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
 func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 	hash := ""
 	if in.Password != nil {
-		err := checkPassword(*in.Password)
+		err := record.CheckPassword(*in.Password)
 		if err != nil {
 			return User{}, record.Bad(map[string]string{"password": err.Error()})
 		}
@@ -296,9 +290,9 @@ func (v verbs) keys(r *http.Request, _ nothing) ([]Key, error) {
 }
 
 func (v verbs) addKey(_ *http.Request, in newKey) (NewKey, error) {
-	label := strings.TrimSpace(in.Name)
 	bad := map[string]string{}
-	if err := checkLine(label, record.MaxName); err != nil {
+	label, err := record.CleanName(in.Name)
+	if err != nil {
 		bad["name"] = err.Error()
 	} else if label == "" {
 		bad["name"] = "must not be empty"
@@ -417,26 +411,6 @@ func named(tx *kv.Tx, name string) (*record.User, error) {
 		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
 	}
 	return u, err
-}
-
-func checkPassword(p string) error {
-	switch {
-	case len(p) < minPassword || len(p) > maxPassword:
-		return fmt.Errorf("must be %d to %d bytes long", minPassword, maxPassword)
-	case !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl):
-		return errors.New("must be one line of text in UTF-8")
-	}
-	return nil
-}
-
-func checkLine(t string, most int) error {
-	switch {
-	case utf8.RuneCountInString(t) > most:
-		return fmt.Errorf("must be at most %d characters long", most)
-	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
-		return errors.New("must not contain control characters")
-	}
-	return nil
 }
 
 func showUser(u *record.User) User {

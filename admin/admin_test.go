@@ -36,13 +36,13 @@ exit 1
 
 kist user add 'no way' --password-stdin
 < short
-err Password must be 8 to 1024 bytes long; username must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit.
+err Password must be 8 to 1024 bytes long; username must be 1 to 64 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit.
 exit 1
 
 kist user add carol --password-stdin
 < two lines
 < of text
-err Password must be one line of text in UTF-8.
+err Password must be one line without control characters.
 exit 1
 
 kist user add carol

@@ -184,7 +184,7 @@ func (s passwordSource) password(c *Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkPassword(first); err != nil {
+	if err := record.CheckPassword(first); err != nil {
 		return "", record.Bad(map[string]string{"password": err.Error()})
 	}
 	second, err := c.typed("The same again: ")
