@@ -42,14 +42,14 @@ func main() {
 }
 
 type serve struct {
-	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket (default ${default})."`
-	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. Default: made from --listen."`
+	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
+	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. Without it, it is made from --listen."`
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
-	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB (default ${default})."`
-	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk (default ${default})."`
-	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop (default ${default})."`
+	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
+	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
+	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
 }
 
 // gcPercent lets the heap grow to four times of what is in use before it is

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -279,19 +280,21 @@ out }
 `)
 }
 
-// Every flag shows its variable.
+// A flag that configures shows its variable. One that says what a command is
+// to do has none.
 func TestHelp(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
-	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "healthcheck"} {
+	acts := strings.Fields("help admin display-name password-stdin yes user name scope expires now url")
+	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "gc", "healthcheck"} {
 		r := p.run("", append(strings.Fields(command), "--help")...)
 		is.Equal(r.code, 0)
-		flags := regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
+		flags := regexp.MustCompile(`(?m)^ +(?:-h, )?--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
 		is.True(len(flags) >= 4) // the global ones at least
 		for _, f := range flags {
-			name := "($KIST_" + strings.ToUpper(strings.ReplaceAll(f[1], "-", "_")) + ")"
-			if !strings.Contains(r.out, name) {
-				t.Errorf("kist %s --help does not say %s", command, name)
+			name := "$KIST_" + strings.ToUpper(strings.ReplaceAll(f[1], "-", "_")) + ")."
+			if strings.Contains(r.out, name) == slices.Contains(acts, f[1]) {
+				t.Errorf("kist %s --help: %s", command, name)
 			}
 		}
 	}
@@ -381,8 +384,8 @@ func TestEnvironment(t *testing.T) {
 	p.write("where", "  elsewhere\n")
 	p.write("secret", "correct horse\n")
 
-	p.env = []string{"KIST_DATA_DIR_FILE=where", "KIST_PASSWORD_FILE=secret", "KIST_ADMIN=true"}
-	is.Equal(p.run("", "user", "add", "ann"), result{0, "Added ann, an administrator.\n", ""})
+	p.env = []string{"KIST_DATA_DIR_FILE=where", "KIST_PASSWORD_FILE=secret"}
+	is.Equal(p.run("", "user", "add", "ann", "--admin"), result{0, "Added ann, an administrator.\n", ""})
 	_, err := os.Stat(p.path("elsewhere", "LOCK"))
 	is.NoErr(err) // the file named the data directory
 
@@ -412,6 +415,23 @@ func TestEnvironment(t *testing.T) {
 	r = p.run("", "serve")
 	is.Equal(r.code, 2)
 	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from envar KIST_MAX_UPLOAD_SIZE="huge")`))
+}
+
+// What a command is to do is said on its command line and nowhere else.
+func TestEnvironmentDoesNotAct(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	for _, env := range []string{"KIST_YES", "KIST_ADMIN", "KIST_USER", "KIST_NAME", "KIST_SCOPE", "KIST_EXPIRES", "KIST_NOW", "KIST_PASSWORD_STDIN", "KIST_URL"} {
+		p.env = append(p.env, env+"=true")
+	}
+	r := p.run("", "user", "remove", "ann")
+	is.Equal(r.code, 2)
+	is.True(strings.Contains(r.err, "The environment variable KIST_YES is not known and has no effect;"))
+	is.Equal(strings.Count(r.err, "has no effect"), len(p.env))
+	is.Equal(p.run("", "key", "create").code, 2)
+	p.env = []string{"KIST_USER=nobody"}
+	is.Equal(p.run("", "key", "list").code, 0)
 }
 
 func TestHealthcheck(t *testing.T) {

@@ -219,7 +219,7 @@ type keyCommands struct {
 type keyCreate struct {
 	User    string   `required:"" placeholder:"NAME" help:"Whose key."`
 	Name    string   `required:"" placeholder:"LABEL" help:"What the key is for."`
-	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload, admin. Several with commas (default ${default})."`
+	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload, admin. Several with commas."`
 	Expires deadline `placeholder:"WHEN" help:"When the key ends: after a time (90d, 720h) or at one (2030-01-31T00:00:00Z)."`
 }
 
@@ -351,7 +351,7 @@ func (s tokenScope) say(c *Call, t Tokens) error {
 
 type gcCommand struct {
 	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared in any case."`
-	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own (default ${default})."`
+	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own."`
 }
 
 func (cmd *gcCommand) Run(c *Call) error {

@@ -44,7 +44,7 @@ func LocalAddress(listen string, secure bool) (string, error) {
 }
 
 type healthcheckCommand struct {
-	Listen  string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve (default ${default})."`
+	Listen  string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve."`
 	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Set as for serve: the server is asked over TLS."`
 	URL     string `placeholder:"URL" help:"Where the server is found, if not by --listen."`
 }

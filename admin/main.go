@@ -31,10 +31,10 @@ const (
 
 // Globals are the flags of every command.
 type Globals struct {
-	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept (default ${default})."`
-	JSON      bool   `help:"Print JSON for programs."`
-	LogFormat string `default:"text" enum:"text,json" help:"How log lines look on standard error: ${enum}."`
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"The least that is logged: ${enum}."`
+	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept."`
+	JSON      bool   `help:"Print answers as JSON, for programs."`
+	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"The form of log lines on standard error: text or json."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"The least that is logged: debug, info, warn or error."`
 }
 
 // Commands are the commands beside serve.
@@ -92,9 +92,9 @@ func Main(cli any, g *Globals, version string) int {
 }
 
 func (c *Call) run(cli any, args []string) error {
-	parser, err := kong.New(cli, kong.Name("kist"), kong.DefaultEnvars("KIST"),
-		kong.Description("Keeps and shares files, notes and links.\n\nEvery flag can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end."),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false}))
+	parser, err := kong.New(cli, kong.Name("kist"), kong.PostBuild(setVariables),
+		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that say what a command is to do have no variable."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.ValueFormatter(describe))
 	if err != nil {
 		return fmt.Errorf("the commands are badly made: %w", err)
 	}
@@ -112,6 +112,43 @@ func (c *Call) run(cli any, args []string) error {
 	c.Log = slog.New(c.logHandler())
 	slog.SetDefault(c.Log)
 	return ctx.Run(c)
+}
+
+// setVariables gives a variable to each flag that configures kist: those of
+// every command and those of serve, also where another command has a flag of
+// the same name. Any other flag says what a command is to do, and a variable
+// that was left in the environment must not: it could remove an account.
+func setVariables(k *kong.Kong) error {
+	configures := map[string]bool{}
+	for _, node := range append([]*kong.Node{k.Model.Node}, k.Model.Children...) {
+		for _, f := range node.Flags {
+			if (node == k.Model.Node || node.Name == "serve") && f.Name != "help" {
+				configures[f.Name] = true
+			}
+		}
+	}
+	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok && configures[f.Name] {
+			f.Tag.Envs = []string{envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
+			f.Envs = f.Tag.Envs
+		}
+		return next(nil)
+	})
+}
+
+// describe is the help of a flag with its default and its variable.
+func describe(v *kong.Value) string {
+	var more []string
+	if v.HasDefault {
+		more = append(more, "default "+v.Default)
+	}
+	for _, name := range v.Tag.Envs {
+		more = append(more, "$"+name)
+	}
+	if len(more) == 0 {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " (" + strings.Join(more, ", ") + ")."
 }
 
 func (c *Call) logHandler() slog.Handler {
