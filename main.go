@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -103,7 +102,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	front, err := cmd.listen()
+	front, err := admin.ListenPublic(cmd.Listen)
 	if err != nil {
 		return err
 	}
@@ -173,35 +172,25 @@ func watchSignals(ctx context.Context, cancel func()) (end func()) {
 
 // base is the address that every generated link begins with.
 func (cmd *serve) base() (string, error) {
-	if cmd.BaseURL == "" {
-		if _, ok := admin.SocketPath(cmd.Listen); ok {
-			return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+	_, socket := admin.SocketPath(cmd.Listen)
+	local := ""
+	if !socket {
+		var err error
+		if local, err = admin.LocalAddress(cmd.Listen, cmd.secure()); err != nil {
+			return "", err
 		}
-		base, err := admin.LocalAddress(cmd.Listen, cmd.secure())
-		if err != nil {
-			return "", admin.Misused("%v", err)
-		}
-		return base, nil
+	}
+	switch {
+	case cmd.BaseURL == "" && socket:
+		return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+	case cmd.BaseURL == "":
+		return local, nil
 	}
 	u, err := url.Parse(cmd.BaseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
-}
-
-func (cmd *serve) listen() (net.Listener, error) {
-	var l net.Listener
-	var err error
-	if socket, ok := admin.SocketPath(cmd.Listen); ok {
-		l, err = admin.ListenUnix(socket)
-	} else {
-		l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", cmd.Listen)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s (%w); end what uses it, or choose another --listen", cmd.Listen, err)
-	}
-	return l, nil
 }
 
 // claimFile keeps the claim link in the data directory while it holds.

@@ -75,7 +75,7 @@ kist user role bob user
 out Bob is now a user.
 
 kist user role bob king
-err <role> must be one of "admin","user" but got "king"; kist --help shows how it is used.
+err <role> must be one of "admin", "user"; it is "king"; kist user role --help shows how it is used.
 exit 2
 
 kist user disable bob
@@ -100,11 +100,11 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist key create --user bob --name x --scope everything
-err --scope: must be one of: all, read, write, upload, admin; kist --help shows how it is used.
+err --scope: must be one of: all, read, write, upload, admin; kist key create --help shows how it is used.
 exit 2
 
 kist key create --user bob --name x --expires soon
-err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z; kist --help shows how it is used.
+err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z; kist key create --help shows how it is used.
 exit 2
 
 kist key create --user bob --name x --expires 2001-01-01T00:00:00Z
@@ -220,20 +220,56 @@ func TestNoDataDirectory(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	newPlace(t).script(`
-kist
-err Expected one of …; kist --help shows how it is used.
-exit 2
-
 kist frob
 err Unexpected argument frob; kist --help shows how it is used.
 exit 2
 
+kist user bob
+err Unexpected argument bob; kist user --help shows how it is used.
+exit 2
+
+kist user add
+err <name> is missing; kist user add --help shows how it is used.
+exit 2
+
+kist serve --grac 1s
+err Unknown flag --grac (did you mean "--grace"?); kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace -5s
+err --grace needs a value, and "-5s" looks like another flag; if it is the value, write --grace="-5s"; kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace=-5s
+err --grace: "-5s" must be a length of time such as 90d, 24h or 30s; kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace
+err --grace needs a value; kist serve --help shows how it is used.
+exit 2
+
+kist user add --display-name --admin ann
+err --display-name needs a value, and "--admin" looks like another flag; if it is the value, write --display-name="--admin"; kist user add --help shows how it is used.
+exit 2
+
+kist user remove ann --yes=perhaps
+err --yes must be true or false; it is "perhaps"; kist user remove --help shows how it is used.
+exit 2
+
+kist version --log-level loud
+err --log-level must be one of "debug", "info", "warn", "error"; it is "loud"; kist version --help shows how it is used.
+exit 2
+
+kist healthcheck --url kist.example.org
+err --url must be an http or https address, such as http://127.0.0.1:7080; it is "kist.example.org".
+exit 2
+
 kist user list --frob
-err Unknown flag --frob; kist --help shows how it is used.
+err Unknown flag --frob; kist user list --help shows how it is used.
 exit 2
 
 kist key create --user ann
-err Missing flags: --name=LABEL; kist --help shows how it is used.
+err Missing flags: --name=LABEL; kist key create --help shows how it is used.
 exit 2
 
 kist serve --base-url kist.example.org
@@ -249,23 +285,35 @@ err --tls-cert and --tls-key go together: give both or none.
 exit 2
 
 kist serve --listen 7080
-err --listen must be an address and a port, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
+err --listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
 exit 2
+
+kist serve --listen 127.0.0.1:99999
+err --listen must be an address and a port of 0 to 65535, …; it is "127.0.0.1:99999".
+exit 2
+
+kist serve --listen 127.0.0.1:99999 --base-url http://127.0.0.1
+err --listen must be an address and a port of 0 to 65535, …; it is "127.0.0.1:99999".
+exit 2
+
+kist serve --listen 192.0.2.1:7080
+err Cannot listen on 192.0.2.1:7080: cannot assign requested address; choose another --listen.
+exit 1
 
 kist serve --listen unix:/tmp/x
 err With --listen unix:/tmp/x, --base-url must say under which address visitors reach the server.
 exit 2
 
 kist serve --max-upload-size big
-err --max-upload-size: "big" must be a number of bytes such as 500MB, 5GiB or 1048576; kist --help shows how it is used.
+err --max-upload-size: "big" must be a number of bytes such as 500MB, 5GiB or 1048576; kist serve --help shows how it is used.
 exit 2
 
 kist serve --trusted-proxies 10.0.0.0/8,proxy
-err --trusted-proxies: "proxy" must be an address or a range such as 192.0.2.1 or 10.0.0.0/8; kist --help shows how it is used.
+err --trusted-proxies: "proxy" must be an address or a range such as 192.0.2.1 or 10.0.0.0/8; kist serve --help shows how it is used.
 exit 2
 
 kist serve --gc-delay soon
-err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist --help shows how it is used.
+err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist serve --help shows how it is used.
 exit 2
 
 kist version
@@ -278,6 +326,17 @@ out   "dataFormat": 1,
 out   "go": "go…"
 out }
 `)
+}
+
+// Without a command the help is printed, and it is a mistake all the same: a
+// script that has lost its command must not go on.
+func TestNoCommand(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	for _, command := range []string{"", "user", "key", "tokens"} {
+		help := p.must(append(strings.Fields(command), "--help")...)
+		is.Equal(p.run("", strings.Fields(command)...), result{2, "", help + "\n"})
+	}
 }
 
 // A flag that configures shows its variable. One that says what a command is
@@ -414,7 +473,7 @@ func TestEnvironment(t *testing.T) {
 	p.env = []string{"KIST_MAX_UPLOAD_SIZE=huge"}
 	r = p.run("", "serve")
 	is.Equal(r.code, 2)
-	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from envar KIST_MAX_UPLOAD_SIZE="huge")`))
+	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from KIST_MAX_UPLOAD_SIZE)`))
 }
 
 // What a command is to do is said on its command line and nowhere else.
@@ -439,7 +498,7 @@ func TestHealthcheck(t *testing.T) {
 	p := newPlace(t)
 	r := p.run("", "healthcheck")
 	is.Equal(r.code, 1)
-	is.True(strings.HasPrefix(r.err, "No server answers at http://"+p.addr))
+	is.Equal(r.err, "No server answers at http://"+p.addr+": connection refused.\n")
 	s := p.serve()
 	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.")
 	_, port, err := net.SplitHostPort(p.addr)

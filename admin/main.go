@@ -60,14 +60,6 @@ type Call struct {
 	delay          time.Duration // of a sweep in this process
 }
 
-// usageError is a mistake in how the program was called.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-// Misused says that the flags and arguments do not go together.
-func Misused(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
 // Main reads the command line and the environment into cli, a kong model that
 // holds g and the commands, runs the command with a *Call, and returns the
 // exit code. A command that fails has said why in one sentence on standard
@@ -79,7 +71,9 @@ func Main(cli any, g *Globals, version string) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintln(os.Stderr, sentence(err))
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, sentence(text))
+	}
 	switch {
 	case errors.As(err, new(*usageError)):
 		return exitUsage
@@ -103,8 +97,11 @@ func (c *Call) run(cli any, args []string) error {
 		return err
 	}
 	ctx, err := parser.Parse(args)
+	if unread, ok := errors.AsType[*kong.ParseError](err); ok {
+		return c.misread(parser, unread)
+	}
 	if err != nil {
-		return Misused("%v; kist --help shows how it is used", err)
+		return fmt.Errorf("cannot read the command line: %w", err)
 	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
@@ -205,10 +202,10 @@ func faultOf(err error) record.Fault {
 	return 0
 }
 
-// sentence is an error on one line, from a capital to a full stop; a command
+// sentence is the text of an error on one line, from a capital to a full stop; a command
 // to type at its end stays without one.
-func sentence(err error) string {
-	text := printable(strings.ReplaceAll(err.Error(), "\n", "; "))
+func sentence(text string) string {
+	text = printable(strings.ReplaceAll(text, "\n", "; "))
 	if r, n := utf8.DecodeRuneInString(text); n > 0 && !strings.HasPrefix(text, "kist ") {
 		text = string(unicode.ToUpper(r)) + text[n:]
 	}

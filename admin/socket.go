@@ -41,10 +41,6 @@ func Listen(dir string) (net.Listener, error) {
 	return owned{l}, nil
 }
 
-// ListenUnix listens on a socket for visitors. A reverse proxy that runs as
-// another user reaches it by its group.
-func ListenUnix(path string) (net.Listener, error) { return listenUnix(path, 0o660) }
-
 // listenUnix takes the place of a socket nobody answers on, and of nothing
 // else.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
