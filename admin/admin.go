@@ -106,6 +106,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc) http.Han
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
 	mux.Handle("POST /users", verb(v.addUser))
+	mux.Handle("GET /users/{name}", verb(v.user))
 	mux.Handle("PATCH /users/{name}", verb(v.editUser))
 	mux.Handle("DELETE /users/{name}", verb(v.removeUser))
 	mux.Handle("GET /keys", verb(v.keys))
@@ -176,6 +177,16 @@ func (v verbs) users(_ *http.Request, _ nothing) ([]User, error) {
 			shown[i] = showUser(&all[i])
 		}
 		return shown, err
+	})
+}
+
+func (v verbs) user(r *http.Request, _ nothing) (User, error) {
+	return view(v, func(tx *kv.Tx) (User, error) {
+		u, err := named(tx, r.PathValue("name"))
+		if err != nil {
+			return User{}, err
+		}
+		return showUser(u), nil
 	})
 }
 

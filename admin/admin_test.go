@@ -36,15 +36,20 @@ err There is a user named "bob" already; choose another name.
 exit 1
 
 kist user add 'no way' --password-stdin
+< correct horse
+err <name>: must be 1 to 64 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit; kist user add --help shows how it is used.
+exit 2
+
+kist user add carol --password-stdin
 < short
-err Password must be 8 to 1024 bytes long; username must be 1 to 64 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit.
-exit 1
+err The password must be 8 to 1024 bytes long.
+exit 2
 
 kist user add carol --password-stdin
 < two lines
 < of text
-err Password must be one line without control characters.
-exit 1
+err The password must be one line without control characters.
+exit 2
 
 kist user add carol
 err A password is needed and there is no terminal to ask on: use --password-stdin, or set KIST_PASSWORD or KIST_PASSWORD_FILE.
@@ -63,6 +68,15 @@ kist user passwd nobody --password-stdin
 < another horse
 err There is no user named "nobody"; kist user list shows the names.
 exit 3
+
+kist user passwd nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user passwd bob --password-stdin
+< short
+err The password must be 8 to 1024 bytes long.
+exit 2
 
 kist user role ann user
 err This is the last administrator; make another one first.
@@ -108,8 +122,12 @@ err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:
 exit 2
 
 kist key create --user bob --name x --expires 2001-01-01T00:00:00Z
-err ExpiresAt must be in the future.
-exit 1
+err --expires: must be in the future; kist key create --help shows how it is used.
+exit 2
+
+kist key create --user bob --name ' '
+err --name must not be empty.
+exit 2
 
 kist key list --user bob
 out ID …  USER  NAME     SCOPES             STATE   EXPIRES           LAST USED
@@ -120,6 +138,10 @@ out There are no API keys; kist key create makes one.
 
 kist key list --user nobody
 err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist key revoke laptop
+err There is no key with the id "laptop"; kist key list shows the ids.
 exit 3
 
 kist key revoke 01890000-0000-7000-8000-000000000000
@@ -153,6 +175,10 @@ kist tokens enable
 out API keys are on for everyone.
 
 kist tokens enable --user nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user remove nobody
 err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
@@ -210,7 +236,7 @@ func TestNoDataDirectory(t *testing.T) {
 			is := is.New(t)
 			p := newPlace(t)
 			r := p.run("", strings.Fields(command)...)
-			is.Equal(r, result{1, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
+			is.Equal(r, result{3, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
 			left, err := os.ReadDir(p.dir)
 			is.NoErr(err)
 			is.Equal(len(left), 0)
@@ -393,6 +419,7 @@ func TestKeys(t *testing.T) {
 	is.Equal(len(all), 2)
 	is.Equal(all[0]["name"], "laptop")
 	is.Equal(all[0]["expiresAt"], nil)
+	is.Equal(p.run("", "key", "create", "--user", "ann", "--name", "\x1b[2J"), result{2, "", "--name: must not contain control characters; kist key create --help shows how it is used.\n"})
 	_, told := all[0]["key"]
 	is.True(!told) // a secret is shown once
 
@@ -420,6 +447,14 @@ func TestTokensTakeEffectAtOnce(t *testing.T) {
 	status, _ := p.get("/api/v1/files", key)
 	is.Equal(status, 200)
 	s.stop()
+}
+
+// A password that is no UTF-8 would be kept as another one.
+func TestPasswordInUTF8(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	is.Equal(p.run("gr\xfcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin"), result{2, "", "The password must be valid UTF-8.\n"})
+	is.Equal(p.run("gr\u00fcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin").code, 0)
 }
 
 func TestUsersInJSON(t *testing.T) {
@@ -450,7 +485,7 @@ func TestEnvironment(t *testing.T) {
 
 	p.env = []string{"KIST_DATA_DIR=elsewhere", "KIST_PASSWORD=correct horse"}
 	is.Equal(p.run("", "user", "add", "bob"), result{0, "Added bob, a user.\n", ""})
-	is.Equal(p.run("", "user", "list", "--data-dir", "nowhere").code, 1) // the flag comes first
+	is.Equal(p.run("", "user", "list", "--data-dir", "nowhere").code, 3) // the flag comes first
 
 	p.env = []string{"KIST_DATA_DIR=", "KIST_LOG_FORMAT="} // empty is unset
 	r := p.run("", "user", "list")

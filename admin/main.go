@@ -2,12 +2,14 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -39,8 +41,8 @@ type Globals struct {
 
 // Commands are the commands beside serve.
 type Commands struct {
-	User        userCommands       `cmd:"" help:"Accounts."`
-	Key         keyCommands        `cmd:"" help:"API keys."`
+	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
+	Key         keyCommands        `cmd:"" help:"Make, list and revoke API keys."`
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
 	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
 	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
@@ -124,6 +126,7 @@ func setVariables(k *kong.Kong) error {
 			}
 		}
 	}
+	k.Model.HelpFlag.Help = "Show this help."
 	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
 		if f, ok := v.(*kong.Flag); ok && configures[f.Name] {
 			f.Tag.Envs = []string{envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
@@ -172,7 +175,26 @@ func (c *Call) request(create bool, method, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(client.call(ctx, method, path, in, out), client.close())
+	err = client.call(ctx, method, path, in, out)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
+		err = Misused("%s", inWords(e.Fields))
+	}
+	return errors.Join(err, client.close())
+}
+
+// words is how the command line calls the fields that the handler names.
+var words = map[string]string{
+	"username": "the name", "password": "the password", "role": "the role",
+	"displayName": "--display-name", "name": "--name", "scope": "--scope", "expiresAt": "--expires",
+}
+
+// inWords says what is wrong with the fields.
+func inWords(fields map[string]string) string {
+	var all []string
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		all = append(all, cmp.Or(words[field], field)+" "+fields[field])
+	}
+	return strings.Join(all, "; ")
 }
 
 // say prints what a command found or did: v as JSON for programs, else the

@@ -183,7 +183,7 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 			if there, err := hasData(dir); err != nil {
 				return nil, err
 			} else if !there && !create {
-				return nil, fmt.Errorf("there is no data directory at %s; kist serve and kist user add make one, and --data-dir names another", dir)
+				return nil, missing("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
 		store, err := kv.Open(dir, kv.Options{Log: c.Log})
