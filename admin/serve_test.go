@@ -233,8 +233,9 @@ func TestClaim(t *testing.T) {
 	info, err := os.Stat(p.data("CLAIM"))
 	is.NoErr(err)
 	is.Equal(info.Mode(), fs.FileMode(0o600))
-	status, _ := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
+	status, page := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
 	is.Equal(status, 200)
+	is.True(strings.Contains(page, "At least 8 bytes;"))
 	s.stop()
 
 	s = p.serve("--base-url", "https://kist.example.org/")

@@ -479,7 +479,7 @@ func claimPage(c *call) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.arg("token")) }); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix()})
+	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix(), Shortest: record.MinPassword})
 }
 
 // claimForm is what the claim page sends.
@@ -527,7 +527,7 @@ func claimed(c *call) error {
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Invalid {
 		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{
-			Base: c.s.prefix(), UserName: values.Get("username"),
+			Base: c.s.prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
 			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
 		})
 	}
