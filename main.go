@@ -47,6 +47,7 @@ type serve struct {
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
 	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
+	ExpectData     bool            `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
 	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
 	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
 }
@@ -70,6 +71,13 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if cmd.ExpectData {
+		if there, err := c.HasData(); err != nil {
+			return err
+		} else if !there {
+			return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", c.DataDir)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	// The last of what is deferred: the second signal is heard until all is

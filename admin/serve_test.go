@@ -219,6 +219,24 @@ func TestStaleSocket(t *testing.T) {
 	s.stop()
 }
 
+// A disk that is not mounted must not become a new, empty instance.
+func TestExpectData(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.env = []string{"KIST_EXPECT_DATA=true"}
+	want := result{1, "", "There is no data in ./kist-data, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed).\n"}
+	is.Equal(p.run("", "serve"), want)
+	is.True(!p.exists(p.data())) // not even the directory
+	is.NoErr(os.Mkdir(p.data(), 0o700))
+	is.Equal(p.run("", "serve"), want)
+	left, err := os.ReadDir(p.data())
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+
+	p.serve("--expect-data=false").stop()
+	p.serve().stop()
+}
+
 var claimLink = regexp.MustCompile(`http://\S+/claim/[0-9A-Za-z]{43}`)
 
 func TestClaim(t *testing.T) {

@@ -150,7 +150,8 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return conn, err
 }
 
-// hasData reports whether kist has been at home in the directory.
+// hasData reports whether kist has been at home in the directory. It changes
+// nothing.
 func hasData(dir string) (bool, error) {
 	for _, name := range []string{"LOCK", "cache", "journal", "blobs"} {
 		_, err := os.Stat(filepath.Join(dir, name))
