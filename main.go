@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,8 +19,11 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/crypto/acme/autocert"
 
 	"kist/admin"
 	"kist/blobs"
@@ -46,6 +50,7 @@ type serve struct {
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
+	TLSDomain      []string        `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
 	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
 	ExpectData     bool            `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
 	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
@@ -65,7 +70,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	var secure *tls.Config // nil speaks plain HTTP
 	if cmd.secure() {
-		if secure, err = cmd.tls(c.Log); err != nil {
+		if secure, err = cmd.tls(c.DataDir, c.Log); err != nil {
 			return err
 		}
 	}
@@ -189,6 +194,8 @@ func (cmd *serve) base() (string, error) {
 		}
 	}
 	switch {
+	case cmd.BaseURL == "" && len(cmd.TLSDomain) > 0:
+		return "https://" + cmd.TLSDomain[0], nil
 	case cmd.BaseURL == "" && socket:
 		return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
 	case cmd.BaseURL == "":
@@ -276,10 +283,18 @@ type certificate struct {
 }
 
 // secure reports whether visitors are spoken to over TLS.
-func (cmd *serve) secure() bool { return cmd.TLSCert != "" || cmd.TLSKey != "" }
+func (cmd *serve) secure() bool {
+	return cmd.TLSCert != "" || cmd.TLSKey != "" || len(cmd.TLSDomain) > 0
+}
 
 // tls is the configuration of a server that is secure.
-func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
+func (cmd *serve) tls(dir string, log *slog.Logger) (*tls.Config, error) {
+	if len(cmd.TLSDomain) > 0 {
+		if cmd.TLSCert != "" || cmd.TLSKey != "" {
+			return nil, admin.Misused("--tls-domain gets its own certificates: give it, or --tls-cert and --tls-key")
+		}
+		return cmd.acme(filepath.Join(dir, "cache", "acme"), log)
+	}
 	if cmd.TLSCert == "" || cmd.TLSKey == "" {
 		return nil, admin.Misused("--tls-cert and --tls-key go together: give both or none")
 	}
@@ -291,6 +306,36 @@ func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current(time.Now()), nil },
 	}, nil
+}
+
+// acme gets certificates as they are needed and renews them in time. The
+// authority checks the names by tls-alpn-01 (RFC 8737), on the port that
+// visitors come to, so that no second one has to be open. Certificates, their
+// keys and the account are kept in the folder; they are got anew if it is
+// deleted.
+func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
+	for _, name := range cmd.TLSDomain {
+		u, err := url.Parse("https://" + name)
+		if err != nil || u.Hostname() != name || !strings.Contains(strings.Trim(name, "."), ".") || net.ParseIP(name) != nil || strings.Contains(name, "*") {
+			return nil, admin.Misused("--tls-domain must be public host names such as kist.example.org; it has %q", name)
+		}
+	}
+	allowed := autocert.HostWhitelist(cmd.TLSDomain...)
+	manager := &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(folder), HostPolicy: allowed}
+	config := manager.TLSConfig()
+	config.MinVersion = tls.VersionTLS12
+	var told atomic.Int64 // the minute of the last complaint
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, err := manager.GetCertificate(hello)
+		if err != nil && allowed(hello.Context(), strings.ToLower(hello.ServerName)) == nil {
+			// Visitors see a broken connection; only the log can tell why.
+			if now := time.Now().Unix() / 60; told.Swap(now) != now {
+				log.Error("there is no certificate for a visitor", "name", hello.ServerName, "error", err)
+			}
+		}
+		return cert, err
+	}
+	return config, nil
 }
 
 // load reads the files if they have changed; what was loaded stays when they

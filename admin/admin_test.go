@@ -310,6 +310,22 @@ kist serve --tls-cert cert.pem
 err --tls-cert and --tls-key go together: give both or none.
 exit 2
 
+kist serve --tls-domain kist.example.org --tls-cert cert.pem
+err --tls-domain gets its own certificates: give it, or --tls-cert and --tls-key.
+exit 2
+
+kist serve --tls-domain https://kist.example.org
+err --tls-domain must be public host names such as kist.example.org; it has "https://kist.example.org".
+exit 2
+
+kist serve --tls-domain kist.example.org,localhost
+err --tls-domain must be public host names such as kist.example.org; it has "localhost".
+exit 2
+
+kist serve --tls-domain 192.0.2.1
+err --tls-domain must be public host names such as kist.example.org; it has "192.0.2.1".
+exit 2
+
 kist serve --listen 7080
 err --listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
 exit 2

@@ -99,9 +99,10 @@ func reason(err error) error {
 }
 
 type healthcheckCommand struct {
-	Listen  string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve."`
-	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
-	URL     string `placeholder:"URL" help:"Where the server is found, if not by --listen."`
+	Listen    string   `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve."`
+	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
+	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve; the server is asked over TLS, for the first of the names."`
+	URL       string   `placeholder:"URL" help:"Where the server is found, if not by --listen."`
 }
 
 func (cmd *healthcheckCommand) Run(c *Call) error {
@@ -112,12 +113,15 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }
 	} else if base == "" {
 		var err error
-		if base, err = LocalAddress(cmd.Listen, cmd.TLSCert != ""); err != nil {
+		if base, err = LocalAddress(cmd.Listen, cmd.TLSCert != "" || len(cmd.TLSDomain) > 0); err != nil {
 			return err
 		}
 		// The certificate is for the name that visitors use. Nothing secret is
 		// sent, and nothing is believed but that somebody answers.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
+		if len(cmd.TLSDomain) > 0 {
+			transport.TLSClientConfig.ServerName = cmd.TLSDomain[0]
+		}
 	}
 	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)

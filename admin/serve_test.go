@@ -391,32 +391,71 @@ func TestListenOnASocket(t *testing.T) {
 	is.True(strings.Contains(r.err, "is there and is no socket"))
 }
 
+// certificate makes a self-signed certificate that holds for the name, and
+// its key, in PEM.
+func certificate(t *testing.T, serial int64, name string, days int) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, days),
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: public}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
 // certify writes a self-signed certificate with the serial number.
 func (p *place) certify(serial int64) {
 	p.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "kist"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	cert, key := certificate(p.t, serial, "kist", 1)
+	p.write("cert.pem", string(cert))
+	p.write("key.pem", string(key))
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		if err := os.Chtimes(p.path(name), time.Time{}, time.Unix(1e9+serial, 0)); err != nil {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// Certificates for --tls-domain come from the cache in the data directory, a
+// check of the authority's is answered on the same port, and nobody can have a
+// certificate asked for under another name.
+func TestTLSDomain(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	is.NoErr(os.MkdirAll(p.data("cache", "acme"), 0o700))
+	cert, key := certificate(t, 1, "kist.example.org", 90) // renewed in the last 30 days only
+	p.write("kist-data/cache/acme/kist.example.org", string(key)+string(cert))
+	cert, key = certificate(t, 2, "kist.example.org", 1)
+	p.write("kist-data/cache/acme/kist.example.org+token", string(key)+string(cert))
+	p.env = []string{"KIST_TLS_DOMAIN=kist.example.org,www.example.org"}
+	s := p.serve()
+	is.True(strings.Contains(s.log.String(), "is found at https://kist.example.org\n"))
+	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is well.")
+
+	for want, protos := range map[int64][]string{1: {"h2", "http/1.1"}, 2: {"acme-tls/1"}} {
+		conn, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "KIST.example.org", NextProtos: protos})
+		is.NoErr(err)
+		is.Equal(conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), want)
+		is.Equal(conn.ConnectionState().NegotiatedProtocol, protos[0])
+		is.NoErr(conn.Close())
+	}
+	for _, name := range []string{"other.example.org", ""} {
+		_, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
+		is.True(err != nil)
+	}
+	is.True(!strings.Contains(s.log.String(), "no certificate"))
+	s.stop()
 }
 
 func TestTLS(t *testing.T) {
