@@ -46,7 +46,7 @@ func main() {
 
 type serve struct {
 	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
-	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. Without it, it is made from --listen."`
+	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`

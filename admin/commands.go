@@ -394,7 +394,7 @@ func (s tokenScope) say(c *Call, t Tokens) error {
 }
 
 type gcCommand struct {
-	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared in any case."`
+	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared; a copy or backup that is being made may miss files that were removed since it began."`
 	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own."`
 }
 
