@@ -19,8 +19,11 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/crypto/acme/autocert"
 
 	"kist/admin"
 	"kist/blobs"
@@ -42,14 +45,16 @@ func main() {
 }
 
 type serve struct {
-	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket (default ${default})."`
-	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. Default: made from --listen."`
+	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
+	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
-	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB (default ${default})."`
-	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk (default ${default})."`
-	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop (default ${default})."`
+	TLSDomain      []string        `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
+	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
+	ExpectData     bool            `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
+	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
+	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
 }
 
 // gcPercent lets the heap grow to four times of what is in use before it is
@@ -63,18 +68,26 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	secure, err := cmd.tls(c.Log)
-	if err != nil {
-		return err
+	var secure *tls.Config // nil speaks plain HTTP
+	if cmd.secure() {
+		if secure, err = cmd.tls(c.DataDir, c.Log); err != nil {
+			return err
+		}
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	signals := make(chan os.Signal, 2) // both are kept, however close together they come
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+	if cmd.ExpectData {
+		if there, err := c.HasData(); err != nil {
+			return err
+		} else if !there {
+			return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", c.DataDir)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	// The last of what is deferred: the second signal is heard until all is
+	// closed.
+	defer watchSignals(ctx, cancel)()
 
 	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log})
 	if errors.As(err, new(*kv.InUse)) {
@@ -102,7 +115,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	front, err := cmd.listen(ctx)
+	front, err := admin.ListenPublic(cmd.Listen)
 	if err != nil {
 		return err
 	}
@@ -116,25 +129,13 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return errors.Join(err, back.Close())
 	}
 
+	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log}
 	var work sync.WaitGroup
-	finished := make(chan struct{})
-	work.Go(func() { sweepHourly(ctx, store, content, time.Duration(cmd.GCDelay), c.Log) })
-	office := &http.Server{Handler: admin.Handler(store, passwords), ReadHeaderTimeout: time.Minute}
+	work.Go(func() { sweeper.Hourly(ctx) })
+	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx)), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("the admin socket has ended", "error", err)
-		}
-	})
-	work.Go(func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done(): // the listener has failed
-		}
-		select {
-		case <-signals:
-			os.Exit(1)
-		case <-finished:
 		}
 	})
 
@@ -150,43 +151,61 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if office.Shutdown(end) != nil {
 		err = errors.Join(err, office.Close())
 	}
-	close(finished)
 	work.Wait()
 	_, claimErr := openClaim(store)
 	return errors.Join(err, claimErr)
 }
 
+// watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process
+// at the second; at the first already if ctx has ended by itself. It does so
+// until the function it returns is called.
+func watchSignals(ctx context.Context, cancel func()) (end func()) {
+	signals := make(chan os.Signal, 2) // both are kept, however close together they come
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		case <-ended:
+		}
+		select {
+		case <-signals:
+			os.Exit(1)
+		case <-ended:
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(ended)
+		cancel()
+	}
+}
+
 // base is the address that every generated link begins with.
 func (cmd *serve) base() (string, error) {
-	if cmd.BaseURL == "" {
-		if _, ok := admin.SocketPath(cmd.Listen); ok {
-			return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+	_, socket := admin.SocketPath(cmd.Listen)
+	local := ""
+	if !socket {
+		var err error
+		if local, err = admin.LocalAddress(cmd.Listen, cmd.secure()); err != nil {
+			return "", err
 		}
-		base, err := admin.LocalAddress(cmd.Listen, cmd.TLSCert != "")
-		if err != nil {
-			return "", admin.Misused("%v", err)
-		}
-		return base, nil
+	}
+	switch {
+	case cmd.BaseURL == "" && len(cmd.TLSDomain) > 0:
+		return "https://" + cmd.TLSDomain[0], nil
+	case cmd.BaseURL == "" && socket:
+		return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+	case cmd.BaseURL == "":
+		return local, nil
 	}
 	u, err := url.Parse(cmd.BaseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
-}
-
-func (cmd *serve) listen(ctx context.Context) (net.Listener, error) {
-	var l net.Listener
-	var err error
-	if socket, ok := admin.SocketPath(cmd.Listen); ok {
-		l, err = admin.ListenUnix(socket)
-	} else {
-		l, err = new(net.ListenConfig).Listen(ctx, "tcp", cmd.Listen)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s (%w); end what uses it, or choose another --listen", cmd.Listen, err)
-	}
-	return l, nil
 }
 
 // claimFile keeps the claim link in the data directory while it holds.
@@ -248,99 +267,6 @@ func claim(store *kv.Store, base string) (link string, err error) {
 	return link, nil
 }
 
-// Times of the sweep.
-const (
-	sweepEvery = time.Hour
-	// orphanAge spares content whose record may be on its way still.
-	orphanAge = 24 * time.Hour
-	// sweepBatch bounds the contents of one transaction.
-	sweepBatch = 200
-)
-
-// sweepHourly frees the disk of what nothing refers to any more, now and
-// every hour, until ctx ends.
-func sweepHourly(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		if err := sweep(ctx, store, content, delay, log); err != nil && ctx.Err() == nil {
-			log.Error("the sweep has failed; it is tried again in an hour", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// sweep unlinks the contents that no record has had for the delay, then those
-// that a crash left without any record, and drops what else is over.
-func sweep(ctx context.Context, store *kv.Store, content *blobs.Store, delay time.Duration, log *slog.Logger) error {
-	since := store.Now().Add(-delay)
-	loose := func(ref blobs.Ref) (is bool, err error) {
-		err = store.View(func(tx *kv.Tx) error { is = tx.Loose(ref, since); return nil })
-		return is, err
-	}
-	unlinked := 0
-	for ctx.Err() == nil {
-		gone, err := unlinkSome(ctx, store, content, since, loose)
-		unlinked += gone
-		if err != nil {
-			return err
-		}
-		if gone == 0 {
-			break
-		}
-	}
-	swept, err := content.Sweep(ctx, store.Now().Add(-max(orphanAge, delay)), loose)
-	if err != nil {
-		return err
-	}
-	if unlinked+swept.Removed+swept.Temps > 0 {
-		log.Info("swept", "removed", unlinked, "orphans", swept.Removed, "temporary", swept.Temps)
-	}
-	return store.Update((*kv.Tx).DropAnswers)
-}
-
-// unlinkSome unlinks a batch of loose contents and says how many are gone.
-func unlinkSome(ctx context.Context, store *kv.Store, content *blobs.Store, since time.Time, loose func(blobs.Ref) (bool, error)) (int, error) {
-	var refs, gone [][32]byte
-	if err := store.View(func(tx *kv.Tx) error { refs = tx.LooseRefs(since, sweepBatch); return nil }); err != nil {
-		return 0, err
-	}
-	for _, ref := range refs {
-		if ctx.Err() != nil {
-			break
-		}
-		removed, err := content.Unlink(ref, func() (bool, error) { return loose(ref) })
-		if err != nil {
-			return 0, err
-		}
-		if !removed {
-			// Pinned, or gone before a crash could be noted.
-			if _, err := content.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-		}
-		gone = append(gone, ref)
-	}
-	if len(gone) == 0 {
-		return 0, nil
-	}
-	return len(gone), store.Update(func(tx *kv.Tx) error {
-		for _, ref := range gone {
-			if !tx.Loose(ref, since) {
-				continue // a record has it again, or had it a moment ago
-			}
-			if err := tx.Unlinked(ref); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // certificateCheck is how often, at most, the files are looked at.
 const certificateCheck = time.Minute
 
@@ -356,10 +282,18 @@ type certificate struct {
 	checked time.Time
 }
 
-// tls is the configuration of TLS; nil if the server speaks plain HTTP.
-func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
-	if cmd.TLSCert == "" && cmd.TLSKey == "" {
-		return nil, nil
+// secure reports whether visitors are spoken to over TLS.
+func (cmd *serve) secure() bool {
+	return cmd.TLSCert != "" || cmd.TLSKey != "" || len(cmd.TLSDomain) > 0
+}
+
+// tls is the configuration of a server that is secure.
+func (cmd *serve) tls(dir string, log *slog.Logger) (*tls.Config, error) {
+	if len(cmd.TLSDomain) > 0 {
+		if cmd.TLSCert != "" || cmd.TLSKey != "" {
+			return nil, admin.Misused("--tls-domain gets its own certificates: give it, or --tls-cert and --tls-key")
+		}
+		return cmd.acme(filepath.Join(dir, "cache", "acme"), log)
 	}
 	if cmd.TLSCert == "" || cmd.TLSKey == "" {
 		return nil, admin.Misused("--tls-cert and --tls-key go together: give both or none")
@@ -372,6 +306,36 @@ func (cmd *serve) tls(log *slog.Logger) (*tls.Config, error) {
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current(time.Now()), nil },
 	}, nil
+}
+
+// acme gets certificates as they are needed and renews them in time. The
+// authority checks the names by tls-alpn-01 (RFC 8737), on the port that
+// visitors come to, so that no second one has to be open. Certificates, their
+// keys and the account are kept in the folder; they are got anew if it is
+// deleted.
+func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
+	for _, name := range cmd.TLSDomain {
+		u, err := url.Parse("https://" + name)
+		if err != nil || u.Hostname() != name || !strings.Contains(strings.Trim(name, "."), ".") || net.ParseIP(name) != nil || strings.Contains(name, "*") {
+			return nil, admin.Misused("--tls-domain must be public host names such as kist.example.org; it has %q", name)
+		}
+	}
+	allowed := autocert.HostWhitelist(cmd.TLSDomain...)
+	manager := &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(folder), HostPolicy: allowed}
+	config := manager.TLSConfig()
+	config.MinVersion = tls.VersionTLS12
+	var told atomic.Int64 // the minute of the last complaint
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, err := manager.GetCertificate(hello)
+		if err != nil && allowed(hello.Context(), strings.ToLower(hello.ServerName)) == nil {
+			// Visitors see a broken connection; only the log can tell why.
+			if now := time.Now().Unix() / 60; told.Swap(now) != now {
+				log.Error("there is no certificate for a visitor", "name", hello.ServerName, "error", err)
+			}
+		}
+		return cert, err
+	}
+	return config, nil
 }
 
 // load reads the files if they have changed; what was loaded stays when they

@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -24,12 +22,8 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what a command may send.
-const (
-	maxBody     = 64 << 10 // bytes of JSON
-	minPassword = 8        // bytes
-	maxPassword = 1024     // bytes
-)
+// maxBody is how much a command may send, in bytes of JSON.
+const maxBody = 64 << 10
 
 // User is an account as the commands show it.
 type User struct {
@@ -88,22 +82,31 @@ type (
 		User     string // "": everyone
 		Disabled bool
 	}
+	collect struct{ Now bool }
 	nothing struct{}
 )
+
+// collected is what a sweep did, and what it could not do.
+type collected struct {
+	Swept
+	Problem string `json:"error,omitempty"`
+}
 
 type verbs struct {
 	store     *kv.Store
 	passwords *kv.Passwords
+	sweep     SweepFunc
 }
 
 // Handler answers what the commands ask. It checks no credential: whoever may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
-func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
-	v := verbs{store, passwords}
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc) http.Handler {
+	v := verbs{store, passwords, sweep}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
 	mux.Handle("POST /users", verb(v.addUser))
+	mux.Handle("GET /users/{name}", verb(v.user))
 	mux.Handle("PATCH /users/{name}", verb(v.editUser))
 	mux.Handle("DELETE /users/{name}", verb(v.removeUser))
 	mux.Handle("GET /keys", verb(v.keys))
@@ -112,6 +115,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords) http.Handler {
 	mux.Handle("GET /tokens", verb(v.tokens))
 	mux.Handle("PUT /tokens", verb(v.setTokens))
 	mux.Handle("GET /copy", verb(v.checkCopy))
+	mux.Handle("POST /gc", verb(v.collect))
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
 	}))
@@ -176,17 +180,27 @@ func (v verbs) users(_ *http.Request, _ nothing) ([]User, error) {
 	})
 }
 
+func (v verbs) user(r *http.Request, _ nothing) (User, error) {
+	return view(v, func(tx *kv.Tx) (User, error) {
+		u, err := named(tx, r.PathValue("name"))
+		if err != nil {
+			return User{}, err
+		}
+		return showUser(u), nil
+	})
+}
+
 func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
-	name, err := record.CleanUserName(in.Name)
-	display := strings.TrimSpace(in.DisplayName)
 	bad := map[string]string{}
+	name, err := record.CleanUserName(in.Name)
 	if err != nil {
 		bad["username"] = err.Error()
 	}
-	if err := checkLine(display, record.MaxName); err != nil {
+	display, err := record.CleanName(in.DisplayName)
+	if err != nil {
 		bad["displayName"] = err.Error()
 	}
-	if err := checkPassword(in.Password); err != nil {
+	if err := record.CheckPassword(in.Password); err != nil {
 		bad["password"] = err.Error()
 	}
 	if err := record.Bad(bad); err != nil {
@@ -215,7 +229,7 @@ func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
 func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 	hash := ""
 	if in.Password != nil {
-		err := checkPassword(*in.Password)
+		err := record.CheckPassword(*in.Password)
 		if err != nil {
 			return User{}, record.Bad(map[string]string{"password": err.Error()})
 		}
@@ -287,9 +301,9 @@ func (v verbs) keys(r *http.Request, _ nothing) ([]Key, error) {
 }
 
 func (v verbs) addKey(_ *http.Request, in newKey) (NewKey, error) {
-	label := strings.TrimSpace(in.Name)
 	bad := map[string]string{}
-	if err := checkLine(label, record.MaxName); err != nil {
+	label, err := record.CleanName(in.Name)
+	if err != nil {
 		bad["name"] = err.Error()
 	} else if label == "" {
 		bad["name"] = "must not be empty"
@@ -370,6 +384,14 @@ func (v verbs) setTokens(_ *http.Request, in setTokens) (Tokens, error) {
 	})
 }
 
+func (v verbs) collect(r *http.Request, in collect) (collected, error) {
+	swept, err := v.sweep(r.Context(), in.Now)
+	if err != nil && swept != (Swept{}) {
+		return collected{swept, err.Error()}, nil // what was done is told as well
+	}
+	return collected{Swept: swept}, err
+}
+
 // tokens says where API keys are off, looking at one user or at all.
 func tokens(tx *kv.Tx, user string) (Tokens, error) {
 	set, err := tx.Settings()
@@ -400,26 +422,6 @@ func named(tx *kv.Tx, name string) (*record.User, error) {
 		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
 	}
 	return u, err
-}
-
-func checkPassword(p string) error {
-	switch {
-	case len(p) < minPassword || len(p) > maxPassword:
-		return fmt.Errorf("must be %d to %d bytes long", minPassword, maxPassword)
-	case !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl):
-		return errors.New("must be one line of text in UTF-8")
-	}
-	return nil
-}
-
-func checkLine(t string, most int) error {
-	switch {
-	case utf8.RuneCountInString(t) > most:
-		return fmt.Errorf("must be at most %d characters long", most)
-	case !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
-		return errors.New("must not contain control characters")
-	}
-	return nil
 }
 
 func showUser(u *record.User) User {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,15 +36,20 @@ err There is a user named "bob" already; choose another name.
 exit 1
 
 kist user add 'no way' --password-stdin
+< correct horse
+err <name>: must be 1 to 64 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit; kist user add --help shows how it is used.
+exit 2
+
+kist user add carol --password-stdin
 < short
-err Password must be 8 to 1024 bytes long; username must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit.
-exit 1
+err The password must be 8 to 1024 bytes long.
+exit 2
 
 kist user add carol --password-stdin
 < two lines
 < of text
-err Password must be one line of text in UTF-8.
-exit 1
+err The password must be one line without control characters.
+exit 2
 
 kist user add carol
 err A password is needed and there is no terminal to ask on: use --password-stdin, or set KIST_PASSWORD or KIST_PASSWORD_FILE.
@@ -63,6 +69,15 @@ kist user passwd nobody --password-stdin
 err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
+kist user passwd nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user passwd bob --password-stdin
+< short
+err The password must be 8 to 1024 bytes long.
+exit 2
+
 kist user role ann user
 err This is the last administrator; make another one first.
 exit 1
@@ -74,7 +89,7 @@ kist user role bob user
 out Bob is now a user.
 
 kist user role bob king
-err <role> must be one of "admin","user" but got "king"; kist --help shows how it is used.
+err <role> must be one of "admin", "user"; it is "king"; kist user role --help shows how it is used.
 exit 2
 
 kist user disable bob
@@ -99,16 +114,20 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist key create --user bob --name x --scope everything
-err --scope: must be one of: all, read, write, upload, admin; kist --help shows how it is used.
+err --scope: must be one of: all, read, write, upload, admin; kist key create --help shows how it is used.
 exit 2
 
 kist key create --user bob --name x --expires soon
-err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z; kist --help shows how it is used.
+err --expires: "soon" must be a time to come such as 90d, 720h or 2030-01-31T00:00:00Z; kist key create --help shows how it is used.
 exit 2
 
 kist key create --user bob --name x --expires 2001-01-01T00:00:00Z
-err ExpiresAt must be in the future.
-exit 1
+err --expires: must be in the future; kist key create --help shows how it is used.
+exit 2
+
+kist key create --user bob --name ' '
+err --name must not be empty.
+exit 2
 
 kist key list --user bob
 out ID …  USER  NAME     SCOPES             STATE   EXPIRES           LAST USED
@@ -119,6 +138,10 @@ out There are no API keys; kist key create makes one.
 
 kist key list --user nobody
 err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist key revoke laptop
+err There is no key with the id "laptop"; kist key list shows the ids.
 exit 3
 
 kist key revoke 01890000-0000-7000-8000-000000000000
@@ -152,6 +175,10 @@ kist tokens enable
 out API keys are on for everyone.
 
 kist tokens enable --user nobody
+err There is no user named "nobody"; kist user list shows the names.
+exit 3
+
+kist user remove nobody
 err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
@@ -203,13 +230,13 @@ func TestUserAddMakesTheDataDirectory(t *testing.T) {
 func TestNoDataDirectory(t *testing.T) {
 	for _, command := range []string{
 		"user list", "user role ann admin", "user disable ann", "user remove ann --yes",
-		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable",
+		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable", "gc", "gc --now",
 	} {
 		t.Run(command, func(t *testing.T) {
 			is := is.New(t)
 			p := newPlace(t)
 			r := p.run("", strings.Fields(command)...)
-			is.Equal(r, result{1, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
+			is.Equal(r, result{3, "", "There is no data directory at ./kist-data; kist serve and kist user add make one, and --data-dir names another.\n"})
 			left, err := os.ReadDir(p.dir)
 			is.NoErr(err)
 			is.Equal(len(left), 0)
@@ -219,20 +246,56 @@ func TestNoDataDirectory(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	newPlace(t).script(`
-kist
-err Expected one of …; kist --help shows how it is used.
-exit 2
-
 kist frob
 err Unexpected argument frob; kist --help shows how it is used.
 exit 2
 
+kist user bob
+err Unexpected argument bob; kist user --help shows how it is used.
+exit 2
+
+kist user add
+err <name> is missing; kist user add --help shows how it is used.
+exit 2
+
+kist serve --grac 1s
+err Unknown flag --grac (did you mean "--grace"?); kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace -5s
+err --grace needs a value, and "-5s" looks like another flag; if it is the value, write --grace="-5s"; kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace=-5s
+err --grace: "-5s" must be a length of time such as 90d, 24h or 30s; kist serve --help shows how it is used.
+exit 2
+
+kist serve --grace
+err --grace needs a value; kist serve --help shows how it is used.
+exit 2
+
+kist user add --display-name --admin ann
+err --display-name needs a value, and "--admin" looks like another flag; if it is the value, write --display-name="--admin"; kist user add --help shows how it is used.
+exit 2
+
+kist user remove ann --yes=perhaps
+err --yes must be true or false; it is "perhaps"; kist user remove --help shows how it is used.
+exit 2
+
+kist version --log-level loud
+err --log-level must be one of "debug", "info", "warn", "error"; it is "loud"; kist version --help shows how it is used.
+exit 2
+
+kist healthcheck --url kist.example.org
+err --url must be an http or https address, such as http://127.0.0.1:7080; it is "kist.example.org".
+exit 2
+
 kist user list --frob
-err Unknown flag --frob; kist --help shows how it is used.
+err Unknown flag --frob; kist user list --help shows how it is used.
 exit 2
 
 kist key create --user ann
-err Missing flags: --name=LABEL; kist --help shows how it is used.
+err Missing flags: --name=LABEL; kist key create --help shows how it is used.
 exit 2
 
 kist serve --base-url kist.example.org
@@ -247,24 +310,52 @@ kist serve --tls-cert cert.pem
 err --tls-cert and --tls-key go together: give both or none.
 exit 2
 
-kist serve --listen 7080
-err --listen must be an address and a port, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
+kist serve --tls-domain kist.example.org --tls-cert cert.pem
+err --tls-domain gets its own certificates: give it, or --tls-cert and --tls-key.
 exit 2
+
+kist serve --tls-domain https://kist.example.org
+err --tls-domain must be public host names such as kist.example.org; it has "https://kist.example.org".
+exit 2
+
+kist serve --tls-domain kist.example.org,localhost
+err --tls-domain must be public host names such as kist.example.org; it has "localhost".
+exit 2
+
+kist serve --tls-domain 192.0.2.1
+err --tls-domain must be public host names such as kist.example.org; it has "192.0.2.1".
+exit 2
+
+kist serve --listen 7080
+err --listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is "7080".
+exit 2
+
+kist serve --listen 127.0.0.1:99999
+err --listen must be an address and a port of 0 to 65535, …; it is "127.0.0.1:99999".
+exit 2
+
+kist serve --listen 127.0.0.1:99999 --base-url http://127.0.0.1
+err --listen must be an address and a port of 0 to 65535, …; it is "127.0.0.1:99999".
+exit 2
+
+kist serve --listen 192.0.2.1:7080
+err Cannot listen on 192.0.2.1:7080: cannot assign requested address; choose another --listen.
+exit 1
 
 kist serve --listen unix:/tmp/x
 err With --listen unix:/tmp/x, --base-url must say under which address visitors reach the server.
 exit 2
 
 kist serve --max-upload-size big
-err --max-upload-size: "big" must be a number of bytes such as 500MB, 5GiB or 1048576; kist --help shows how it is used.
+err --max-upload-size: "big" must be a number of bytes such as 500MB, 5GiB or 1048576; kist serve --help shows how it is used.
 exit 2
 
 kist serve --trusted-proxies 10.0.0.0/8,proxy
-err --trusted-proxies: "proxy" must be an address or a range such as 192.0.2.1 or 10.0.0.0/8; kist --help shows how it is used.
+err --trusted-proxies: "proxy" must be an address or a range such as 192.0.2.1 or 10.0.0.0/8; kist serve --help shows how it is used.
 exit 2
 
 kist serve --gc-delay soon
-err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist --help shows how it is used.
+err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist serve --help shows how it is used.
 exit 2
 
 kist version
@@ -279,19 +370,32 @@ out }
 `)
 }
 
-// Every flag shows its variable.
+// Without a command the help is printed, and it is a mistake all the same: a
+// script that has lost its command must not go on.
+func TestNoCommand(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	for _, command := range []string{"", "user", "key", "tokens"} {
+		help := p.must(append(strings.Fields(command), "--help")...)
+		is.Equal(p.run("", strings.Fields(command)...), result{2, "", help + "\n"})
+	}
+}
+
+// A flag that configures shows its variable. One that says what a command is
+// to do has none.
 func TestHelp(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
-	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "healthcheck"} {
+	acts := strings.Fields("help admin display-name password-stdin yes user name scope expires now url")
+	for _, command := range []string{"serve", "user add", "user remove", "key create", "key list", "tokens disable", "gc", "healthcheck"} {
 		r := p.run("", append(strings.Fields(command), "--help")...)
 		is.Equal(r.code, 0)
-		flags := regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
+		flags := regexp.MustCompile(`(?m)^ +(?:-h, )?--([a-z-]+)`).FindAllStringSubmatch(r.out, -1)
 		is.True(len(flags) >= 4) // the global ones at least
 		for _, f := range flags {
-			name := "($KIST_" + strings.ToUpper(strings.ReplaceAll(f[1], "-", "_")) + ")"
-			if !strings.Contains(r.out, name) {
-				t.Errorf("kist %s --help does not say %s", command, name)
+			name := "$KIST_" + strings.ToUpper(strings.ReplaceAll(f[1], "-", "_")) + ")."
+			if strings.Contains(r.out, name) == slices.Contains(acts, f[1]) {
+				t.Errorf("kist %s --help: %s", command, name)
 			}
 		}
 	}
@@ -331,6 +435,7 @@ func TestKeys(t *testing.T) {
 	is.Equal(len(all), 2)
 	is.Equal(all[0]["name"], "laptop")
 	is.Equal(all[0]["expiresAt"], nil)
+	is.Equal(p.run("", "key", "create", "--user", "ann", "--name", "\x1b[2J"), result{2, "", "--name: must not contain control characters; kist key create --help shows how it is used.\n"})
 	_, told := all[0]["key"]
 	is.True(!told) // a secret is shown once
 
@@ -360,6 +465,14 @@ func TestTokensTakeEffectAtOnce(t *testing.T) {
 	s.stop()
 }
 
+// A password that is no UTF-8 would be kept as another one.
+func TestPasswordInUTF8(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	is.Equal(p.run("gr\xfcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin"), result{2, "", "The password must be valid UTF-8.\n"})
+	is.Equal(p.run("gr\u00fcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin").code, 0)
+}
+
 func TestUsersInJSON(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
@@ -381,14 +494,14 @@ func TestEnvironment(t *testing.T) {
 	p.write("where", "  elsewhere\n")
 	p.write("secret", "correct horse\n")
 
-	p.env = []string{"KIST_DATA_DIR_FILE=where", "KIST_PASSWORD_FILE=secret", "KIST_ADMIN=true"}
-	is.Equal(p.run("", "user", "add", "ann"), result{0, "Added ann, an administrator.\n", ""})
+	p.env = []string{"KIST_DATA_DIR_FILE=where", "KIST_PASSWORD_FILE=secret"}
+	is.Equal(p.run("", "user", "add", "ann", "--admin"), result{0, "Added ann, an administrator.\n", ""})
 	_, err := os.Stat(p.path("elsewhere", "LOCK"))
 	is.NoErr(err) // the file named the data directory
 
 	p.env = []string{"KIST_DATA_DIR=elsewhere", "KIST_PASSWORD=correct horse"}
 	is.Equal(p.run("", "user", "add", "bob"), result{0, "Added bob, a user.\n", ""})
-	is.Equal(p.run("", "user", "list", "--data-dir", "nowhere").code, 1) // the flag comes first
+	is.Equal(p.run("", "user", "list", "--data-dir", "nowhere").code, 3) // the flag comes first
 
 	p.env = []string{"KIST_DATA_DIR=", "KIST_LOG_FORMAT="} // empty is unset
 	r := p.run("", "user", "list")
@@ -411,7 +524,24 @@ func TestEnvironment(t *testing.T) {
 	p.env = []string{"KIST_MAX_UPLOAD_SIZE=huge"}
 	r = p.run("", "serve")
 	is.Equal(r.code, 2)
-	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from envar KIST_MAX_UPLOAD_SIZE="huge")`))
+	is.True(strings.Contains(r.err, `"huge" must be a number of bytes such as 500MB, 5GiB or 1048576 (from KIST_MAX_UPLOAD_SIZE)`))
+}
+
+// What a command is to do is said on its command line and nowhere else.
+func TestEnvironmentDoesNotAct(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	for _, env := range []string{"KIST_YES", "KIST_ADMIN", "KIST_USER", "KIST_NAME", "KIST_SCOPE", "KIST_EXPIRES", "KIST_NOW", "KIST_PASSWORD_STDIN", "KIST_URL"} {
+		p.env = append(p.env, env+"=true")
+	}
+	r := p.run("", "user", "remove", "ann")
+	is.Equal(r.code, 2)
+	is.True(strings.Contains(r.err, "The environment variable KIST_YES is not known and has no effect;"))
+	is.Equal(strings.Count(r.err, "has no effect"), len(p.env))
+	is.Equal(p.run("", "key", "create").code, 2)
+	p.env = []string{"KIST_USER=nobody"}
+	is.Equal(p.run("", "key", "list").code, 0)
 }
 
 func TestHealthcheck(t *testing.T) {
@@ -419,7 +549,7 @@ func TestHealthcheck(t *testing.T) {
 	p := newPlace(t)
 	r := p.run("", "healthcheck")
 	is.Equal(r.code, 1)
-	is.True(strings.HasPrefix(r.err, "No server answers at http://"+p.addr))
+	is.Equal(r.err, "No server answers at http://"+p.addr+": connection refused.\n")
 	s := p.serve()
 	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.")
 	_, port, err := net.SplitHostPort(p.addr)

@@ -2,10 +2,13 @@ package admin
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +16,7 @@ import (
 
 	"golang.org/x/term"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -20,21 +24,21 @@ import (
 type userCommands struct {
 	Add     userAdd     `cmd:"" help:"Add an account."`
 	List    userList    `cmd:"" help:"List the accounts."`
-	Passwd  userPasswd  `cmd:"" help:"Set a new password."`
+	Passwd  userPasswd  `cmd:"" help:"Give a user a new password."`
 	Role    userRole    `cmd:"" help:"Make a user an administrator, or an administrator a user."`
-	Disable userDisable `cmd:"" help:"Shut an account; its content stays."`
+	Disable userDisable `cmd:"" help:"Shut an account; what it keeps stays."`
 	Enable  userEnable  `cmd:"" help:"Open a shut account again."`
 	Remove  userRemove  `cmd:"" help:"Remove an account and everything it keeps."`
 }
 
 type passwordSource struct {
-	PasswordStdin bool `help:"Read the password from standard input. Without it the password is asked for on a terminal, or taken from KIST_PASSWORD or the file that KIST_PASSWORD_FILE names."`
+	PasswordStdin bool `help:"Read the password from standard input. Otherwise it comes from the variable KIST_PASSWORD, from the file that KIST_PASSWORD_FILE names, or is asked for on a terminal."`
 }
 
 type userAdd struct {
-	Name        string `arg:"" help:"The name to sign in with."`
-	Admin       bool   `help:"Make the user an administrator."`
-	DisplayName string `placeholder:"TEXT" help:"The name that others see."`
+	Name        userName `arg:"" help:"The name to sign in with."`
+	Admin       bool     `help:"Make the user an administrator."`
+	DisplayName label    `placeholder:"TEXT" help:"The name that others see."`
 	passwordSource
 }
 
@@ -44,7 +48,7 @@ func (cmd *userAdd) Run(c *Call) error {
 		return err
 	}
 	var u User
-	if err := c.askNew(http.MethodPost, "/users", newUser{cmd.Name, cmd.DisplayName, password, cmd.Admin}, &u); err != nil {
+	if err := c.askNew(http.MethodPost, "/users", newUser{string(cmd.Name), string(cmd.DisplayName), password, cmd.Admin}, &u); err != nil {
 		return err
 	}
 	return c.say(u, "Added %s, %s.", u.Name, roleWords[u.Role])
@@ -70,11 +74,14 @@ func (userList) Run(c *Call) error {
 }
 
 type userPasswd struct {
-	Name string `arg:"" help:"Whose password."`
+	Name string `arg:"" help:"The user's name."`
 	passwordSource
 }
 
 func (cmd *userPasswd) Run(c *Call) error {
+	if _, err := c.user(cmd.Name); err != nil {
+		return err // before the password is asked for
+	}
 	password, err := cmd.password(c)
 	if err != nil {
 		return err
@@ -87,8 +94,8 @@ func (cmd *userPasswd) Run(c *Call) error {
 }
 
 type userRole struct {
-	Name string      `arg:"" help:"Whose role."`
-	Role record.Role `arg:"" enum:"admin,user" help:"${enum}."`
+	Name string      `arg:"" help:"The user's name."`
+	Role record.Role `arg:"" enum:"admin,user" help:"admin or user."`
 }
 
 func (cmd *userRole) Run(c *Call) error {
@@ -100,7 +107,7 @@ func (cmd *userRole) Run(c *Call) error {
 }
 
 type userDisable struct {
-	Name string `arg:"" help:"Whose account."`
+	Name string `arg:"" help:"The user's name."`
 }
 
 func (cmd *userDisable) Run(c *Call) error {
@@ -112,7 +119,7 @@ func (cmd *userDisable) Run(c *Call) error {
 }
 
 type userEnable struct {
-	Name string `arg:"" help:"Whose account."`
+	Name string `arg:"" help:"The user's name."`
 }
 
 func (cmd *userEnable) Run(c *Call) error {
@@ -124,26 +131,33 @@ func (cmd *userEnable) Run(c *Call) error {
 }
 
 type userRemove struct {
-	Name string `arg:"" help:"Whose account."`
+	Name string `arg:"" help:"The user's name."`
 	Yes  bool   `help:"Do not ask."`
 }
 
 func (cmd *userRemove) Run(c *Call) error {
+	u, err := c.user(cmd.Name)
+	if err != nil {
+		return err // before anything is asked
+	}
 	if !cmd.Yes {
 		if !c.terminal() {
 			return Misused("this removes the account and everything it keeps: add --yes to say that you mean it")
 		}
-		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps? [y/N] ", printable(cmd.Name))
+		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps? [y/N] ", u.Name)
 		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
 		if answer := strings.ToLower(strings.TrimSpace(reply)); err != nil || answer != "y" && answer != "yes" {
 			return fmt.Errorf("nothing was removed")
 		}
 	}
-	var u User
 	if err := c.ask(http.MethodDelete, "/users/"+url.PathEscape(cmd.Name), nothing{}, &u); err != nil {
 		return err
 	}
 	return c.say(u, "Removed %s and everything the account kept.", u.Name)
+}
+
+func (c *Call) user(name string) (u User, err error) {
+	return u, c.ask(http.MethodGet, "/users/"+url.PathEscape(name), nothing{}, &u)
 }
 
 func (c *Call) editUser(name string, edit userEdit) (u User, err error) {
@@ -153,8 +167,24 @@ func (c *Call) editUser(name string, edit userEdit) (u User, err error) {
 func (c *Call) terminal() bool { return term.IsTerminal(int(c.Stdin.Fd())) }
 
 // password is the new password: from standard input if that was said, else
-// from the environment, else as it is typed, twice, on a terminal.
+// from the environment, else as it is typed, twice, on a terminal. It keeps to
+// the rule: JSON, which it goes on in, would change bytes that are no UTF-8.
 func (s passwordSource) password(c *Call) (string, error) {
+	text, err := s.given(c)
+	if err != nil {
+		return "", err
+	}
+	return text, checkPassword(text)
+}
+
+func checkPassword(text string) error {
+	if err := record.CheckPassword(text); err != nil {
+		return Misused("%s", inWords(map[string]string{"password": err.Error()}))
+	}
+	return nil
+}
+
+func (s passwordSource) given(c *Call) (string, error) {
 	value, file := os.Getenv(passwordVar), os.Getenv(passwordVar+fileSuffix)
 	switch {
 	case s.PasswordStdin:
@@ -181,7 +211,7 @@ func (s passwordSource) password(c *Call) (string, error) {
 		return "", err
 	}
 	if err := checkPassword(first); err != nil {
-		return "", record.Bad(map[string]string{"password": err.Error()})
+		return "", err // before it is typed again
 	}
 	second, err := c.typed("The same again: ")
 	if err != nil {
@@ -207,20 +237,20 @@ func (c *Call) typed(prompt string) (string, error) {
 func chomp(t string) string { return strings.TrimSuffix(strings.TrimSuffix(t, "\n"), "\r") }
 
 type keyCommands struct {
-	Create keyCreate `cmd:"" help:"Make an API key and print it, this once."`
+	Create keyCreate `cmd:"" help:"Make an API key and print it; it is shown this once."`
 	List   keyList   `cmd:"" help:"List the API keys."`
 	Revoke keyRevoke `cmd:"" help:"Take an API key away."`
 }
 
 type keyCreate struct {
-	User    string   `required:"" placeholder:"NAME" help:"Whose key."`
-	Name    string   `required:"" placeholder:"LABEL" help:"What the key is for."`
-	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload, admin. Several with commas (default ${default})."`
-	Expires deadline `placeholder:"WHEN" help:"When the key ends: after a time (90d, 720h) or at one (2030-01-31T00:00:00Z)."`
+	User    string   `required:"" placeholder:"NAME" help:"The user whose key it is."`
+	Name    label    `required:"" placeholder:"LABEL" help:"What the key is for."`
+	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload or admin, several with commas."`
+	Expires deadline `placeholder:"WHEN" help:"When the key ends: after a length of time (90d, 720h) or at an instant (2030-01-31T00:00:00Z); never without it."`
 }
 
 func (cmd *keyCreate) Run(c *Call) error {
-	in := newKey{User: cmd.User, Name: cmd.Name, Expires: cmd.Expires.Time}
+	in := newKey{User: cmd.User, Name: string(cmd.Name), Expires: cmd.Expires.Time}
 	for _, s := range cmd.Scope {
 		in.Scopes = append(in.Scopes, record.Scope(s))
 	}
@@ -234,6 +264,24 @@ func (cmd *keyCreate) Run(c *Call) error {
 	}
 	fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown this once: keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
 	return c.say(k, "%s", k.Secret)
+}
+
+// userName is the name of a new account.
+type userName string
+
+func (n *userName) UnmarshalText(text []byte) error {
+	clean, err := record.CleanUserName(string(text))
+	*n = userName(clean)
+	return err
+}
+
+// label is a name that people see.
+type label string
+
+func (l *label) UnmarshalText(text []byte) error {
+	clean, err := record.CleanName(string(text))
+	*l = label(clean)
+	return err
 }
 
 // scope is one of the scopes of keys.
@@ -251,7 +299,7 @@ type deadline struct{ time.Time }
 func (d *deadline) UnmarshalText(text []byte) error {
 	if at, err := time.Parse(time.RFC3339, string(text)); err == nil {
 		d.Time = at.UTC()
-		return nil
+		return record.CheckEnd(d.Time, time.Now())
 	}
 	var s Span
 	if err := s.UnmarshalText(text); err != nil || s <= 0 {
@@ -343,6 +391,42 @@ func (s tokenScope) say(c *Call, t Tokens) error {
 		return c.say(t, "API keys are on for: %s.", s.User)
 	}
 	return c.say(t, "API keys are on for everyone.")
+}
+
+type gcCommand struct {
+	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared; a copy or backup that is being made may miss files that were removed since it began."`
+	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own."`
+}
+
+func (cmd *gcCommand) Run(c *Call) error {
+	c.delay = time.Duration(cmd.Delay)
+	var done collected
+	if err := c.ask(http.MethodPost, "/gc", collect{cmd.Now}, &done); err != nil {
+		return err
+	}
+	text := "Nothing was to be unlinked."
+	switch {
+	case done.Blobs == 1:
+		text = fmt.Sprintf("Unlinked 1 blob and freed %d bytes.", done.Bytes)
+	case done.Blobs > 1 || done.Failed > 0:
+		text = fmt.Sprintf("Unlinked %d blobs and freed %d bytes.", done.Blobs, done.Bytes)
+	}
+	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
+		return err
+	}
+	return errors.New(done.Problem)
+}
+
+// sweepOn sweeps a store that is open in this process.
+func (c *Call) sweepOn(store *kv.Store) SweepFunc {
+	return func(ctx context.Context, now bool) (swept Swept, err error) {
+		content, err := blobs.Open(filepath.Join(store.Dir(), "blobs"))
+		if err != nil {
+			return Swept{}, fmt.Errorf("cannot open the content: %w", err)
+		}
+		defer func() { err = errors.Join(err, content.Close()) }()
+		return (&Sweeper{store, content, c.delay, c.Log}).Sweep(ctx, now)
+	}
 }
 
 type versionCommand struct{}

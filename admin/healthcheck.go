@@ -3,10 +3,14 @@ package admin
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -19,13 +23,25 @@ const unixPrefix = "unix:"
 // SocketPath is the path of an address like unix:/run/kist.sock.
 func SocketPath(listen string) (path string, ok bool) { return strings.CutPrefix(listen, unixPrefix) }
 
+// readListen takes the address of a server on TCP apart.
+func readListen(listen string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(listen)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
+	if err != nil {
+		return "", "", Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is %q", listen)
+	}
+	return host, port, nil
+}
+
 // LocalAddress is where a server that listens on host:port is found from the
 // same machine, without a slash at the end. A server on all addresses is
 // found on localhost.
 func LocalAddress(listen string, secure bool) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
+	host, port, err := readListen(listen)
 	if err != nil {
-		return "", fmt.Errorf("--listen must be an address and a port, such as 127.0.0.1:7080, or unix: and a path; it is %q", listen)
+		return "", err
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -43,10 +59,50 @@ func LocalAddress(listen string, secure bool) (string, error) {
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
+// ListenPublic listens for visitors, on host:port or on the socket of an
+// address like unix:/run/kist.sock. A reverse proxy that runs as another user
+// reaches the socket by its group.
+func ListenPublic(listen string) (net.Listener, error) {
+	if path, ok := SocketPath(listen); ok {
+		l, err := listenUnix(path, 0o660)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen on %s: %w", listen, reason(err))
+		}
+		return l, nil
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen on %s: %w; end what uses it, or choose another --listen", listen, reason(err))
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another --listen", listen, reason(err))
+	}
+	return l, nil
+}
+
+// reason is the innermost of an error of the network, without the addresses
+// that the caller tells by itself.
+func reason(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("there was no answer for %v", healthTime)
+	}
+	return err
+}
+
 type healthcheckCommand struct {
-	Listen  string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve (default ${default})."`
-	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Set as for serve: the server is asked over TLS."`
-	URL     string `placeholder:"URL" help:"Where the server is found, if not by --listen."`
+	Listen    string   `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve."`
+	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
+	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve; the server is asked over TLS, for the first of the names."`
+	URL       string   `placeholder:"URL" help:"Where the server is found, if not by --listen."`
 }
 
 func (cmd *healthcheckCommand) Run(c *Call) error {
@@ -57,22 +113,28 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }
 	} else if base == "" {
 		var err error
-		if base, err = LocalAddress(cmd.Listen, cmd.TLSCert != ""); err != nil {
-			return &usageError{err.Error()}
+		if base, err = LocalAddress(cmd.Listen, cmd.TLSCert != "" || len(cmd.TLSDomain) > 0); err != nil {
+			return err
 		}
 		// The certificate is for the name that visitors use. Nothing secret is
 		// sent, and nothing is believed but that somebody answers.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
+		if len(cmd.TLSDomain) > 0 {
+			transport.TLSClientConfig.ServerName = cmd.TLSDomain[0]
+		}
+	}
+	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {
-		return Misused("%q is no address to ask: %v", base, err)
+		return fmt.Errorf("cannot make the request: %w", err)
 	}
 	res, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return fmt.Errorf("no server answers at %s: %w", base, err)
+		return fmt.Errorf("no server answers at %s: %w", base, reason(err))
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

@@ -2,21 +2,23 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
-	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -31,20 +33,21 @@ const (
 
 // Globals are the flags of every command.
 type Globals struct {
-	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept (default ${default})."`
-	JSON      bool   `help:"Print JSON for programs."`
-	LogFormat string `default:"text" enum:"text,json" help:"How log lines look on standard error: ${enum}."`
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"The least that is logged: ${enum}."`
+	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept."`
+	JSON      bool   `help:"Print answers as JSON, for programs."`
+	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"The form of log lines on standard error: text or json."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"The least that is logged: debug, info, warn or error."`
 }
 
 // Commands are the commands beside serve.
 type Commands struct {
-	User        userCommands       `cmd:"" help:"Accounts."`
-	Key         keyCommands        `cmd:"" help:"API keys."`
+	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
+	Key         keyCommands        `cmd:"" help:"Make, list and revoke API keys."`
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
 	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
 	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
 	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
+	GC          gcCommand          `cmd:"" help:"Remove the bytes of removed files from the disk once their time is over, as the server does every hour."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
@@ -55,16 +58,9 @@ type Call struct {
 	Version        string // of the program
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
-	Log            *slog.Logger // on Stderr
+	Log            *slog.Logger  // on Stderr
+	delay          time.Duration // of a sweep in this process
 }
-
-// usageError is a mistake in how the program was called.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-// Misused says that the flags and arguments do not go together.
-func Misused(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 // Main reads the command line and the environment into cli, a kong model that
 // holds g and the commands, runs the command with a *Call, and returns the
@@ -77,7 +73,9 @@ func Main(cli any, g *Globals, version string) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintln(os.Stderr, sentence(err))
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, sentence(text))
+	}
 	switch {
 	case errors.As(err, new(*usageError)):
 		return exitUsage
@@ -90,9 +88,9 @@ func Main(cli any, g *Globals, version string) int {
 }
 
 func (c *Call) run(cli any, args []string) error {
-	parser, err := kong.New(cli, kong.Name("kist"), kong.DefaultEnvars("KIST"),
-		kong.Description("Keeps and shares files, notes and links.\n\nEvery flag can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end."),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false}))
+	parser, err := kong.New(cli, kong.Name("kist"), kong.PostBuild(setVariables),
+		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that say what a command is to do have no variable."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.ValueFormatter(describe))
 	if err != nil {
 		return fmt.Errorf("the commands are badly made: %w", err)
 	}
@@ -101,8 +99,11 @@ func (c *Call) run(cli any, args []string) error {
 		return err
 	}
 	ctx, err := parser.Parse(args)
+	if unread, ok := errors.AsType[*kong.ParseError](err); ok {
+		return c.misread(parser, unread)
+	}
 	if err != nil {
-		return Misused("%v; kist --help shows how it is used", err)
+		return fmt.Errorf("cannot read the command line: %w", err)
 	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
@@ -112,6 +113,44 @@ func (c *Call) run(cli any, args []string) error {
 	return ctx.Run(c)
 }
 
+// setVariables gives a variable to each flag that configures kist: those of
+// every command and those of serve, also where another command has a flag of
+// the same name. Any other flag says what a command is to do, and a variable
+// that was left in the environment must not: it could remove an account.
+func setVariables(k *kong.Kong) error {
+	configures := map[string]bool{}
+	for _, node := range append([]*kong.Node{k.Model.Node}, k.Model.Children...) {
+		for _, f := range node.Flags {
+			if (node == k.Model.Node || node.Name == "serve") && f.Name != "help" {
+				configures[f.Name] = true
+			}
+		}
+	}
+	k.Model.HelpFlag.Help = "Show this help."
+	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok && configures[f.Name] {
+			f.Tag.Envs = []string{envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
+			f.Envs = f.Tag.Envs
+		}
+		return next(nil)
+	})
+}
+
+// describe is the help of a flag with its default and its variable.
+func describe(v *kong.Value) string {
+	var more []string
+	if v.HasDefault {
+		more = append(more, "default "+v.Default)
+	}
+	for _, name := range v.Tag.Envs {
+		more = append(more, "$"+name)
+	}
+	if len(more) == 0 {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " (" + strings.Join(more, ", ") + ")."
+}
+
 func (c *Call) logHandler() slog.Handler {
 	o := &slog.HandlerOptions{Level: map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]}
 	if c.LogFormat == "json" {
@@ -119,9 +158,6 @@ func (c *Call) logHandler() slog.Handler {
 	}
 	return slog.NewTextHandler(c.Stderr, o)
 }
-
-// open opens the data directory in this process.
-func (c *Call) open() (*kv.Store, error) { return kv.Open(c.DataDir, kv.Options{Log: c.Log}) }
 
 // ask has the handler do something, in the server or in this process.
 func (c *Call) ask(method, path string, in, out any) error {
@@ -135,12 +171,35 @@ func (c *Call) askNew(method, path string, in, out any) error {
 
 func (c *Call) request(create bool, method, path string, in, out any) error {
 	ctx := context.Background()
-	client, err := connect(ctx, c.DataDir, create, c.open)
+	client, err := c.connect(ctx, create)
 	if err != nil {
 		return err
 	}
-	return errors.Join(client.call(ctx, method, path, in, out), client.close())
+	err = client.call(ctx, method, path, in, out)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
+		err = Misused("%s", inWords(e.Fields))
+	}
+	return errors.Join(err, client.close())
 }
+
+// words is how the command line calls the fields that the handler names.
+var words = map[string]string{
+	"username": "the name", "password": "the password", "role": "the role",
+	"displayName": "--display-name", "name": "--name", "scope": "--scope", "expiresAt": "--expires",
+}
+
+// inWords says what is wrong with the fields.
+func inWords(fields map[string]string) string {
+	var all []string
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		all = append(all, cmp.Or(words[field], field)+" "+fields[field])
+	}
+	return strings.Join(all, "; ")
+}
+
+// HasData reports whether kist has been at home in the data directory. It
+// changes nothing.
+func (c *Call) HasData() (bool, error) { return hasData(c.DataDir) }
 
 // say prints what a command found or did: v as JSON for programs, else the
 // text.
@@ -169,10 +228,10 @@ func faultOf(err error) record.Fault {
 	return 0
 }
 
-// sentence is an error on one line, from a capital to a full stop; a command
+// sentence is the text of an error on one line, from a capital to a full stop; a command
 // to type at its end stays without one.
-func sentence(err error) string {
-	text := printable(strings.ReplaceAll(err.Error(), "\n", "; "))
+func sentence(text string) string {
+	text = printable(strings.ReplaceAll(text, "\n", "; "))
 	if r, n := utf8.DecodeRuneInString(text); n > 0 && !strings.HasPrefix(text, "kist ") {
 		text = string(unicode.ToUpper(r)) + text[n:]
 	}

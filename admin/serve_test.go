@@ -60,7 +60,7 @@ func TestPortTaken(t *testing.T) {
 	defer l.Close()
 	r := p.run("", "serve")
 	is.Equal(r.code, 1)
-	is.True(matches("Cannot listen on "+p.addr+" (…address already in use); end what uses it, or choose another --listen.\n", r.err))
+	is.True(matches("Cannot listen on "+p.addr+": address already in use; end what uses it, or choose another --listen.\n", r.err))
 }
 
 // slowUpload begins an upload and returns when the server reads its body;
@@ -181,6 +181,27 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s.stop()
 }
 
+// The second signal is heard to the very end of the stop.
+func TestSecondSignalLate(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	// The claim file is looked at when nearly all is closed. As a pipe it
+	// keeps the server there, and shows that it has come so far.
+	is.NoErr(os.Remove(p.data("CLAIM")))
+	is.NoErr(syscall.Mkfifo(p.data("CLAIM"), 0o600))
+	s.signal(syscall.SIGTERM)
+	var pipe *os.File
+	p.until("the server reads the claim file", func() (read bool) {
+		var err error
+		pipe, err = os.OpenFile(p.data("CLAIM"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	defer pipe.Close()
+	s.signal(syscall.SIGTERM)
+	is.Equal(s.end(), 1)
+}
+
 // A killed server leaves its socket, which keeps neither a command nor the
 // next server away.
 func TestStaleSocket(t *testing.T) {
@@ -198,6 +219,24 @@ func TestStaleSocket(t *testing.T) {
 	s.stop()
 }
 
+// A disk that is not mounted must not become a new, empty instance.
+func TestExpectData(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.env = []string{"KIST_EXPECT_DATA=true"}
+	want := result{1, "", "There is no data in ./kist-data, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed).\n"}
+	is.Equal(p.run("", "serve"), want)
+	is.True(!p.exists(p.data())) // not even the directory
+	is.NoErr(os.Mkdir(p.data(), 0o700))
+	is.Equal(p.run("", "serve"), want)
+	left, err := os.ReadDir(p.data())
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+
+	p.serve("--expect-data=false").stop()
+	p.serve().stop()
+}
+
 var claimLink = regexp.MustCompile(`http://\S+/claim/[0-9A-Za-z]{43}`)
 
 func TestClaim(t *testing.T) {
@@ -212,8 +251,9 @@ func TestClaim(t *testing.T) {
 	info, err := os.Stat(p.data("CLAIM"))
 	is.NoErr(err)
 	is.Equal(info.Mode(), fs.FileMode(0o600))
-	status, _ := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
+	status, page := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
 	is.Equal(status, 200)
+	is.True(strings.Contains(page, "At least 8 bytes;"))
 	s.stop()
 
 	s = p.serve("--base-url", "https://kist.example.org/")
@@ -351,32 +391,71 @@ func TestListenOnASocket(t *testing.T) {
 	is.True(strings.Contains(r.err, "is there and is no socket"))
 }
 
+// certificate makes a self-signed certificate that holds for the name, and
+// its key, in PEM.
+func certificate(t *testing.T, serial int64, name string, days int) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, days),
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: public}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
 // certify writes a self-signed certificate with the serial number.
 func (p *place) certify(serial int64) {
 	p.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "kist"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	p.write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	cert, key := certificate(p.t, serial, "kist", 1)
+	p.write("cert.pem", string(cert))
+	p.write("key.pem", string(key))
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		if err := os.Chtimes(p.path(name), time.Time{}, time.Unix(1e9+serial, 0)); err != nil {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// Certificates for --tls-domain come from the cache in the data directory, a
+// check of the authority's is answered on the same port, and nobody can have a
+// certificate asked for under another name.
+func TestTLSDomain(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	is.NoErr(os.MkdirAll(p.data("cache", "acme"), 0o700))
+	cert, key := certificate(t, 1, "kist.example.org", 90) // renewed in the last 30 days only
+	p.write("kist-data/cache/acme/kist.example.org", string(key)+string(cert))
+	cert, key = certificate(t, 2, "kist.example.org", 1)
+	p.write("kist-data/cache/acme/kist.example.org+token", string(key)+string(cert))
+	p.env = []string{"KIST_TLS_DOMAIN=kist.example.org,www.example.org"}
+	s := p.serve()
+	is.True(strings.Contains(s.log.String(), "is found at https://kist.example.org\n"))
+	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is well.")
+
+	for want, protos := range map[int64][]string{1: {"h2", "http/1.1"}, 2: {"acme-tls/1"}} {
+		conn, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "KIST.example.org", NextProtos: protos})
+		is.NoErr(err)
+		is.Equal(conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), want)
+		is.Equal(conn.ConnectionState().NegotiatedProtocol, protos[0])
+		is.NoErr(conn.Close())
+	}
+	for _, name := range []string{"other.example.org", ""} {
+		_, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
+		is.True(err != nil)
+	}
+	is.True(!strings.Contains(s.log.String(), "no certificate"))
+	s.stop()
 }
 
 func TestTLS(t *testing.T) {
@@ -400,37 +479,4 @@ func TestTLS(t *testing.T) {
 	r := p.run("", "serve")
 	is.Equal(r.code, 1)
 	is.True(strings.HasPrefix(r.err, "Cannot read the certificate: "))
-}
-
-// The bytes of a removed file go when their delay is over.
-func TestSweep(t *testing.T) {
-	is := is.New(t)
-	p := newPlace(t)
-	s := p.serve()
-	p.ann()
-	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
-	is.Equal(slowUpload(t, p.addr, key)(), http.StatusCreated)
-	count := func() int {
-		blobs, err := filepath.Glob(p.data("blobs", "??", "*"))
-		is.NoErr(err)
-		return len(blobs)
-	}
-	is.Equal(count(), 1)
-	_, body := p.get("/api/v1/files", key)
-	slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(body)[1]
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "http://"+p.addr+"/api/v1/files/"+slug, http.NoBody)
-	is.NoErr(err)
-	req.Header.Set("X-Api-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	is.NoErr(err)
-	res.Body.Close()
-	is.Equal(res.StatusCode, http.StatusOK)
-	s.stop()
-
-	s = p.serve() // within the delay
-	s.stop()
-	is.Equal(count(), 1)
-	s = p.serve("--gc-delay", "0s")
-	p.until("the bytes are gone", func() bool { return count() == 0 })
-	s.stop()
 }

@@ -41,10 +41,6 @@ func Listen(dir string) (net.Listener, error) {
 	return owned{l}, nil
 }
 
-// ListenUnix listens on a socket for visitors. A reverse proxy that runs as
-// another user reaches it by its group.
-func ListenUnix(path string) (net.Listener, error) { return listenUnix(path, 0o660) }
-
 // listenUnix takes the place of a socket nobody answers on, and of nothing
 // else.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
@@ -154,7 +150,8 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return conn, err
 }
 
-// hasData reports whether kist has been at home in the directory.
+// hasData reports whether kist has been at home in the directory. It changes
+// nothing.
 func hasData(dir string) (bool, error) {
 	for _, name := range []string{"LOCK", "cache", "journal", "blobs"} {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -171,7 +168,8 @@ func hasData(dir string) (bool, error) {
 // connect reaches the data directory: through the socket of its server if one
 // runs, else by opening it, which keeps a server out until the client is
 // closed. Only when told to does it make a data directory.
-func connect(ctx context.Context, dir string, create bool, open func() (*kv.Store, error)) (*client, error) {
+func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
+	dir := c.DataDir
 	path := filepath.Join(dir, SocketName)
 	var deadline time.Time
 	for {
@@ -186,12 +184,12 @@ func connect(ctx context.Context, dir string, create bool, open func() (*kv.Stor
 			if there, err := hasData(dir); err != nil {
 				return nil, err
 			} else if !there && !create {
-				return nil, fmt.Errorf("there is no data directory at %s; kist serve and kist user add make one, and --data-dir names another", dir)
+				return nil, missing("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
-		store, err := open()
+		store, err := kv.Open(dir, kv.Options{Log: c.Log})
 		if err == nil {
-			return onStore(store), nil
+			return onStore(store, c.sweepOn(store)), nil
 		}
 		held, ok := errors.AsType[*kv.InUse](err)
 		if !ok {
@@ -213,6 +211,6 @@ func overSocket(path string) *client {
 	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
 }
 
-func onStore(s *kv.Store) *client {
-	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords())}}, s.Close}
+func onStore(s *kv.Store, sweep SweepFunc) *client {
+	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep)}}, s.Close}
 }

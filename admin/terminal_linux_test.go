@@ -73,10 +73,13 @@ func TestPasswordOnATerminal(t *testing.T) {
 	is.True(strings.Contains(shown, "The two passwords differ; nothing was changed."))
 	is.True(!strings.Contains(shown, "correct horse")) // it is not shown
 	_, code = p.typed(add, [2]string{"Password: ", "short"})
-	is.Equal(code, 1)
+	is.Equal(code, 2)
 	_, code = p.typed(add, [2]string{"Password: ", "correct horse"}, [2]string{"The same again: ", "correct horse"})
 	is.Equal(code, 0)
 	is.True(strings.Contains(p.must("user", "list"), "ann"))
+	shown, code = p.typed([]string{"user", "passwd", "nobody"})
+	is.Equal(code, 3)
+	is.True(!strings.Contains(shown, "Password: ")) // not asked in vain
 }
 
 func TestRemoveAsksOnATerminal(t *testing.T) {
@@ -91,4 +94,7 @@ func TestRemoveAsksOnATerminal(t *testing.T) {
 	_, code = p.typed([]string{"user", "remove", "bob"}, [2]string{question, "y"})
 	is.Equal(code, 0)
 	is.True(!strings.Contains(p.must("user", "list"), "bob"))
+	shown, code = p.typed([]string{"user", "remove", "bob"})
+	is.Equal(code, 3)
+	is.Equal(shown, "There is no user named \"bob\"; kist user list shows the names.\n")
 }

@@ -53,6 +53,12 @@ var (
 	scripts    = regexp.MustCompile(`(?s)<script\b([^>]*)>(.*?)</script>`)
 )
 
+// The claim page says how short a password may be before one is typed.
+func TestClaimPageSaysTheShortest(t *testing.T) {
+	is := is.New(t)
+	is.True(strings.Contains(render(t, ClaimPage{Shortest: 8}), `id="password-hint">At least 8 bytes;`))
+}
+
 func TestPagesKeepTheirPolicy(t *testing.T) {
 	for name, page := range pages {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,7 @@ type Page interface {
 type ClaimPage struct {
 	Base     string
 	UserName string // what was typed before; passwords are never given back
+	Shortest int    // least length of a password in bytes, told before one is typed
 	Errors   ClaimErrors
 }
 

@@ -15,9 +15,6 @@ import (
 	"kist/kv/record"
 )
 
-// minPassword is the least length of an account's password in bytes.
-const minPassword = 8
-
 // shownUser is an account as its owner and administrators see it.
 type shownUser struct {
 	record.User
@@ -134,8 +131,11 @@ func patchMe(c *call) error {
 
 // strong is the rule of an account's password.
 func strong(p *field.Secret) error {
-	if p.Said && len(p.Text) < minPassword {
-		return field.Problems{"password": "must be at least " + strconv.Itoa(minPassword) + " bytes long"}
+	if !p.Said {
+		return nil
+	}
+	if err := record.CheckPassword(p.Text); err != nil {
+		return field.Problems{"password": err.Error()}
 	}
 	return nil
 }
@@ -299,8 +299,8 @@ func (f *keyForm) Fields(s *field.Set) {
 
 // ends is the rule of a new key's expiry.
 func (f *keyForm) ends(now time.Time) error {
-	if !f.expires.IsZero() && !f.expires.After(now) {
-		return field.Problems{"expiresAt": "must be in the future"}
+	if err := record.CheckEnd(f.expires, now); err != nil {
+		return field.Problems{"expiresAt": err.Error()}
 	}
 	return nil
 }
@@ -479,7 +479,7 @@ func claimPage(c *call) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.arg("token")) }); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix()})
+	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix(), Shortest: record.MinPassword})
 }
 
 // claimForm is what the claim page sends.
@@ -527,7 +527,7 @@ func claimed(c *call) error {
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Invalid {
 		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{
-			Base: c.s.prefix(), UserName: values.Get("username"),
+			Base: c.s.prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
 			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
 		})
 	}

@@ -248,8 +248,8 @@ func newSecret() string {
 
 // AddKey makes an API key. The secret is returned this once.
 func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
-	if !k.Expires.IsZero() && !k.Expires.After(tx.Now) {
-		return nil, "", record.Bad(map[string]string{"expiresAt": "must be in the future"})
+	if err := record.CheckEnd(k.Expires, tx.Now); err != nil {
+		return nil, "", record.Bad(map[string]string{"expiresAt": err.Error()})
 	}
 	if err := tx.owner(k.Owner); err != nil {
 		return nil, "", err

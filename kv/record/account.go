@@ -2,8 +2,12 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"kist/kv/field"
 )
@@ -78,6 +82,27 @@ func CleanScope(t string) (string, error) {
 		return "", errors.New("must be one of: all, read, write, upload, admin")
 	}
 	return t, nil
+}
+
+// Bounds of an account's password in bytes.
+const (
+	MinPassword = 8
+	MaxPassword = field.MaxSecret
+)
+
+// CheckPassword is the rule of an account's password: one line of MinPassword
+// to MaxPassword bytes of UTF-8. It is kept as given, so what a person cannot
+// type again into one line is refused.
+func CheckPassword(t string) error {
+	switch {
+	case len(t) < MinPassword || len(t) > MaxPassword:
+		return fmt.Errorf("must be %d to %d bytes long", MinPassword, MaxPassword)
+	case !utf8.ValidString(t):
+		return errors.New("must be valid UTF-8")
+	case strings.ContainsFunc(t, unicode.IsControl):
+		return errors.New("must be one line without control characters")
+	}
+	return nil
 }
 
 // Settings are what an administrator sets for the whole instance.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"time"
 
 	"kist/kv/field"
@@ -110,8 +111,17 @@ func (f *Form) folderName(s *field.Set) {
 // CheckNew says what is wrong with the form for a new record at the given
 // instant, beyond what each field is checked for by itself.
 func (f *Form) CheckNew(now time.Time) error {
-	if !f.Expires.IsZero() && !f.Expires.After(now) {
-		return field.Problems{"expiresAt": "must be in the future"}
+	if err := CheckEnd(f.Expires, now); err != nil {
+		return field.Problems{"expiresAt": err.Error()}
+	}
+	return nil
+}
+
+// CheckEnd is the rule of when what is new ends: after now, or never, which is
+// the zero time.
+func CheckEnd(at, now time.Time) error {
+	if !at.IsZero() && !at.After(now) {
+		return errors.New("must be in the future")
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TagForm(t Tag) *LabelForm { return &LabelForm{t.Name, t.Color, CleanTag, Ma
 
 // FolderForm is the form of a folder.
 func FolderForm(f Folder) *LabelForm {
-	return &LabelForm{f.Name, f.Color, field.CleanName(MaxName), MaxName}
+	return &LabelForm{f.Name, f.Color, CleanName, MaxName}
 }
 
 // Fields is the shape of a create and a patch.

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"kist/kv/field"
 )
 
 // MaxSlug is the longest slug in bytes.
@@ -37,7 +39,7 @@ var reserved = func() map[string]bool {
 	return words
 }()
 
-var errSlug = errors.New("must be 1 to 128 of A-Z a-z 0-9 . _ ~ @ - and begin with a letter or digit")
+var errSlug = errors.New("must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ @ - and begin with a letter or digit")
 
 // CleanSlug is the rule of slugs. Case counts. Reserved words, in any case,
 // and what could be taken for an id are refused.
@@ -220,6 +222,22 @@ func CleanColor(t string) (string, error) {
 	return "", errColor
 }
 
+// CleanName is the rule of the names that people see, of accounts, keys and
+// folders: one line of at most MaxName characters, white space trimmed and
+// folded, without control characters. It may be empty.
+func CleanName(t string) (string, error) {
+	if !utf8.ValidString(t) {
+		return "", errors.New("must be valid UTF-8")
+	}
+	t, err := oneLine(t)
+	if err != nil {
+		return "", err
+	}
+	return t, nil
+}
+
+var oneLine = field.CleanName(MaxName)
+
 // UserNamePattern describes user names to readers of the schema.
 const UserNamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
@@ -234,7 +252,7 @@ func CleanUserName(t string) (string, error) {
 		}
 	}
 	if t == "" {
-		return "", errors.New("must be 1 to 64 of A-Z a-z 0-9 . _ - and begin with a letter or digit")
+		return "", errors.New("must be 1 to 64 characters of A-Z a-z 0-9 . _ - and begin with a letter or digit")
 	}
 	return t, nil
 }

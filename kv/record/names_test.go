@@ -304,3 +304,16 @@ func TestFold(t *testing.T) {
 	is.True(record.Fold("\u0430") != record.Fold("a")) // alike is not the same
 	is.Equal(record.Fold("ASCII 123"), "ascii 123")
 }
+
+func TestCleanName(t *testing.T) {
+	checkRule(t, record.CleanName, []rule{
+		{"plain", "Ann", "Ann"},
+		{"white space", "  my\tother \n laptop ", "my other laptop"},
+		{"any script", "日本 😀", "日本 😀"},
+		{"longest", strings.Repeat("é", record.MaxName), strings.Repeat("é", record.MaxName)},
+		{"too long", strings.Repeat("é", record.MaxName+1), ""},
+		{"control character", "a\x1b[31m", ""},
+		{"NUL", "a\x00b", ""},
+		{"invalid UTF-8", "a\xffb", ""},
+	})
+}

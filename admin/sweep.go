@@ -1,0 +1,212 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"kist/blobs"
+	"kist/kv"
+)
+
+// Times of the sweep.
+const (
+	sweepEvery = time.Hour
+	// orphanAge spares content whose record may be on its way still. Pins do
+	// so too; the age is for what no pin is known of.
+	orphanAge = 24 * time.Hour
+	// orphanAgeNow is the same for a sweep that someone waits for.
+	orphanAgeNow = time.Hour
+	// sweepBatch bounds the contents of one transaction.
+	sweepBatch = 200
+)
+
+// A Sweeper frees the disk of content that no record has any more.
+type Sweeper struct {
+	Store *kv.Store
+	Blobs *blobs.Store
+	Delay time.Duration // how long content stays after its last record
+	Log   *slog.Logger
+}
+
+// Swept says what a sweep did.
+type Swept struct {
+	Blobs  int   `json:"blobs"`          // contents that are gone
+	Bytes  int64 `json:"bytes"`          // of those
+	Temps  int   `json:"temporaryFiles"` // left over by uploads, and gone
+	Failed int   `json:"failed"`         // contents that could not be removed
+}
+
+// Hourly sweeps now and every hour, until ctx ends.
+func (s *Sweeper) Hourly(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		swept, err := s.Sweep(ctx, false)
+		if err != nil && ctx.Err() == nil {
+			s.Log.Error("the sweep has failed; it is tried again in an hour", "error", err)
+		}
+		if swept != (Swept{}) {
+			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Sweep unlinks the contents that no record has had for the delay, then those
+// that a crash left without any record, and drops the kept answers whose time
+// is over. Told to do it now, it waits for no delay; what an upload under way
+// has pinned stays, and so does what was staged within the last hour and never
+// had a record.
+//
+// What cannot be removed is logged and passed over, so that it keeps nothing
+// else on the disk. The error then says so after all is done, and Swept holds
+// what was done in any case.
+func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
+	delay, age := s.Delay, max(orphanAge, s.Delay)
+	if now {
+		delay, age = 0, orphanAgeNow
+	}
+	at := s.Store.Now()
+	w := sweep{Sweeper: s, since: at.Add(-delay), stay: map[blobs.Ref]bool{}}
+	err := errors.Join(w.loose(ctx), w.orphans(ctx, at.Add(-age)))
+	if cause := context.Cause(ctx); cause != nil {
+		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
+	}
+	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers))
+	if w.failed != nil {
+		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
+	}
+	return w.swept, err
+}
+
+// Within is Sweep that also ends when ctx does.
+func (s *Sweeper) Within(ctx context.Context) SweepFunc {
+	return func(call context.Context, now bool) (Swept, error) {
+		call, end := context.WithCancel(call)
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		return s.Sweep(call, now)
+	}
+}
+
+// A SweepFunc does what Sweep of a Sweeper does.
+type SweepFunc func(ctx context.Context, now bool) (Swept, error)
+
+// sweep is one run of a Sweeper.
+type sweep struct {
+	*Sweeper
+	since  time.Time          // what has had no record since may go
+	stay   map[blobs.Ref]bool // what was passed over
+	swept  Swept
+	failed error // the first failure to remove a content
+}
+
+// free reports whether the content may go.
+func (w *sweep) free(ref blobs.Ref) (is bool, err error) {
+	err = w.Store.View(func(tx *kv.Tx) error { is = tx.Loose(ref, w.since); return nil })
+	return is, err
+}
+
+// loose unlinks what records have had, batch by batch.
+func (w *sweep) loose(ctx context.Context) error {
+	for {
+		var refs []blobs.Ref
+		if err := w.Store.View(func(tx *kv.Tx) error {
+			for _, ref := range tx.LooseRefs(w.since, len(w.stay)+sweepBatch) {
+				if !w.stay[ref] {
+					refs = append(refs, ref)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(refs) == 0 {
+			return nil
+		}
+		var gone []blobs.Ref
+		for _, ref := range refs {
+			if err := context.Cause(ctx); err != nil {
+				return errors.Join(err, w.note(gone))
+			}
+			if w.unlink(ref) {
+				gone = append(gone, ref)
+			} else {
+				w.stay[ref] = true
+			}
+		}
+		if err := w.note(gone); err != nil {
+			return err
+		}
+	}
+}
+
+// orphans unlinks what no record has ever had, and removes temporary files.
+func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
+	var refs []blobs.Ref
+	found, err := w.Blobs.Sweep(ctx, olderThan, func(ref blobs.Ref) (bool, error) {
+		free, err := w.free(ref)
+		if free && !w.stay[ref] {
+			refs = append(refs, ref)
+		}
+		return false, err // it is unlinked below: here one failure would end the walk
+	})
+	w.swept.Temps = found.Temps
+	for _, ref := range refs {
+		if ctx.Err() != nil {
+			break
+		}
+		w.unlink(ref)
+	}
+	return err
+}
+
+// unlink removes the content if nothing needs it, and reports whether it is
+// not there any more.
+func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
+	info, err := w.Blobs.Stat(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // it went before a crash could be noted
+	}
+	removed := false
+	if err == nil {
+		removed, err = w.Blobs.Unlink(ref, func() (bool, error) { return w.free(ref) })
+	}
+	switch {
+	case err != nil:
+		w.Log.Error("a blob cannot be unlinked; the next sweep tries again", "sha256", ref, "error", err)
+		if w.swept.Failed++; w.failed == nil {
+			w.failed = err
+		}
+	case removed:
+		w.swept.Blobs++
+		w.swept.Bytes += info.Size
+	}
+	return removed
+}
+
+// note keeps in the store that the contents are gone.
+func (w *sweep) note(gone []blobs.Ref) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	return w.Store.Update(func(tx *kv.Tx) error {
+		for _, ref := range gone {
+			if !tx.Loose(ref, w.since) {
+				continue // a record has it again, or had it a moment ago
+			}
+			if err := tx.Unlinked(ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

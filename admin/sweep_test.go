@@ -1,0 +1,280 @@
+package admin_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/admin"
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// send sends a request that must succeed and returns the body of the answer.
+func (p *place) send(method, path, key, media string, body io.Reader) string {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+p.addr+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", key)
+	if media != "" {
+		req.Header.Set("Content-Type", media)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode >= 300 {
+		p.t.Fatalf("%s %s: %s %v %s", method, path, res.Status, err, text)
+	}
+	return string(text)
+}
+
+// discard uploads a file and removes it, so that its bytes have no record.
+func (p *place) discard(key, content string) {
+	p.t.Helper()
+	p.send(http.MethodDelete, "/api/v1/files/"+p.upload(key, "some.txt", content), key, "", http.NoBody)
+}
+
+// blob is the path of the file with the content.
+func (p *place) blob(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	name := hex.EncodeToString(sum[:])
+	return p.data("blobs", name[:2], name)
+}
+
+func (p *place) exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// orphan leaves bytes of the given age without a record, as a crash does.
+func (p *place) orphan(content string, age time.Duration) {
+	p.t.Helper()
+	name, at := p.blob(content), time.Now().Add(-age)
+	for _, err := range []error{os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(content), 0o600), os.Chtimes(name, at, at)} {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// stick puts something in the place of a content that cannot be removed.
+func (p *place) stick(content string) {
+	p.t.Helper()
+	name := p.blob(content)
+	for _, err := range []error{os.RemoveAll(name), os.MkdirAll(filepath.Join(name, "in the way"), 0o700)} {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *place) key() string {
+	p.t.Helper()
+	p.ann()
+	return p.must("key", "create", "--user", "ann", "--name", "laptop")
+}
+
+// The bytes of a removed file go when their delay is over.
+func TestSweep(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	p.discard(key, "one")
+	p.upload(key, "some.txt", "kept")
+	s.stop()
+	s = p.serve() // within the delay
+	s.stop()
+	is.True(p.exists(p.blob("one")))
+	s = p.serve("--gc-delay", "0s")
+	p.until("the bytes are gone", func() bool { return !p.exists(p.blob("one")) })
+	is.True(p.exists(p.blob("kept")))
+	s.stop()
+}
+
+// What cannot be removed keeps nothing else.
+func TestSweepPassesOver(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	contents := strings.Fields("a b c d e f g h i j k l")
+	first := contents[0] // in the order of a sweep
+	for _, c := range contents {
+		p.discard(key, c)
+		if p.blob(c) < p.blob(first) {
+			first = c
+		}
+	}
+	s.stop()
+	p.stick(first)
+	p.orphan("orphan", 25*time.Hour)
+	s = p.serve("--gc-delay", "0s")
+	p.until("all the others are gone", func() bool {
+		left, err := filepath.Glob(p.data("blobs", "??", "*"))
+		is.NoErr(err)
+		return len(left) == 1 && left[0] == p.blob(first)
+	})
+	p.until("the log says why", func() bool {
+		return strings.Contains(s.log.String(), "the sweep has failed") && strings.Contains(s.log.String(), filepath.Base(p.blob(first)))
+	})
+	s.stop()
+}
+
+// However many have to stay, those after them are reached.
+func TestSweepBeyondABatch(t *testing.T) {
+	is := is.New(t)
+	dir := t.TempDir()
+	store, err := kv.Open(dir, kv.Options{})
+	is.NoErr(err)
+	defer store.Close()
+	content, err := blobs.Open(filepath.Join(dir, "blobs"))
+	is.NoErr(err)
+	defer content.Close()
+
+	last := blobs.Ref{0xff}
+	refs := []blobs.Ref{last}
+	for i := range 250 {
+		ref := blobs.Ref{1, byte(i)}
+		refs = append(refs, ref)
+		is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "01", ref.String()), 0o700)) // cannot be removed as a blob
+	}
+	is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "ff"), 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "blobs", "ff", last.String()), []byte("last"), 0o600))
+	is.NoErr(store.Update(func(tx *kv.Tx) error {
+		u, err := tx.AddUser(record.User{Name: "ann", Role: record.Admin, Quota: -1})
+		for i := 0; err == nil && i < len(refs); i++ {
+			form := record.NewForm(record.Files)
+			form.Body.(*record.File).OriginalName = "x"
+			var r *record.Record
+			if r, err = tx.Add(u.ID, record.Files, form, &record.Content{Ref: refs[i], Size: 4}, ""); err == nil {
+				err = tx.Remove(r)
+			}
+		}
+		return err
+	}))
+
+	s := &admin.Sweeper{Store: store, Blobs: content, Log: slog.New(slog.DiscardHandler)}
+	swept, err := s.Sweep(t.Context(), false)
+	is.True(err != nil && len(err.Error()) < 1000) // one sentence, however many there are
+	is.Equal(swept, admin.Swept{Blobs: 1, Bytes: 4, Failed: 250})
+	left := 0
+	is.NoErr(store.View(func(tx *kv.Tx) error { left = len(tx.LooseRefs(store.Now(), 1000)); return nil }))
+	is.Equal(left, 250)
+}
+
+// gc does the same over the socket and without a server.
+func TestGC(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		t.Run(map[bool]string{true: "live", false: "stopped"}[live], func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			s := p.serve()
+			key := p.key()
+			p.discard(key, "one")
+			p.discard(key, "other")
+			p.upload(key, "some.txt", "kept")
+			p.orphan("old", 25*time.Hour)
+			p.orphan("some", 2*time.Hour)
+			p.orphan("young", time.Minute)
+			if !live {
+				s.stop()
+			}
+			p.script(`
+kist gc
+out Unlinked 1 blob and freed 3 bytes.
+
+kist gc
+out Nothing was to be unlinked.
+`)
+			is.True(p.exists(p.blob("one")) && p.exists(p.blob("some")) && !p.exists(p.blob("old")))
+			p.script(`
+kist gc --now --json
+out {
+out   "blobs": 3,
+out   "bytes": 12,
+out   "temporaryFiles": 0,
+out   "failed": 0
+out }
+
+kist gc --now
+out Nothing was to be unlinked.
+`)
+			is.True(p.exists(p.blob("kept")) && p.exists(p.blob("young")))
+			is.True(!p.exists(p.blob("one")) && !p.exists(p.blob("other")) && !p.exists(p.blob("some")))
+			if live {
+				s.stop()
+			}
+		})
+	}
+}
+
+// An upload under way keeps its content, were it just removed elsewhere.
+func TestGCSparesUploads(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	finish := slowUpload(t, p.addr, key)
+	p.discard(key, "one")
+	is.Equal(p.must("gc", "--now"), "Unlinked 1 blob and freed 3 bytes.")
+	is.Equal(finish(), http.StatusCreated)
+	is.Equal(p.must("gc", "--now"), "Nothing was to be unlinked.")
+	s.stop()
+}
+
+func TestGCDelayWithoutServer(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.discard(p.key(), "one")
+	s.stop()
+	p.env = []string{"KIST_GC_DELAY=0s"}
+	is.Equal(p.must("gc"), "Unlinked 1 blob and freed 3 bytes.")
+}
+
+// What gc cannot remove it tells after what it could.
+func TestGCSaysWhatStays(t *testing.T) {
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	p.discard(key, "one")
+	p.discard(key, "other")
+	s.stop()
+	p.stick("one")
+	p.script(`
+kist gc --now --log-level error --log-format json
+out Unlinked 1 blob and freed 5 bytes.
+err {…"a blob cannot be unlinked; the next sweep tries again"…}
+err Blobs that cannot be unlinked: 1, the first for this reason: …
+exit 1
+
+kist gc --now --json
+out {
+out   "blobs": 0,
+out   "bytes": 0,
+out   "temporaryFiles": 0,
+out   "failed": 1,
+out   "error": "blobs that cannot be unlinked: 1, …"
+out }
+err …level=ERROR…
+err Blobs that cannot be unlinked: 1, …
+exit 1
+`)
+}

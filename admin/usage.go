@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// usageError is a mistake in how the program was called. Without a text all
+// has been said.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// Misused says that the flags and arguments do not go together.
+func Misused(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// plainly is how the parser's words are put to people.
+var plainly = []struct {
+	words *regexp.Regexp
+	plain string
+}{
+	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got "EOL".*`), `$1 needs a value`},
+	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got (".*") \(.*; perhaps try (.*)\?$`), `$1 needs a value, and $2 looks like another flag; if it is the value, write $3`},
+	{regexp.MustCompile(`^expected "(.*)"$`), `$1 is missing`},
+	{regexp.MustCompile(`: bool value must be .* but got `), ` must be true or false; it is `},
+	{regexp.MustCompile(`" but got "`), `"; it is "`},
+	{regexp.MustCompile(`","`), `", "`},
+	{regexp.MustCompile(`, did you mean (.*)\?$`), ` (did you mean $1?)`},
+	{regexp.MustCompile(`\(from envar (\w+)=.*\)$`), `(from $1)`},
+}
+
+// misread makes a usage error of what the parser did not understand. Where a
+// command is missing it prints the help on standard error instead, as the
+// program that was meant is not known.
+func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
+	text, command := err.Error(), p.Model.Node
+	for _, step := range err.Context.Path {
+		if step.Command != nil {
+			command = step.Command
+		}
+	}
+	if strings.HasPrefix(text, "expected one of ") {
+		p.Stdout = c.Stderr
+		if err := err.Context.PrintUsage(false); err != nil {
+			return fmt.Errorf("cannot print the help: %w", err)
+		}
+		return &usageError{}
+	}
+	for _, p := range plainly {
+		text = p.words.ReplaceAllString(text, p.plain)
+	}
+	return Misused("%s; %s --help shows how it is used", text, command.FullPath())
+}

@@ -1,0 +1,45 @@
+package record_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+func TestCheckPassword(t *testing.T) {
+	for _, c := range []struct {
+		name, password string
+		ok             bool
+	}{
+		{"shortest", "12345678", true},
+		{"too short", "1234567", false},
+		{"bytes count, not characters", "éééé", true},
+		{"longest", strings.Repeat("a", 1024), true},
+		{"too long", strings.Repeat("a", 1025), false},
+		{"spaces", " a b c d ", true},
+		{"tab", "abc\tdefgh", false},
+		{"two lines", "abcd\nefgh", false},
+		{"NUL", "abcd\x00efgh", false},
+		{"C1 control character", "abcd\u0085efgh", false},
+		{"invalid UTF-8", "abcdefgh\xff", false},
+		{"none", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(record.CheckPassword(c.password) == nil, c.ok)
+		})
+	}
+}
+
+func TestCheckEnd(t *testing.T) {
+	is := is.New(t)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	is.NoErr(record.CheckEnd(time.Time{}, now))
+	is.NoErr(record.CheckEnd(now.Add(time.Millisecond), now))
+	is.True(record.CheckEnd(now, now) != nil)
+	is.True(record.CheckEnd(now.Add(-time.Hour), now) != nil)
+}
