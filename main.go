@@ -132,7 +132,13 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log}
 	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
-	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx)), ReadHeaderTimeout: time.Minute}
+	about := func() admin.About {
+		return admin.About{
+			Version: version, Base: base, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
+			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
+		}
+	}
+	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), about), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("the admin socket has ended", "error", err)

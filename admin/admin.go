@@ -101,7 +101,8 @@ type verbs struct {
 // Handler answers what the commands ask. It checks no credential: whoever may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
-func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc) http.Handler {
+// about tells of the server; nil if none runs.
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, about func() About) http.Handler {
 	v := verbs{store, passwords, sweep}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
@@ -115,6 +116,9 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc) http.Han
 	mux.Handle("GET /tokens", verb(v.tokens))
 	mux.Handle("PUT /tokens", verb(v.setTokens))
 	mux.Handle("GET /copy", verb(v.checkCopy))
+	if about != nil {
+		mux.Handle("GET /about", verb(func(*http.Request, nothing) (About, error) { return about(), nil }))
+	}
 	mux.Handle("POST /gc", verb(v.collect))
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")

@@ -116,7 +116,7 @@ func (d *checkup) server() {
 		return
 	}
 	d.well("server", "version %s listens on %s", about.Version, about.Listen)
-	if ahead := about.Now.Sub(time.Now()); ahead > time.Minute {
+	if ahead := time.Until(about.Now); ahead > time.Minute {
 		d.say(wrong, "clock", fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up", ahead.Round(time.Second)),
 			"set the clock (timedatectl set-ntp true); what expires does so early until then")
 	} else {

@@ -212,5 +212,5 @@ func overSocket(path string) *client {
 }
 
 func onStore(s *kv.Store, sweep SweepFunc) *client {
-	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep)}}, s.Close}
+	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep, nil)}}, s.Close}
 }

@@ -40,8 +40,42 @@ type Swept struct {
 	Failed int   `json:"failed"`         // contents that could not be removed
 }
 
-// Hourly sweeps now and every hour, until ctx ends.
+// mostMissing is how many contents that are missing are named in the log.
+const mostMissing = 20
+
+// missing tells the log of records without their bytes: they came with a copy
+// that was made while they were uploaded. They answer 404 and are there again
+// when the same file is uploaded once more.
+func (s *Sweeper) missing(ctx context.Context) error {
+	n := 0
+	err := s.Store.View(func(tx *kv.Tx) error {
+		for ref := range tx.Contents() {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			for _, r := range tx.Having(ref) {
+				if n++; n <= mostMissing {
+					s.Log.Warn("a file is without its bytes and is set aside", "id", r.ID.String(), "name", fileName(r), "sha256", blobs.Ref(ref).String())
+				}
+			}
+		}
+		return nil
+	})
+	if n > mostMissing {
+		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
+	}
+	return err
+}
+
+// Hourly looks for missing content, then sweeps at once and every hour, until
+// ctx ends.
 func (s *Sweeper) Hourly(ctx context.Context) {
+	if err := s.missing(ctx); err != nil {
+		s.Log.Error("it was not found out whether content is missing", "error", err)
+	}
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {

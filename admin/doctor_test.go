@@ -1,0 +1,106 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// proxy is a reverse proxy before the place's server that refuses bodies over
+// most bytes, and says for whom it asks if told to.
+func (p *place) proxy(most int64, forwards bool) *httptest.Server {
+	p.t.Helper()
+	target, err := url.Parse("http://" + p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host
+		if forwards {
+			r.SetXForwarded()
+		}
+	}}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > most {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	p.t.Cleanup(s.Close)
+	return s
+}
+
+// Each thing that is wrong between visitors and the server is found, and what
+// is said to change mends it.
+func TestDoctor(t *testing.T) {
+	for name, row := range map[string]struct {
+		most     int64
+		forwards bool
+		args     []string
+		code     int
+		state    string // of the finding
+		what     string
+		says     string
+	}{
+		"all well":        {1 << 40, true, []string{"--trusted-proxies", "127.0.0.1"}, 0, "ok", "uploads", "bodies up to 10.0 GiB pass"},
+		"small bodies":    {20 << 20, true, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "uploads", "refuses bodies of 100.0 MiB; 10.0 MiB pass"},
+		"not trusted":     {1 << 40, true, nil, 4, "problem", "proxy", "a proxy that is not trusted"},
+		"does not say":    {1 << 40, false, []string{"--trusted-proxies", "127.0.0.1"}, 4, "problem", "proxy", "does not say for whom it asks"},
+		"nothing between": {1 << 40, false, nil, 0, "ok", "proxy", "none in between"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			s := p.serve(append(row.args, "--base-url", p.proxy(row.most, row.forwards).URL)...)
+			r := s.run("", "doctor", "--json")
+			is.Equal(r.code, row.code)
+			var all []struct{ What, State, Text, Change string }
+			is.NoErr(json.Unmarshal([]byte(r.out), &all))
+			found := false
+			for _, f := range all {
+				found = found || f.What == row.what && f.State == row.state && strings.Contains(f.Text, row.says)
+				is.True(f.State == "ok" || f.Change != "")
+			}
+			if !found {
+				t.Error(r.out)
+			}
+		})
+	}
+	t.Run("somebody else", func(t *testing.T) {
+		is := is.New(t)
+		other := httptest.NewServer(http.NotFoundHandler())
+		defer other.Close()
+		s := newPlace(t).serve("--base-url", other.URL)
+		r := s.run("", "doctor")
+		is.Equal(r.code, 4)
+		is.True(strings.Contains(r.out, "answered with status 404, not by this server"))
+		other.Close()
+		r = s.run("", "doctor")
+		is.Equal(r.code, 4)
+		is.True(strings.Contains(r.out, "cannot be reached from here"))
+	})
+	t.Run("stopped", func(t *testing.T) {
+		is := is.New(t)
+		s := newPlace(t).serve()
+		s.inhabit()
+		s.must("backup", "copy")
+		s.stop()
+		is.NoErr(os.Chmod(s.data("journal"), 0o755))
+		r := s.run("", "doctor")
+		is.Equal(r.code, 0)
+		is.True(strings.Contains(r.out, "others on this machine may reach 1 files and folders"))
+		is.True(strings.Contains(r.out, "the latest is of"))
+		is.True(strings.Contains(r.out, "5 of 5 were read and are whole"))
+		is.Equal(s.run("", "--data-dir", "nowhere", "doctor").code, 3)
+	})
+}
