@@ -19,7 +19,6 @@ import (
 
 	"kist/blobs"
 	"kist/blobs/disk"
-	"kist/httpapi"
 	"kist/kv"
 	"kist/kv/journal"
 )
@@ -204,7 +203,7 @@ func (d *checkup) bodies(address string, most int64) {
 
 // probe asks the server by its public address. A body of the length is
 // announced and not sent.
-func probe(method, address string, length int64) (*httpapi.Seen, int, error) {
+func probe(method, address string, length int64) (*seen, int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	var body io.Reader = http.NoBody
@@ -231,11 +230,18 @@ func probe(method, address string, length int64) (*httpapi.Seen, int, error) {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var seen httpapi.Seen
-	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(text, &seen) != nil || !bytes.Contains(text, []byte(`"forwarded"`)) {
+	var s seen
+	if err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(text, &s) != nil || !bytes.Contains(text, []byte(`"forwarded"`)) {
 		return nil, resp.StatusCode, err
 	}
-	return &seen, resp.StatusCode, nil
+	return &s, resp.StatusCode, nil
+}
+
+// seen is what the server says it saw of a probe.
+type seen struct {
+	Peer, Client string
+	Forwarded    bool
+	Host         string
 }
 
 // withheld is a body that never comes.

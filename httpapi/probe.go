@@ -37,8 +37,8 @@ func (p *probe) holds(token string) bool {
 	return time.Now().Before(p.until) && subtle.ConstantTimeCompare([]byte(token), []byte(p.token)) == 1
 }
 
-// Seen is what the server sees of a probe's request.
-type Seen struct {
+// seen is what the server sees of a probe's request.
+type seen struct {
 	Peer      string `json:"peer"`      // the address of the connection; "" for a socket
 	Client    string `json:"client"`    // who it takes for the client
 	Forwarded bool   `json:"forwarded"` // whether the request says that it was passed on
@@ -56,14 +56,14 @@ func probed(c *call) error {
 	if err != nil {
 		host = ""
 	}
-	seen := Seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host}
+	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host}
 	if c.addr.IsValid() {
-		seen.Client = c.addr.String()
+		s.Client = c.addr.String()
 	}
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
-		seen.Forwarded = seen.Forwarded || c.r.Header.Get(name) != ""
+		s.Forwarded = s.Forwarded || c.r.Header.Get(name) != ""
 	}
-	body, err := json.Marshal(seen)
+	body, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
