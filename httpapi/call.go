@@ -36,6 +36,7 @@ type answerWriter struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
 	addr   netip.Addr // of the client
+	body   *paced     // of the request; nil if it has none
 	op     string     // that the request is for
 	status int
 	bytes  int64
@@ -58,6 +59,9 @@ func (w *answerWriter) extend() {
 func (w *answerWriter) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
+		if w.body != nil {
+			w.body.rest()
+		}
 		w.extend() // the deadline of the connection's last answer may be over
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -114,6 +118,8 @@ func (s *Server) around(next http.Handler) http.Handler {
 		defer s.running.Done()
 		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r)}
 		if r.ContentLength != 0 {
+			aw.body = pace(aw.ctl, r)
+			r.Body = aw.body
 			aw.extend() // for "100 Continue", which reading the body may send
 		}
 		id := r.Header.Get("X-Request-Id")
