@@ -69,7 +69,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
-			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time.", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
+			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
 			fails: []int{409}, serve: upload,
 		},
