@@ -328,8 +328,12 @@ func credential(h http.Header) (string, error) {
 	return key, nil
 }
 
-// enter lets the caller through a door or says why not.
+// enter lets the caller through a door or says why not. Where anyone may go, a
+// credential that cannot be used shuts nobody out: it makes a visitor.
 func (c *call) enter(d door) error {
+	if d.open && !d.known {
+		return nil
+	}
 	key, err := credential(c.r.Header)
 	if err != nil {
 		return err
@@ -341,6 +345,9 @@ func (c *call) enter(d door) error {
 		return &record.Error{Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key."}
 	}
 	caller, err := c.s.Store.Authenticate(key)
+	if _, status := understood(err); d.open && status == http.StatusUnauthorized {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

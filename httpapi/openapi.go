@@ -158,9 +158,9 @@ func (d *document) operation(r route) object {
 
 // statuses are those that the operation may fail with, and 206 and 304.
 func (r *route) statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError}, r.fails...)
+	all := append([]int{http.StatusBadRequest, http.StatusInternalServerError}, r.fails...)
 	if !r.door.open {
-		all = append(all, http.StatusForbidden, http.StatusServiceUnavailable)
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 		if r.method != http.MethodGet {
 			all = append(all, http.StatusInsufficientStorage)
 		}

@@ -28,17 +28,19 @@ type route struct {
 
 // A door says who may call.
 type door struct {
-	open  bool         // anyone; a credential is looked at if there is one
+	open  bool         // anyone
+	known bool         // with open: who brings a good credential is known by it
 	scope record.Scope // that an API key needs
 	admin bool         // the user must be an administrator
 }
 
 var (
-	anyone  = door{open: true}
-	reads   = door{scope: record.ScopeRead}
-	writes  = door{scope: record.ScopeWrite}
-	uploads = door{scope: record.ScopeUpload}
-	manages = door{scope: record.ScopeAdmin, admin: true}
+	anyone   = door{open: true}
+	visitors = door{open: true, known: true}
+	reads    = door{scope: record.ScopeRead}
+	writes   = door{scope: record.ScopeWrite}
+	uploads  = door{scope: record.ScopeUpload}
+	manages  = door{scope: record.ScopeAdmin, admin: true}
 )
 
 // mount registers the routes. httprouter allows no word beside a wildcard, so
