@@ -476,6 +476,36 @@ func TestPublicLimitedViews(t *testing.T) {
 	is.Equal(a.viewed("few"), 6)
 }
 
+// TestPublicUsedUp: visitors are told that an item is used up until its owner
+// says that it is private, or takes the limit away.
+func TestPublicUsedUp(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	use := func(slug string) {
+		t.Helper()
+		a.share("x", "slug", slug, "maxViews", "1")
+		a.visit("/x/" + slug).want(200)
+		a.visit("/x/" + slug).want(410)
+		a.patch("/api/v1/files/"+slug, `{"description":"d","maxViewsAction":"make_private"}`).want(200)
+		a.visit("/x/" + slug).want(410)
+	}
+	use("hidden")
+	is.Equal(a.patch("/api/v1/files/hidden", `{"isPublic":false}`).want(200).at("data.isPublic"), false)
+	a.visit("/x/hidden").want(404)
+	a.patch("/api/v1/files/hidden", `{"isPublic":true}`).want(200)
+	a.visit("/x/hidden").want(200) // its count began anew
+	a.visit("/x/hidden").want(410)
+	use("unlimited")
+	is.Equal(a.patch("/api/v1/files/unlimited", `{"maxViews":null}`).want(200).at("data.isPublic"), false)
+	a.visit("/x/unlimited").want(404)
+
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"maxClicks":1}`).want(201)
+	a.visit("/s/short").want(302)
+	a.visit("/s/short").want(410)
+	a.patch("/api/v1/shorten/short", `{"isPublic":false}`).want(200)
+	a.visit("/s/short").want(404)
+}
+
 // TestPublicLimitRace: of 200 clients at once exactly N get the item, whole,
 // whatever becomes of it then.
 func TestPublicLimitRace(t *testing.T) {

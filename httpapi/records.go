@@ -107,14 +107,6 @@ func readRecord(k *record.Kind, arg string) func(*call) error {
 	}
 }
 
-// editForm is the shape of a patch of the kind.
-func editForm(f *record.Form, k *record.Kind) field.Shaped {
-	if k == record.Files {
-		return record.FileEdit{Form: f}
-	}
-	return f
-}
-
 func patchRecord(k *record.Kind, arg string) func(*call) error {
 	return func(c *call) error {
 		in, err := c.object(k.MaxBody)
@@ -127,7 +119,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		// The first reading, outside the transaction, finds what is wrong and
 		// which password to hash; the second cannot fail on form.
 		form := record.NewForm(k)
-		if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+		if err := form.Patch(in); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -143,7 +135,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 			if err != nil {
 				return err
 			}
-			if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+			if err := form.Patch(in); err != nil {
 				return err
 			}
 			return tx.Save(r, form, hash)
