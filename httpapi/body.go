@@ -230,17 +230,6 @@ func (c *call) data(status int, v field.Shaped) error {
 	})
 }
 
-// list answers {"data": […], "total": n, "nextCursor": null} with all there
-// is.
-func list[T field.Shaped](c *call, all []T) error {
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = append(dst, `{"data":`...)
-		dst = appendAll(dst, all)
-		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(len(all)), 10)
-		return append(dst, `,"nextCursor":null}`...), nil
-	})
-}
-
 func appendAll[T field.Shaped](dst []byte, all []T) []byte {
 	dst = append(dst, '[')
 	for i, v := range all {

@@ -95,7 +95,7 @@ func (s *Server) table() []route {
 
 		{
 			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
-			door: reads, reply: reply{200, "All folders.", listOf("Folder")}, serve: listFolders,
+			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of folders.", listOf("Folder")}, serve: listFolders,
 		},
 		{
 			method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
@@ -120,7 +120,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			door: manages, reply: reply{200, "All keys.", listOf("Key")}, serve: listKeys,
+			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
 		},
 		{
 			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
@@ -137,7 +137,7 @@ func (s *Server) table() []route {
 
 		{
 			method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
-			door: manages, reply: reply{200, "All accounts.", listOf("User")}, serve: listUsers,
+			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of accounts.", listOf("User")}, serve: listUsers,
 		},
 		{
 			method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
@@ -245,21 +245,27 @@ func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}}
 
+// pageParams are the parameters of every list.
+func pageParams(sorts []kv.Sort) []param {
+	return []param{
+		{"query", "limit", "Records of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
+		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
+		{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
+		{"query", "sort", "The order.", object{"type": "string", "enum": sorts, "default": "newest"}, "newest"},
+	}
+}
+
 // listParams are the parameters of a list of the kind.
 func listParams(k *record.Kind) []param {
 	text := object{"type": "string"}
 	flag := object{"type": "boolean"}
-	all := []param{
-		{"query", "limit", "Records of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
-		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
-		{"query", "cursor", "nextCursor of the page before.", text, "AQ"},
-		{"query", "q", "Text to look for.", text, "beach"},
-		{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
-		{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
-		{"query", "favorite", "Favourites only, or all others.", flag, true},
-		{"query", "public", "Public ones only, or all others.", flag, true},
-		{"query", "sort", "The order.", object{"type": "string", "enum": kv.Sorts(k), "default": "newest"}, "newest"},
-	}
+	all := append(pageParams(kv.Sorts(k)),
+		param{"query", "q", "Text to look for.", text, "beach"},
+		param{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
+		param{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
+		param{"query", "favorite", "Favourites only, or all others.", flag, true},
+		param{"query", "public", "Public ones only, or all others.", flag, true},
+	)
 	if k == record.Files {
 		all = append(all,
 			param{"query", "folder", "Id or name of a folder, or unfiled.", text, "Holidays"},
