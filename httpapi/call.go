@@ -353,7 +353,7 @@ func (c *call) enter(d door) error {
 	}
 	c.caller = caller
 	switch {
-	case d.open:
+	case d.open, d.held:
 	case !caller.Key.Allows(d.scope):
 		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.scope) + "."}
 	case d.admin && caller.User.Role != record.Admin:

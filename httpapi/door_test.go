@@ -168,11 +168,13 @@ func TestDoorNextRequest(t *testing.T) {
 func TestDoorScopes(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
+	const anyScope record.Scope = "any"
 	opens := map[record.Scope][]record.Scope{ // by what is needed
 		record.ScopeRead:   {record.ScopeRead, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeWrite:  {record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeUpload: {record.ScopeUpload, record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeAdmin:  {record.ScopeAdmin},
+		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
 	}
 	need := func(r route) record.Scope {
 		p := strings.TrimPrefix(r.path, "/api/v1/")
@@ -181,6 +183,8 @@ func TestDoorScopes(t *testing.T) {
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"):
 			return record.ScopeAdmin
+		case p == "remote-upload" && r.method == "GET":
+			return anyScope
 		case r.method == "GET":
 			return record.ScopeRead
 		case p == "upload":

@@ -130,9 +130,12 @@ func (d *document) operation(r route) object {
 	if params != nil {
 		op["parameters"] = params
 	}
-	if r.door.open {
+	switch {
+	case r.door.open:
 		op["security"] = []object{}
-	} else if r.door.scope != "" {
+	case r.door.held:
+		op["description"] = "Any API key will do."
+	default:
 		op["description"] = "An API key needs the scope " + string(r.door.scope) + "."
 	}
 	if r.body != nil {

@@ -30,6 +30,7 @@ type route struct {
 type door struct {
 	open  bool         // anyone
 	known bool         // with open: who brings a good credential is known by it
+	held  bool         // any API key that is good
 	scope record.Scope // that an API key needs
 	admin bool         // the user must be an administrator
 }
@@ -37,6 +38,7 @@ type door struct {
 var (
 	anyone   = door{open: true}
 	visitors = door{open: true, known: true}
+	holders  = door{held: true}
 	reads    = door{scope: record.ScopeRead}
 	writes   = door{scope: record.ScopeWrite}
 	uploads  = door{scope: record.ScopeUpload}

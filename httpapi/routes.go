@@ -87,8 +87,8 @@ func (s *Server) table() []route {
 			door: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
 		},
 		{
-			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching.",
-			door: reads, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
+			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching; a check for keys of any scope.",
+			door: holders, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
 				"jobs": object{"type": "array", "items": object{"type": "object"}},
 			}}, object{"jobs": []any{}})}, serve: func(c *call) error { return c.text(http.StatusOK, []byte(`{"jobs":[]}`)) },
 		},
