@@ -307,7 +307,6 @@ func (g *gate) ReadFrom(r io.Reader) (int64, error) {
 // pay counts the view, if the answer with the status is one.
 func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 	h := c.w.Header()
-	part := h.Get("Content-Range")
 	switch {
 	case status == http.StatusNotModified:
 		return nil
@@ -325,10 +324,28 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 			return errAhead
 		}
 		return nil
-	case r.Limit == 0 && part != "" && !strings.HasPrefix(part, "bytes 0-"):
+	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.r.Header.Get("Range"), size):
 		return nil
 	}
 	return c.s.Store.Seen(r)
+}
+
+// fromStart reports whether one of the ranges, which http.ServeContent found
+// to be well formed, begins with the first byte. An answer with several does
+// not say so in its header.
+func fromStart(ranges string, size int64) bool {
+	for r := range strings.SplitSeq(ranges[strings.IndexByte(ranges, '=')+1:], ",") {
+		first, last, _ := strings.Cut(strings.TrimSpace(r), "-")
+		text := strings.TrimSpace(first)
+		if text == "" {
+			text = strings.TrimSpace(last) // how many bytes from the end
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && (first != "" && n == 0 || first == "" && n >= size) {
+			return true
+		}
+	}
+	return false
 }
 
 // unchanged reports whether the answer will be 304 (RFC 9110, section

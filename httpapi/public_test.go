@@ -412,8 +412,16 @@ func TestPublicViews(t *testing.T) {
 		{"Range", "bytes=8-9,0-1"},                           // 7
 		{"If-None-Match", `"other"`},                         // 8
 		{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64) XY"}, // 9
+		{"Range", "bytes=5-6,-10"},                           // 10: from the start, counted from the end
+		{"Range", "bytes=0-9,0-9"},                           // 11: all of it
+		{"Range", "bytes=5-6, 0-0 ,99-"},                     // 12
+		{"Range", "bytes=1-2,5-6", "If-Range", `"other"`},    // 13: all of it
 		{"Range", "bytes=5-"},
 		{"Range", "bytes=-3"},
+		{"Range", "bytes=1-2,5-6"},
+		{"Range", "bytes=1-,-1"},
+		{"Range", "bytes=5-6,-3, 1-1"},
+		{"Range", "bytes=99-,5-6"},
 		{"Range", "bytes=10-"},
 		{"Range", "bytes=abc"},
 		{"If-None-Match", etag},
@@ -429,7 +437,7 @@ func TestPublicViews(t *testing.T) {
 	a.send("OPTIONS", "/x/"+slug).want(204)
 	a.send("POST", "/x/"+slug).want(405)
 	a.flush()
-	is.Equal(a.viewed(slug), 9)
+	is.Equal(a.viewed(slug), 13)
 }
 
 // TestPublicLimitedViews: every byte of a limited item costs a view, and
