@@ -740,6 +740,31 @@ func TestPublicGuessUnknown(t *testing.T) {
 	is.Equal(len(a.server.guesses.tries), 2) // and names of unknown things take no memory
 }
 
+// TestPublicGuessExtension: an extension after the slug makes no second guess
+// of a password, nor one at something unknown.
+func TestPublicGuessExtension(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("x", "slug", "locked", "password", "secret")
+	guessed := func(path, password string, status int) map[string]int {
+		t.Helper()
+		a.server.guesses.tries = nil
+		a.send("GET", path, "X-Share-Password", password).want(status)
+		at := map[string]int{}
+		for g, t := range a.server.guesses.tries {
+			if !g.anywhere {
+				at[g.at] += t.n
+			}
+		}
+		return at
+	}
+	is.Equal(guessed("/x/locked.txt", "secret", 200), map[string]int{})
+	is.Equal(guessed("/x/locked.txt", "wrong", 401), map[string]int{a.id("locked"): 1})
+	is.Equal(guessed("/x/locked", "wrong", 401), map[string]int{a.id("locked"): 1})
+	is.Equal(guessed("/x/none.txt", "wrong", 404), map[string]int{"missing": 1})
+	is.Equal(guessed("/x/none", "wrong", 404), map[string]int{"missing": 1})
+}
+
 func TestPublicReadCounts(t *testing.T) {
 	is := is.New(t)
 	a := start(t)

@@ -238,8 +238,6 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 	return tags, folder, args.err()
 }
 
-func contains[T comparable](all []T, v T) bool { return slices.Contains(all, v) }
-
 // matcher finds records with a text that contains what is looked for, without
 // regard to case.
 func matcher(text string) func(*record.Record) bool {
