@@ -197,7 +197,7 @@ const keptBuffer = 1 << 20
 
 // send answers with JSON that write appends to what it is given.
 func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
-	buf := buffers.Get().(*[]byte) //nolint:errcheck // the pool holds nothing else
+	buf := buffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= keptBuffer {
 			buffers.Put(buf)

@@ -546,7 +546,7 @@ func TestDoorGuessesCount(t *testing.T) {
 		for i := range maxGuessEntries {
 			g.tries[guess{at: fmt.Sprint(i)}] = tries{5, now}
 		}
-		g.failed(addr("1.1.1.1"), "a", now.Add(guessWindow))
+		g.settle(addr("1.1.1.1"), "a", false, now.Add(guessWindow))
 		is.Equal(len(g.tries), 2)
 	})
 }

@@ -670,7 +670,7 @@ func TestPublicPasswords(t *testing.T) {
 	a.send("GET", "/x/locked", "X-Forwarded-For", "1.1.1.1").want(401) //
 	from("2001:db8::1", "wrong").want(401)                             // another address
 	for i := range 24 {                                                // thirty in all, as if from anywhere
-		a.server.guesses.failed(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), a.server.Store.Now())
+		a.server.guesses.settle(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), false, a.server.Store.Now())
 	}
 	from("4.4.4.4", "wrong").want(429)
 	a.clock.advance(5 * time.Minute)

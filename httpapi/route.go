@@ -58,12 +58,12 @@ func (s *Server) mount(routes []route) http.Handler {
 			methods = append(methods, http.MethodHead)
 		}
 		for _, m := range methods {
-			at := 0
-			for ; at < len(chain) && !register(chain[at], m, r.pattern(), s.handle(r)); at++ {
-			}
-			if at == len(chain) {
+			taken := slices.ContainsFunc(chain, func(router *httprouter.Router) bool {
+				return register(router, m, r.pattern(), s.handle(r))
+			})
+			if !taken {
 				chain = append(chain, newRouter())
-				register(chain[at], m, r.pattern(), s.handle(r))
+				register(chain[len(chain)-1], m, r.pattern(), s.handle(r))
 			}
 		}
 	}
