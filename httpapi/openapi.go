@@ -84,6 +84,8 @@ func Document() ([]byte, error) {
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
 				"the tags of a file may be sent back as they are answered. " +
+				"Every address that answers GET answers HEAD alike, without the body, and every address answers OPTIONS with the methods it knows; " +
+				"any other method is answered 405 with Allow. None of this is listed. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []object{{"url": placeholder}},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"kist/embed"
@@ -35,7 +36,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
-			door: anyone, reply: reply{200, "The file.", bytesOf()}, fails: []int{404}, serve: readAsset,
+			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
 		},
 		{
 			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
@@ -50,7 +51,7 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
-			door:    visitors, args: sharePassword, reply: reply{200, "The content.", bytesOf()},
+			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
 			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
 		},
 		{
@@ -244,6 +245,18 @@ func tagRoutes(at string) []route {
 func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}}
+
+var ifNoneMatch = param{"header", "If-None-Match", "Entity tags that the client has; 304 if one is the content's.", object{"type": "string"}, `"9f86d081884c7d65"`}
+
+// conditional are what an answer with bytes heeds of RFC 9110, sections 13 and
+// 14.
+var conditional = []param{
+	{"header", "Range", "The bytes to answer, one range or several; more than 16 are answered with all.", object{"type": "string"}, "bytes=0-1023"},
+	{"header", "If-Range", "Entity tag for which the ranges hold; all bytes are answered if the content has another.", object{"type": "string"}, `"9f86d081884c7d65"`},
+	{"header", "If-Match", "Entity tags of which the content must have one; 412 otherwise.", object{"type": "string"}, `"9f86d081884c7d65"`},
+	ifNoneMatch,
+	{"header", "If-Modified-Since", "Of no effect, for content has no date; If-None-Match has.", object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
+}
 
 // pageParams are the parameters of every list.
 func pageParams(sorts []kv.Sort) []param {

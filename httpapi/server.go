@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
+
 	"kist/blobs"
 	"kist/kv"
 )
@@ -36,6 +38,7 @@ type Config struct {
 type Server struct {
 	Config
 	routes  []route
+	routers []*httprouter.Router // that hold the routes: see mount
 	handler http.Handler
 	schema  []byte
 	shown   shownPool
@@ -52,7 +55,7 @@ func New(c Config) (*Server, error) {
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err
 	}
-	s.handler = s.mount(s.routes)
+	s.handler = s.mount()
 	return s, nil
 }
 
