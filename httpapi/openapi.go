@@ -370,7 +370,8 @@ func components() []component {
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})
 		if k != record.Files {
-			all = append(all, component{title(k.Name) + "Create", record.NewForm(k), create}, component{title(k.Name) + "Edit", record.NewForm(k), edit})
+			all = append(all, component{title(k.Name) + "Create", record.NewForm(k), create}, component{title(k.Name) + "Edit", record.NewForm(k), edit},
+				component{"Shared" + title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, shown})
 		}
 	}
 	return all

@@ -451,7 +451,7 @@ func (f *passwordForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
 }
 
-// readPublic answers a visitor with a shared record.
+// readPublic answers with a shared record as visitors see it, whoever asks.
 func readPublic(k *record.Kind) func(*call) error {
 	return func(c *call) error {
 		form := new(passwordForm)
@@ -470,7 +470,7 @@ func readPublic(k *record.Kind) func(*call) error {
 		var body bytes.Buffer
 		// Read before the view is counted, which may delete it.
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
-			b, err := c.s.show(tx, []byte(`{"data":`), r)
+			b, err := c.s.showVisitor(tx, []byte(`{"data":`), r)
 			body.Write(append(b, '}'))
 			return err
 		}); err != nil {

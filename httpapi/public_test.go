@@ -792,6 +792,30 @@ func TestPublicReadCounts(t *testing.T) {
 	}
 }
 
+// TestPublicReadHides: what a record is to its owner is not shown to others,
+// nor to its owner where others look.
+func TestPublicReadHides(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, k := range record.Kinds[1:] {
+		body := parse(t, whole[k])
+		body["slug"], body["isPublic"], body["isFavorite"], body["tags"] = "one-"+k.Name, true, true, []string{"travel"}
+		owners := a.post("/api/v1/"+k.Path, body).want(201).object("data")
+		is.Equal(owners["isFavorite"], true)
+		for _, key := range []string{"", a.key} {
+			got := a.do(request{method: "POST", path: "/api/v1/" + k.Path + "/p/one-" + k.Name, key: key, anyone: key == "", json: "{}"}).want(200).object("data")
+			_, there := got["isFavorite"]
+			is.True(!there)
+			for name := range owners {
+				_, there := got[name]
+				is.Equal(there, name != "isFavorite")
+			}
+			is.Equal(len(got), len(owners)-1)
+		}
+		a.get("/api/v1/" + k.Path + "/one-" + k.Name).want(200).object("data") // as documented: with all of it
+	}
+}
+
 // TestPublicLostContent: a record without its bytes answers as if it were not
 // there; with other bytes it answers none of them.
 func TestPublicLostContent(t *testing.T) {

@@ -22,13 +22,22 @@ type bound struct {
 	set *field.Set
 }
 
-// show appends a record as JSON.
+// show appends a record as JSON, as its owner sees it.
 func (s *Server) show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	pool := &s.shown[r.Kind.Code]
+	return s.showTo(false, &s.shown, tx, dst, r)
+}
+
+// showVisitor appends a record as JSON, as visitors see it.
+func (s *Server) showVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	return s.showTo(true, &s.shared, tx, dst, r)
+}
+
+func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	pool := &pools[r.Kind.Code]
 	b, _ := pool.Get().(*bound)
 	if b == nil {
 		b = new(bound)
-		b.Kind = r.Kind
+		b.Kind, b.Visitor = r.Kind, visitor
 		b.set = field.Of(&b.Shown)
 	}
 	defer pool.Put(b)

@@ -206,7 +206,7 @@ func recordRoutes(k *record.Kind) []route {
 		},
 		{
 			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
-			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf(name)},
+			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
 			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k),
 		},
 	}

@@ -41,7 +41,8 @@ type Server struct {
 	routers []*httprouter.Router // that hold the routes: see mount
 	handler http.Handler
 	schema  []byte
-	shown   shownPool
+	shown   shownPool // for owners
+	shared  shownPool // for visitors
 	guesses guesses
 	probe   probe
 	running sync.WaitGroup // requests
