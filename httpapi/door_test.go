@@ -560,7 +560,8 @@ func TestDoorOddRequests(t *testing.T) {
 		status         int
 	}{
 		{"GET", "http://kist.example.org", 404},
-		{"GET", "/", 404},
+		{"GET", "/", 200},
+		{"POST", "/", 405},
 		{"GET", "//", 404},
 		{"GET", "/x/", 404},
 		{"GET", "/x//", 404},
@@ -618,6 +619,24 @@ func setTarget(r *http.Request, target string) error {
 	}
 	r.URL, r.RequestURI = u, target
 	return err
+}
+
+// TestDoorHome: the address that the pages' logo leads to says what this is,
+// also below a prefix.
+func TestDoorHome(t *testing.T) {
+	is := is.New(t)
+	for _, base := range []string{"https://kist.example.org", "https://example.org/kist"} {
+		a := start(t, func(c *Config) { c.Base = base })
+		prefix := strings.TrimPrefix(strings.TrimPrefix(base, "https://kist.example.org"), "https://example.org")
+		got := a.visit("/").want(200)
+		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
+		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
+		page := string(got.body)
+		is.True(strings.Contains(page, "<h1>kist</h1>"))
+		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
+		is.True(strings.Contains(page, `href="`+prefix+`/"`))
+		is.Equal(len(a.send("HEAD", "/").want(200).body), 0)
+	}
 }
 
 func TestDoorQueryBounds(t *testing.T) {

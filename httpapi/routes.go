@@ -15,6 +15,10 @@ import (
 func (s *Server) table() []route {
 	rows := []route{
 		{
+			method: "GET", path: "/", id: "readHome", tag: "server", summary: "Says what this server is.",
+			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+		},
+		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
 		},
