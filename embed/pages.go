@@ -78,6 +78,9 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
+// HomePage says what answers at this address and where to go on.
+type HomePage struct{ Base string }
+
 // ReferencePage is the interactive view of the schema. Its addresses are relative to two segments below the root of the
 // API's version (/api/v1/reference, without a slash at the end), so that it needs no Base.
 type ReferencePage struct{}
@@ -94,12 +97,16 @@ func (ClaimedPage) Policy() string { return policyPage }
 // Policy implements [Page].
 func (MessagePage) Policy() string { return policyPage }
 
+// Policy implements [Page].
+func (HomePage) Policy() string { return policyPage }
+
 // Policy implements [Page]. Scripts may reach this server and nothing else.
 func (ReferencePage) Policy() string { return policyReference }
 
 func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
 func (MessagePage) file() string   { return "message.html" }
+func (HomePage) file() string      { return "home.html" }
 func (ReferencePage) file() string { return "reference.html" }
 
 //go:embed pages
@@ -114,7 +121,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		return nil, err
 	}
 	set := make(map[string]*template.Template)
-	for _, page := range []Page{ClaimPage{}, ClaimedPage{}, MessagePage{}, ReferencePage{}} {
+	for _, page := range []Page{ClaimPage{}, ClaimedPage{}, MessagePage{}, HomePage{}, ReferencePage{}} {
 		t, err := layout.Clone()
 		if err != nil {
 			return nil, err

@@ -168,20 +168,7 @@ func newUserForm() *userForm {
 }
 
 func listUsers(c *call) error {
-	var all []*shownUser
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		users, err := tx.Users()
-		for i := 0; err == nil && i < len(users); i++ {
-			var v *shownUser
-			if v, err = showUser(tx, &users[i]); err == nil {
-				all = append(all, v)
-			}
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return list(c, all)
+	return answerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, showUser)
 }
 
 func createUser(c *call) error {
@@ -306,17 +293,10 @@ func (f *keyForm) ends(now time.Time) error {
 }
 
 func listKeys(c *call) error {
-	var all []*shownKey
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		keys, err := tx.Keys(c.owner())
-		for _, k := range keys {
-			all = append(all, &shownKey{k})
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return list(c, all)
+	return answerList(c,
+		func(tx *kv.Tx) ([]record.Key, error) { return tx.Keys(c.owner()) },
+		func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
+		func(_ *kv.Tx, k *record.Key) (*shownKey, error) { return &shownKey{*k}, nil })
 }
 
 func createKey(c *call) error {

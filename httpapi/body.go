@@ -42,16 +42,25 @@ const (
 	paceBytes = 32 << 10
 )
 
-// paced reads a body and moves the connection's deadline on for as long as
-// bytes keep coming in.
+// restBytes is how much of a body that was not asked for is taken before the
+// answer. Of a longer one the client is cut off, which net/http does.
+const restBytes = 256 << 10
+
+// paced is the body of a request, for as long as bytes keep coming in: every
+// request with a body has one from its beginning, whether its handler reads
+// it or not, for net/http reads what the handler leaves.
 type paced struct {
-	body io.ReadCloser
-	ctl  *http.ResponseController
-	due  int64 // bytes until the deadline moves on
+	body   io.ReadCloser
+	ctl    *http.ResponseController
+	left   int64 // bytes still to come; negative if that is not known
+	due    int64 // bytes until the deadline moves on
+	begun  bool
+	ended  bool
+	expect bool // the client sends nothing until the body is read
 }
 
-func pace(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
-	p := &paced{body: body, ctl: http.NewResponseController(w)}
+func pace(ctl *http.ResponseController, r *http.Request) *paced {
+	p := &paced{body: r.Body, ctl: ctl, left: r.ContentLength, expect: r.Header.Get("Expect") != ""}
 	p.extend()
 	return p
 }
@@ -62,11 +71,19 @@ func (p *paced) extend() {
 }
 
 func (p *paced) Read(b []byte) (int, error) {
+	if !p.begun {
+		p.begun = true
+		p.extend() // the time until now was the server's
+	}
 	n, err := p.body.Read(b)
+	p.left -= int64(n)
 	if p.due -= int64(n); p.due <= 0 {
 		p.extend()
 	}
-	if err == io.EOF { //nolint:errorlint // readers return it bare
+	if err != nil {
+		p.ended = true
+	}
+	if err == io.EOF {
 		_ = p.ctl.SetReadDeadline(time.Time{})
 	}
 	return n, err
@@ -74,10 +91,19 @@ func (p *paced) Read(b []byte) (int, error) {
 
 func (p *paced) Close() error { return p.body.Close() }
 
-// limited is the request's body, paced and bounded: reading past the bound
-// fails with http.MaxBytesError.
+// rest takes what is left of the body, for many clients read the answer only
+// when they have sent everything.
+func (p *paced) rest() {
+	if p.ended || p.expect && !p.begun || p.left > restBytes {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if it breaks off
+}
+
+// limited is the request's body, bounded: reading past the bound fails with
+// http.MaxBytesError.
 func (c *call) limited(most int64) io.ReadCloser {
-	return http.MaxBytesReader(c.w.ResponseWriter, pace(c.w.ResponseWriter, c.r.Body), most)
+	return http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, most)
 }
 
 // object reads the JSON object of the body, of at most most bytes.
@@ -171,7 +197,7 @@ const keptBuffer = 1 << 20
 
 // send answers with JSON that write appends to what it is given.
 func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
-	buf := buffers.Get().(*[]byte) //nolint:errcheck // the pool holds nothing else
+	buf := buffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= keptBuffer {
 			buffers.Put(buf)
@@ -201,17 +227,6 @@ func (c *call) data(status int, v field.Shaped) error {
 	return c.send(status, func(dst []byte) ([]byte, error) {
 		dst = field.Of(v).AppendJSON(append(dst, `{"data":`...))
 		return append(dst, '}'), nil
-	})
-}
-
-// list answers {"data": […], "total": n, "nextCursor": null} with all there
-// is.
-func list[T field.Shaped](c *call, all []T) error {
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = append(dst, `{"data":`...)
-		dst = appendAll(dst, all)
-		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(len(all)), 10)
-		return append(dst, `,"nextCursor":null}`...), nil
 	})
 }
 

@@ -36,6 +36,7 @@ type answerWriter struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
 	addr   netip.Addr // of the client
+	body   *paced     // of the request; nil if it has none
 	op     string     // that the request is for
 	status int
 	bytes  int64
@@ -58,6 +59,9 @@ func (w *answerWriter) extend() {
 func (w *answerWriter) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
+		if w.body != nil {
+			w.body.rest()
+		}
 		w.extend() // the deadline of the connection's last answer may be over
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -114,6 +118,8 @@ func (s *Server) around(next http.Handler) http.Handler {
 		defer s.running.Done()
 		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r)}
 		if r.ContentLength != 0 {
+			aw.body = pace(aw.ctl, r)
+			r.Body = aw.body
 			aw.extend() // for "100 Continue", which reading the body may send
 		}
 		id := r.Header.Get("X-Request-Id")
@@ -322,8 +328,12 @@ func credential(h http.Header) (string, error) {
 	return key, nil
 }
 
-// enter lets the caller through a door or says why not.
+// enter lets the caller through a door or says why not. Where anyone may go, a
+// credential that cannot be used shuts nobody out: it makes a visitor.
 func (c *call) enter(d door) error {
+	if d.open && !d.known {
+		return nil
+	}
 	key, err := credential(c.r.Header)
 	if err != nil {
 		return err
@@ -335,12 +345,15 @@ func (c *call) enter(d door) error {
 		return &record.Error{Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key."}
 	}
 	caller, err := c.s.Store.Authenticate(key)
+	if _, status := understood(err); d.open && status == http.StatusUnauthorized {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	c.caller = caller
 	switch {
-	case d.open:
+	case d.open, d.held:
 	case !caller.Key.Allows(d.scope):
 		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.scope) + "."}
 	case d.admin && caller.User.Role != record.Admin:

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,6 +95,29 @@ func TestDoorSlowClients(t *testing.T) {
 		note := strings.NewReplacer("upload ", "notes ", "multipart/form-data; boundary=b", "application/json").Replace(upload)
 		is.True(strings.HasPrefix(a.talk(addr, note+"3e8\r\n{"), "HTTP/1.1 400 "))
 	}
+	held := a.share("held")
+	var all sync.WaitGroup
+	for request, status := range map[string]string{ // whose bodies no handler reads
+		"GET /healthz":       "200",
+		"GET /nothing":       "404",
+		"GET /x/" + held:     "200",
+		"PUT /healthz":       "405",
+		"POST /api/v1/notes": "401",
+		"GET /healthz?" + strings.Repeat("a", maxQuery+1): "400",
+	} {
+		for _, length := range []string{"Content-Length: 10", "Content-Length: 10000000", "Transfer-Encoding: chunked"} {
+			for _, sent := range []string{"", "5\r\nh"} {
+				all.Go(func() {
+					got := a.talk(addr, request+" HTTP/1.1\r\nHost: a\r\n"+length+"\r\n\r\n"+sent)
+					if !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") {
+						t.Errorf("%.40s, %s, %q: %.40q, want %s", request, length, sent, got, status)
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+	a.delete("/api/v1/files/" + held).want(200)
 	is.True(time.Since(began) < 30*time.Second)
 
 	// A download that is not taken.
@@ -147,6 +171,35 @@ func TestDoorSteadyClients(t *testing.T) {
 	is.NoErr(res.Body.Close())
 	is.Equal(res.StatusCode, 201)
 	is.True(time.Since(began) > 2*paceTime/hurry) // longer than anyone may be silent
+
+	// A body that no handler reads, at the same pace: the answer is not cut
+	// off by it, and the connection goes on.
+	conn, err := net.Dial("tcp", addr)
+	is.NoErr(err)
+	defer conn.Close()
+	const length = 6 * paceBytes
+	_, err = fmt.Fprintf(conn, "POST /api/v1/notes HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", length)
+	is.NoErr(err)
+	tick := time.NewTicker(paceTime / hurry / 2)
+	defer tick.Stop()
+	began = time.Now()
+	for range length / paceBytes {
+		<-tick.C
+		_, err = conn.Write(make([]byte, paceBytes))
+		is.NoErr(err)
+	}
+	is.True(time.Since(began) > 2*paceTime/hurry)
+	in := bufio.NewReader(conn)
+	for _, status := range []int{401, 200} {
+		res, err := http.ReadResponse(in, nil)
+		is.NoErr(err)
+		_, err = io.Copy(io.Discard, res.Body)
+		is.NoErr(err)
+		is.NoErr(res.Body.Close())
+		is.Equal(res.StatusCode, status)
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		is.NoErr(err)
+	}
 	is.NoErr(stop())
 }
 

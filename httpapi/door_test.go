@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -167,11 +168,13 @@ func TestDoorNextRequest(t *testing.T) {
 func TestDoorScopes(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
+	const anyScope record.Scope = "any"
 	opens := map[record.Scope][]record.Scope{ // by what is needed
 		record.ScopeRead:   {record.ScopeRead, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeWrite:  {record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeUpload: {record.ScopeUpload, record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeAdmin:  {record.ScopeAdmin},
+		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
 	}
 	need := func(r route) record.Scope {
 		p := strings.TrimPrefix(r.path, "/api/v1/")
@@ -180,6 +183,8 @@ func TestDoorScopes(t *testing.T) {
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"):
 			return record.ScopeAdmin
+		case p == "remote-upload" && r.method == "GET":
+			return anyScope
 		case r.method == "GET":
 			return record.ScopeRead
 		case p == "upload":
@@ -243,20 +248,35 @@ func TestDoorScopes(t *testing.T) {
 	is.True(len(a.server.routes) > 60) // the table was walked
 }
 
-// TestDoorBadKeyAtOpenRoutes: a bad key never makes a visitor.
+// TestDoorBadKeyAtOpenRoutes: a key that cannot be used shuts nobody out of
+// what is open to everyone.
 func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
-	a.post("/api/v1/notes", `{"content":"x","slug":"open","isPublic":true}`).want(201)
-	for _, path := range []string{"/x/open", "/s/none", "/healthz", "/api/v1/openapi"} {
-		is.Equal(a.do(request{method: "GET", path: path, key: "kist_bad"}).status, 401)
+	bob := a.addUser("bob", record.Member)
+	key := a.addKey(bob, record.ScopeAll)
+	for _, slug := range []string{"open", "hidden"} {
+		a.do(request{method: "POST", path: "/api/v1/notes", key: key, json: map[string]any{"content": "x", "slug": slug, "isPublic": slug == "open"}}).want(201)
 	}
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/notes/p/open", key: "kist_bad", json: "{}"}).status, 401)
+	a.do(request{method: "GET", path: "/x/hidden", key: key}).want(200) // to its owner
+	a.patch("/api/v1/admin/users/"+bob.ID.String(), `{"apiTokensDisabled":true}`).want(200)
+	page := regexp.MustCompile(`/static/[^"]+`).FindString(string(a.visit("/claim/none", "Accept", "text/html").want(404).body))
+	for _, bad := range []http.Header{withHeader("X-Api-Key", "kist_bad"), withHeader("X-Api-Key", key), withHeader("Authorization", "Bearer x")} {
+		for path, status := range map[string]int{
+			"/healthz": 200, "/api/v1/openapi": 200, "/api/v1/reference": 200, page: 200, "/claim/none": 404,
+			"/x/open": 200, "/x/hidden": 404, "/s/none": 404,
+		} {
+			is.Equal(a.do(request{method: "GET", path: path, anyone: true, header: bad}).status, status)
+		}
+		is.Equal(a.do(request{method: "POST", path: "/api/v1/notes/p/open", anyone: true, header: bad, json: "{}"}).status, 200)
+		is.Equal(a.do(request{method: "POST", path: "/api/v1/notes/p/hidden", anyone: true, header: bad, json: "{}"}).status, 404)
+	}
+	// Where a credential is looked at, two are still refused.
 	a.visit("/x/open", "X-Api-Key", a.key, "Authorization", "Bearer kist_bad").want(400)
+	a.visit("/healthz", "X-Api-Key", a.key, "Authorization", "Bearer kist_bad").want(200)
 	// Browsers and proxies send Basic on their own account.
 	a.visit("/x/open", "Authorization", "Basic YTpi").want(200)
 	a.visit("/x/open", "Authorization", "Digest username=\"a\"").want(200)
-	is.Equal(a.get("/api/v1/notes/open").want(200).at("data.views"), 0.0) // not yet: counts of unlimited items come later
 }
 
 func TestDoorCrossOrigin(t *testing.T) {
@@ -526,7 +546,7 @@ func TestDoorGuessesCount(t *testing.T) {
 		for i := range maxGuessEntries {
 			g.tries[guess{at: fmt.Sprint(i)}] = tries{5, now}
 		}
-		g.failed(addr("1.1.1.1"), "a", now.Add(guessWindow))
+		g.settle(addr("1.1.1.1"), "a", false, now.Add(guessWindow))
 		is.Equal(len(g.tries), 2)
 	})
 }
@@ -540,7 +560,8 @@ func TestDoorOddRequests(t *testing.T) {
 		status         int
 	}{
 		{"GET", "http://kist.example.org", 404},
-		{"GET", "/", 404},
+		{"GET", "/", 200},
+		{"POST", "/", 405},
 		{"GET", "//", 404},
 		{"GET", "/x/", 404},
 		{"GET", "/x//", 404},
@@ -598,6 +619,24 @@ func setTarget(r *http.Request, target string) error {
 	}
 	r.URL, r.RequestURI = u, target
 	return err
+}
+
+// TestDoorHome: the address that the pages' logo leads to says what this is,
+// also below a prefix.
+func TestDoorHome(t *testing.T) {
+	is := is.New(t)
+	for _, base := range []string{"https://kist.example.org", "https://example.org/kist"} {
+		a := start(t, func(c *Config) { c.Base = base })
+		prefix := strings.TrimPrefix(strings.TrimPrefix(base, "https://kist.example.org"), "https://example.org")
+		got := a.visit("/").want(200)
+		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
+		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
+		page := string(got.body)
+		is.True(strings.Contains(page, "<h1>kist</h1>"))
+		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
+		is.True(strings.Contains(page, `href="`+prefix+`/"`))
+		is.Equal(len(a.send("HEAD", "/").want(200).body), 0)
+	}
 }
 
 func TestDoorQueryBounds(t *testing.T) {

@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"math"
@@ -26,9 +29,11 @@ const (
 	sniffed  = 512      // bytes that tell a file's type
 )
 
-// part is a file of an upload whose bytes are on the disk, not yet kept.
+// part is a file of an upload whose bytes are on the disk, not yet kept; or, of an
+// upload that was answered before, their sum alone.
 type part struct {
-	stage   *blobs.Stage
+	stage   *blobs.Stage // nil if the content was only looked at
+	sum     [sha256.Size]byte
 	name    string // as the client has it, cleaned
 	claimed string // media type by the client's word
 	head    []byte
@@ -41,21 +46,22 @@ func upload(c *call) error {
 	if len(key) > 255 {
 		return &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
 	}
-	switch body, err := c.repeated(key); {
-	case err == nil:
-		// Clients read the answer only when they have sent everything.
-		_, _ = io.Copy(io.Discard, c.limited(math.MaxInt64))
-		return c.text(http.StatusCreated, body)
-	case !missing(err):
+	earlier, err := c.answered(key)
+	if err != nil && !missing(err) {
 		return err
 	}
-	room, err := c.room()
-	if err != nil {
-		return err
+	room := anyRoom()
+	if earlier == nil {
+		if room, err = c.room(); err != nil {
+			return err
+		}
 	}
 	parts, fields, err := c.receive(room)
 	defer func() {
 		for _, p := range parts {
+			if p.stage == nil {
+				continue
+			}
 			if err := p.stage.Drop(); err != nil {
 				c.s.Log.Warn("an upload's temporary file is left", "error", err)
 			}
@@ -63,6 +69,13 @@ func upload(c *call) error {
 	}()
 	if err != nil {
 		return err
+	}
+	if earlier != nil {
+		body, err := earlier.For(c.fingerprint(key, parts, fields))
+		if err != nil {
+			return err
+		}
+		return c.text(http.StatusCreated, body)
 	}
 	form := record.NewForm(record.Files)
 	problems := field.Of(record.Upload{Form: form}).Create(fields)
@@ -81,13 +94,19 @@ func upload(c *call) error {
 		if err != nil {
 			return err
 		}
-		kept = append(kept, one)
+		kept, parts[i].sum = append(kept, one), one.Ref
 	}
+	request := c.fingerprint(key, parts, fields)
 	var body []byte
 	err = c.s.Store.Update(func(tx *kv.Tx) (err error) {
 		if key != "" {
-			if body, err = tx.Answer(c.owner(), key); !missing(err) {
-				return err // the same request was faster on another connection
+			// Another request with the key may have been faster.
+			earlier, err := tx.Answer(c.owner(), key)
+			if err == nil {
+				body, err = earlier.For(request)
+			}
+			if !missing(err) {
+				return err
 			}
 		}
 		if body, err = c.addFiles(tx, form, parts, kept, hash); err != nil {
@@ -95,7 +114,7 @@ func upload(c *call) error {
 		}
 		recorded = true
 		if key != "" {
-			return tx.Answered(c.owner(), key, body)
+			return tx.Answered(c.owner(), key, kv.Answer{Request: request, Body: body})
 		}
 		return nil
 	})
@@ -123,17 +142,43 @@ func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
 	}
 }
 
-// repeated is the answer to an earlier request with the same key; Missing if
+// answered is the answer to an earlier request with the same key; Missing if
 // there was none.
-func (c *call) repeated(key string) (body []byte, err error) {
+func (c *call) answered(key string) (a *kv.Answer, err error) {
 	if key == "" {
 		return nil, record.NotFound("answer")
 	}
 	err = c.s.Store.View(func(tx *kv.Tx) error {
-		body, err = tx.Answer(c.owner(), key)
+		a, err = tx.Answer(c.owner(), key)
 		return err
 	})
-	return body, err
+	return a, err
+}
+
+// fingerprint tells an upload from every other: by its method and path, what
+// is said of its files and their content, in order, and the fields, in any
+// order. The Idempotency-Key goes into it, so that a password among the fields
+// cannot be found by trying out which makes the stored fingerprint.
+func (c *call) fingerprint(key string, parts []part, fields field.Object) []byte {
+	h := hmac.New(sha256.New, []byte(key))
+	add := func(text string) { // no two lists of texts are written alike
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // cannot fail
+		_, _ = io.WriteString(h, text)
+	}
+	add(c.r.Method)
+	add(c.r.URL.Path)
+	add(strconv.Itoa(len(parts)))
+	for _, p := range parts {
+		add(p.name)
+		add(p.claimed)
+		add(string(p.sum[:]))
+	}
+	for _, name := range sortedKeys(fields) {
+		add(name)
+		text, _ := fields[name].(string) // receive reads nothing else
+		add(text)
+	}
+	return h.Sum(nil)
 }
 
 // room is what an upload may take.
@@ -141,7 +186,12 @@ type room struct {
 	file  int64 // bytes of one file
 	left  int64 // bytes until the quota is used up
 	quota int64
+	look  bool // the content is looked at and not staged
 }
+
+// anyRoom is the room of an upload that was answered before, which is only
+// looked at: clients read the answer when they have sent everything.
+func anyRoom() *room { return &room{file: math.MaxInt64 - 1, left: math.MaxInt64 - 1, look: true} }
 
 // over is the error of a file of the given size that does not fit.
 func (m *room) over(size int64) error {
@@ -257,10 +307,8 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 		}
 		name := p.FormName()
 		if name == "file" {
-			one, err := c.stage(p, m)
-			if one.stage != nil {
-				parts = append(parts, one)
-			}
+			one, err := c.take(p, m)
+			parts = append(parts, one)
 			if err != nil {
 				return parts, nil, err
 			}
@@ -322,14 +370,18 @@ func unreadable(err error) error {
 	return errMultipart
 }
 
-// stage streams one file to the disk, and takes its size off the room that is
-// left.
-func (c *call) stage(p *multipart.Part, m *room) (part, error) {
-	st, err := c.s.Blobs.Stage()
-	if err != nil {
-		return part{}, err
+// take streams one file to the disk, or past it if it is only looked at, and
+// takes its size off the room that is left.
+func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
+	sum := sha256.New()
+	to := io.Writer(sum)
+	if !m.look {
+		if out.stage, err = c.s.Blobs.Stage(); err != nil {
+			return out, err
+		}
+		to = out.stage // which sums by itself
 	}
-	out := part{stage: st, name: fileName(p), claimed: p.Header.Get("Content-Type")}
+	out.name, out.claimed = fileName(p), p.Header.Get("Content-Type")
 	head := make([]byte, sniffed)
 	n := 0
 	for n < len(head) && err == nil {
@@ -338,22 +390,26 @@ func (c *call) stage(p *multipart.Part, m *room) (part, error) {
 		n += k
 	}
 	out.head = head[:n]
-	if _, werr := st.Write(out.head); werr != nil {
+	if _, werr := to.Write(out.head); werr != nil {
 		return out, werr
 	}
+	size := int64(n)
 	if err == nil {
-		from := &source{r: io.LimitReader(p, min(m.file, m.left)-int64(n)+1)}
-		if _, err = io.Copy(st, from); err != nil && from.err == nil {
+		from := &source{r: io.LimitReader(p, min(m.file, m.left)-size+1)}
+		var more int64
+		if more, err = io.Copy(to, from); err != nil && from.err == nil {
 			return out, err // the disk's fault, not the client's
 		}
+		size += more
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
 		return out, unreadable(err)
 	}
-	if err := m.over(st.Size()); err != nil {
+	if err := m.over(size); err != nil {
 		return out, err
 	}
-	m.left -= st.Size()
+	m.left -= size
+	sum.Sum(out.sum[:0])
 	return out, nil
 }
 

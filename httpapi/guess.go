@@ -89,13 +89,6 @@ func (g *guesses) settle(from netip.Addr, at string, right bool, now time.Time) 
 	return wait, ok
 }
 
-// failed counts a wrong password.
-func (g *guesses) failed(from netip.Addr, at string, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.count(from, at, now)
-}
-
 func (g *guesses) count(from netip.Addr, at string, now time.Time) {
 	if len(g.tries) >= maxGuessEntries {
 		for key, t := range g.tries {

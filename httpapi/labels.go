@@ -183,17 +183,12 @@ func mergeTag(c *call) error {
 }
 
 func listFolders(c *call) error {
-	var all []*shownFolder
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		folders, err := tx.Folders(c.owner())
-		for _, f := range folders {
-			all = append(all, &shownFolder{f, tx.FolderCount(&f)})
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return list(c, all)
+	return answerList(c,
+		func(tx *kv.Tx) ([]record.Folder, error) { return tx.Folders(c.owner()) },
+		func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
+		func(tx *kv.Tx, f *record.Folder) (*shownFolder, error) {
+			return &shownFolder{*f, tx.FolderCount(f)}, nil
+		})
 }
 
 func createFolder(c *call) error {

@@ -67,7 +67,7 @@ func Document() ([]byte, error) {
 		if paths[r.path] == nil {
 			paths[r.path] = object{}
 		}
-		paths[r.path].(object)[strings.ToLower(r.method)] = d.operation(r) //nolint:errcheck // made above
+		paths[r.path].(object)[strings.ToLower(r.method)] = d.operation(r)
 		if !seen[r.tag] {
 			seen[r.tag] = true
 			tags = append(tags, object{"name": r.tag})
@@ -84,6 +84,8 @@ func Document() ([]byte, error) {
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
 				"the tags of a file may be sent back as they are answered. " +
+				"Every address that answers GET answers HEAD alike, without the body, and every address answers OPTIONS with the methods it knows; " +
+				"any other method is answered 405 with Allow. None of this is listed. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []object{{"url": placeholder}},
@@ -119,8 +121,8 @@ func (d *document) operation(r route) object {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(name, "}")
 			params = append(params, object{
-				"name": name, "in": "path", "required": true, "description": pathDocs[name],
-				"schema": object{"type": "string"}, "example": pathExamples[name],
+				"name": name, "in": "path", "required": true, "description": pathParams[name].doc,
+				"schema": object{"type": "string"}, "example": pathParams[name].example,
 			})
 		}
 	}
@@ -130,9 +132,12 @@ func (d *document) operation(r route) object {
 	if params != nil {
 		op["parameters"] = params
 	}
-	if r.door.open {
+	switch {
+	case r.door.open:
 		op["security"] = []object{}
-	} else if r.door.scope != "" {
+	case r.door.held:
+		op["description"] = "Any API key will do."
+	default:
 		op["description"] = "An API key needs the scope " + string(r.door.scope) + "."
 	}
 	if r.body != nil {
@@ -158,9 +163,9 @@ func (d *document) operation(r route) object {
 
 // statuses are those that the operation may fail with, and 206 and 304.
 func (r *route) statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError}, r.fails...)
+	all := append([]int{http.StatusBadRequest, http.StatusInternalServerError}, r.fails...)
 	if !r.door.open {
-		all = append(all, http.StatusForbidden, http.StatusServiceUnavailable)
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 		if r.method != http.MethodGet {
 			all = append(all, http.StatusInsufficientStorage)
 		}
@@ -196,13 +201,12 @@ func failure(status int) object {
 	return e
 }
 
-var pathDocs = map[string]string{
-	"id": "Id; for records the slug does as well.", "slug": "Slug; for files the id does as well.",
-	"token": "Token of the claim link.", "name": "Name of the file.",
-}
-
-var pathExamples = map[string]string{
-	"id": "01890a5d-ac96-774b-bcce-b302099a8057", "slug": "summer-24", "token": "4Jc0…", "name": "kist.css",
+// pathParams says what the parameters of paths are, with an example of each.
+var pathParams = map[string]struct{ doc, example string }{
+	"id":    {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":  {"Slug; for files the id does as well.", "summer-24"},
+	"token": {"Token of the claim link.", "4Jc0…"},
+	"name":  {"Name of the file.", "kist.css"},
 }
 
 func (d *document) answer(doc string, body *content) object {
@@ -238,7 +242,7 @@ func (d *document) example(schema object) any {
 		out := object{}
 		members, _ := schema["properties"].(object)
 		for name, m := range members {
-			out[name] = d.example(m.(object)) //nolint:errcheck // schemas are objects
+			out[name] = d.example(m.(object))
 		}
 		return out
 	case "array":
@@ -316,7 +320,7 @@ func formOf(v field.Shaped) *content {
 
 func multipartOf() *content {
 	schema := shapeOf(record.Upload{Form: record.NewForm(record.Files)}, create)
-	of := schema["properties"].(object) //nolint:errcheck // made there
+	of := schema["properties"].(object)
 	of["file"] = object{"type": "array", "items": object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
 	schema["required"] = []string{"file"}
 	return &content{media: "multipart/form-data", schema: schema}
@@ -366,7 +370,8 @@ func components() []component {
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})
 		if k != record.Files {
-			all = append(all, component{title(k.Name) + "Create", record.NewForm(k), create}, component{title(k.Name) + "Edit", record.NewForm(k), edit})
+			all = append(all, component{title(k.Name) + "Create", record.NewForm(k), create}, component{title(k.Name) + "Edit", record.NewForm(k), edit},
+				component{"Shared" + title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, shown})
 		}
 	}
 	return all

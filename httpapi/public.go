@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,24 @@ import (
 // its owner always, anyone else if it is open and the password, if it has
 // one, is right. kinds narrows what the address is for.
 func (c *call) shared(slug string, kinds ...*record.Kind) (r *record.Record, own bool, err error) {
-	err = c.s.Store.View(func(tx *kv.Tx) (err error) {
+	r, own, err = c.find(slug, kinds)
+	return r, own, c.unlock(r, own, err)
+}
+
+// sharedFile is shared for addresses that may carry an extension after the
+// slug. A slug that has the extension itself comes first. Both are looked for
+// before a password is tried, which costs time and counts as a guess.
+func (c *call) sharedFile(name string, kinds ...*record.Kind) (r *record.Record, own bool, err error) {
+	r, own, err = c.find(name, kinds)
+	if ext := path.Ext(name); missing(err) && ext != "" && ext != name {
+		r, own, err = c.find(strings.TrimSuffix(name, ext), kinds)
+	}
+	return r, own, c.unlock(r, own, err)
+}
+
+// find is shared without the password.
+func (c *call) find(slug string, kinds []*record.Kind) (r *record.Record, own bool, err error) {
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
 		if r, err = tx.Slug(slug); err != nil {
 			return err
 		}
@@ -35,25 +53,16 @@ func (c *call) shared(slug string, kinds ...*record.Kind) (r *record.Record, own
 			return record.ErrMissing // an account that is shut shares nothing
 		}
 		return err
-	})
-	if err == nil && len(kinds) > 0 && !contains(kinds, r.Kind) {
-		err = record.ErrMissing
-	}
-	if err == nil && c.owns(r) {
-		return r, true, nil
-	}
-	if err == nil {
-		err = r.Open(c.s.Store.Now())
-	}
-	password := c.r.Header.Get("X-Share-Password")
-	if err != nil {
-		if password != "" && missing(err) {
-			// The same work as for an item that is there.
-			_ = c.unlock("missing", "", password)
-		}
+	}); err != nil {
 		return nil, false, err
 	}
-	return r, false, c.unlock(r.ID.String(), r.Password, password)
+	switch {
+	case !slices.Contains(kinds, r.Kind):
+		return nil, false, record.ErrMissing
+	case c.owns(r):
+		return r, true, nil
+	}
+	return r, false, r.Open(c.s.Store.Now())
 }
 
 var errLocked = &record.Error{
@@ -61,14 +70,24 @@ var errLocked = &record.Error{
 	Text: "This item needs a password, in the header x-share-password.",
 }
 
-// unlock checks a visitor's password for an item.
-func (c *call) unlock(item, hash, password string) error {
+// unlock checks the visitor's password for what was found, and returns the
+// error of what was not. A password for what is not there costs the same work.
+func (c *call) unlock(r *record.Record, own bool, found error) error {
+	password := c.r.Header.Get("X-Share-Password")
 	switch {
-	case hash == "" && item != "missing":
-		return nil
+	case missing(found) && password != "":
+		_ = c.guess("missing", "", password)
+		return found
+	case found != nil, own, r.Password == "":
+		return found
 	case password == "":
 		return errLocked
 	}
+	return c.guess(r.ID.String(), r.Password, password)
+}
+
+// guess tries a password for an item against a hash.
+func (c *call) guess(item, hash, password string) error {
 	if wait, ok := c.s.guesses.allow(c.addr, item, c.s.Store.Now()); !ok {
 		return tooMany(wait)
 	}
@@ -165,12 +184,7 @@ func asciiURL(t string) string {
 // raw answers with the bytes of a file, or the text of a note or snippet. The
 // address may carry an extension after the slug.
 func raw(c *call) error {
-	slug := c.arg("slug")
-	kinds := []*record.Kind{record.Files, record.Notes, record.Snippets}
-	r, own, err := c.shared(slug, kinds...)
-	if ext := path.Ext(slug); missing(err) && ext != "" && ext != slug {
-		r, own, err = c.shared(strings.TrimSuffix(slug, ext), kinds...)
-	}
+	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Notes, record.Snippets)
 	if err != nil {
 		return err
 	}
@@ -307,7 +321,6 @@ func (g *gate) ReadFrom(r io.Reader) (int64, error) {
 // pay counts the view, if the answer with the status is one.
 func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 	h := c.w.Header()
-	part := h.Get("Content-Range")
 	switch {
 	case status == http.StatusNotModified:
 		return nil
@@ -325,10 +338,28 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 			return errAhead
 		}
 		return nil
-	case r.Limit == 0 && part != "" && !strings.HasPrefix(part, "bytes 0-"):
+	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.r.Header.Get("Range"), size):
 		return nil
 	}
 	return c.s.Store.Seen(r)
+}
+
+// fromStart reports whether one of the ranges, which http.ServeContent found
+// to be well formed, begins with the first byte. An answer with several does
+// not say so in its header.
+func fromStart(ranges string, size int64) bool {
+	for r := range strings.SplitSeq(ranges[strings.IndexByte(ranges, '=')+1:], ",") {
+		first, last, _ := strings.Cut(strings.TrimSpace(r), "-")
+		text := strings.TrimSpace(first)
+		if text == "" {
+			text = strings.TrimSpace(last) // how many bytes from the end
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && (first != "" && n == 0 || first == "" && n >= size) {
+			return true
+		}
+	}
+	return false
 }
 
 // unchanged reports whether the answer will be 304 (RFC 9110, section
@@ -420,7 +451,7 @@ func (f *passwordForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
 }
 
-// readPublic answers a visitor with a shared record.
+// readPublic answers with a shared record as visitors see it, whoever asks.
 func readPublic(k *record.Kind) func(*call) error {
 	return func(c *call) error {
 		form := new(passwordForm)
@@ -439,7 +470,7 @@ func readPublic(k *record.Kind) func(*call) error {
 		var body bytes.Buffer
 		// Read before the view is counted, which may delete it.
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
-			b, err := c.s.show(tx, []byte(`{"data":`), r)
+			b, err := c.s.showVisitor(tx, []byte(`{"data":`), r)
 			body.Write(append(b, '}'))
 			return err
 		}); err != nil {

@@ -412,8 +412,16 @@ func TestPublicViews(t *testing.T) {
 		{"Range", "bytes=8-9,0-1"},                           // 7
 		{"If-None-Match", `"other"`},                         // 8
 		{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64) XY"}, // 9
+		{"Range", "bytes=5-6,-10"},                           // 10: from the start, counted from the end
+		{"Range", "bytes=0-9,0-9"},                           // 11: all of it
+		{"Range", "bytes=5-6, 0-0 ,99-"},                     // 12
+		{"Range", "bytes=1-2,5-6", "If-Range", `"other"`},    // 13: all of it
 		{"Range", "bytes=5-"},
 		{"Range", "bytes=-3"},
+		{"Range", "bytes=1-2,5-6"},
+		{"Range", "bytes=1-,-1"},
+		{"Range", "bytes=5-6,-3, 1-1"},
+		{"Range", "bytes=99-,5-6"},
 		{"Range", "bytes=10-"},
 		{"Range", "bytes=abc"},
 		{"If-None-Match", etag},
@@ -429,7 +437,7 @@ func TestPublicViews(t *testing.T) {
 	a.send("OPTIONS", "/x/"+slug).want(204)
 	a.send("POST", "/x/"+slug).want(405)
 	a.flush()
-	is.Equal(a.viewed(slug), 9)
+	is.Equal(a.viewed(slug), 13)
 }
 
 // TestPublicLimitedViews: every byte of a limited item costs a view, and
@@ -474,6 +482,36 @@ func TestPublicLimitedViews(t *testing.T) {
 	a.send("GET", "/x/few", "X-Share-Password", "secret").want(200)
 	a.visit("/x/few").want(410)
 	is.Equal(a.viewed("few"), 6)
+}
+
+// TestPublicUsedUp: visitors are told that an item is used up until its owner
+// says that it is private, or takes the limit away.
+func TestPublicUsedUp(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	use := func(slug string) {
+		t.Helper()
+		a.share("x", "slug", slug, "maxViews", "1")
+		a.visit("/x/" + slug).want(200)
+		a.visit("/x/" + slug).want(410)
+		a.patch("/api/v1/files/"+slug, `{"description":"d","maxViewsAction":"make_private"}`).want(200)
+		a.visit("/x/" + slug).want(410)
+	}
+	use("hidden")
+	is.Equal(a.patch("/api/v1/files/hidden", `{"isPublic":false}`).want(200).at("data.isPublic"), false)
+	a.visit("/x/hidden").want(404)
+	a.patch("/api/v1/files/hidden", `{"isPublic":true}`).want(200)
+	a.visit("/x/hidden").want(200) // its count began anew
+	a.visit("/x/hidden").want(410)
+	use("unlimited")
+	is.Equal(a.patch("/api/v1/files/unlimited", `{"maxViews":null}`).want(200).at("data.isPublic"), false)
+	a.visit("/x/unlimited").want(404)
+
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"short","isPublic":true,"maxClicks":1}`).want(201)
+	a.visit("/s/short").want(302)
+	a.visit("/s/short").want(410)
+	a.patch("/api/v1/shorten/short", `{"isPublic":false}`).want(200)
+	a.visit("/s/short").want(404)
 }
 
 // TestPublicLimitRace: of 200 clients at once exactly N get the item, whole,
@@ -632,7 +670,7 @@ func TestPublicPasswords(t *testing.T) {
 	a.send("GET", "/x/locked", "X-Forwarded-For", "1.1.1.1").want(401) //
 	from("2001:db8::1", "wrong").want(401)                             // another address
 	for i := range 24 {                                                // thirty in all, as if from anywhere
-		a.server.guesses.failed(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), a.server.Store.Now())
+		a.server.guesses.settle(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), false, a.server.Store.Now())
 	}
 	from("4.4.4.4", "wrong").want(429)
 	a.clock.advance(5 * time.Minute)
@@ -702,6 +740,31 @@ func TestPublicGuessUnknown(t *testing.T) {
 	is.Equal(len(a.server.guesses.tries), 2) // and names of unknown things take no memory
 }
 
+// TestPublicGuessExtension: an extension after the slug makes no second guess
+// of a password, nor one at something unknown.
+func TestPublicGuessExtension(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("x", "slug", "locked", "password", "secret")
+	guessed := func(path, password string, status int) map[string]int {
+		t.Helper()
+		a.server.guesses.tries = nil
+		a.send("GET", path, "X-Share-Password", password).want(status)
+		at := map[string]int{}
+		for g, t := range a.server.guesses.tries {
+			if !g.anywhere {
+				at[g.at] += t.n
+			}
+		}
+		return at
+	}
+	is.Equal(guessed("/x/locked.txt", "secret", 200), map[string]int{})
+	is.Equal(guessed("/x/locked.txt", "wrong", 401), map[string]int{a.id("locked"): 1})
+	is.Equal(guessed("/x/locked", "wrong", 401), map[string]int{a.id("locked"): 1})
+	is.Equal(guessed("/x/none.txt", "wrong", 404), map[string]int{"missing": 1})
+	is.Equal(guessed("/x/none", "wrong", 404), map[string]int{"missing": 1})
+}
+
 func TestPublicReadCounts(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
@@ -726,6 +789,30 @@ func TestPublicReadCounts(t *testing.T) {
 				is.Equal(a.do(request{method: "POST", path: "/api/v1/" + other.Path + "/p/one-" + k.Name, anyone: true, json: "{}"}).status, 404)
 			}
 		}
+	}
+}
+
+// TestPublicReadHides: what a record is to its owner is not shown to others,
+// nor to its owner where others look.
+func TestPublicReadHides(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, k := range record.Kinds[1:] {
+		body := parse(t, whole[k])
+		body["slug"], body["isPublic"], body["isFavorite"], body["tags"] = "one-"+k.Name, true, true, []string{"travel"}
+		owners := a.post("/api/v1/"+k.Path, body).want(201).object("data")
+		is.Equal(owners["isFavorite"], true)
+		for _, key := range []string{"", a.key} {
+			got := a.do(request{method: "POST", path: "/api/v1/" + k.Path + "/p/one-" + k.Name, key: key, anyone: key == "", json: "{}"}).want(200).object("data")
+			_, there := got["isFavorite"]
+			is.True(!there)
+			for name := range owners {
+				_, there := got[name]
+				is.Equal(there, name != "isFavorite")
+			}
+			is.Equal(len(got), len(owners)-1)
+		}
+		a.get("/api/v1/" + k.Path + "/one-" + k.Name).want(200).object("data") // as documented: with all of it
 	}
 }
 

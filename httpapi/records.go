@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -23,13 +22,22 @@ type bound struct {
 	set *field.Set
 }
 
-// show appends a record as JSON.
+// show appends a record as JSON, as its owner sees it.
 func (s *Server) show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	pool := &s.shown[r.Kind.Code]
+	return s.showTo(false, &s.shown, tx, dst, r)
+}
+
+// showVisitor appends a record as JSON, as visitors see it.
+func (s *Server) showVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	return s.showTo(true, &s.shared, tx, dst, r)
+}
+
+func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	pool := &pools[r.Kind.Code]
 	b, _ := pool.Get().(*bound)
 	if b == nil {
 		b = new(bound)
-		b.Kind = r.Kind
+		b.Kind, b.Visitor = r.Kind, visitor
 		b.set = field.Of(&b.Shown)
 	}
 	defer pool.Put(b)
@@ -107,14 +115,6 @@ func readRecord(k *record.Kind, arg string) func(*call) error {
 	}
 }
 
-// editForm is the shape of a patch of the kind.
-func editForm(f *record.Form, k *record.Kind) field.Shaped {
-	if k == record.Files {
-		return record.FileEdit{Form: f}
-	}
-	return f
-}
-
 func patchRecord(k *record.Kind, arg string) func(*call) error {
 	return func(c *call) error {
 		in, err := c.object(k.MaxBody)
@@ -127,7 +127,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		// The first reading, outside the transaction, finds what is wrong and
 		// which password to hash; the second cannot fail on form.
 		form := record.NewForm(k)
-		if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+		if err := form.Patch(in); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -143,7 +143,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 			if err != nil {
 				return err
 			}
-			if err := field.Of(editForm(form, k)).Patch(in); err != nil {
+			if err := form.Patch(in); err != nil {
 				return err
 			}
 			return tx.Save(r, form, hash)
@@ -210,12 +210,7 @@ func listRecords(k *record.Kind) func(*call) error {
 						return err
 					}
 				}
-				dst = strconv.AppendInt(append(dst, `],"total":`...), int64(page.Total), 10)
-				if dst = append(dst, `,"nextCursor":`...); page.Next == "" {
-					dst = append(dst, "null}"...)
-				} else {
-					dst = append(field.AppendString(dst, page.Next), '}')
-				}
+				dst = appendEnd(append(dst, ']'), page.Total, page.Next)
 				return nil
 			})
 			return dst, err
@@ -223,49 +218,14 @@ func listRecords(k *record.Kind) func(*call) error {
 	}
 }
 
-// Bounds of a page.
-const (
-	defaultPage = 50
-	maxPage     = 500
-	maxOffset   = 10_000_000
-)
-
 // listArgs reads the parameters of a list: what narrows it by name is
 // returned, the rest goes into q. All that is wrong is said at once.
-func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err error) {
-	var bad []string
-	number := func(name string, least, most, otherwise int) int {
-		t := args.Get(name)
-		if t == "" {
-			return otherwise
-		}
-		n, err := strconv.Atoi(t)
-		if err != nil || n < least || n > most {
-			bad = append(bad, name+" must be a whole number from "+strconv.Itoa(least)+" to "+strconv.Itoa(most))
-		}
-		return n
-	}
-	flag := func(name string) *bool {
-		t := args.Get(name)
-		if t == "" {
-			return nil
-		}
-		b := t == "true"
-		if !b && t != "false" {
-			bad = append(bad, name+" must be true or false")
-		}
-		return &b
-	}
-	q.Limit, q.Offset = number("limit", 1, maxPage, defaultPage), number("offset", 0, maxOffset, 0)
-	q.Favorite, q.Public = flag("favorite"), flag("public")
-	if q.After = args.Get("cursor"); q.After != "" && args.Get("offset") != "" {
-		bad = append(bad, "offset and cursor cannot be used together")
-	}
-	sorts := kv.Sorts(q.Kind)
-	if q.Sort = kv.Sort(args.Get("sort")); q.Sort != "" && !slices.Contains(sorts, q.Sort) {
-		bad = append(bad, "sort must be one of: "+join(sorts))
-	}
-	for _, t := range append(args["tag"], strings.Split(strings.Join(args["tags"], ","), ",")...) {
+func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err error) {
+	args := arguments{Values: values}
+	page := args.page(kv.Sorts(q.Kind))
+	q.Limit, q.Offset, q.After, q.Sort = page.limit, page.offset, page.cursor, page.sort
+	q.Favorite, q.Public = args.flag("favorite"), args.flag("public")
+	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
 		if t = strings.TrimSpace(t); t != "" {
 			tags = append(tags, t)
 		}
@@ -275,7 +235,7 @@ func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err e
 		if t := args.Get("type"); t != "" {
 			at := slices.Index(record.ClassNames(), t)
 			if at < 0 {
-				bad = append(bad, "type must be one of: "+join(record.ClassNames()))
+				args.refuse("type must be one of: " + join(record.ClassNames()))
 			}
 			class := record.Class(at)
 			q.Class = &class
@@ -284,21 +244,7 @@ func listArgs(q *kv.Query, args url.Values) (tags []string, folder string, err e
 	if text := strings.TrimSpace(args.Get("q")); text != "" {
 		q.Text, q.Match = text, matcher(text)
 	}
-	if len(bad) > 0 {
-		text := strings.Join(bad, "; ") + "."
-		return nil, "", &record.Error{Fault: record.Malformed, Code: "bad_query", Text: strings.ToUpper(text[:1]) + text[1:]}
-	}
-	return tags, folder, nil
-}
-
-func contains[T comparable](all []T, v T) bool { return slices.Contains(all, v) }
-
-func join[T ~string](words []T) string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return strings.Join(all, ", ")
+	return tags, folder, args.err()
 }
 
 // matcher finds records with a text that contains what is looked for, without

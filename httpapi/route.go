@@ -28,49 +28,53 @@ type route struct {
 
 // A door says who may call.
 type door struct {
-	open  bool         // anyone; a credential is looked at if there is one
+	open  bool         // anyone
+	known bool         // with open: who brings a good credential is known by it
+	held  bool         // any API key that is good
 	scope record.Scope // that an API key needs
 	admin bool         // the user must be an administrator
 }
 
 var (
-	anyone  = door{open: true}
-	reads   = door{scope: record.ScopeRead}
-	writes  = door{scope: record.ScopeWrite}
-	uploads = door{scope: record.ScopeUpload}
-	manages = door{scope: record.ScopeAdmin, admin: true}
+	anyone   = door{open: true}
+	visitors = door{open: true, known: true}
+	holders  = door{held: true}
+	reads    = door{scope: record.ScopeRead}
+	writes   = door{scope: record.ScopeWrite}
+	uploads  = door{scope: record.ScopeUpload}
+	manages  = door{scope: record.ScopeAdmin, admin: true}
 )
 
 // mount registers the routes. httprouter allows no word beside a wildcard, so
 // the routes that do not fit into one router go into the next, words before
 // wildcards, and a router that has no answer asks the next.
-func (s *Server) mount(routes []route) http.Handler {
-	order := slices.Clone(routes)
+func (s *Server) mount() http.Handler {
+	order := slices.Clone(s.routes)
 	slices.SortStableFunc(order, func(a, b route) int { return cmp.Compare(rank(a.path), rank(b.path)) })
-	var chain []*httprouter.Router
 	for _, r := range order {
 		methods := []string{r.method}
 		if r.method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
 		}
 		for _, m := range methods {
-			at := 0
-			for ; at < len(chain) && !register(chain[at], m, r.pattern(), s.handle(r)); at++ {
-			}
-			if at == len(chain) {
-				chain = append(chain, newRouter())
-				register(chain[at], m, r.pattern(), s.handle(r))
+			taken := slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
+				return register(router, m, r.pattern(), s.handle(r))
+			})
+			if !taken {
+				router := newRouter()
+				s.routers = append(s.routers, router)
+				register(router, m, r.pattern(), s.handle(r))
 			}
 		}
 	}
-	nothing := s.handleNothing(routes, chain)
-	for i, router := range chain {
+	nothing := s.handleNothing()
+	for i, router := range s.routers {
 		router.NotFound = nothing
-		if i+1 < len(chain) {
-			router.NotFound = chain[i+1]
+		if i+1 < len(s.routers) {
+			router.NotFound = s.routers[i+1]
 		}
 	}
-	return s.around(chain[0])
+	return s.around(s.routers[0])
 }
 
 func newRouter() *httprouter.Router {
@@ -108,16 +112,16 @@ func rank(path string) string {
 
 // handleNothing answers what no route matches: 405 where another method
 // would, 404 otherwise.
-func (s *Server) handleNothing(routes []route, chain []*httprouter.Router) http.Handler {
+func (s *Server) handleNothing() http.Handler {
 	methods := map[string]bool{}
-	for _, r := range routes {
+	for _, r := range s.routes {
 		methods[r.method] = true
 	}
 	all := slices.Sorted(maps.Keys(methods))
 	return s.wrap(route{}, func(c *call) error {
 		var allowed []string
 		for _, m := range all {
-			if slices.ContainsFunc(chain, func(r *httprouter.Router) bool {
+			if slices.ContainsFunc(s.routers, func(r *httprouter.Router) bool {
 				h, args, _ := r.Lookup(m, c.r.URL.Path)
 				return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
 			}) {

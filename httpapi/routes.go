@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"kist/embed"
@@ -13,6 +14,10 @@ import (
 // table lists every operation of the server.
 func (s *Server) table() []route {
 	rows := []route{
+		{
+			method: "GET", path: "/", id: "readHome", tag: "server", summary: "Says what this server is.",
+			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+		},
 		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
@@ -35,7 +40,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
-			door: anyone, reply: reply{200, "The file.", bytesOf()}, fails: []int{404}, serve: readAsset,
+			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
 		},
 		{
 			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
@@ -50,12 +55,12 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
-			door:    anyone, args: sharePassword, reply: reply{200, "The content.", bytesOf()},
+			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
 			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
-			door: anyone, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
+			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
 			fails: []int{401, 404, 410, 429, 503}, serve: follow,
 		},
 
@@ -69,7 +74,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
-			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time.", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
+			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
 			fails: []int{409}, serve: upload,
 		},
@@ -87,15 +92,15 @@ func (s *Server) table() []route {
 			door: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
 		},
 		{
-			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching.",
-			door: reads, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
+			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching; a check for keys of any scope.",
+			door: holders, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
 				"jobs": object{"type": "array", "items": object{"type": "object"}},
 			}}, object{"jobs": []any{}})}, serve: func(c *call) error { return c.text(http.StatusOK, []byte(`{"jobs":[]}`)) },
 		},
 
 		{
 			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
-			door: reads, reply: reply{200, "All folders.", listOf("Folder")}, serve: listFolders,
+			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of folders.", listOf("Folder")}, serve: listFolders,
 		},
 		{
 			method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
@@ -120,7 +125,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			door: manages, reply: reply{200, "All keys.", listOf("Key")}, serve: listKeys,
+			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
 		},
 		{
 			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
@@ -137,7 +142,7 @@ func (s *Server) table() []route {
 
 		{
 			method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
-			door: manages, reply: reply{200, "All accounts.", listOf("User")}, serve: listUsers,
+			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of accounts.", listOf("User")}, serve: listUsers,
 		},
 		{
 			method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
@@ -205,7 +210,7 @@ func recordRoutes(k *record.Kind) []route {
 		},
 		{
 			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
-			door: anyone, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf(name)},
+			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
 			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k),
 		},
 	}
@@ -245,21 +250,39 @@ func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}}
 
+var ifNoneMatch = param{"header", "If-None-Match", "Entity tags that the client has; 304 if one is the content's.", object{"type": "string"}, `"9f86d081884c7d65"`}
+
+// conditional are what an answer with bytes heeds of RFC 9110, sections 13 and
+// 14.
+var conditional = []param{
+	{"header", "Range", "The bytes to answer, one range or several; more than 16 are answered with all.", object{"type": "string"}, "bytes=0-1023"},
+	{"header", "If-Range", "Entity tag for which the ranges hold; all bytes are answered if the content has another.", object{"type": "string"}, `"9f86d081884c7d65"`},
+	{"header", "If-Match", "Entity tags of which the content must have one; 412 otherwise.", object{"type": "string"}, `"9f86d081884c7d65"`},
+	ifNoneMatch,
+	{"header", "If-Modified-Since", "Of no effect, for content has no date; If-None-Match has.", object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
+}
+
+// pageParams are the parameters of every list.
+func pageParams(sorts []kv.Sort) []param {
+	return []param{
+		{"query", "limit", "Records of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
+		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
+		{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
+		{"query", "sort", "The order.", object{"type": "string", "enum": sorts, "default": "newest"}, "newest"},
+	}
+}
+
 // listParams are the parameters of a list of the kind.
 func listParams(k *record.Kind) []param {
 	text := object{"type": "string"}
 	flag := object{"type": "boolean"}
-	all := []param{
-		{"query", "limit", "Records of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
-		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
-		{"query", "cursor", "nextCursor of the page before.", text, "AQ"},
-		{"query", "q", "Text to look for.", text, "beach"},
-		{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
-		{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
-		{"query", "favorite", "Favourites only, or all others.", flag, true},
-		{"query", "public", "Public ones only, or all others.", flag, true},
-		{"query", "sort", "The order.", object{"type": "string", "enum": kv.Sorts(k), "default": "newest"}, "newest"},
-	}
+	all := append(pageParams(kv.Sorts(k)),
+		param{"query", "q", "Text to look for.", text, "beach"},
+		param{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
+		param{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
+		param{"query", "favorite", "Favourites only, or all others.", flag, true},
+		param{"query", "public", "Public ones only, or all others.", flag, true},
+	)
 	if k == record.Files {
 		all = append(all,
 			param{"query", "folder", "Id or name of a folder, or unfiled.", text, "Holidays"},

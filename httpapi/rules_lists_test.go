@@ -305,6 +305,71 @@ func TestCursorsAreOfOneQuery(t *testing.T) {
 	is.Equal(a.get("/api/v1/files?limit=1&cursor="+first.text("nextCursor")).ids(), a.get("/api/v1/files?limit=2").ids()[1:])
 }
 
+// TestListsOfAccounts: folders, keys and users are listed as records are.
+func TestListsOfAccounts(t *testing.T) {
+	for path, make := range map[string]func(a *app, name string) string{
+		"folders": func(a *app, name string) string { return a.made("/api/v1/folders", map[string]any{"name": name}) },
+		"keys":    func(a *app, name string) string { return a.made("/api/v1/keys", map[string]any{"name": name}) },
+		"admin/users": func(a *app, name string) string {
+			return a.made("/api/v1/admin/users", map[string]any{"username": name, "password": "long enough"})
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			path := "/api/v1/" + path
+			mine := a.get(path).want(200).ids() // what the app itself has
+			var ids []string
+			for _, name := range []string{"delta", "Alpha", "charlie", "BRAVO", "echo"} {
+				a.clock.advance(time.Second)
+				ids = append(ids, make(a, name))
+			}
+			oldest := append(slices.Clone(mine), ids...)
+			newest := slices.Clone(oldest)
+			slices.Reverse(newest)
+			is.Equal(a.get(path).want(200).ids(), newest) // by default
+			is.Equal(a.get(path).at("total"), float64(len(newest)))
+			byName := a.get(path + "?sort=title").want(200).ids()
+			is.Equal(slices.DeleteFunc(slices.Clone(byName), func(id string) bool { return slices.Contains(mine, id) }), []string{ids[1], ids[3], ids[2], ids[0], ids[4]})
+			for sort, want := range map[string][]string{"newest": newest, "oldest": oldest, "title": byName} {
+				for _, limit := range []int{1, 2, 5, 500} {
+					is.Equal(a.pages(path, "&sort="+sort, limit), want)
+				}
+				for offset := range len(want) + 2 {
+					page := a.get(path + fmt.Sprintf("?limit=2&offset=%d&sort=%s", offset, sort)).want(200)
+					is.Equal(page.ids(), append([]string{}, want[min(offset, len(want)):min(offset+2, len(want))]...))
+					is.Equal(page.at("total"), float64(len(want)))
+					is.Equal(page.at("nextCursor") == nil, offset+2 >= len(want))
+				}
+			}
+			other := "/api/v1/keys"
+			if path == other {
+				other = "/api/v1/folders"
+			}
+			for i := range 2 {
+				a.made(other, map[string]any{"name": fmt.Sprint(i)})
+			}
+			for _, q := range []string{
+				"limit=0", "limit=501", "limit=x", "offset=-1", "offset=10000001", "sort=name", "sort=views", "cursor=x", "cursor=AQ", "cursor=" + strings.Repeat("A", 300),
+				"cursor=AQ&offset=0", "%zz", "sort=oldest&cursor=" + a.get(path+"?limit=1").text("nextCursor"),
+				"cursor=" + a.get(other+"?limit=1").text("nextCursor"),
+			} {
+				got := a.do(request{method: "GET", path: path + "?" + q, raw: true}).want(400)
+				is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.text("code")))
+			}
+			text := a.do(request{method: "GET", path: path + "?limit=0&offset=-1&sort=x", raw: true}).want(400).text("error")
+			for _, name := range []string{"Limit", "offset", "sort"} {
+				is.True(strings.Contains(text, name)) // all that is wrong is said at once
+			}
+			// What goes away, or comes, between two pages does not disturb the walk.
+			first := a.get(path + "?limit=2").want(200)
+			a.delete(path + "/" + ids[3]).want(200)
+			make(a, "foxtrot")
+			is.Equal(a.get(path+"?limit=2&cursor="+first.text("nextCursor")).ids(), newest[2:4])
+		})
+	}
+}
+
 // TestNewRecordsDoNotDisturbAWalk: while one walks, others write.
 func TestNewRecordsDoNotDisturbAWalk(t *testing.T) {
 	is := is.New(t)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
+
 	"kist/blobs"
 	"kist/kv"
 )
@@ -36,9 +38,11 @@ type Config struct {
 type Server struct {
 	Config
 	routes  []route
+	routers []*httprouter.Router // that hold the routes: see mount
 	handler http.Handler
 	schema  []byte
-	shown   shownPool
+	shown   shownPool // for owners
+	shared  shownPool // for visitors
 	guesses guesses
 	probe   probe
 	running sync.WaitGroup // requests
@@ -52,7 +56,7 @@ func New(c Config) (*Server, error) {
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err
 	}
-	s.handler = s.mount(s.routes)
+	s.handler = s.mount()
 	return s, nil
 }
 

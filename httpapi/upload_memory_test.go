@@ -87,7 +87,7 @@ func TestUploadMemoryLong(t *testing.T) {
 		return
 	}
 	if !*long {
-		return
+		t.Skip("takes -long")
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUploadMemoryLong$", "-test.v")
 	child.Env = append(os.Environ(), memoryChild+"=1")

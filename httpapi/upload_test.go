@@ -408,8 +408,8 @@ func TestUploadIdempotent(t *testing.T) {
 	}
 	first := send(a.key, "k1", "one", "").want(201)
 	again := send(a.key, "k1", "one", "").want(201)
-	is.Equal(string(again.body), string(first.body)) // to the byte
-	is.Equal(string(send(a.key, "k1", strings.Repeat("other", 100_000), "").want(201).body), string(first.body))
+	is.Equal(string(again.body), string(first.body))                                                                 // to the byte
+	is.Equal(string(send(a.addKey(a.user, record.ScopeUpload), "k1", "one", "").want(201).body), string(first.body)) // of whichever key of the user
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
 	is.Equal(len(a.blobNames()), 1)
 	is.True(send(bobs, "k1", "one", "").want(201).text("id") != first.text("id")) // another owner's key is another key
@@ -434,6 +434,48 @@ func TestUploadIdempotent(t *testing.T) {
 	is.Equal(len(a.staged()), 0)
 }
 
+// TestUploadIdempotencyMismatch: an Idempotency-Key belongs to one upload. The
+// client of another is told that nothing of it was stored.
+func TestUploadIdempotencyMismatch(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	send := func(fields map[string]string, files ...file) *answer {
+		q := a.uploadRequest(fields, files...)
+		q.header.Set("Idempotency-Key", "k")
+		return a.do(q)
+	}
+	one, two := file{"a.txt", "text/plain", "one"}, file{"b.txt", "text/plain", "two"}
+	first := send(map[string]string{"description": "d", "password": "secret"}, one, two).want(201)
+	is.Equal(string(send(map[string]string{"password": "secret", "description": "d"}, one, two).want(201).body), string(first.body)) // in any order
+	for name, got := range map[string]*answer{
+		"content":        send(map[string]string{"description": "d", "password": "secret"}, file{"a.txt", "text/plain", "One"}, two),
+		"long content":   send(map[string]string{"description": "d", "password": "secret"}, file{"a.txt", "text/plain", strings.Repeat("one", 100_000)}, two),
+		"name":           send(map[string]string{"description": "d", "password": "secret"}, file{"c.txt", "text/plain", "one"}, two),
+		"type":           send(map[string]string{"description": "d", "password": "secret"}, file{"a.txt", "text/html", "one"}, two),
+		"order":          send(map[string]string{"description": "d", "password": "secret"}, two, one),
+		"a file less":    send(map[string]string{"description": "d", "password": "secret"}, one),
+		"another field":  send(map[string]string{"description": "d", "password": "secret", "isPublic": "true"}, one, two),
+		"a field less":   send(map[string]string{"description": "d"}, one, two),
+		"another value":  send(map[string]string{"description": "e", "password": "secret"}, one, two),
+		"password":       send(map[string]string{"description": "d", "password": "other"}, one, two),
+		"a moved border": send(map[string]string{"description": "dpassword", "password": "secret"}, one, two),
+		"a bad field":    send(map[string]string{"description": "d", "password": "secret", "maxViews": "0"}, one, two),
+	} {
+		if got.status != 422 || got.code() != "idempotency_mismatch" {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	a.form(aFile, "Idempotency-Key", "k").want(400) // cut off
+	is.Equal(a.get("/api/v1/files").want(200).at("total"), 2.0)
+	is.Equal(len(a.blobNames()), 2)
+	is.Equal(len(a.staged()), 0)
+
+	// The answer is repeated when nothing could be stored any more.
+	a.patch("/api/v1/admin/settings", `{"maxUploadBytes":1,"defaultQuotaBytes":1}`).want(200)
+	is.Equal(string(send(map[string]string{"description": "d", "password": "secret"}, one, two).want(201).body), string(first.body))
+	send(map[string]string{"description": "d", "password": "secret"}, file{"a.txt", "text/plain", "other"}).want(422)
+}
+
 func TestUploadIdempotentRace(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
@@ -445,11 +487,21 @@ func TestUploadIdempotentRace(t *testing.T) {
 		all.Go(func() {
 			got := a.do(q)
 			bodies[i] = fmt.Sprint(got.status, string(got.body))
+			if got.status != 201 {
+				bodies[i] = fmt.Sprint(got.status, got.code())
+			}
 		})
 	}
 	all.Wait()
-	is.True(strings.HasPrefix(bodies[0], "201{"))
-	is.Equal(len(slices.Compact(slices.Clone(bodies))), 1) // one answer for all
+	won := slices.IndexFunc(bodies, func(b string) bool { return strings.HasPrefix(b, "201{") })
+	is.True(won >= 0)
+	for i, body := range bodies { // one answer for all that are alike, and a refusal for the others
+		if i%4 == won%4 {
+			is.Equal(body, bodies[won])
+		} else {
+			is.Equal(body, "422idempotency_mismatch")
+		}
+	}
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
 	is.Equal(len(a.blobNames()), 1) // what the others brought is gone
 	is.Equal(len(a.staged()), 0)

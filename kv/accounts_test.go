@@ -337,7 +337,7 @@ func TestNoOwner(t *testing.T) {
 		func(tx *Tx) error { _, err := tx.AddFolder(gone, "f", ""); return err },
 		func(tx *Tx) error { _, _, err := tx.AddKey(record.Key{Owner: gone}); return err },
 		func(tx *Tx) error { _, err := tx.AddWebhook(record.Webhook{Owner: gone}); return err },
-		func(tx *Tx) error { return tx.Answered(gone, "k", nil) },
+		func(tx *Tx) error { return tx.Answered(gone, "k", Answer{}) },
 	} {
 		is.Equal(code(s.Update(fn)), "not_found")
 	}
@@ -367,7 +367,7 @@ func TestRemoveUser(t *testing.T) {
 			if _, err := tx.AddWebhook(record.Webhook{Owner: ann.ID, Events: []record.Event{"*"}, Enabled: true}); err != nil {
 				return err
 			}
-			return tx.Answered(ann.ID, "k", []byte("x"))
+			return tx.Answered(ann.ID, "k", Answer{Body: []byte("x")})
 		})
 	}
 	_, secret := key(t, s, ann.ID, record.Key{})

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -12,9 +13,28 @@ import (
 // answerFor is how long an answer is kept for a repeated request.
 const answerFor = 24 * time.Hour
 
+// An Answer is what a request with an idempotency key was answered.
+type Answer struct {
+	Request []byte // fingerprint of the request
+	Body    []byte
+}
+
+// For is the body if the request is the one that was answered; Invalid if it
+// is another, which must not be taken for done.
+func (a *Answer) For(request []byte) ([]byte, error) {
+	if !bytes.Equal(a.Request, request) {
+		return nil, &record.Error{
+			Fault: record.Invalid, Code: "idempotency_mismatch",
+			Text:   "This Idempotency-Key belongs to another request. Nothing was stored.",
+			Fields: map[string]string{"Idempotency-Key": "belongs to another request"},
+		}
+	}
+	return a.Body, nil
+}
+
 type answer struct {
 	Expires time.Time
-	Body    []byte
+	Answer
 }
 
 func answerKey(owner record.ID, key string) []byte {
@@ -24,7 +44,7 @@ func answerKey(owner record.ID, key string) []byte {
 
 // Answer is what the owner's request with the idempotency key was answered in
 // the last 24 hours; Missing if it was not.
-func (tx *Tx) Answer(owner record.ID, key string) ([]byte, error) {
+func (tx *Tx) Answer(owner record.ID, key string) (*Answer, error) {
 	missing := record.NotFound("answer")
 	v := tx.Get(answerBucket, answerKey(owner, key))
 	if v == nil {
@@ -37,15 +57,15 @@ func (tx *Tx) Answer(owner record.ID, key string) ([]byte, error) {
 	if !tx.Now.Before(a.Expires) {
 		return nil, missing
 	}
-	return a.Body, nil
+	return &a.Answer, nil
 }
 
 // Answered keeps the answer to a request with an idempotency key.
-func (tx *Tx) Answered(owner record.ID, key string, body []byte) error {
+func (tx *Tx) Answered(owner record.ID, key string, a Answer) error {
 	if err := tx.owner(owner); err != nil {
 		return err
 	}
-	v, err := json.Marshal(answer{tx.Now.Add(answerFor), body})
+	v, err := json.Marshal(answer{tx.Now.Add(answerFor), a})
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}

@@ -346,14 +346,18 @@ func TestAnswers(t *testing.T) {
 	ann, bob := user(t, s, "ann").ID, user(t, s, "bob").ID
 	get := func(owner record.ID, key string) (body []byte, err error) {
 		err = s.View(func(tx *Tx) error {
-			body, err = tx.Answer(owner, key)
+			a, err := tx.Answer(owner, key)
+			if err != nil {
+				return err
+			}
+			body, err = a.For([]byte("request"))
 			return err
 		})
 		return body, err
 	}
 	_, err := get(ann, "k")
 	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error { return tx.Answered(ann, "k", []byte("yes")) })
+	update(t, s, func(tx *Tx) error { return tx.Answered(ann, "k", Answer{[]byte("request"), []byte("yes")}) })
 	body, err := get(ann, "k")
 	is.NoErr(err)
 	is.Equal(string(body), "yes")
@@ -368,7 +372,7 @@ func TestAnswers(t *testing.T) {
 	c.add(time.Millisecond)
 	_, err = get(ann, "k")
 	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error { return tx.Answered(bob, "k", []byte("no")) })
+	update(t, s, func(tx *Tx) error { return tx.Answered(bob, "k", Answer{[]byte("another"), []byte("no")}) })
 	update(t, s, func(tx *Tx) error { return tx.DropAnswers() })
 	view(t, s, func(tx *Tx) error {
 		n := 0

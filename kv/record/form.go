@@ -27,7 +27,8 @@ type Form struct {
 	Folder     ID
 	FolderName string
 
-	kind *Kind
+	kind      *Kind
+	published bool // the input of a patch says whether it is public
 }
 
 // NewForm is the empty form of a kind.
@@ -43,6 +44,17 @@ func (r *Record) Form() (*Form, error) {
 		Slug: r.Slug, Public: r.Public, Favorite: r.Favorite, Limit: r.Limit, AtLimit: r.AtLimit,
 		Expires: r.Expires, Folder: r.Folder, Body: b, kind: r.Kind,
 	}, nil
+}
+
+// Patch reads the input of a patch into the form. To say again that an item
+// is private says something: that its owner wants it so, whatever its limit
+// did.
+func (f *Form) Patch(in field.Object) error {
+	_, f.published = in["isPublic"]
+	if f.kind == Files {
+		return field.Of(FileEdit{f}).Patch(in)
+	}
+	return field.Of(f).Patch(in)
 }
 
 // Fields is the shape of a create and of a patch, for all kinds but files.
@@ -128,14 +140,16 @@ func CheckEnd(at, now time.Time) error {
 
 // Fill copies the form into r, tags, folder and password aside, which take a
 // look into the store. It reports whether the count of the limit starts anew:
-// when the item is published again, and when it gets a limit.
+// when the item is published again, and when it gets a limit. An item that
+// loses its limit is as private as the limit made it, but used up no more.
 func (f *Form) Fill(r *Record) (restart bool) {
 	if f.Slug != "" {
 		r.Slug = f.Slug
 	}
-	if f.Public != r.Public {
+	if f.published || f.Public != r.Public {
 		restart = r.Publish(f.Public)
 	}
+	r.Reached = r.Reached && f.Limit > 0
 	restart = restart || r.Limit == 0 && f.Limit > 0
 	r.Ended = r.Ended && f.Expires.Equal(r.Expires)
 	r.Favorite, r.Limit, r.AtLimit, r.Expires = f.Favorite, f.Limit, f.AtLimit, f.Expires

@@ -388,6 +388,11 @@ func TestFill(t *testing.T) {
 		{"made private", state{true, false, 3}, `{"isPublic":false}`, state{false, false, 3}, false},
 		{"used up stays so", state{false, true, 3}, `{"maxViews":9}`, state{false, true, 9}, false},
 		{"gets a limit", state{true, false, 0}, `{"maxViews":9}`, state{true, false, 9}, true},
+		{"used up, hidden by its owner", state{false, true, 3}, `{"isPublic":false}`, state{false, false, 3}, false},
+		{"used up, hidden in words", state{false, true, 3}, `{"isPublic":"false"}`, state{false, false, 3}, false},
+		{"used up, untouched", state{false, true, 3}, `{"isFavorite":true}`, state{false, true, 3}, false},
+		{"used up, loses its limit", state{false, true, 3}, `{"maxViews":null}`, state{false, false, 0}, false},
+		{"public all along", state{true, false, 3}, `{"isPublic":true}`, state{true, false, 3}, false},
 		{"loses its limit", state{true, false, 9}, `{"maxViews":null}`, state{true, false, 0}, false},
 		{"another limit", state{true, false, 9}, `{"maxViews":"7"}`, state{true, false, 7}, false},
 	} {
@@ -399,7 +404,7 @@ func TestFill(t *testing.T) {
 			is.NoErr(err)
 			in, err := field.Parse([]byte(row.patch))
 			is.NoErr(err)
-			is.NoErr(field.Of(f).Patch(in))
+			is.NoErr(f.Patch(in))
 			is.Equal(f.Fill(r), row.restart)
 			is.Equal(state{r.Public, r.Reached, r.Limit}, row.want)
 		})

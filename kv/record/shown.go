@@ -7,13 +7,15 @@ import (
 )
 
 // Shown is a record as its owner or a visitor sees it, with what the store
-// adds to the row. Its shape depends on the kind, which must be set before
-// the fields are bound; the rest may change between uses of the set.
+// adds to the row. Its shape depends on the kind and on Visitor, which must be
+// set before the fields are bound; the rest may change between uses of the
+// set.
 type Shown struct {
 	Record
 	Views      int64
 	TagList    []Tag // in the order of Record.Tags
 	FolderName string
+	Visitor    bool   // leaves out what is the owner's business alone
 	Base       string // absolute address of the server, without a slash at the end
 }
 
@@ -27,7 +29,9 @@ func (v *Shown) Fields(s *field.Set) {
 	s.Ruled("slug", &v.Slug, CleanSlug, SlugPattern, MaxSlug).Says("Public identifier, unique over all items.", `"summer-24"`)
 	s.Splice(&v.Body, k.New())
 	s.Bool("isPublic", &v.Public).Says("Whether others can see it.", `true`)
-	s.Bool("isFavorite", &v.Favorite).Says("Whether it is a favourite.", `false`)
+	if !v.Visitor {
+		s.Bool("isFavorite", &v.Favorite).Says("Whether it is a favourite.", `false`)
+	}
 	s.Shown("hasPassword", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return strconv.AppendBool(dst, v.Password != "")
 	}).Says("Whether visitors need a password.", `false`)

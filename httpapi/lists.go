@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Bounds of a page.
+const (
+	defaultPage = 50
+	maxPage     = 500
+	maxOffset   = 10_000_000
+)
+
+// arguments are the parameters of an address, and what was found to be wrong
+// with them.
+type arguments struct {
+	url.Values
+	bad []string
+}
+
+func (a *arguments) refuse(why string) { a.bad = append(a.bad, why) }
+
+func (a *arguments) number(name string, least, most, otherwise int) int {
+	t := a.Get(name)
+	if t == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(t)
+	if err != nil || n < least || n > most {
+		a.refuse(name + " must be a whole number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+	}
+	return n
+}
+
+func (a *arguments) flag(name string) *bool {
+	t := a.Get(name)
+	if t == "" {
+		return nil
+	}
+	b := t == "true"
+	if !b && t != "false" {
+		a.refuse(name + " must be true or false")
+	}
+	return &b
+}
+
+// page reads what every list has.
+func (a *arguments) page(sorts []kv.Sort) page {
+	p := page{
+		limit: a.number("limit", 1, maxPage, defaultPage), offset: a.number("offset", 0, maxOffset, 0),
+		cursor: a.Get("cursor"), sort: kv.Sort(a.Get("sort")),
+	}
+	if p.cursor != "" && a.Get("offset") != "" {
+		a.refuse("offset and cursor cannot be used together")
+	}
+	if p.sort != "" && !slices.Contains(sorts, p.sort) {
+		a.refuse("sort must be one of: " + join(sorts))
+	}
+	p.sort = cmp.Or(p.sort, kv.Newest)
+	return p
+}
+
+// err names all that is wrong.
+func (a *arguments) err() error {
+	if len(a.bad) == 0 {
+		return nil
+	}
+	text := strings.Join(a.bad, "; ") + "."
+	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: strings.ToUpper(text[:1]) + text[1:]}
+}
+
+func join[T ~string](words []T) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return strings.Join(all, ", ")
+}
+
+// page is a part of a list, as it is asked for.
+type page struct {
+	limit, offset int
+	cursor        string
+	sort          kv.Sort
+}
+
+// shortSorts are the orders of lists that are read whole: of folders, keys and
+// users, of which nobody has many.
+var shortSorts = []kv.Sort{kv.Newest, kv.Oldest, kv.Title}
+
+// answerList answers a page of a short list. place is the id and the name of a
+// thing; show is called for the things on the page alone.
+func answerList[T any, S field.Shaped](c *call, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
+	values, err := c.query()
+	if err != nil {
+		return err
+	}
+	args := arguments{Values: values}
+	p := args.page(shortSorts)
+	if err := args.err(); err != nil {
+		return err
+	}
+	var shown []S
+	var total int
+	var next string
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		things, err := all(tx)
+		if err != nil {
+			return err
+		}
+		total = len(things)
+		if things, next, err = pick(p, c.r.URL.Path, things, place); err != nil {
+			return err
+		}
+		for i := range things {
+			v, err := show(tx, &things[i])
+			if err != nil {
+				return err
+			}
+			shown = append(shown, v)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return appendEnd(appendAll(append(dst, `{"data":`...), shown), total, next), nil
+	})
+}
+
+// appendEnd ends the answer of a list after its data.
+func appendEnd(dst []byte, total int, next string) []byte {
+	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
+	if dst = append(dst, `,"nextCursor":`...); next == "" {
+		return append(dst, "null}"...)
+	}
+	return append(field.AppendString(dst, next), '}')
+}
+
+// maxPlace bounds the name in a place in bytes, so that cursors stay short.
+// Names that begin alike for longer sort by age.
+const maxPlace = 48
+
+// pick is the page of all things of the named list, and the cursor of the next
+// one, "" at the end. A cursor holds the place of a thing and not how many
+// were before it, so that what comes and goes between two pages does not
+// disturb the walk.
+func pick[T any](p page, list string, all []T, place func(*T) (record.ID, string)) (part []T, next string, err error) {
+	after, err := p.position(list)
+	if err != nil {
+		return nil, "", err
+	}
+	type placed struct {
+		at    []byte
+		thing *T
+	}
+	order := make([]placed, len(all))
+	for i := range all {
+		id, name := place(&all[i])
+		order[i].thing = &all[i]
+		if p.sort == kv.Title {
+			name = record.Fold(name)
+			order[i].at = append([]byte(name[:min(len(name), maxPlace)]), 0)
+		}
+		order[i].at = append(order[i].at, id[:]...)
+	}
+	compare := func(x, y []byte) int {
+		if p.sort == kv.Oldest || p.sort == kv.Title {
+			return bytes.Compare(x, y)
+		}
+		return bytes.Compare(y, x)
+	}
+	slices.SortFunc(order, func(x, y placed) int { return compare(x.at, y.at) })
+	if len(after) > 0 {
+		order = slices.DeleteFunc(order, func(x placed) bool { return compare(x.at, after) <= 0 })
+	}
+	order = order[min(p.offset, len(order)):]
+	if len(order) > p.limit {
+		order = order[:p.limit]
+		next = p.write(list, order[p.limit-1].at)
+	}
+	for _, x := range order {
+		part = append(part, *x.thing)
+	}
+	return part, next, nil
+}
+
+const cursorVersion = 1
+
+// mark begins every cursor of the list in the order.
+func (p *page) mark(list string) []byte {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, list+" "+string(p.sort)) // cannot fail
+	return h.Sum([]byte{cursorVersion})
+}
+
+func (p *page) write(list string, place []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(p.mark(list), place...))
+}
+
+// position reads the cursor; empty for the start of the list.
+func (p *page) position(list string) (place []byte, err error) {
+	if p.cursor == "" {
+		return []byte{}, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(p.cursor)
+	place, ok := bytes.CutPrefix(b, p.mark(list))
+	if err != nil || !ok || len(place) < len(record.ID{}) || len(place) > maxPlace+1+len(record.ID{}) {
+		return nil, &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text: "The cursor is not one of this list."}
+	}
+	return place, nil
+}
