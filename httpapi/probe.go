@@ -50,7 +50,7 @@ type seen struct {
 // let through is what the probe is about.
 func probed(c *call) error {
 	if !c.s.probe.holds(c.arg("token")) {
-		return record.NotFound("address")
+		return record.NotFound("probe")
 	}
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
