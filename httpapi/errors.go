@@ -121,7 +121,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 		h.Set("Content-Security-Policy", page.Policy())
 		body = b.Bytes()
 	default:
-		hostile(h, "text/plain", "", false)
+		hostile(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -56,13 +57,16 @@ func (c *call) find(slug string, kinds []*record.Kind) (r *record.Record, own bo
 	}); err != nil {
 		return nil, false, err
 	}
+	now := c.s.Store.Now()
 	switch {
 	case !slices.Contains(kinds, r.Kind):
 		return nil, false, record.ErrMissing
-	case c.owns(r):
+	case c.owns(r) || c.away() && c.granted(toOwn, r):
 		return r, true, nil
+	case r.Reached && !r.Expired(now) && c.granted(toRead, r):
+		return r, false, nil // who had the last view goes on reading
 	}
-	return r, false, r.Open(c.s.Store.Now())
+	return r, false, r.Open(now)
 }
 
 var errLocked = &record.Error{
@@ -78,7 +82,7 @@ func (c *call) unlock(r *record.Record, own bool, found error) error {
 	case missing(found) && password != "":
 		_ = c.guess("missing", "", password)
 		return found
-	case found != nil, own, r.Password == "":
+	case found != nil, own, r.Password == "", c.granted(toUnlock, r), c.granted(toRead, r):
 		return found
 	case password == "":
 		return errLocked
@@ -185,8 +189,16 @@ func asciiURL(t string) string {
 // address may carry an extension after the slug.
 func raw(c *call) error {
 	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Notes, record.Snippets)
+	if missing(err) {
+		if p, gone := c.passedFile(c.arg("slug")); gone == nil {
+			return c.passOn(p)
+		}
+	}
 	if err != nil {
 		return err
+	}
+	if c.s.Content != "" && !c.away() {
+		return c.sendAway(r, own, "/x/"+c.arg("slug"))
 	}
 	body, err := r.Decode()
 	if err != nil {
@@ -211,12 +223,18 @@ func raw(c *call) error {
 		digest, content = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content)
 	}
 	h := c.w.Header()
-	hostile(h, media, name, r.Public && r.Password == "" && r.Limit == 0)
+	hostile(h, media, name, c.saved(), r.Public && r.Password == "" && r.Limit == 0)
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", "private, no-cache")
 	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
 		h.Set("Cache-Control", "private, no-store")
 	}
+	return c.deliver(content, func(status int, size int64) error { return c.pay(r, own, status, size) })
+}
+
+// deliver answers with content once pay, which is given the status and the
+// size of all of it, lets it.
+func (c *call) deliver(content io.ReadSeeker, pay func(status int, size int64) error) error {
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -225,9 +243,84 @@ func raw(c *call) error {
 		return err
 	}
 	conditions(c.r.Header, size)
-	g := &gate{answerWriter: c.w, pay: func(status int) error { return c.pay(r, own, status, size) }}
+	g := &gate{answerWriter: c.w, pay: func(status int) error { return pay(status, size) }}
 	http.ServeContent(g, c.r, "", time.Time{}, content)
 	return g.err
+}
+
+// passedFile is passed for addresses that may carry an extension.
+func (c *call) passedFile(name string) (passing, error) {
+	p, err := c.passed(name)
+	if ext := path.Ext(name); err != nil && ext != "" {
+		p, err = c.passed(strings.TrimSuffix(name, ext))
+	}
+	return p, err
+}
+
+// passOn answers with the bytes of a file whose record is removed, to the
+// visitor whose view removed it.
+func (c *call) passOn(p passing) error {
+	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
+	r.Limit = 1
+	f, err := c.open(r)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := c.w.Header()
+	hostile(h, p.Media, p.Name, c.saved(), false)
+	h.Set("Etag", etag(r, p.Ref))
+	h.Set("Cache-Control", "private, no-store")
+	return c.deliver(f, func(status int, size int64) error { return c.pay(r, true, status, size) })
+}
+
+// saved reports whether the content is wanted as a file, not to be shown.
+func (c *call) saved() bool {
+	return c.r.URL.RawQuery != "" && c.r.URL.Query().Has(saveParam)
+}
+
+// saveParam in the address of content has a browser save it.
+const saveParam = "download"
+
+// away reports whether the request came to the origin for content, if there is
+// one apart: there is nothing else there.
+func (c *call) away() bool {
+	return c.s.Content != "" && strings.EqualFold(c.r.Host, c.s.contentHost)
+}
+
+// sendAway sends the caller on to the origin for content, with what the caller
+// has a right to here.
+func (c *call) sendAway(r *record.Record, own bool, path string) error {
+	q := url.Values{}
+	ends := c.s.Store.Now().Add(readTime)
+	var text string
+	var err error
+	switch {
+	case own:
+		text, err = c.pledge(toOwn, r, ends, c.visitor())
+	case c.granted(toRead, r):
+		text, err = c.pledge(toRead, r, ends, c.visitor())
+	case r.Password != "":
+		text, err = c.pledge(toUnlock, r, ends, c.visitor())
+	}
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		q.Set(grantParam, text)
+	}
+	if c.saved() {
+		q.Set(saveParam, "1")
+	}
+	to := c.s.Content + path
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	h := c.w.Header()
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("Location", to)
+	c.w.WriteHeader(http.StatusFound)
+	return nil
 }
 
 // open opens the bytes of a file. Those of a record that came without them,
@@ -331,7 +424,7 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 		return errRange
 	case status != http.StatusOK && status != http.StatusPartialContent:
 		return errInternal
-	case own, c.r.Method == http.MethodHead:
+	case own, c.r.Method == http.MethodHead, c.granted(toRead, r):
 		return nil
 	case c.ahead():
 		if r.Limit > 0 {
@@ -341,7 +434,10 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.r.Header.Get("Range"), size):
 		return nil
 	}
-	return c.s.Store.Seen(r)
+	if err := c.s.Store.Seen(r); err != nil {
+		return err
+	}
+	return c.give(toRead, r)
 }
 
 // fromStart reports whether one of the ranges, which http.ServeContent found
@@ -391,7 +487,7 @@ const (
 
 // hostile sets the headers that stored bytes are answered with, on every
 // status. Pages of other sites may show what is open to everyone.
-func hostile(h http.Header, mimeType, name string, open bool) {
+func hostile(h http.Header, mimeType, name string, save, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
 		policy = policyPDF
@@ -402,7 +498,7 @@ func hostile(h http.Header, mimeType, name string, open bool) {
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
 	how := "attachment"
-	if inline[mimeType] {
+	if inline[mimeType] && !save {
 		how = "inline"
 	}
 	if strings.HasPrefix(mimeType, "text/") {

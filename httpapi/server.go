@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,6 +29,9 @@ type Config struct {
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string
+	// Content is the absolute address, without a path, of another origin from
+	// which stored bytes are served and nothing else; "" is Base's.
+	Content string
 	// MaxUpload bounds one file in bytes.
 	MaxUpload int64
 	// TrustedProxies may say who the client is (X-Forwarded-For).
@@ -45,14 +50,30 @@ type Server struct {
 	shared  shownPool // for visitors
 	guesses guesses
 	probe   probe
-	running sync.WaitGroup // requests
+	grants  *grants
+
+	contentHost string         // of Content
+	running     sync.WaitGroup // requests
 }
 
 // New makes a server.
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c}
 	s.routes = s.table()
-	var err error
+	secret, err := c.Store.Secret()
+	if err == nil {
+		s.grants, err = newGrants(secret)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Content != "" {
+		u, err := url.Parse(c.Content)
+		if err != nil {
+			return nil, fmt.Errorf("the address for content: %w", err)
+		}
+		s.contentHost = u.Host
+	}
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err
 	}

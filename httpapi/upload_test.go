@@ -635,7 +635,7 @@ func TestUploadTypes(t *testing.T) {
 			t.Errorf("%s, said to be %q, with %q: %q, want %q", c.name, c.claimed, c.content, got, c.want)
 		}
 		h := http.Header{}
-		hostile(h, got, c.name, false)
+		hostile(h, got, c.name, false, false)
 		if how, _, _ := strings.Cut(h.Get("Content-Disposition"), ";"); how != c.how {
 			t.Errorf("%s as %s: %s, want %s", c.name, got, how, c.how)
 		}
