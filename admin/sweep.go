@@ -114,7 +114,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers))
+	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +74,8 @@ func (tx *Tx) putUser(u *record.User) error {
 }
 
 // SaveUser changes an account, which must have been read in the same
-// transaction. The last administrator who can sign in stays one.
+// transaction. The last administrator who can sign in stays one. A new password
+// ends the account's sessions.
 func (tx *Tx) SaveUser(u *record.User) error {
 	tx.callers = true
 	was, err := tx.User(u.ID)
@@ -82,6 +84,11 @@ func (tx *Tx) SaveUser(u *record.User) error {
 	}
 	if err := tx.putUser(u); err != nil {
 		return err
+	}
+	if was.Password != u.Password {
+		if err := tx.EndSessions(u.ID); err != nil {
+			return err
+		}
 	}
 	if active(was) && !active(u) {
 		return tx.needsAdmin()
@@ -255,20 +262,71 @@ func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
 		return nil, "", err
 	}
 	secret = newSecret()
-	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, sha256.Sum256([]byte(secret))
+	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, secretDigest(secret, k.Session)
 	return &k, secret, keys.Put(tx.Tx, &k)
 }
 
+// secretDigest is what is kept of a secret. That of a session cannot be used
+// as an API key, nor the other way round.
+func secretDigest(secret string, session bool) [32]byte {
+	if session {
+		secret = "session " + secret
+	}
+	return sha256.Sum256([]byte(secret))
+}
+
+// AddSession signs a browser in. The secret is returned this once.
+func (tx *Tx) AddSession(owner record.ID, agent, address string) (key *record.Key, secret string, err error) {
+	return tx.AddKey(record.Key{
+		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address,
+		Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime), LastUsed: tx.Now.Truncate(time.Minute),
+	})
+}
+
 // Keys lists the owner's API keys, oldest first.
-func (tx *Tx) Keys(owner record.ID) ([]record.Key, error) { return collect(keys, tx, owner[:]) }
+func (tx *Tx) Keys(owner record.ID) ([]record.Key, error) { return tx.credentials(owner[:], false) }
 
 // AllKeys lists everyone's API keys.
-func (tx *Tx) AllKeys() ([]record.Key, error) { return collect(keys, tx, nil) }
+func (tx *Tx) AllKeys() ([]record.Key, error) { return tx.credentials(nil, false) }
+
+// Sessions lists the owner's sessions that hold, oldest first.
+func (tx *Tx) Sessions(owner record.ID) ([]record.Key, error) {
+	all, err := tx.credentials(owner[:], true)
+	return slices.DeleteFunc(all, func(k record.Key) bool { return !tx.Now.Before(k.Expires) }), err
+}
+
+func (tx *Tx) credentials(prefix []byte, sessions bool) ([]record.Key, error) {
+	all, err := collect(keys, tx, prefix)
+	return slices.DeleteFunc(all, func(k record.Key) bool { return k.Session != sessions }), err
+}
+
+// EndSessions signs all browsers of the owner out.
+func (tx *Tx) EndSessions(owner record.ID) error {
+	all, err := tx.credentials(owner[:], true)
+	for i := 0; err == nil && i < len(all); i++ {
+		err = tx.RemoveKey(owner, all[i].ID)
+	}
+	return err
+}
 
 // Key reads one of the owner's API keys.
-func (tx *Tx) Key(owner, id record.ID) (*record.Key, error) {
+func (tx *Tx) Key(owner, id record.ID) (*record.Key, error) { return tx.credential(owner, id, false) }
+
+// Session reads one of the owner's sessions.
+func (tx *Tx) Session(owner, id record.ID) (*record.Key, error) {
+	return tx.credential(owner, id, true)
+}
+
+func (tx *Tx) credential(owner, id record.ID, session bool) (*record.Key, error) {
+	what := "key"
+	if session {
+		what = "session"
+	}
 	k, err := keys.Get(tx.Tx, pair(owner, id[:]...))
-	return k, fault(err, "key")
+	if err == nil && k.Session != session {
+		err = table.ErrMissing
+	}
+	return k, fault(err, what)
 }
 
 // SaveKey changes an API key, which must have been read in the same
@@ -299,8 +357,16 @@ func refused(code, text string) error {
 // Authenticate tells who presents the secret of an API key, or refuses with
 // Unauthorized. It sees every commit that ended before the call, and notes the
 // key's use, to the minute.
-func (s *Store) Authenticate(secret string) (*Caller, error) {
-	digest := sha256.Sum256([]byte(secret))
+func (s *Store) Authenticate(secret string) (*Caller, error) { return s.authenticate(secret, false) }
+
+// AuthenticateSession is Authenticate for the secret of a session. That API
+// keys are turned off does not concern it.
+func (s *Store) AuthenticateSession(secret string) (*Caller, error) {
+	return s.authenticate(secret, true)
+}
+
+func (s *Store) authenticate(secret string, session bool) (*Caller, error) {
+	digest := secretDigest(secret, session)
 	known := s.callers.Load() // before the look: what is filed after a commit goes to a map nobody reads
 	v, ok := known.Load(digest)
 	if !ok {
@@ -313,12 +379,14 @@ func (s *Store) Authenticate(secret string) (*Caller, error) {
 	c := v.(*Caller)
 	now := s.wall()
 	switch {
-	case c.tokensOff || c.User.TokensOff:
+	case !session && (c.tokensOff || c.User.TokensOff):
 		return nil, refused("api_tokens_disabled", "API keys are turned off.")
 	case c.User.Disabled:
 		return nil, refused("user_disabled", "This account is disabled.")
 	case c.Key.Disabled:
 		return nil, refused("key_disabled", "This API key is disabled.")
+	case session && !now.Before(c.Key.Expires):
+		return nil, refused("session_ended", "This session has ended; sign in again.")
 	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
 		return nil, refused("key_expired", "This API key has expired.")
 	}
@@ -387,4 +455,15 @@ func (tx *Tx) Claimable(token string) error {
 		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "This claim link is not valid, or has been used."}
 	}
 	return nil
+}
+
+// DropSessions drops the sessions that are over.
+func (tx *Tx) DropSessions() error {
+	all, err := tx.credentials(nil, true)
+	for i := 0; err == nil && i < len(all); i++ {
+		if !tx.Now.Before(all[i].Expires) {
+			err = tx.RemoveKey(all[i].Owner, all[i].ID)
+		}
+	}
+	return err
 }

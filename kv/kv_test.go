@@ -239,7 +239,7 @@ func audit(tx *Tx) error {
 	for i := range us {
 		file(userName, []byte(record.Fold(us[i].Name)), us[i].ID[:])
 	}
-	ks, err2 := tx.AllKeys()
+	ks, err2 := collect(keys, tx, nil)
 	for i := range ks {
 		file(keyDigest, ks[i].Digest[:], pair(ks[i].Owner, ks[i].ID[:]...))
 		there(userBucket, ks[i].Owner[:], ks[i].ID)

@@ -31,12 +31,14 @@ var (
 	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}
 	answerBucket   = table.Bucket{No: 21, Name: "answer"}
 	recordEnd      = table.Bucket{No: 22, Name: "record.end"}
+	deviceBucket   = table.Bucket{No: 23, Name: "device"}
+	deviceCode     = table.Bucket{No: 24, Name: "device.code"}
 )
 
 var buckets = []table.Bucket{
 	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
-	hookBucket, deliveryBucket, answerBucket, recordEnd,
+	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode,
 }
 
 // byNumber finds a bucket by its number.
@@ -100,3 +102,8 @@ var folders = rows(folderBucket, func(f *record.Folder) []byte { return pair(f.O
 var hooks = rows(hookBucket, func(h *record.Webhook) []byte { return pair(h.Owner, h.ID[:]...) })
 
 var deliveries = rows(deliveryBucket, func(d *record.Delivery) []byte { return pair(d.Hook, d.ID[:]...) })
+
+var devices = rows(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
+	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
+		file([]byte(d.Code))
+	}})

@@ -77,6 +77,7 @@ func (s *Store) flush() error {
 				continue
 			}
 			k.LastUsed = at
+			tx.callers = tx.callers || k.Slide(at)
 			if err := keys.Put(tx.Tx, k); err != nil {
 				return err
 			}

@@ -107,6 +107,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(tags.Check(tx.Tx, func(t *record.Tag) { there(userBucket, t.Owner[:], "tag", t.ID) }, problem))
 	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
+	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) { there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID) }, problem))
 	counted := 0
 	add(records.Check(tx.Tx, func(r *record.Record) {
@@ -341,7 +342,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		}
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
-			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(deliveries, was, tx, lost, renew, nil),
+			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil), refill(deliveries, was, tx, lost, renew, nil),
 			refill(records, was, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {
 					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {

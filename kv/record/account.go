@@ -37,7 +37,8 @@ type User struct {
 	Created     time.Time
 }
 
-// Key is an API key. Its secret is not kept, only the SHA-256 of it.
+// Key is a credential: an API key, or the session of a browser that is signed
+// in. Its secret is not kept, only the SHA-256 of it.
 type Key struct {
 	ID, Owner ID
 	Name      string
@@ -47,6 +48,36 @@ type Key struct {
 	Created   time.Time
 	Expires   time.Time // zero: never
 	LastUsed  time.Time // to the minute
+
+	Session bool          `json:",omitempty"` // a session, not an API key
+	Slides  time.Duration `json:",omitempty"` // if not 0, use moves Expires to so much later
+	Device  string        `json:",omitempty"` // the client that got the key by the device flow
+	Agent   string        `json:",omitempty"` // of a session: the browser, as it calls itself
+	Address string        `json:",omitempty"` // of a session: where it signed in from
+}
+
+// SlideTime is how long sessions, and keys that clients got by the device
+// flow, hold without use; SessionTime is how long a session holds at all.
+const (
+	SlideTime   = 30 * 24 * time.Hour
+	SessionTime = 365 * 24 * time.Hour
+)
+
+// slideStep is the least by which use moves an end.
+const slideStep = time.Hour
+
+// Slide moves the end because the key was used at the given instant. It
+// reports whether it did.
+func (k *Key) Slide(at time.Time) bool {
+	ends := at.Add(k.Slides)
+	if latest := k.Created.Add(SessionTime); k.Session && ends.After(latest) {
+		ends = latest
+	}
+	if k.Slides == 0 || ends.Sub(k.Expires) < slideStep {
+		return false
+	}
+	k.Expires = ends
+	return true
 }
 
 // Scope is what a key may be used for.
@@ -119,4 +150,76 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Bytes of files a user may keep unless told otherwise; null is no limit.", `107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
+}
+
+// Device is a client's request to be let in by the device flow (RFC 8628).
+type Device struct {
+	Digest   [32]byte // of the device code
+	Code     string   // the user code, XXXX-XXXX
+	Client   string   // what the client calls itself
+	Address  string   // where it asks from
+	Created  time.Time
+	Expires  time.Time
+	Interval time.Duration // between two polls
+	Polled   time.Time     // the last time
+	State    DeviceState
+	Owner    ID // who decided
+}
+
+// DeviceState is how far a request is.
+type DeviceState string
+
+// The states of a request. One that was let in is gone once its key was
+// fetched.
+const (
+	DeviceWaits    DeviceState = ""
+	DeviceApproved DeviceState = "approved"
+	DeviceDenied   DeviceState = "denied"
+)
+
+// DeviceError is an answer to a poll that is no key (RFC 8628, section 3.5).
+type DeviceError struct {
+	Code     string
+	Text     string
+	Interval time.Duration // to poll at, if it is to poll on
+	Off      bool          // API keys are turned off
+}
+
+func (e *DeviceError) Error() string { return e.Text }
+
+// userCodeLetters have no vowels, so that no words come about, and none that
+// look like others (RFC 8628, section 6.1).
+const userCodeLetters = "BCDFGHJKLMNPQRSTVWXZ"
+
+// NewUserCode makes a code of eight letters, 34.5 bits.
+func NewUserCode(random func([]byte)) string {
+	code := make([]byte, 0, 9)
+	for len(code) < 9 {
+		var b [1]byte
+		if random(b[:]); int(b[0]) >= 256/len(userCodeLetters)*len(userCodeLetters) {
+			continue // each letter is as likely as the others
+		}
+		code = append(code, userCodeLetters[int(b[0])%len(userCodeLetters)])
+		if len(code) == 4 {
+			code = append(code, '-')
+		}
+	}
+	return string(code)
+}
+
+// CleanUserCode brings a code that was typed into the form it was made in.
+func CleanUserCode(t string) string {
+	var b strings.Builder
+	for _, r := range strings.ToUpper(t) {
+		if strings.ContainsRune(userCodeLetters, r) {
+			if b.Len() == 4 {
+				b.WriteByte('-')
+			}
+			b.WriteRune(r)
+		}
+		if b.Len() > 9 {
+			return ""
+		}
+	}
+	return b.String()
 }

@@ -1,0 +1,129 @@
+package kv
+
+import (
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Bounds of the device flow (RFC 8628).
+const (
+	DeviceTime     = 10 * time.Minute // in which a request must be approved
+	DeviceInterval = 5 * time.Second  // between two polls
+	maxDevices     = 200             // requests that wait, of all
+	maxDevicesFrom = 5                // of one address
+)
+
+// AddDevice keeps a client's request to be let in. The codes are returned this
+// once: the client polls with the one, the user types the other.
+func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string, err error) {
+	all, err := collect(devices, tx, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	waiting, from := 0, 0
+	for i := range all {
+		if !tx.Now.Before(all[i].Expires) {
+			if _, err := devices.Delete(tx.Tx, all[i].Digest[:]); err != nil {
+				return nil, "", err
+			}
+			continue
+		}
+		if waiting++; all[i].Address == address {
+			from++
+		}
+	}
+	if waiting >= maxDevices || from >= maxDevicesFrom {
+		return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: DeviceTime / 10}
+	}
+	secret = newSecret()[len(KeyPrefix):]
+	d = &record.Device{
+		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address,
+		Created: tx.Now, Expires: tx.Now.Add(DeviceTime), Interval: DeviceInterval,
+	}
+	for d.Code == "" || tx.Get(deviceCode, []byte(d.Code)) != nil {
+		d.Code = record.NewUserCode(random)
+	}
+	return d, secret, devices.Put(tx.Tx, d)
+}
+
+// DeviceFor reads the request that waits under a code that a user typed, in
+// any case, with or without its hyphen.
+func (tx *Tx) DeviceFor(code string) (*record.Device, error) {
+	d, err := devices.Find(tx.Tx, deviceCode, []byte(record.CleanUserCode(code)))
+	if err = fault(err, "code"); err != nil {
+		return nil, err
+	}
+	if !tx.Now.Before(d.Expires) || d.State != record.DeviceWaits {
+		return nil, record.NotFound("code")
+	}
+	return d, nil
+}
+
+// DecideDevice lets a waiting client in for the owner, or refuses it.
+func (tx *Tx) DecideDevice(code string, owner record.ID, approve bool) (*record.Device, error) {
+	d, err := tx.DeviceFor(code)
+	if err != nil {
+		return nil, err
+	}
+	d.Owner, d.State = owner, record.DeviceDenied
+	if approve {
+		d.State = record.DeviceApproved
+	}
+	return d, devices.Put(tx.Tx, d)
+}
+
+// PollDevice is one poll of a client: the API key if its request was approved,
+// once; else why there is none, or how it has to go on.
+func (tx *Tx) PollDevice(secret string) (key string, wait *record.DeviceError, err error) {
+	digest := sha256.Sum256([]byte(secret))
+	d, err := devices.Get(tx.Tx, digest[:])
+	if errors.Is(err, table.ErrMissing) {
+		return "", &record.DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	switch {
+	case !tx.Now.Before(d.Expires):
+		return "", &record.DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
+	case d.State == record.DeviceDenied:
+		return "", &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
+	case d.State == record.DeviceApproved:
+		u, err := tx.User(d.Owner)
+		set, err2 := tx.Settings()
+		if err == nil {
+			err = err2
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if u.Disabled || u.TokensOff || set.TokensOff {
+			return "", &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}, nil
+		}
+		_, key, err = tx.AddKey(record.Key{
+			Owner: d.Owner, Name: d.Client, Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+			Device: d.Client, Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime),
+		})
+		if err == nil {
+			_, err = devices.Delete(tx.Tx, digest[:])
+		}
+		return key, nil, err
+	}
+	early := !d.Polled.IsZero() && tx.Now.Sub(d.Polled) < d.Interval-pollSlack
+	d.Polled = tx.Now
+	wait = &record.DeviceError{Code: "authorization_pending", Text: "The request was not decided yet."}
+	if early {
+		d.Interval += DeviceInterval
+		wait = &record.DeviceError{Code: "slow_down", Text: "Ask less often."}
+	}
+	wait.Interval = d.Interval
+	return "", wait, devices.Put(tx.Tx, d)
+}
+
+// pollSlack keeps a client that polls at exactly the interval from being too
+// fast by the network's jitter.
+const pollSlack = time.Second
