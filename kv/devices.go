@@ -13,7 +13,7 @@ import (
 const (
 	DeviceTime     = 10 * time.Minute // in which a request must be approved
 	DeviceInterval = 5 * time.Second  // between two polls
-	maxDevices     = 200             // requests that wait, of all
+	maxDevices     = 200              // requests that wait, of all
 	maxDevicesFrom = 5                // of one address
 )
 
