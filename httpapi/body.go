@@ -94,7 +94,11 @@ func (p *paced) Close() error { return p.body.Close() }
 // rest takes what is left of the body, for many clients read the answer only
 // when they have sent everything.
 func (p *paced) rest() {
-	if p.ended || p.expect && !p.begun || p.left > restBytes {
+	switch {
+	case p.ended, p.left > restBytes:
+		return
+	case p.expect && !p.begun: // nothing comes: net/http need not wait for it
+		_ = p.ctl.SetReadDeadline(time.Now())
 		return
 	}
 	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if it breaks off

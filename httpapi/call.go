@@ -119,6 +119,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r)}
 		if r.ContentLength != 0 {
 			aw.body = pace(aw.ctl, r)
+			r = r.WithContext(r.Context()) // net/http looks at the body of its own
 			r.Body = aw.body
 			aw.extend() // for "100 Continue", which reading the body may send
 		}

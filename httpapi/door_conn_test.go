@@ -135,6 +135,22 @@ func TestDoorSlowClients(t *testing.T) {
 	a.nothingLeft()
 }
 
+// TestDoorAnswersAtOnce: no one waits for a body that will not be read, when
+// its client waits for the answer first or when it is too long to be taken.
+func TestDoorAnswersAtOnce(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	addr, stop, _ := a.serve(itself, time.Minute) // whose time-outs are longer than talk's
+	for _, head := range []string{
+		"Content-Length: 10\r\nExpect: 100-continue", "Content-Length: 10000000\r\nExpect: 100-continue",
+		"Transfer-Encoding: chunked\r\nExpect: 100-continue", "Content-Length: 10000000",
+	} {
+		got := a.talk(addr, "POST /api/v1/notes HTTP/1.1\r\nHost: a\r\n"+head+"\r\n\r\n")
+		is.True(strings.HasPrefix(got, "HTTP/1.1 401 "))
+	}
+	is.NoErr(stop())
+}
+
 // TestDoorSteadyClients: who keeps sending is not cut off, however long it
 // takes, and a connection can be used again after long answers.
 func TestDoorSteadyClients(t *testing.T) {
