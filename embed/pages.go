@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Policies for the Content-Security-Policy header. None allows inline scripts or styles, framing, or another origin.
@@ -70,6 +71,26 @@ func (p ClaimedPage) Curl() string {
 		quote(strings.TrimSuffix(p.Address, "/")+"/api/v1/upload")
 }
 
+// LoginPage asks for a name and a password. The form is posted to /login, with the fields username, password and next.
+type LoginPage struct {
+	Base     string
+	Next     string // path to go on to
+	UserName string // what was typed before
+	Problem  string // why that was refused
+}
+
+// DevicePage asks whether a client may use the account. With a Client, its form is posted to /device with user_code and
+// action, approve or deny; without one it asks for the code.
+type DevicePage struct {
+	Base     string
+	UserName string // of the account
+	Code     string
+	Client   string
+	Address  string
+	Asked    time.Time
+	Problem  string
+}
+
 // MessagePage says one thing calmly, such as that nothing is there any more.
 type MessagePage struct {
 	Base   string
@@ -95,6 +116,12 @@ func (ClaimPage) Policy() string { return policyPage }
 func (ClaimedPage) Policy() string { return policyPage }
 
 // Policy implements [Page].
+func (LoginPage) Policy() string { return policyPage }
+
+// Policy implements [Page].
+func (DevicePage) Policy() string { return policyPage }
+
+// Policy implements [Page].
 func (MessagePage) Policy() string { return policyPage }
 
 // Policy implements [Page].
@@ -105,6 +132,8 @@ func (ReferencePage) Policy() string { return policyReference }
 
 func (ClaimPage) file() string     { return "claim.html" }
 func (ClaimedPage) file() string   { return "claimed.html" }
+func (LoginPage) file() string     { return "login.html" }
+func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
 func (HomePage) file() string      { return "home.html" }
 func (ReferencePage) file() string { return "reference.html" }
@@ -121,7 +150,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		return nil, err
 	}
 	set := make(map[string]*template.Template)
-	for _, page := range []Page{ClaimPage{}, ClaimedPage{}, MessagePage{}, HomePage{}, ReferencePage{}} {
+	for _, page := range []Page{ClaimPage{}, ClaimedPage{}, LoginPage{}, DevicePage{}, MessagePage{}, HomePage{}, ReferencePage{}} {
 		t, err := layout.Clone()
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"errors"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -78,6 +77,7 @@ func patchMe(c *call) error {
 		return err
 	}
 	var was, hash string
+	var changed *record.User
 	if form.password.Said {
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
 			u, err := tx.User(c.owner())
@@ -122,9 +122,15 @@ func patchMe(c *call) error {
 			}
 			u.Password = hash
 		}
+		changed = u
 		return tx.SaveUser(u)
 	}); err != nil {
 		return err
+	}
+	if form.password.Said && c.caller.Key.Session { // the new password has ended all sessions
+		if err := c.begin(changed); err != nil {
+			return err
+		}
 	}
 	return c.answerUser(http.StatusOK, c.owner())
 }
@@ -478,21 +484,16 @@ func (f *claimForm) Fields(s *field.Set) {
 // claimed makes the first administrator, and an API key to begin with, out of
 // a form.
 func claimed(c *call) error {
-	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || media != "application/x-www-form-urlencoded" {
-		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
-	}
 	token := c.arg("token")
+	if err := c.isForm(); err != nil {
+		return err
+	}
 	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(token) }); err != nil {
 		return err
 	}
-	data, err := c.read(maxQuery)
+	values, err := c.form()
 	if err != nil {
 		return err
-	}
-	values, err := url.ParseQuery(string(data))
-	if err != nil {
-		return &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form cannot be read."}
 	}
 	in := field.Object{}
 	for name := range values {
@@ -519,6 +520,7 @@ func claimed(c *call) error {
 		return err
 	}
 	var secret string
+	var first *record.User
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		if err := tx.Claimable(token); err != nil {
 			return err
@@ -527,9 +529,13 @@ func claimed(c *call) error {
 		if err != nil {
 			return err
 		}
+		first = u
 		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
 		return err
 	}); err != nil {
+		return err
+	}
+	if err := c.begin(first); err != nil { // the account is there: who made it is signed in
 		return err
 	}
 	return c.page(http.StatusCreated, embed.ClaimedPage{Base: c.s.prefix(), UserName: form.name, APIKey: secret, Address: c.s.Base})

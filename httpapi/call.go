@@ -332,35 +332,60 @@ func credential(h http.Header) (string, error) {
 // enter lets the caller through a door or says why not. Where anyone may go, a
 // credential that cannot be used shuts nobody out: it makes a visitor.
 func (c *call) enter(d door) error {
-	if d.open && !d.known {
+	if d.open && (!d.known || c.away()) {
 		return nil
 	}
-	key, err := credential(c.r.Header)
-	if err != nil {
-		return err
+	if c.away() {
+		return record.NotFound("address")
 	}
-	if key == "" && d.open {
-		return nil
-	}
-	if key == "" {
-		return &record.Error{Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key."}
-	}
-	caller, err := c.s.Store.Authenticate(key)
+	caller, err := c.identify()
 	if _, status := understood(err); d.open && status == http.StatusUnauthorized {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	if caller.Key.Session && !safe(c.r.Method) {
+		if err := c.sameOrigin(); err != nil {
+			return err
+		}
+	}
 	c.caller = caller
 	switch {
-	case d.open, d.held:
+	case d.open, d.held, caller.Key.Session && (d.yours || d.browser):
+	case d.browser:
+		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this, not an API key."}
 	case !caller.Key.Allows(d.scope):
 		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.scope) + "."}
 	case d.admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
 	}
 	return nil
+}
+
+var errNoCredential = &record.Error{
+	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key, or a browser that is signed in.",
+}
+
+// identify tells who calls: by an API key, which decides if there is one, else
+// by a session.
+func (c *call) identify() (*kv.Caller, error) {
+	key, err := credential(c.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		return c.s.Store.Authenticate(key)
+	}
+	if secret := c.session(); secret != "" {
+		return c.s.Store.AuthenticateSession(secret)
+	}
+	return nil, errNoCredential
+}
+
+// safe reports whether a method changes nothing (RFC 9110, section 9.2.1).
+func safe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
 // owns reports whether the caller may see everything of r.

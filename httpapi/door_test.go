@@ -168,7 +168,7 @@ func TestDoorNextRequest(t *testing.T) {
 func TestDoorScopes(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
-	const anyScope record.Scope = "any"
+	const anyScope, browserAlone record.Scope = "any", "browser"
 	opens := map[record.Scope][]record.Scope{ // by what is needed
 		record.ScopeRead:   {record.ScopeRead, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeWrite:  {record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
@@ -179,9 +179,11 @@ func TestDoorScopes(t *testing.T) {
 	need := func(r route) record.Scope {
 		p := strings.TrimPrefix(r.path, "/api/v1/")
 		switch {
-		case p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
+		case r.method+" "+r.path == "POST /device", p == "auth/device/verify":
+			return browserAlone
+		case strings.HasPrefix(p, "auth/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
 			return ""
-		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"):
+		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
 		case p == "remote-upload" && r.method == "GET":
 			return anyScope
@@ -209,6 +211,14 @@ func TestDoorScopes(t *testing.T) {
 			}
 			at := fmt.Sprintf("%s key at %s %s", scope, r.method, r.path)
 			needed := need(r)
+			if needed == browserAlone {
+				for key, want := range map[string]int{"": 401, admins: 403, members: 403} {
+					if status, _ := try(key); status != want {
+						t.Errorf("%s: %d", at, status)
+					}
+				}
+				continue
+			}
 			if needed == "" {
 				if !r.door.open {
 					t.Errorf("%s: the door is not open", at)

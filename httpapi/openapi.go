@@ -89,13 +89,16 @@ func Document() ([]byte, error) {
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []object{{"url": placeholder}},
-		"security": []object{{"ApiKeyAuth": []string{}}},
+		"security": []object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
 		"tags":     tags,
 		"paths":    paths,
 		"components": object{
 			"securitySchemes": object{"ApiKeyAuth": object{
 				"type": "apiKey", "in": "header", "name": "x-api-key",
 				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
+			}, "Session": object{
+				"type": "apiKey", "in": "cookie", "name": "kist_session",
+				"description": "The session of a browser that is signed in; over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused when another site sends them.",
 			}},
 			"schemas": d.components,
 		},
@@ -137,6 +140,11 @@ func (d *document) operation(r route) object {
 		op["security"] = []object{}
 	case r.door.held:
 		op["description"] = "Any API key will do."
+	case r.door.browser:
+		op["security"] = []object{{"Session": []string{}}}
+		op["description"] = "Only for a browser that is signed in."
+	case r.door.yours:
+		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
 	default:
 		op["description"] = "An API key needs the scope " + string(r.door.scope) + "."
 	}
@@ -366,6 +374,11 @@ func components() []component {
 		{"SettingsEdit", new(record.Settings), edit},
 		{"Stats", new(stats), shown},
 		{"Password", new(passwordForm), create},
+		{"Login", new(loginForm), create},
+		{"Session", new(shownSession), shown},
+		{"Device", new(deviceForm), create},
+		{"DevicePoll", new(tokenForm), create},
+		{"DeviceDecision", new(verifyForm), create},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -33,6 +33,9 @@ type door struct {
 	held  bool         // any API key that is good
 	scope record.Scope // that an API key needs
 	admin bool         // the user must be an administrator
+
+	browser bool // a session is needed, no API key will do
+	yours   bool // a session will do in place of the scope and the role
 }
 
 var (
@@ -43,6 +46,8 @@ var (
 	writes   = door{scope: record.ScopeWrite}
 	uploads  = door{scope: record.ScopeUpload}
 	manages  = door{scope: record.ScopeAdmin, admin: true}
+	yours    = door{scope: record.ScopeAdmin, admin: true, yours: true}
+	browsers = door{browser: true}
 )
 
 // mount registers the routes. httprouter allows no word beside a wildcard, so

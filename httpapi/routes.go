@@ -125,19 +125,19 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
+			door: yours, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
 		},
 		{
 			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
-			door: manages, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
+			door: yours, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
 		},
 		{
 			method: "PATCH", path: apiPath + "keys/{id}", id: "editKey", tag: "account", summary: "Renames an API key, or turns it off or on.",
-			door: manages, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
+			door: yours, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
 		},
 		{
 			method: "DELETE", path: apiPath + "keys/{id}", id: "removeKey", tag: "account", summary: "Revokes an API key.",
-			door: manages, reply: done, fails: []int{404}, serve: removeKey,
+			door: yours, reply: done, fails: []int{404}, serve: removeKey,
 		},
 
 		{
@@ -173,6 +173,7 @@ func (s *Server) table() []route {
 			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
 		},
 	}
+	rows = append(rows, sessionRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

@@ -52,6 +52,8 @@ type Server struct {
 	probe   probe
 	grants  *grants
 
+	crossOrigin *http.CrossOriginProtection
+
 	contentHost string         // of Content
 	running     sync.WaitGroup // requests
 }
@@ -66,6 +68,14 @@ func New(c Config) (*Server, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	s.crossOrigin = http.NewCrossOriginProtection()
+	base, err := url.Parse(c.Base)
+	if err == nil { // a proxy may change the Host that Origin is held against
+		err = s.crossOrigin.AddTrustedOrigin(base.Scheme + "://" + base.Host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the base address: %w", err)
 	}
 	if c.Content != "" {
 		u, err := url.Parse(c.Content)

@@ -1,0 +1,594 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"kist/embed"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// sessionCookie is the name of the cookie of a browser that is signed in. With
+// the prefix, browsers take it over HTTPS alone and from this host alone
+// (RFC 6265bis, section 4.1.3).
+func (s *Server) sessionCookie() string {
+	if s.secure() {
+		return "__Host-kist_session"
+	}
+	return "kist_session"
+}
+
+// secure reports whether visitors reach the server over HTTPS.
+func (s *Server) secure() bool { return strings.HasPrefix(s.Base, "https:") }
+
+// session is the secret in the request's cookie; "" if there is none.
+func (c *call) session() string {
+	cookie, err := c.r.Cookie(c.s.sessionCookie())
+	if err != nil || c.away() {
+		return ""
+	}
+	return cookie.Value
+}
+
+// setSession has the browser keep a session's secret, or forget it if it is
+// "".
+func (c *call) setSession(secret string) {
+	cookie := &http.Cookie{
+		Name: c.s.sessionCookie(), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.s.secure(),
+	}
+	if secret == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(c.w, cookie)
+}
+
+// sameOrigin refuses what another site has a browser send, where the browser
+// would add a cookie by itself or keep one (the standard library's
+// CrossOriginProtection: Sec-Fetch-Site, else Origin).
+func (c *call) sameOrigin() error {
+	if err := c.s.crossOrigin.Check(c.r); err != nil {
+		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
+	}
+	return nil
+}
+
+// loginForm is what a user signs in with.
+type loginForm struct {
+	name     string
+	password field.Secret
+}
+
+func (f *loginForm) Fields(s *field.Set) {
+	s.Text("username", &f.name, 256, field.Required, field.Filled).Says("Name of the user.", `"ann"`)
+	s.Secret("password", &f.password, field.Required).Says("The user's password.", `"correct horse battery"`)
+}
+
+var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Text: "The name or the password is not right."}
+
+// maxAgent is how much is kept of what a browser calls itself, in bytes.
+const maxAgent = 200
+
+// signIn makes a session for who has the password, and returns the user. Wrong
+// ones are counted, by name and address, and told in the log in a line that
+// does not change: programs that shut out attackers read it.
+func (c *call) signIn(name, password string) (*record.User, error) {
+	now := c.s.Store.Now()
+	at := "login:" + record.Fold(cutTo(name, 256))
+	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
+		c.failedSignIn(name)
+		return nil, tooMany(wait)
+	}
+	var u *record.User
+	err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.UserNamed(name); return err })
+	if err != nil && !missing(err) {
+		return nil, err
+	}
+	hash := "" // costs the same work
+	if err == nil {
+		hash = u.Password
+	}
+	right := false
+	if len(password) <= field.MaxSecret {
+		if right, err = c.s.Passwords.Check(c.r.Context(), hash, password); err != nil {
+			return nil, err
+		}
+	}
+	right = right && u != nil && !u.Disabled
+	if wait, ok := c.s.guesses.settle(c.addr, at, right, now); !ok {
+		c.failedSignIn(name)
+		return nil, tooMany(wait)
+	}
+	if !right {
+		c.failedSignIn(name)
+		return nil, errLogin
+	}
+	return u, c.begin(u)
+}
+
+// begin makes a session and gives it to the browser. One that the browser had
+// ends.
+func (c *call) begin(u *record.User) error {
+	old := c.session()
+	var before *kv.Caller
+	if old != "" {
+		before, _ = c.s.Store.AuthenticateSession(old) // what cannot be used has ended
+	}
+	address := ""
+	if c.addr.IsValid() {
+		address = c.addr.String()
+	}
+	var secret string
+	err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		now, err := tx.User(u.ID)
+		if err != nil || now.Disabled || now.Password != u.Password { // changed since it was checked
+			return errLogin
+		}
+		if before != nil {
+			if err := tx.RemoveKey(before.User.ID, before.Key.ID); err != nil && !missing(err) {
+				return err
+			}
+		}
+		_, secret, err = tx.AddSession(u.ID, cutTo(c.r.UserAgent(), maxAgent), address)
+		return err
+	})
+	if err == nil {
+		c.setSession(secret)
+	}
+	return err
+}
+
+// failedSignIn writes the line of a wrong sign-in.
+func (c *call) failedSignIn(name string) {
+	client := "local"
+	if c.addr.IsValid() {
+		client = c.addr.String()
+	}
+	c.s.Log.LogAttrs(c.r.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", cutTo(name, 64)))
+}
+
+// login signs a browser in.
+func login(c *call) error {
+	if err := c.sameOrigin(); err != nil {
+		return err
+	}
+	form := new(loginForm)
+	if err := c.create(form); err != nil {
+		return err
+	}
+	u, err := c.signIn(form.name, form.password.Text)
+	if err != nil {
+		return err
+	}
+	return c.answerUser(http.StatusOK, u.ID)
+}
+
+// logout ends the session of the browser that asks, if it has one.
+func logout(c *call) error {
+	if err := c.end(); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+func (c *call) end() error {
+	if err := c.sameOrigin(); err != nil {
+		return err
+	}
+	secret := c.session()
+	if secret == "" {
+		return nil
+	}
+	c.setSession("")
+	caller, err := c.s.Store.AuthenticateSession(secret)
+	if err != nil {
+		return nil //nolint:nilerr // it has ended before
+	}
+	err = c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(caller.User.ID, caller.Key.ID) })
+	if missing(err) {
+		return nil
+	}
+	return err
+}
+
+// shownSession is a session as its owner sees it.
+type shownSession struct {
+	record.Key
+	current bool
+}
+
+func (v *shownSession) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id of the session.", sampleID)
+	s.Text("agent", &v.Agent, maxAgent).Says("What the browser calls itself.", `"Mozilla/5.0"`)
+	s.Text("address", &v.Address, 64).Says("Where it signed in from.", `"192.0.2.7"`)
+	s.Bool("current", &v.current).Says("Whether it is the one that asks.", `true`)
+	s.Time("createdAt", &v.Created).Says("When it signed in.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
+}
+
+func listSessions(c *call) error {
+	return answerList(c,
+		func(tx *kv.Tx) ([]record.Key, error) { return tx.Sessions(c.owner()) },
+		func(k *record.Key) (record.ID, string) { return k.ID, k.Agent },
+		func(_ *kv.Tx, k *record.Key) (*shownSession, error) {
+			return &shownSession{*k, k.ID == c.caller.Key.ID}, nil
+		})
+}
+
+func removeSession(c *call) error {
+	id, err := c.uuid("session")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		k, err := tx.Session(c.owner(), id)
+		if err != nil {
+			return err
+		}
+		return tx.RemoveKey(k.Owner, k.ID)
+	}); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// removeSessions ends all sessions but the one that asks.
+func removeSessions(c *call) error {
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		all, err := tx.Sessions(c.owner())
+		for i := 0; err == nil && i < len(all); i++ {
+			if all[i].ID != c.caller.Key.ID {
+				err = tx.RemoveKey(all[i].Owner, all[i].ID)
+			}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// onward is where a page leads after the sign-in: a path of this server. Any
+// other address, and what browsers could take for one, is home.
+func onward(next string) string {
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
+		return "/"
+	}
+	u, err := url.Parse(next)
+	if err != nil || u.Host != "" || u.Scheme != "" || strings.HasPrefix(u.Path, "//") {
+		return "/"
+	}
+	return next
+}
+
+// loginPage is the page to sign in at; who is signed in is sent on.
+func loginPage(c *call) error {
+	next := onward(c.r.URL.Query().Get("next"))
+	if c.session() != "" {
+		if _, err := c.s.Store.AuthenticateSession(c.session()); err == nil {
+			return c.redirect(next)
+		}
+	}
+	return c.page(http.StatusOK, embed.LoginPage{Base: c.s.prefix(), Next: next})
+}
+
+// redirect sends a browser on to a path of this server, with GET.
+func (c *call) redirect(path string) error {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("Location", asciiURL(c.s.prefix()+path))
+	c.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// signedIn takes the form of the login page.
+func signedIn(c *call) error {
+	if err := c.sameOrigin(); err != nil {
+		return err
+	}
+	values, err := c.form()
+	if err != nil {
+		return err
+	}
+	next, name := onward(values.Get("next")), values.Get("username")
+	if _, err = c.signIn(name, values.Get("password")); err == nil {
+		return c.redirect(next)
+	}
+	e, status := understood(err)
+	if e.Fault != record.Unauthorized && e.Fault != record.TooMany {
+		return err
+	}
+	return c.page(status, embed.LoginPage{Base: c.s.prefix(), Next: next, UserName: name, Problem: e.Text})
+}
+
+// signedOut takes the form that signs out.
+func signedOut(c *call) error {
+	if err := c.end(); err != nil {
+		return err
+	}
+	return c.redirect("/login")
+}
+
+// deviceForm is a client's request to be let in.
+type deviceForm struct{ client string }
+
+func (f *deviceForm) Fields(s *field.Set) {
+	s.Name("extension_id", &f.client, 128, field.Required, field.Filled).Says("What the client calls itself.", `"kist-extension"`)
+}
+
+// authorizeDevice begins the device flow (RFC 8628, section 3.1).
+func authorizeDevice(c *call) error {
+	form := new(deviceForm)
+	if err := c.create(form); err != nil {
+		return err
+	}
+	from := network(c.addr).String()
+	var d *record.Device
+	var secret string
+	err := c.s.Store.Update(func(tx *kv.Tx) error {
+		set, err := tx.Settings()
+		if err != nil {
+			return err
+		}
+		if set.TokensOff {
+			return &record.Error{Fault: record.Denied, Code: "access_denied", Text: "API keys are turned off."}
+		}
+		d, secret, err = tx.AddDevice(form.client, from)
+		return err
+	})
+	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
+		return c.deviceError(statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: kv.DeviceInterval})
+	}
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{
+		"device_code": secret, "user_code": d.Code, "verification_uri": c.s.Base + "/device",
+		"verification_uri_complete": c.s.Base + "/device?user_code=" + d.Code,
+		"expires_in":                int(kv.DeviceTime.Seconds()), "interval": int(d.Interval.Seconds()),
+	})
+	if err != nil {
+		return err
+	}
+	return c.text(http.StatusOK, body)
+}
+
+// tokenForm is a poll.
+type tokenForm struct{ code string }
+
+func (f *tokenForm) Fields(s *field.Set) {
+	s.Text("device_code", &f.code, 256, field.Required, field.Filled).Says("The code that the client was given.", `"…"`)
+}
+
+// pollDevice answers a poll (RFC 8628, section 3.4).
+func pollDevice(c *call) error {
+	form := new(tokenForm)
+	if err := c.create(form); err != nil {
+		e, _ := understood(err)
+		return c.deviceError(http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
+	}
+	var key string
+	var wait *record.DeviceError
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { key, wait, err = tx.PollDevice(form.code); return err }); err != nil {
+		return err
+	}
+	if wait != nil {
+		status := http.StatusBadRequest
+		if wait.Off {
+			status = http.StatusForbidden
+		}
+		return c.deviceError(status, wait)
+	}
+	body, err := json.Marshal(map[string]any{
+		"token_type": "ApiKey", "api_key": key, "expires_in": int(record.SlideTime.Seconds()), "interval": int(kv.DeviceInterval.Seconds()),
+	})
+	if err != nil {
+		return err
+	}
+	return c.text(http.StatusOK, body)
+}
+
+// deviceError answers in the form of OAuth (RFC 6749, section 5.2).
+func (c *call) deviceError(status int, e *record.DeviceError) error {
+	answer := map[string]any{"error": e.Code, "code": e.Code, "error_description": e.Text, "requestId": c.id}
+	if e.Interval > 0 {
+		answer["interval"] = int(e.Interval.Seconds())
+	}
+	if status == http.StatusTooManyRequests {
+		c.w.Header().Set("Retry-After", "60")
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	c.w.code = e.Code
+	return c.text(status, body)
+}
+
+// verifyForm is a user's decision.
+type verifyForm struct{ code, action string }
+
+func (f *verifyForm) Fields(s *field.Set) {
+	s.Text("user_code", &f.code, 64, field.Required, field.Filled).Says("The code that the client shows.", `"BCDF-GHJK"`)
+	field.Choice(s, "action", &f.action, []string{"approve", "deny"}, field.Required).Says("Whether it is let in.", `"approve"`)
+}
+
+// decide lets the client of a code in, or refuses it. Codes cannot be tried
+// out.
+func (c *call) decide(code string, approve bool) (*record.Device, error) {
+	now := c.s.Store.Now()
+	at := "device:" + c.owner().String()
+	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
+		return nil, tooMany(wait)
+	}
+	var d *record.Device
+	err := c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
+	if wait, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
+		return nil, tooMany(wait)
+	}
+	return d, err
+}
+
+func verifyDevice(c *call) error {
+	form := new(verifyForm)
+	if err := c.create(form); err != nil {
+		return err
+	}
+	if _, err := c.decide(form.code, form.action == "approve"); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// devicePage shows which client asks, to who is signed in; others sign in
+// first and come back with the code still filled in.
+func devicePage(c *call) error {
+	code := record.CleanUserCode(c.r.URL.Query().Get("user_code"))
+	if c.caller == nil || !c.caller.Key.Session {
+		return c.redirect("/login?next=" + url.QueryEscape("/device?user_code="+code))
+	}
+	return c.answerDevice(http.StatusOK, code, "")
+}
+
+func (c *call) answerDevice(status int, code, problem string) error {
+	page := embed.DevicePage{Base: c.s.prefix(), UserName: c.caller.User.Name, Code: code, Problem: problem}
+	if code == "" || problem != "" {
+		return c.page(status, page)
+	}
+	now := c.s.Store.Now()
+	at := "device:" + c.owner().String()
+	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
+		return tooMany(wait)
+	}
+	var d *record.Device
+	err := c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
+	if _, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
+		return tooMany(time.Minute)
+	}
+	if missing(err) {
+		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."
+		return c.page(http.StatusNotFound, page)
+	}
+	if err != nil {
+		return err
+	}
+	page.Client, page.Address, page.Asked = d.Client, strings.TrimSuffix(strings.TrimSuffix(d.Address, "/32"), "/64"), d.Created
+	return c.page(status, page)
+}
+
+// deviceDecided takes the form of the device page.
+func deviceDecided(c *call) error {
+	values, err := c.form()
+	if err != nil {
+		return err
+	}
+	code := record.CleanUserCode(values.Get("user_code"))
+	approve := values.Get("action") == "approve"
+	if !approve && values.Get("action") != "deny" {
+		return c.redirect("/device?user_code=" + code) // the code was typed
+	}
+	d, err := c.decide(code, approve)
+	if missing(err) {
+		return c.answerDevice(http.StatusNotFound, code, "This code is not known any more. Begin anew on the device.")
+	}
+	if err != nil {
+		return err
+	}
+	page := embed.MessagePage{Base: c.s.prefix(), Title: "Not connected", Text: d.Client + " was refused. You can close this page."}
+	if approve {
+		page.Title, page.Text = "Connected", d.Client+" is connected to your account. You can close this page and go back to it."
+	}
+	return c.page(http.StatusOK, page)
+}
+
+// isForm refuses a body that is no form of a page.
+func (c *call) isForm() error {
+	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || media != "application/x-www-form-urlencoded" {
+		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
+	}
+	return nil
+}
+
+// form reads a body of a page's form.
+func (c *call) form() (url.Values, error) {
+	if err := c.isForm(); err != nil {
+		return nil, err
+	}
+	data, err := c.read(maxQuery)
+	if err != nil {
+		return nil, err
+	}
+	values, err := url.ParseQuery(string(data))
+	if err != nil {
+		return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form cannot be read."}
+	}
+	return values, nil
+}
+
+// sessionRoutes are the operations of signing in.
+func sessionRoutes() []route {
+	ok := jsonOf(object{"type": "object"}, object{"error": "authorization_pending", "error_description": "The request was not decided yet.", "interval": 5})
+	return []route{
+		{
+			method: "POST", path: apiPath + "auth/login", id: "login", tag: "session", summary: "Signs a browser in: sets the session cookie.",
+			door: anyone, body: bodyOf("Login"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{401, 403, 429, 503}, serve: login,
+		},
+		{
+			method: "POST", path: apiPath + "auth/logout", id: "logout", tag: "session", summary: "Ends the session of the browser that asks.",
+			door: anyone, reply: done, fails: []int{403}, serve: logout,
+		},
+		{
+			method: "GET", path: apiPath + "me/sessions", id: "listSessions", tag: "session", summary: "Lists the browsers that are signed in.",
+			door: yours, args: pageParams(shortSorts), reply: reply{200, "A page of sessions.", listOf("Session")}, serve: listSessions,
+		},
+		{
+			method: "DELETE", path: apiPath + "me/sessions", id: "removeSessions", tag: "session", summary: "Ends all sessions but the one that asks.",
+			door: yours, reply: done, serve: removeSessions,
+		},
+		{
+			method: "DELETE", path: apiPath + "me/sessions/{id}", id: "removeSession", tag: "session", summary: "Ends a session.",
+			door: yours, reply: done, fails: []int{404}, serve: removeSession,
+		},
+		{
+			method: "POST", path: apiPath + "auth/device/authorize", id: "authorizeDevice", tag: "session", summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
+			door: anyone, body: bodyOf("Device"), reply: reply{200, "The codes.", jsonOf(object{"type": "object"}, object{"user_code": "BCDF-GHJK", "interval": 5})}, fails: []int{403, 429}, serve: authorizeDevice,
+		},
+		{
+			method: "POST", path: apiPath + "auth/device/token", id: "pollDevice", tag: "session", summary: "Polls for the key of a device.",
+			door: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", ok}, fails: []int{403}, serve: pollDevice,
+		},
+		{
+			method: "POST", path: apiPath + "auth/device/verify", id: "verifyDevice", tag: "session", summary: "Lets a device in or refuses it; for a browser that is signed in.",
+			door: browsers, body: bodyOf("DeviceDecision"), reply: done, fails: []int{404, 429}, serve: verifyDevice,
+		},
+		{
+			method: "GET", path: "/login", id: "readLogin", tag: "session", summary: "The page to sign in at.",
+			door: anyone, args: []param{{"query", "next", "Path to go on to.", object{"type": "string"}, "/files"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303}, serve: loginPage,
+		},
+		{
+			method: "POST", path: "/login", id: "postLogin", tag: "session", summary: "Takes the form of the page to sign in at.",
+			door: anyone, body: formOf(new(loginForm)), reply: reply{303, "On to the page that was wanted.", nil}, fails: []int{400, 401, 403, 413, 415, 429, 503}, serve: signedIn,
+		},
+		{
+			method: "POST", path: "/logout", id: "postLogout", tag: "session", summary: "Signs the browser out.",
+			door: anyone, reply: reply{303, "On to the page to sign in at.", nil}, fails: []int{403}, serve: signedOut,
+		},
+		{
+			method: "GET", path: "/device", id: "readDevice", tag: "session", summary: "The page where a user lets a device in.",
+			door: visitors, args: []param{{"query", "user_code", "The code that the device shows.", object{"type": "string"}, "BCDF-GHJK"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 404, 429}, serve: devicePage,
+		},
+		{
+			method: "POST", path: "/device", id: "postDevice", tag: "session", summary: "Takes the form of the page where a user lets a device in.",
+			door: browsers, body: formOf(new(verifyForm)), reply: reply{200, "What was done.", pageOf()}, fails: []int{303, 400, 404, 413, 415, 429}, serve: deviceDecided,
+		},
+	}
+}

@@ -1,0 +1,357 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// withPassword gives a user a password.
+func (a *app) withPassword(u *record.User, password string) {
+	a.Helper()
+	hash, err := a.server.Passwords.Hash(a.Context(), password)
+	a.fatal(err)
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(u.ID)
+		if err != nil {
+			return err
+		}
+		u.Password = hash
+		return tx.SaveUser(u)
+	}))
+}
+
+// cookieOf is what an answer has the browser keep, as it sends it; "" if it is
+// to forget.
+func (got *answer) cookieOf(name string) string {
+	got.app.Helper()
+	res := http.Response{Header: got.header}
+	for _, c := range res.Cookies() {
+		if c.Name == name {
+			if c.MaxAge < 0 {
+				return ""
+			}
+			return c.Name + "=" + c.Value
+		}
+	}
+	got.app.Fatalf("no cookie %s", name)
+	return ""
+}
+
+const sessionName = "__Host-kist_session"
+
+// enter signs a browser in and returns its cookie.
+func (a *app) enter(name, password string) string {
+	a.Helper()
+	return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}}).want(200).cookieOf(sessionName)
+}
+
+// as is a request of a browser with the cookie, from the server's own pages.
+func as(cookie, method, path string, json any) request {
+	return request{method: method, path: path, anyone: true, json: json, header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
+}
+
+func TestSignIn(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	login := func(name, password string) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
+	}
+	got := login("ann", "wrong horse").want(401)
+	is.Equal(got.text("code"), "wrong_login")
+	is.Equal(got.header.Get("Set-Cookie"), "")
+	is.Equal(string(login("nobody", "wrong horse").want(401).body[:60]), string(got.body[:60])) // one answer for both
+	is.Equal(strings.Count(a.log.String(), `"msg":"sign-in failed","client":"127.0.0.1","user":"`), 2)
+
+	got = login("Ann", "correct horse").want(200)
+	is.Equal(got.text("data.username"), "ann")
+	cookie := got.header.Get("Set-Cookie")
+	for _, part := range []string{sessionName + "=kist_", "Path=/", "Max-Age=2592000", "HttpOnly", "Secure", "SameSite=Lax"} {
+		is.True(strings.Contains(cookie, part))
+	}
+	mine := got.cookieOf(sessionName)
+	is.Equal(a.do(as(mine, "GET", "/api/v1/me", nil)).want(200).text("data.username"), "ann")
+	a.do(as(mine, "POST", "/api/v1/notes", `{"content":"c"}`)).want(201)
+	a.do(as(mine, "GET", "/api/v1/admin/users", nil)).want(200)
+	is.True(!strings.Contains(a.log.String(), "correct horse"))
+	is.True(!strings.Contains(a.log.String(), strings.TrimPrefix(mine, sessionName+"=")))
+
+	// The secret is no API key, and a bad key beside a good cookie is refused.
+	a.do(request{method: "GET", path: "/api/v1/me", key: strings.TrimPrefix(mine, sessionName+"=")}).want(401)
+	q := as(mine, "GET", "/api/v1/me", nil)
+	q.header.Set("X-Api-Key", "kist_bad")
+	a.do(q).want(401)
+
+	// Signing in again ends the session that the browser had.
+	q = as(mine, "POST", "/api/v1/auth/login", map[string]string{"username": "ann", "password": "correct horse"})
+	next := a.do(q).want(200).cookieOf(sessionName)
+	is.True(next != mine)
+	a.do(as(mine, "GET", "/api/v1/me", nil)).want(401)
+
+	other := a.enter("ann", "correct horse")
+	list := a.do(as(next, "GET", "/api/v1/me/sessions", nil)).want(200)
+	is.Equal(list.at("total"), 2.0)
+	for _, v := range list.at("data").([]any) {
+		if s := v.(map[string]any); s["current"] == false {
+			a.do(as(next, "DELETE", "/api/v1/me/sessions/"+s["id"].(string), nil)).want(200)
+		}
+	}
+	a.do(as(other, "GET", "/api/v1/me", nil)).want(401)
+	other = a.enter("ann", "correct horse")
+	a.do(as(next, "DELETE", "/api/v1/me/sessions", nil)).want(200)
+	a.do(as(other, "GET", "/api/v1/me", nil)).want(401)
+
+	// A new password ends all others and gives this browser a new session.
+	other = a.enter("ann", "correct horse")
+	got = a.do(as(next, "PATCH", "/api/v1/me", map[string]string{"password": "battery staple", "currentPassword": "correct horse"})).want(200)
+	again := got.cookieOf(sessionName)
+	a.do(as(next, "GET", "/api/v1/me", nil)).want(401)
+	a.do(as(other, "GET", "/api/v1/me", nil)).want(401)
+	a.do(as(again, "GET", "/api/v1/me", nil)).want(200)
+
+	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
+	is.Equal(got.cookieOf(sessionName), "")
+	a.do(as(again, "GET", "/api/v1/me", nil)).want(401) // replayed
+	a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
+}
+
+// What another site has a browser send is refused wherever the cookie would
+// count, and where one would be set; keys are not a browser's to send.
+func TestCrossOrigin(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	for name, h := range map[string]http.Header{
+		"cross-site": {"Sec-Fetch-Site": {"cross-site"}},
+		"same-site":  {"Sec-Fetch-Site": {"same-site"}},
+		"other":      {"Origin": {"https://evil.example"}},
+		"null":       {"Origin": {"null"}},
+		"port":       {"Origin": {"https://kist.example.org:8443"}},
+		"sub":        {"Origin": {"https://a.kist.example.org"}},
+		"plain http": {"Origin": {"http://kist.example.org"}},
+		"suffix":     {"Origin": {"https://kist.example.org.evil.example"}},
+	} {
+		t.Run(name, func(*testing.T) {
+			h := h.Clone()
+			h.Set("Cookie", cookie)
+			for _, q := range []request{
+				{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`},
+				{method: "DELETE", path: "/api/v1/notes/" + "01890a5d-ac96-774b-bcce-b302099a8057"},
+				{method: "PATCH", path: "/api/v1/me", json: `{"displayName":"x"}`},
+				{method: "POST", path: "/api/v1/auth/login", json: `{"username":"ann","password":"correct horse"}`},
+				{method: "POST", path: "/api/v1/auth/logout"},
+				{method: "POST", path: "/api/v1/auth/device/verify", json: `{"user_code":"BCDF-BCDF","action":"approve"}`},
+				{method: "POST", path: "/logout"},
+			} {
+				q.anyone, q.header = true, h.Clone()
+				is.Equal(a.do(q).want(403).header.Get("Set-Cookie"), "")
+			}
+			h.Del("Cookie")
+			a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, header: h}).want(201)
+		})
+	}
+	h := http.Header{"Cookie": {cookie}, "Origin": {"https://kist.example.org"}} // a proxy has changed the Host
+	a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, anyone: true, header: h}).want(201)
+	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
+}
+
+// A user who is no administrator manages keys and sessions of their own in a
+// browser, and nothing more; turning keys off does not shut browsers out.
+func TestSessionOfAUser(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	bob := a.addUser("bob", record.Member)
+	a.withPassword(bob, "correct horse")
+	cookie := a.enter("bob", "correct horse")
+	key := a.do(as(cookie, "POST", "/api/v1/keys", `{"name":"k"}`)).want(201).text("key")
+	is.Equal(a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200).at("total"), 1.0)
+	a.do(as(cookie, "GET", "/api/v1/admin/users", nil)).want(403)
+	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(200)
+	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
+	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(401)
+	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(bob.ID)
+		if err != nil {
+			return err
+		}
+		u.Disabled = true
+		return tx.SaveUser(u)
+	}))
+	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(401)
+	a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: `{"username":"bob","password":"correct horse"}`}).want(401)
+}
+
+// Passwords cannot be tried out, whether the name is there or not.
+func TestSignInThrottle(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	try := func(name, password string) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
+	}
+	for _, name := range []string{"ann", "nobody"} {
+		for range guessesFrom {
+			try(name, "wrong horse").want(401)
+		}
+		got := try(name, "correct horse").want(429)
+		is.True(got.header.Get("Retry-After") != "")
+	}
+	a.clock.advance(guessWindow)
+	try("ann", "correct horse").want(200)
+}
+
+// The pages sign in and out without scripts, and lead on within the server
+// alone.
+func TestSignInPages(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	post := func(path, cookie string, values url.Values) *answer {
+		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
+		if cookie != "" {
+			h.Set("Cookie", cookie)
+		}
+		return a.do(request{method: "POST", path: path, anyone: true, header: h, body: strings.NewReader(values.Encode())})
+	}
+	for next, to := range map[string]string{
+		"/files?x=1": "/files?x=1", "/device?user_code=BCDF-GHJK": "/device?user_code=BCDF-GHJK", "": "/",
+		"//evil.example": "/", "/\\evil.example": "/", "https://evil.example/": "/", "javascript:alert(1)": "/", "/a\r\nSet-Cookie: x=1": "/", "/\t/evil.example": "/", "evil": "/",
+	} {
+		page := a.do(request{method: "GET", path: "/login?next=" + url.QueryEscape(next), anyone: true}).want(200)
+		is.True(strings.Contains(string(page.body), "password"))
+		got := post("/login", "", url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {next}}).want(303)
+		is.Equal(got.header.Get("Location"), to)
+	}
+	got := post("/login", "", url.Values{"username": {`"><b>ann`}, "password": {"wrong"}, "next": {"/files"}}).want(401)
+	is.True(!strings.Contains(string(got.body), "<b>"))
+	is.True(strings.Contains(string(got.body), `value="/files"`))
+	cookie := a.enter("ann", "correct horse")
+	is.Equal(a.do(as(cookie, "GET", "/login?next=/files", nil)).want(303).header.Get("Location"), "/files")
+	got = post("/logout", cookie, nil).want(303)
+	is.Equal(got.cookieOf(sessionName), "")
+	is.Equal(a.do(as(cookie, "GET", "/device?user_code=bcdfghjk", nil)).want(303).header.Get("Location"), "/login?next=%2Fdevice%3Fuser_code%3DBCDF-GHJK")
+}
+
+// A client of the device flow that polls as the browser extension does: it
+// stops at any error that it does not know, and never asks again.
+type extension struct{ a *app }
+
+func (e extension) poll(secret string) (key string, done bool) {
+	e.a.Helper()
+	got := e.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
+	if got.status == 200 {
+		if got.at("expires_in") == 0.0 || got.text("token_type") != "ApiKey" {
+			e.a.Errorf("the client takes no such answer: %s", got.body)
+		}
+		return got.text("api_key"), true
+	}
+	switch got.text("error") {
+	case "authorization_pending", "slow_down":
+		return "", false
+	}
+	return "", true
+}
+
+// And one that raises its interval by what it is told.
+type script struct {
+	a     *app
+	every float64
+}
+
+func (s *script) poll(secret string) (key string, done bool) {
+	s.a.Helper()
+	s.a.clock.advance(time.Duration(s.every * float64(time.Second)))
+	got := s.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
+	if got.status == 200 {
+		return got.text("api_key"), true
+	}
+	if got.text("error") == "slow_down" {
+		s.every = got.at("interval").(float64)
+	}
+	return "", got.text("error") != "authorization_pending" && got.text("error") != "slow_down"
+}
+
+func TestDeviceFlow(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	begin := func() *answer {
+		got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist <b>extension"}`}).want(200)
+		for _, name := range []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"} {
+			is.True(got.at(name) != nil)
+		}
+		is.Equal(got.at("expires_in"), 600.0)
+		is.Equal(got.at("interval"), 5.0)
+		is.Equal(got.text("verification_uri_complete"), "https://kist.example.org/device?user_code="+got.text("user_code"))
+		return got
+	}
+	got := begin()
+	code, secret := got.text("user_code"), got.text("device_code")
+	impatient, patient := extension{a}, &script{a: a, every: 1}
+	for range 3 {
+		_, done := impatient.poll(secret)
+		is.True(!done)
+	}
+	for range 3 {
+		_, done := patient.poll(secret)
+		is.True(!done)
+	}
+	is.True(patient.every >= 10)
+
+	a.do(request{method: "POST", path: "/api/v1/auth/device/verify", json: map[string]string{"user_code": code, "action": "approve"}}).want(403) // no API key decides
+	page := a.do(as(cookie, "GET", "/device?user_code="+strings.ToLower(code), nil)).want(200)
+	is.True(strings.Contains(string(page.body), "kist &lt;b&gt;extension"))
+	is.True(strings.Contains(string(page.body), code))
+	is.True(strings.Contains(string(page.body), "127.0.0.1"))
+	_, done := impatient.poll(secret)
+	is.True(!done) // looking approves nothing
+	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+	a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).want(200)
+
+	var wg sync.WaitGroup
+	keys := make(chan string, 10)
+	for range cap(keys) {
+		wg.Go(func() {
+			if key, _ := impatient.poll(secret); key != "" {
+				keys <- key
+			}
+		})
+	}
+	wg.Wait()
+	is.Equal(len(keys), 1)
+	key := <-keys
+	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(200)
+	a.do(request{method: "POST", path: "/api/v1/notes", key: key, json: `{"content":"c"}`}).want(201)
+	a.do(request{method: "GET", path: "/api/v1/keys", key: key}).want(403)
+	a.do(request{method: "GET", path: "/api/v1/me/sessions", key: key}).want(403)
+	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "invalid_grant")
+
+	got = begin()
+	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.text("user_code"), "action": "deny"})).want(200)
+	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "access_denied")
+	got = begin()
+	a.clock.advance(kv.DeviceTime)
+	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
+	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
+
+	a.clock.advance(guessWindow) // wrong codes cannot be tried out
+	for range guessesFrom {
+		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
+	}
+	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429)
+
+	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
+	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`}).want(403).text("error"), "access_denied")
+}
