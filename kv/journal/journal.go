@@ -94,7 +94,13 @@ type Journal struct {
 	end    int64  // where the last acknowledged record of log ends
 	before int64  // where it begins
 	dirty  bool   // there may be more in log than that
-	buf    []byte
+	read   extent // the last record that Replay read, until it is on stable storage
+}
+
+// extent is a part of a file.
+type extent struct {
+	name     string
+	at, size int64 // in bytes
 }
 
 // Open opens the journal in the folder with the path, which is made if it is
@@ -221,6 +227,9 @@ func (j *Journal) Begin(at State) error {
 	if name == j.name {
 		return nil // nothing was written since it began
 	}
+	if err := j.harden(); err != nil {
+		return fmt.Errorf("cannot begin a log: %w", err)
+	}
 	head := header{layout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
@@ -235,6 +244,28 @@ func (j *Journal) Begin(at State) error {
 		err = j.log.Close() // all of it is synced
 	}
 	j.log, j.name, j.end, j.before, j.dirty = log, name, int64(len(head)), int64(len(head)), false
+	return err
+}
+
+// harden brings the last record that Replay read to stable storage. A process
+// that ended in Append leaves one that is whole to see and nowhere else; the
+// log that goes on from it must not outlive it. It is written once more, as a
+// sync that failed before makes later ones pass over what it lost.
+func (j *Journal) harden() error {
+	if j.read.size == 0 {
+		return nil
+	}
+	f, err := j.folder.Open(j.read.name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(f, j.read.at), io.NewSectionReader(f, j.read.at, j.read.size))
+	if err == nil {
+		err = f.Datasync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		j.read = extent{}
+	}
 	return err
 }
 

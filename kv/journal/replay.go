@@ -38,12 +38,15 @@ type Replayed struct {
 	Records  int      // of logs
 	Cut      int64    // bytes at the end of the newest log that are no whole record
 	Bad      []string // snapshots that could not be used
+
+	last extent // of the records of logs
 }
 
 // Replay hands everything the journal holds to apply, in order: the newest
 // whole snapshot, then what the logs have after it. start is called before the
 // first, and again when a snapshot turns out to be damaged half way and
-// another is begun with. The memory of the ops is not used again.
+// another is begun with. The memory of the ops is not used again. No log has
+// been begun or resumed yet.
 //
 // What a crash left at the end of the newest log was never acknowledged and is
 // passed over. The error is Damaged or Missing where acknowledged changes
@@ -146,6 +149,7 @@ func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error
 			return err
 		}
 	}
+	j.read = done.last
 	return nil
 }
 
@@ -168,6 +172,7 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 			err = record(done, payload, apply)
 		}
 		if err == nil {
+			done.last = extent{name, at, r.at - at}
 			continue
 		}
 		switch {
