@@ -86,3 +86,60 @@ func failing(err error, steps ...string) func(string, string) error {
 		return nil
 	}
 }
+
+// Begin can fail when its log is there to see already. Nothing may go to the
+// log before then, as Replay leaves that where the new one begins.
+func TestBeginFailsHalfWay(t *testing.T) {
+	for _, step := range []string{"fill", "sync new", "link", "sync folder", "open"} {
+		t.Run(step, func(t *testing.T) {
+			is := is.New(t)
+			rnd := rand.New(rand.NewPCG(1, 3))
+			m := newMemory(rnd)
+			j, b := opened(t, m)
+			b = add(t, j, b, "one")
+			m.fail = failing(syscall.EMFILE, step)
+			is.True(errors.Is(j.Begin(b.State), syscall.EMFILE))
+			next, err := try(j, b, "two")
+			if there := m.seen[fileName(logName, b.Seq)] != nil; there {
+				is.True(errors.Is(err, syscall.EMFILE))
+			} else {
+				is.NoErr(err) // the log before goes on
+				b = next
+			}
+			is.True(holds(t, m.copied()).is(b))
+			m.fail = failing(syscall.EMFILE, "sync folder", "list")
+			if next, err := try(j, b, "three"); err == nil {
+				b = next
+			}
+			m.fail = nil
+			is.True(holds(t, m.copied()).is(b))
+			for range 10 {
+				b = add(t, j, b, "four")
+				is.True(holds(t, m.copied()).is(b))
+				is.True(holds(t, m.cut(rnd)).is(b))
+			}
+			is.NoErr(j.Begin(b.State))
+			b = add(t, j, b, "five")
+			is.True(holds(t, m.cut(rnd)).is(b))
+		})
+	}
+}
+
+// A log without records whose head has an older format is replaced: what is
+// written to it is the present format's.
+func TestBeginInNewerFormat(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 4)))
+	j, b := opened(t, m)
+	name, size := j.End()
+	is.NoErr(j.Close())
+	j, err := New(m, format+1)
+	is.NoErr(err)
+	is.NoErr(j.Resume(b.State, name, size))
+	is.NoErr(j.Begin(b.State))
+	add(t, j, b, "one")
+	_, err = New(m, format)
+	var newer *Newer
+	is.True(errors.As(err, &newer))
+	is.Equal(newer.Name, name)
+}

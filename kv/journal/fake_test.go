@@ -340,7 +340,9 @@ func (b book) all() iter.Seq[Op] {
 	}
 }
 
-func (b book) is(other book) bool { return b.State == other.State && maps.Equal(b.entries, other.entries) }
+func (b book) is(other book) bool {
+	return b.State == other.State && maps.Equal(b.entries, other.entries)
+}
 
 // replay is what the journal holds. That it has the digest it says is part of
 // its being read without an error.

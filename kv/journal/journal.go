@@ -91,9 +91,11 @@ type Journal struct {
 
 	log    File   // nil until Begin or Resume
 	name   string // of log
+	data   uint32 // the format that its head says
 	end    int64  // where the last acknowledged record of log ends
 	before int64  // where it begins
 	dirty  bool   // there may be more in log than that
+	begun  *State // where a log begins that may be there to see and is not log: Begin failed
 	read   extent // the last record that Replay read, until it is on stable storage
 }
 
@@ -221,10 +223,11 @@ func (j *Journal) Empty() (bool, error) {
 }
 
 // Begin starts a new log at the state, which is what Replay reached or the
-// last Append left. The log before ends there.
+// last Append left. The log before ends there. When it fails, the log before
+// goes on, or, if the new one may be there to see, Append tries again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name {
+	if name == j.name && j.data == j.format && j.begun == nil {
 		return nil // nothing was written since it began
 	}
 	if err := j.harden(); err != nil {
@@ -233,17 +236,22 @@ func (j *Journal) Begin(at State) error {
 	head := header{layout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
-	if err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err }); err != nil {
+	err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
+	var log File
+	if err == nil {
+		log, err = j.folder.Open(name)
+	}
+	if err != nil {
+		if g, listed := j.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
+			j.begun = &at
+		}
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	log, err := j.folder.Open(name)
-	if err != nil {
-		return fmt.Errorf("cannot open the log: %w", err)
-	}
 	if j.log != nil {
-		err = j.log.Close() // all of it is synced
+		err = j.log.Close() // what is acknowledged of it is synced
 	}
-	j.log, j.name, j.end, j.before, j.dirty = log, name, int64(len(head)), int64(len(head)), false
+	j.log, j.name, j.data, j.begun = log, name, j.format, nil
+	j.end, j.before, j.dirty = int64(len(head)), int64(len(head)), false
 	return err
 }
 
@@ -279,14 +287,14 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	if len(g.logs) == 0 || fileName(logName, g.logs[len(g.logs)-1]) != name || g.logs[len(g.logs)-1] > at.Seq {
 		return ErrOther
 	}
-	log, err := j.folder.Open(name)
+	log, r, h, err := j.open(name)
 	if err != nil {
 		return fmt.Errorf("cannot open the log: %w", err)
 	}
-	if is, err := log.Size(); err != nil || is != size {
-		return errors.Join(ErrOther, err, log.Close())
+	if r.size != size {
+		return errors.Join(ErrOther, log.Close())
 	}
-	j.log, j.name, j.end, j.before = log, name, size, size
+	j.log, j.name, j.data, j.end, j.before = log, name, h.format, size, size
 	return nil
 }
 
@@ -301,6 +309,11 @@ func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 // fails, nothing has happened; it may be tried again, and works again when the
 // disk does.
 func (j *Journal) Append(r *Record, to State) error {
+	if j.begun != nil {
+		if err := j.Begin(*j.begun); err != nil {
+			return err
+		}
+	}
 	if err := j.settle(); err != nil {
 		return err
 	}
