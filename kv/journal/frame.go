@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -141,6 +142,9 @@ const MaxRecord = math.MaxInt32
 // errFrame says that no whole frame is there.
 var errFrame = fmt.Errorf("no whole record")
 
+// errRead says that bytes that should be there could not be read.
+var errRead = errors.New("reading")
+
 // reader reads a file's frames.
 type reader struct {
 	file io.ReaderAt
@@ -189,7 +193,7 @@ func (r *reader) peek(n int) ([]byte, error) {
 		b := make([]byte, min(max(int64(n), ahead), r.size-r.at))
 		have := copy(b, r.buf)
 		if m, err := r.file.ReadAt(b[have:], r.at+int64(have)); m < len(b)-have {
-			return nil, fmt.Errorf("reading: %w", err)
+			return nil, fmt.Errorf("%w: %w", errRead, err)
 		}
 		r.buf = b
 	}

@@ -142,13 +142,13 @@ func New(f Folder, format uint32) (*Journal, error) {
 	}
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		h, err := j.header(name)
-		if errors.As(err, new(*Damaged)) {
-			continue // whether that matters is for Replay to say
-		}
-		if err != nil {
+		switch {
+		case errors.As(err, new(*Newer)):
 			return nil, err
-		}
-		if h.layout > layout || h.format > format {
+		case unusable(err): // whether that matters is for Replay to say
+		case err != nil:
+			return nil, err
+		case h.format > format:
 			return nil, &Newer{name, h.layout, h.format, format}
 		}
 	}
