@@ -87,6 +87,7 @@ type Journal struct {
 	folder Folder
 	format uint32
 	now    func() time.Time
+	most   int          // bytes of a record: MaxRecord
 	held   sync.RWMutex // for reading by who needs all files to stay
 
 	log    File   // nil until Begin or Resume
@@ -135,7 +136,7 @@ func Read(path string, format uint32) (*Journal, error) {
 
 // New is Open for a folder of the caller's, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
-	j := &Journal{folder: f, format: format, now: time.Now}
+	j := &Journal{folder: f, format: format, now: time.Now, most: MaxRecord}
 	g, err := j.list()
 	if err != nil {
 		return nil, err
@@ -305,10 +306,13 @@ var ErrOther = errors.New("the journal has changed since it was closed")
 // acknowledged record ends.
 func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 
-// Append writes the record that leads to the state and syncs it. When it
-// fails, nothing has happened; it may be tried again, and works again when the
+// Append writes the record that leads to the state, which is one of no more
+// than MaxRecord bytes, and syncs it. When it fails, nothing has happened; it may be tried again, and works again when the
 // disk does.
 func (j *Journal) Append(r *Record, to State) error {
+	if n := len(r.buf); n > j.most {
+		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.most)
+	}
 	if j.begun != nil {
 		if err := j.Begin(*j.begun); err != nil {
 			return err

@@ -3,12 +3,14 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // Retention of old generations. A copy of a running store's folder that takes
-// no longer than Keep never misses a file that it has listed, unless more than
-// keepMost was written meanwhile.
+// no longer than Keep never misses a file that it needs of those it has listed,
+// unless more than keepMost was written meanwhile. The oldest, which it does
+// not need, may go before it comes to them.
 const (
 	Keep = 72 * time.Hour
 	// keepMost is how many bytes the generations may have that are kept for
@@ -18,7 +20,8 @@ const (
 	keepLeast = 3
 )
 
-// A generation is a snapshot and the logs from there to the next one.
+// A generation is a snapshot, or the empty store, and the logs from there to
+// the next one.
 type generation struct {
 	seq  uint64
 	made time.Time
@@ -42,24 +45,30 @@ func (j *Journal) Prune() error {
 	if err != nil || len(g.snaps) == 0 {
 		return err
 	}
-	all := make([]generation, len(g.snaps))
-	for i, seq := range g.snaps {
-		h, size, err := j.measure(fileName(snapName, seq))
-		if err != nil {
-			return err // an unreadable snapshot must not count as one of the last
+	// What cannot be read must not count as one of the last, nor keep the others
+	// for good.
+	var all []generation
+	if slices.Contains(g.logs, 0) && g.snaps[0] != 0 {
+		if h, _, err := j.measure(fileName(logName, 0)); err == nil {
+			all = append(all, generation{0, time.UnixMilli(h.made), 0})
 		}
-		all[i] = generation{seq, time.UnixMilli(h.made), size}
+	}
+	for _, seq := range g.snaps {
+		if h, size, err := j.measure(fileName(snapName, seq)); err == nil {
+			all = append(all, generation{seq, time.UnixMilli(h.made), size})
+		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	for _, seq := range g.logs {
 		for i := len(all) - 1; i >= 0; i-- {
 			if all[i].seq > seq {
 				continue
 			}
-			_, size, err := j.measure(fileName(logName, seq))
-			if err != nil {
-				return err
+			if _, size, err := j.measure(fileName(logName, seq)); err == nil {
+				all[i].size += size
 			}
-			all[i].size += size
 			break
 		}
 	}
