@@ -33,11 +33,6 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
 		problem(lacks(g, first))
 	}
-	// A crash may leave any of what Prune removed before it.
-	kept := uint64(0)
-	if n := len(g.snaps) - keepLeast; n >= 0 {
-		kept = g.snaps[n]
-	}
 	// Each log is read by itself, so that the ones behind a gap are read too.
 	for i := 0; i < len(g.logs); i++ {
 		name := fileName(logName, g.logs[i])
@@ -49,12 +44,9 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 		if err == nil {
 			err = j.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
 		}
-		var bad *Damaged
-		switch {
-		case err == nil, errors.As(err, &bad) && bad.ends && next <= kept:
-		case unusable(err):
+		if unusable(err) {
 			problem(err)
-		default:
+		} else if err != nil {
 			return err
 		}
 		read(size)

@@ -34,21 +34,6 @@ func generationsOf(t *testing.T, m *memory, n int) (*Journal, book) {
 	return j, b
 }
 
-// What a crash in the middle of Prune leaves is no damage.
-func TestCheckAfterHalfPrune(t *testing.T) {
-	is := is.New(t)
-	m := newMemory(rand.New(rand.NewPCG(1, 5)))
-	j, _ := generationsOf(t, m, 6)
-	is.NoErr(m.Remove(fileName(logName, 3)))
-	is.NoErr(problems(j))
-	is.NoErr(m.Remove(fileName(snapName, 3)))
-	is.NoErr(m.Remove(fileName(snapName, 6)))
-	is.NoErr(problems(j))
-
-	is.NoErr(m.Remove(fileName(logName, 9))) // of the last three generations
-	is.True(errors.As(problems(j), new(*Damaged)))
-}
-
 // Check tells of the logs that Replay would miss.
 func TestCheckFindsMissing(t *testing.T) {
 	is := is.New(t)

@@ -40,7 +40,9 @@ type Folder interface {
 	// called twice. Bytes and name are on stable storage when it returns, and
 	// nobody sees a part of them before.
 	Publish(name string, fill func(io.Writer) error) error
+	// Remove takes a name away, for good when Sync has returned.
 	Remove(name string) error
+	Sync() error
 	Close() error
 }
 

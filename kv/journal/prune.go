@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,20 +72,16 @@ func (j *Journal) Prune() error {
 		}
 	}
 	floor := all[outdated(all, j.now())].seq
-	// Oldest first, so that what a crash leaves is a journal still.
-	for _, kind := range []string{snapName, logName} {
-		seqs := g.snaps
-		if kind == logName {
-			seqs = g.logs
+	// Oldest first and one by one, so that what a crash leaves has no gap.
+	snaps, _ := slices.BinarySearch(g.snaps, floor)
+	logs, _ := slices.BinarySearch(g.logs, floor)
+	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
+		if err := j.folder.Remove(name); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
-		for _, seq := range seqs {
-			if seq < floor {
-				err = errors.Join(err, j.folder.Remove(fileName(kind, seq)))
-			}
+		if err := j.folder.Sync(); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +66,40 @@ func TestPrune(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{9, 12, 15}, []uint64{9, 12, 15}})
 	is.True(holds(t, m).is(b))
+}
+
+// What a crash in the middle of Prune leaves is whole and has no gap.
+func TestPruneHalf(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 15)))
+	j, b := generationsOf(t, m, 8)
+	clock := j.now().Add(1000 * time.Hour)
+	j.now = func() time.Time { return clock }
+	looked := 0
+	m.after = func() {
+		for range 4 {
+			looked++
+			is.True(holds(t, m.cut(m.rnd)).is(b))
+		}
+	}
+	removals := 0
+	m.fail = func(step, _ string) error {
+		if step == "remove" {
+			if removals++; removals%3 == 0 {
+				return syscall.EIO
+			}
+		}
+		return nil
+	}
+	for range 10 {
+		if j.Prune() == nil {
+			break
+		}
+	}
+	is.True(looked > 50)
+	g, err := j.list()
+	is.NoErr(err)
+	is.Equal(g, generations{[]uint64{15, 18, 21}, []uint64{15, 18, 21}})
 }
 
 // A file that cannot be read is not one of the last that are kept, and does

@@ -15,8 +15,6 @@ type Damaged struct {
 	At   int64  // in bytes
 	Why  string
 	Lost string // what comes after the damage, if that is known
-
-	ends bool // the file has whole records alone, too few of them
 }
 
 func (e *Damaged) Error() string {
@@ -197,7 +195,7 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 		case next != 0 && done.Seq < next:
 			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
 			if err == io.EOF {
-				bad.Why, bad.ends = "it ends too early", true
+				bad.Why = "it ends too early"
 			}
 			return bad
 		case err == io.EOF:
