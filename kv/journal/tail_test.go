@@ -63,3 +63,69 @@ func TestOldRecordBehindTheEnd(t *testing.T) {
 		log.data = whole
 	}
 }
+
+// However the newest log is torn, what is read is its longest beginning of
+// whole records; and what is appended then is there afterwards.
+func TestTornTails(t *testing.T) {
+	cuts := 300
+	if *long {
+		cuts = 20_000
+	}
+	rnd := rand.New(rand.NewPCG(1, 30))
+	m := newMemory(rnd)
+	j, b := generationsOf(t, m, 3)
+	var r Record
+	is.New(t).NoErr(j.Begin(b.State))
+	name, _ := j.End()
+	ends := map[int]book{headerSize: b} // where whole records end
+	for range 15 {
+		next := b.with(&r, someOps(rnd))
+		is.New(t).NoErr(j.Append(&r, next.State))
+		b = next
+		ends[len(m.seen[name].data)] = b
+	}
+	whole := m.seen[name].data
+	for i := range cuts {
+		is := is.New(t)
+		at := headerSize + rnd.IntN(len(whole)+1-headerSize)
+		c := m.copied()
+		log := c.seen[name]
+		log.data = log.data[:at]
+		switch i % 4 {
+		case 0:
+			log.data = append(log.data, make([]byte, rnd.IntN(3000))...)
+		case 1:
+			log.data = append(log.data, someBytes(rnd, rnd.IntN(3000))...)
+		case 2: // blocks within that were never written
+			from := max(at-rnd.IntN(200), headerSize)
+			clear(log.data[from:])
+			at = from
+		}
+		end := at
+		for ends[end].entries == nil {
+			end--
+		}
+		want := ends[end]
+		// Zeros or noise can be what was there.
+		for n := end + 1; n <= len(log.data) && n <= len(whole); n++ {
+			if ends[n].entries != nil && bytes.Equal(log.data[:n], whole[:n]) {
+				want, end = ends[n], n
+			}
+		}
+		cj, err := New(c, format)
+		is.NoErr(err)
+		got, done, err := replay(cj)
+		is.NoErr(err)
+		is.True(got.is(want))
+		is.Equal(done.Cut, int64(len(log.data)-end))
+		is.NoErr(problems(cj))
+
+		is.NoErr(cj.Begin(got.State))
+		for range 3 {
+			next := got.with(&r, someOps(rnd))
+			is.NoErr(cj.Append(&r, next.State))
+			got = next
+		}
+		is.True(holds(t, c.cut(rnd)).is(got))
+	}
+}
