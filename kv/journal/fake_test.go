@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -392,9 +393,9 @@ func someOps(rnd *rand.Rand) []Op {
 }
 
 func someBytes(rnd *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, rnd.Uint64())
 	}
-	return b
+	return b[:n]
 }
