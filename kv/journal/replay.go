@@ -190,15 +190,15 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 			continue
 		}
 		switch {
-		case !errors.Is(err, errFrame) && err != io.EOF:
+		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
 			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
 		case next != 0 && done.Seq < next:
 			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
-			if err == io.EOF {
+			if err == io.EOF { //nolint:errorlint // as above
 				bad.Why = "it ends too early"
 			}
 			return bad
-		case err == io.EOF:
+		case err == io.EOF: //nolint:errorlint // as above
 			return nil
 		}
 		r.at = at
