@@ -107,9 +107,11 @@ func (f *Folder) Sync() error {
 
 // Publish gives the name to a new file that has what fill writes. When it
 // returns, bytes and name are on stable storage; until then nobody sees a part
-// of it. A file that had the name is replaced. fill may be called twice. Where the system can, the file
-// has no name before, so that a crash leaves nothing behind and no copy of the
-// folder meets a name that vanishes.
+// of it. A file that had the name is replaced. fill may be called twice. Where
+// the system can and the name is free, the file has none before, so that a
+// crash leaves nothing behind and no copy of the folder meets a name that
+// vanishes. An error may come when the name is given already: what has it then
+// is whole, and may or may not be there after a crash.
 func (f *Folder) Publish(name string, fill func(io.Writer) error) error {
 	err := f.publish(name, fill)
 	if err != nil {

@@ -2,7 +2,9 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 )
 
 // Check reads every byte of the journal, the parts that Replay does not need
@@ -13,19 +15,25 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if err != nil {
 		return err
 	}
+	first := uint64(0) // the newest log that all others may be missing before
 	for _, seq := range g.snaps {
 		_, err := j.readSnapshot(seq, nothing)
-		if errors.As(err, new(*Damaged)) {
+		switch {
+		case err == nil:
+			first = seq
+		case unusable(err):
 			problem(err)
-		} else if err != nil {
+		default:
 			return err
 		}
 		if _, size, err := j.measure(fileName(snapName, seq)); err == nil {
 			read(size)
 		}
 	}
-	// Each run of logs that go on from another is read by itself, so that the
-	// ones behind a gap are read too.
+	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
+		problem(lacks(g, first))
+	}
+	// Each log is read by itself, so that the ones behind a gap are read too.
 	for i := 0; i < len(g.logs); i++ {
 		name := fileName(logName, g.logs[i])
 		h, size, err := j.measure(name)
@@ -36,7 +44,7 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 		if err == nil {
 			err = j.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
 		}
-		if errors.As(err, new(*Damaged)) {
+		if unusable(err) {
 			problem(err)
 		} else if err != nil {
 			return err
@@ -49,9 +57,9 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 func nothing([]Op) error { return nil }
 
 // Files are the journal's files that a copy needs which is to hold the store
-// as it is now: the newest snapshot that is whole and the logs from there. Of
-// the last log only Size bytes belong to the copy. The caller holds the
-// journal.
+// as it is now: the newest snapshot that is whole, which is read for that, and
+// the logs from there. Of the last log only Size bytes belong to the copy. The
+// caller holds the journal.
 func (j *Journal) Files() ([]Part, error) {
 	g, err := j.list()
 	if err != nil {
@@ -60,17 +68,22 @@ func (j *Journal) Files() ([]Part, error) {
 	var from uint64
 	var parts []Part
 	for i := len(g.snaps) - 1; i >= 0; i-- {
-		name := fileName(snapName, g.snaps[i])
-		_, size, err := j.measure(name)
-		if errors.As(err, new(*Damaged)) {
-			continue
+		if _, err = j.readSnapshot(g.snaps[i], nothing); err == nil {
+			name := fileName(snapName, g.snaps[i])
+			var size int64
+			_, size, err = j.measure(name)
+			parts = append(parts, Part{name, size, true})
+			from = g.snaps[i]
 		}
-		if err != nil {
+		if err == nil {
+			break
+		}
+		if !unusable(err) {
 			return nil, err
 		}
-		from = g.snaps[i]
-		parts = append(parts, Part{name, size, true})
-		break
+	}
+	if !slices.Contains(g.logs, from) {
+		return nil, lacks(g, from)
 	}
 	for _, seq := range g.logs {
 		if seq < from {
@@ -93,13 +106,17 @@ type Part struct {
 	Final bool  // it never changes any more
 }
 
-// Copy writes the first bytes of a part, as many as its Size says.
+// Copy writes the first bytes of a part, as many as its Size says. The error is
+// io.ErrUnexpectedEOF if there are fewer now: an Append has failed since.
 func (j *Journal) Copy(w io.Writer, p Part) (err error) {
 	f, err := j.folder.Open(p.Name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = io.Copy(w, io.NewSectionReader(f, 0, p.Size))
+	n, err := io.Copy(w, io.NewSectionReader(f, 0, p.Size))
+	if err == nil && n < p.Size {
+		err = fmt.Errorf("copying journal/%s: %w", p.Name, io.ErrUnexpectedEOF)
+	}
 	return err
 }

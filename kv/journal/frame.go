@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -135,11 +136,15 @@ func sealFrame(b []byte) []byte {
 	return b
 }
 
-// MaxRecord is how long a record may be, in bytes.
-const MaxRecord = math.MaxInt32
+// MaxRecord is how long a record may be, in bytes: so that its length, and that
+// of a snapshot's frame with a value of it, fits its head and any system's int.
+const MaxRecord = 1 << 30
 
 // errFrame says that no whole frame is there.
 var errFrame = fmt.Errorf("no whole record")
+
+// errRead says that bytes that should be there could not be read.
+var errRead = errors.New("reading")
 
 // reader reads a file's frames.
 type reader struct {
@@ -164,7 +169,7 @@ func (r *reader) next() ([]byte, error) {
 		return nil, err
 	}
 	n, sum := int64(binary.BigEndian.Uint32(head)), binary.BigEndian.Uint32(head[4:])
-	if n == 0 || n > r.size-r.at-frameHead {
+	if n == 0 || n > min(math.MaxInt32-frameHead, r.size-r.at-frameHead) {
 		return nil, fmt.Errorf("%w: its length is out of range", errFrame)
 	}
 	frame, err := r.peek(frameHead + int(n))
@@ -189,22 +194,24 @@ func (r *reader) peek(n int) ([]byte, error) {
 		b := make([]byte, min(max(int64(n), ahead), r.size-r.at))
 		have := copy(b, r.buf)
 		if m, err := r.file.ReadAt(b[have:], r.at+int64(have)); m < len(b)-have {
-			return nil, fmt.Errorf("reading: %w", err)
+			return nil, fmt.Errorf("%w: %w", errRead, err)
 		}
 		r.buf = b
 	}
 	return r.buf[:n:n], nil
 }
 
-// resync looks behind a bad frame for a whole record that comes after seq: one
-// that was acknowledged, as they are written one after another.
+// resync looks from a bad frame on for a whole record that comes after seq: one
+// that was acknowledged, as they are written one after another. A frame that is
+// bad for what it says is such a record itself. Older ones may be what the disk
+// has kept of a log that was removed.
 func (r *reader) resync(seq uint64) (at int64, found bool) {
 	const near = 1 << 20 // records; numbers that a file may have after seq
 	b := make([]byte, r.size-r.at)
 	if n, _ := r.file.ReadAt(b, r.at); n < len(b) {
 		b = b[:n]
 	}
-	for o := 1; o+frameHead+stateSize <= len(b); o++ {
+	for o := 0; o+frameHead+stateSize <= len(b); o++ {
 		if n := binary.BigEndian.Uint64(b[o+frameHead:]); n <= seq || n-seq > near {
 			continue
 		}

@@ -40,7 +40,9 @@ type Folder interface {
 	// called twice. Bytes and name are on stable storage when it returns, and
 	// nobody sees a part of them before.
 	Publish(name string, fill func(io.Writer) error) error
+	// Remove takes a name away, for good when Sync has returned.
 	Remove(name string) error
+	Sync() error
 	Close() error
 }
 
@@ -87,13 +89,23 @@ type Journal struct {
 	folder Folder
 	format uint32
 	now    func() time.Time
+	most   int          // bytes of a record: MaxRecord
 	held   sync.RWMutex // for reading by who needs all files to stay
 
 	log    File   // nil until Begin or Resume
 	name   string // of log
+	data   uint32 // the format that its head says
 	end    int64  // where the last acknowledged record of log ends
 	before int64  // where it begins
 	dirty  bool   // there may be more in log than that
+	begun  *State // where a log begins that may be there to see and is not log: Begin failed
+	read   extent // the last record that Replay read, until it is on stable storage
+}
+
+// extent is a part of a file.
+type extent struct {
+	name     string
+	at, size int64 // in bytes
 }
 
 // Open opens the journal in the folder with the path, which is made if it is
@@ -126,20 +138,20 @@ func Read(path string, format uint32) (*Journal, error) {
 
 // New is Open for a folder of the caller's, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
-	j := &Journal{folder: f, format: format, now: time.Now}
+	j := &Journal{folder: f, format: format, now: time.Now, most: MaxRecord}
 	g, err := j.list()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		h, err := j.header(name)
-		if errors.As(err, new(*Damaged)) {
-			continue // whether that matters is for Replay to say
-		}
-		if err != nil {
+		switch {
+		case errors.As(err, new(*Newer)):
 			return nil, err
-		}
-		if h.layout > layout || h.format > format {
+		case unusable(err): // whether that matters is for Replay to say
+		case err != nil:
+			return nil, err
+		case h.format > format:
 			return nil, &Newer{name, h.layout, h.format, format}
 		}
 	}
@@ -214,26 +226,57 @@ func (j *Journal) Empty() (bool, error) {
 }
 
 // Begin starts a new log at the state, which is what Replay reached or the
-// last Append left. The log before ends there.
+// last Append left. The log before ends there. When it fails, the log before
+// goes on, or, if the new one may be there to see, Append tries again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name {
+	if name == j.name && j.data == j.format && j.begun == nil {
 		return nil // nothing was written since it began
+	}
+	if err := j.harden(); err != nil {
+		return fmt.Errorf("cannot begin a log: %w", err)
 	}
 	head := header{layout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
-	if err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err }); err != nil {
+	err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
+	var log File
+	if err == nil {
+		log, err = j.folder.Open(name)
+	}
+	if err != nil {
+		if g, listed := j.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
+			j.begun = &at
+		}
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	log, err := j.folder.Open(name)
-	if err != nil {
-		return fmt.Errorf("cannot open the log: %w", err)
-	}
 	if j.log != nil {
-		err = j.log.Close() // all of it is synced
+		err = j.log.Close() // what is acknowledged of it is synced
 	}
-	j.log, j.name, j.end, j.before, j.dirty = log, name, int64(len(head)), int64(len(head)), false
+	j.log, j.name, j.data, j.begun = log, name, j.format, nil
+	j.end, j.before, j.dirty = int64(len(head)), int64(len(head)), false
+	return err
+}
+
+// harden brings the last record that Replay read to stable storage. A process
+// that ended in Append leaves one that is whole to see and nowhere else; the
+// log that goes on from it must not outlive it. It is written once more, as a
+// sync that failed before makes later ones pass over what it lost.
+func (j *Journal) harden() error {
+	if j.read.size == 0 {
+		return nil
+	}
+	f, err := j.folder.Open(j.read.name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(f, j.read.at), io.NewSectionReader(f, j.read.at, j.read.size))
+	if err == nil {
+		err = f.Datasync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		j.read = extent{}
+	}
 	return err
 }
 
@@ -247,14 +290,14 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	if len(g.logs) == 0 || fileName(logName, g.logs[len(g.logs)-1]) != name || g.logs[len(g.logs)-1] > at.Seq {
 		return ErrOther
 	}
-	log, err := j.folder.Open(name)
+	log, r, h, err := j.open(name)
 	if err != nil {
 		return fmt.Errorf("cannot open the log: %w", err)
 	}
-	if is, err := log.Size(); err != nil || is != size {
-		return errors.Join(ErrOther, err, log.Close())
+	if r.size != size {
+		return errors.Join(ErrOther, log.Close())
 	}
-	j.log, j.name, j.end, j.before = log, name, size, size
+	j.log, j.name, j.data, j.end, j.before = log, name, h.format, size, size
 	return nil
 }
 
@@ -265,10 +308,18 @@ var ErrOther = errors.New("the journal has changed since it was closed")
 // acknowledged record ends.
 func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 
-// Append writes the record that leads to the state and syncs it. When it
-// fails, nothing has happened; it may be tried again, and works again when the
+// Append writes the record that leads to the state, which is one of no more
+// than MaxRecord bytes, and syncs it. When it fails, nothing has happened; it may be tried again, and works again when the
 // disk does.
 func (j *Journal) Append(r *Record, to State) error {
+	if n := len(r.buf); n > j.most {
+		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.most)
+	}
+	if j.begun != nil {
+		if err := j.Begin(*j.begun); err != nil {
+			return err
+		}
+	}
 	if err := j.settle(); err != nil {
 		return err
 	}

@@ -1,14 +1,15 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // Retention of old generations. A copy of a running store's folder that takes
-// no longer than Keep never misses a file that it has listed, unless more than
-// keepMost was written meanwhile.
+// no longer than Keep never misses a file that it needs of those it has listed,
+// unless more than keepMost was written meanwhile. The oldest, which it does
+// not need, may go before it comes to them.
 const (
 	Keep = 72 * time.Hour
 	// keepMost is how many bytes the generations may have that are kept for
@@ -18,7 +19,8 @@ const (
 	keepLeast = 3
 )
 
-// A generation is a snapshot and the logs from there to the next one.
+// A generation is a snapshot, or the empty store, and the logs from there to
+// the next one.
 type generation struct {
 	seq  uint64
 	made time.Time
@@ -42,42 +44,44 @@ func (j *Journal) Prune() error {
 	if err != nil || len(g.snaps) == 0 {
 		return err
 	}
-	all := make([]generation, len(g.snaps))
-	for i, seq := range g.snaps {
-		h, size, err := j.measure(fileName(snapName, seq))
-		if err != nil {
-			return err // an unreadable snapshot must not count as one of the last
+	// What cannot be read must not count as one of the last, nor keep the others
+	// for good.
+	var all []generation
+	if slices.Contains(g.logs, 0) && g.snaps[0] != 0 {
+		if h, _, err := j.measure(fileName(logName, 0)); err == nil {
+			all = append(all, generation{0, time.UnixMilli(h.made), 0})
 		}
-		all[i] = generation{seq, time.UnixMilli(h.made), size}
+	}
+	for _, seq := range g.snaps {
+		if h, size, err := j.measure(fileName(snapName, seq)); err == nil {
+			all = append(all, generation{seq, time.UnixMilli(h.made), size})
+		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	for _, seq := range g.logs {
 		for i := len(all) - 1; i >= 0; i-- {
 			if all[i].seq > seq {
 				continue
 			}
-			_, size, err := j.measure(fileName(logName, seq))
-			if err != nil {
-				return err
+			if _, size, err := j.measure(fileName(logName, seq)); err == nil {
+				all[i].size += size
 			}
-			all[i].size += size
 			break
 		}
 	}
 	floor := all[outdated(all, j.now())].seq
-	// Oldest first, so that what a crash leaves is a journal still.
-	for _, kind := range []string{snapName, logName} {
-		seqs := g.snaps
-		if kind == logName {
-			seqs = g.logs
+	// Oldest first and one by one, so that what a crash leaves has no gap.
+	snaps, _ := slices.BinarySearch(g.snaps, floor)
+	logs, _ := slices.BinarySearch(g.logs, floor)
+	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
+		if err := j.folder.Remove(name); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
-		for _, seq := range seqs {
-			if seq < floor {
-				err = errors.Join(err, j.folder.Remove(fileName(kind, seq)))
-			}
+		if err := j.folder.Sync(); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 	}
 	return nil
 }

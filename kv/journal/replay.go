@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,12 @@ func (e *Missing) Error() string {
 	return fmt.Sprintf("journal/%s is missing: %s", e.Name, e.Because)
 }
 
+// unusable reports whether the error is about what a file holds or that it
+// cannot be read any more, and not about the system.
+func unusable(err error) bool {
+	return errors.Is(err, errRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Newer))
+}
+
 // Replayed says what Replay did.
 type Replayed struct {
 	State
@@ -38,12 +45,15 @@ type Replayed struct {
 	Records  int      // of logs
 	Cut      int64    // bytes at the end of the newest log that are no whole record
 	Bad      []string // snapshots that could not be used
+
+	last extent // of the records of logs
 }
 
 // Replay hands everything the journal holds to apply, in order: the newest
 // whole snapshot, then what the logs have after it. start is called before the
 // first, and again when a snapshot turns out to be damaged half way and
-// another is begun with. The memory of the ops is not used again.
+// another is begun with. The memory of the ops is not used again. No log has
+// been begun or resumed yet.
 //
 // What a crash left at the end of the newest log was never acknowledged and is
 // passed over. The error is Damaged or Missing where acknowledged changes
@@ -54,6 +64,7 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 		return Replayed{}, err
 	}
 	var done Replayed
+	var bad []error
 	for i := len(g.snaps) - 1; i >= 0; i-- {
 		if err := start(); err != nil {
 			return done, err
@@ -61,12 +72,14 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 		done.State, err = j.readSnapshot(g.snaps[i], apply)
 		if err == nil {
 			done.Snapshot = g.snaps[i]
-			return done, j.readLogs(&done, g, apply)
+			err = j.readLogs(&done, g, apply)
+			return done, err
 		}
-		if !errors.As(err, new(*Damaged)) {
+		if !unusable(err) {
 			return done, err
 		}
 		done.Bad = append(done.Bad, err.Error())
+		bad = append(bad, err)
 	}
 	done.State = State{}
 	if err := start(); err != nil {
@@ -75,13 +88,19 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 	if len(g.logs)+len(g.snaps) == 0 {
 		return done, nil
 	}
-	if len(g.logs) == 0 || g.logs[0] != 0 {
-		if len(done.Bad) > 0 {
-			return done, fmt.Errorf("no snapshot can be read: %s", strings.Join(done.Bad, "; "))
-		}
-		return done, &Missing{snapName + "…", "the logs that are there go on from a snapshot, and there is none"}
+	if len(bad) > 0 && !slices.Contains(g.logs, 0) {
+		return done, fmt.Errorf("no snapshot can be read: %w", errors.Join(bad...))
 	}
-	return done, j.readLogs(&done, g, apply)
+	err = j.readLogs(&done, g, apply)
+	return done, err
+}
+
+// lacks says that what goes on from a state is not there.
+func lacks(g generations, seq uint64) error {
+	if seq == 0 && len(g.snaps) == 0 {
+		return &Missing{snapName + "…", "the logs that are there go on from a snapshot, and there is none"}
+	}
+	return &Missing{fileName(logName, seq), "it goes on from the snapshot of the same number"}
 }
 
 // open opens a file of the journal behind its header.
@@ -102,7 +121,10 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 	b, err := r.peek(headerSize)
 	if errors.Is(err, errFrame) || err == nil {
 		var h header
-		if h, err = parseHeader(b, magic); err == nil {
+		if h, err = parseHeader(b, magic); err == nil && h.layout > layout {
+			return nil, nil, h, errors.Join(&Newer{name, h.layout, h.format, j.format}, f.Close())
+		}
+		if err == nil {
 			r.at, r.buf = headerSize, r.buf[headerSize:]
 			return f, r, h, nil
 		}
@@ -128,14 +150,9 @@ func damaged(name string, at int64, err error) error {
 
 // readLogs hands over what the logs have after done.State.
 func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
-	from := -1
-	for i, seq := range g.logs {
-		if seq == done.Seq {
-			from = i
-		}
-	}
+	from := slices.Index(g.logs, done.Seq)
 	if from < 0 {
-		return &Missing{fileName(logName, done.Seq), "it goes on from the snapshot of the same number"}
+		return lacks(g, done.Seq)
 	}
 	for i := from; i < len(g.logs); i++ {
 		next := uint64(0)
@@ -146,6 +163,7 @@ func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error
 			return err
 		}
 	}
+	j.read = done.last
 	return nil
 }
 
@@ -168,18 +186,19 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 			err = record(done, payload, apply)
 		}
 		if err == nil {
+			done.last = extent{name, at, r.at - at}
 			continue
 		}
 		switch {
-		case !errors.Is(err, errFrame) && err != io.EOF:
+		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
 			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
 		case next != 0 && done.Seq < next:
 			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
-			if err == io.EOF {
+			if err == io.EOF { //nolint:errorlint // as above
 				bad.Why = "it ends too early"
 			}
 			return bad
-		case err == io.EOF:
+		case err == io.EOF: //nolint:errorlint // as above
 			return nil
 		}
 		r.at = at

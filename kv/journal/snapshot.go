@@ -83,7 +83,7 @@ func (j *Journal) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err
 	for {
 		at := r.at
 		payload, err := r.next()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			err = fmt.Errorf("%w: it ends too early", errFrame)
 		}
 		if err != nil {

@@ -1,0 +1,168 @@
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// failures makes each kind of step fail as often as planned.
+type failures map[string]int
+
+func (f failures) next(step, _ string) error {
+	if f[step] == 0 {
+		return nil
+	}
+	f[step]--
+	if step == "write" {
+		return syscall.ENOSPC
+	}
+	return syscall.EIO
+}
+
+// An Append that fails has not happened, and the next one works when the disk
+// does; until what it wrote is cut off, nothing else is written.
+func TestAppendFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail  failures
+		tries int // that fail
+	}{
+		"write":                     {failures{"write": 1}, 1},
+		"write twice":               {failures{"write": 2}, 2},
+		"sync":                      {failures{"sync": 1}, 1},
+		"write and truncate":        {failures{"write": 1, "truncate": 1}, 1},
+		"truncate for long":         {failures{"write": 1, "truncate": 5}, 5},
+		"sync and truncate":         {failures{"sync": 1, "truncate": 3}, 3},
+		"sync, and behind truncate": {failures{"sync": 3}, 2},
+		"everything":                {failures{"write": 2, "sync": 4, "truncate": 3}, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 50)))
+			j, b := opened(t, m)
+			b = add(t, j, b, "one")
+			_, size := j.End()
+			m.fail = test.fail.next
+			failed := 0
+			for {
+				next, err := try(j, b, "two")
+				if err == nil {
+					b = next
+					break
+				}
+				failed++
+				_, end := j.End()
+				is.Equal(end, size)
+				is.True(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO))
+				for range 10 { // at most the record that failed is there
+					is.True(holds(t, m.cut(m.rnd)).Seq-b.Seq <= 1)
+				}
+				if !j.dirty {
+					is.True(holds(t, m.cut(m.rnd)).is(b))
+					is.Equal(int64(len(m.seen[j.name].data)), size)
+				}
+			}
+			is.Equal(failed, test.tries)
+			for range 10 {
+				is.True(holds(t, m.cut(m.rnd)).is(b))
+			}
+			b = add(t, j, b, "three")
+			is.True(holds(t, m.cut(m.rnd)).is(b))
+		})
+	}
+}
+
+// A long record that finds no room half way leaves none of it.
+func TestAppendWithoutRoom(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 51)))
+	j, b := opened(t, m)
+	b = add(t, j, b, "one")
+	_, size := j.End()
+	parts := 0
+	m.fail = func(step, _ string) error {
+		if step == "write" {
+			if parts++; parts == 5 {
+				return syscall.ENOSPC
+			}
+		}
+		return nil
+	}
+	var r Record
+	next := b.with(&r, []Op{{1, []byte("long"), make([]byte, 50_000)}})
+	is.True(errors.Is(j.Append(&r, next.State), syscall.ENOSPC))
+	is.Equal(int64(len(m.seen[j.name].data)), size)
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+
+	is.NoErr(j.Append(&r, next.State)) // the same record once more
+	is.True(holds(t, m.cut(m.rnd)).is(next))
+}
+
+// What is retracted has not happened; until that is on stable storage nothing
+// else is written.
+func TestRetract(t *testing.T) {
+	for name, fail := range map[string]failures{
+		"works":          {},
+		"truncate fails": {"truncate": 2},
+		"sync fails":     {"sync": 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 52)))
+			j, b := opened(t, m)
+			b = add(t, j, b, "one")
+			gone := add(t, j, b, "two")
+			broken := len(fail) > 0
+			m.fail = fail.next
+			err := j.Retract()
+			is.Equal(err != nil, broken)
+			if broken {
+				left := holds(t, m.cut(m.rnd))
+				is.True(left.is(b) || left.is(gone))
+				_, err := try(j, b, "three")
+				is.True(errors.Is(err, syscall.EIO))
+				left = holds(t, m.cut(m.rnd))
+				is.True(left.is(b) || left.is(gone))
+			}
+			for range 3 {
+				b = add(t, j, b, "three")
+				is.True(holds(t, m.cut(m.rnd)).is(b))
+			}
+			is.Equal(b.Seq, uint64(4))
+			is.Equal(b.entries["\x01two"], "")
+		})
+	}
+}
+
+// Resume goes on where a clean stop was, and nowhere else.
+func TestResume(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 53)))
+	j, b := opened(t, m)
+	b = add(t, j, b, "one")
+	name, size := j.End()
+	is.NoErr(j.Close())
+	resume := func(at State, name string, size int64) (*Journal, error) {
+		j, err := New(m, format)
+		is.NoErr(err)
+		return j, j.Resume(at, name, size)
+	}
+	for _, test := range []struct {
+		at   State
+		name string
+		size int64
+	}{{b.State, fileName(logName, 1), size}, {b.State, name, size + 1}, {b.State, name, size - 1}} {
+		_, err := resume(test.at, test.name, test.size)
+		is.True(errors.Is(err, ErrOther))
+	}
+	j, err := resume(b.State, name, size)
+	is.NoErr(err)
+	b = add(t, j, b, "two")
+	is.True(holds(t, m.cut(m.rnd)).is(b))
+	is.NoErr(j.Begin(b.State))
+	_, err = resume(b.State, name, size)
+	is.True(errors.Is(err, ErrOther))
+}

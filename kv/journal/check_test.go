@@ -1,0 +1,149 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// generationsOf makes n generations of some records each, the last of which is
+// a log alone.
+func generationsOf(t *testing.T, m *memory, n int) (*Journal, book) {
+	t.Helper()
+	j, b := opened(t, m)
+	clock := time.UnixMilli(1_700_000_000_000)
+	j.now = func() time.Time { return clock }
+	for range n - 1 {
+		for range 3 {
+			b = add(t, j, b, "key "+string(rune('a'+b.Seq%16)))
+		}
+		clock = clock.Add(time.Hour)
+		is.New(t).NoErr(j.Begin(b.State))
+		is.New(t).NoErr(j.Snapshot(t.Context(), b.State, b.all()))
+	}
+	for range 3 {
+		b = add(t, j, b, "key "+string(rune('a'+b.Seq%16)))
+	}
+	return j, b
+}
+
+// Check tells of the logs that Replay would miss.
+func TestCheckFindsMissing(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 6)))
+	j, _ := generationsOf(t, m, 3)
+	is.NoErr(problems(j))
+	is.NoErr(m.Remove(fileName(logName, 6)))
+	var missing *Missing
+	is.True(errors.As(problems(j), &missing))
+	is.Equal(missing.Name, fileName(logName, 6))
+
+	m = newMemory(m.rnd)
+	j, b := opened(t, m)
+	b = add(t, j, b, "one")
+	is.NoErr(j.Begin(b.State))
+	is.NoErr(m.Remove(fileName(logName, 0)))
+	is.True(errors.As(problems(j), &missing))
+	is.True(strings.HasPrefix(missing.Name, snapName))
+}
+
+// What can no longer be read from the disk is found like what is damaged, and
+// a snapshot is replaced by the one before.
+func TestUnreadable(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 7)))
+	_, b := generationsOf(t, m, 4)
+	m.fail = func(step, name string) error {
+		if step == "read" && (name == fileName(snapName, 9) || name == fileName(snapName, 3)) {
+			return syscall.EIO
+		}
+		return nil
+	}
+	j, err := New(m, format)
+	is.NoErr(err)
+	got, done, err := replay(j)
+	is.NoErr(err)
+	is.True(got.is(b))
+	is.Equal(done.Snapshot, uint64(6))
+	is.Equal(len(done.Bad), 1)
+	found := problems(j).Error()
+	is.True(strings.Contains(found, fileName(snapName, 9)))
+	is.True(strings.Contains(found, fileName(snapName, 3)))
+
+	m.fail = func(step, name string) error {
+		if step == "read" && name == fileName(logName, 9) {
+			return syscall.EIO
+		}
+		return nil
+	}
+	j, err = New(m, format)
+	is.NoErr(err)
+	_, _, err = replay(j)
+	is.True(errors.Is(err, syscall.EIO))
+	is.True(strings.Contains(err.Error(), fileName(logName, 9)))
+	is.True(strings.Contains(problems(j).Error(), fileName(logName, 9)))
+}
+
+// Layouts of later versions are told from damage, whenever they come to light.
+func TestCheckNewerLayout(t *testing.T) {
+	is := is.New(t)
+	for _, name := range []string{fileName(logName, 0), fileName(snapName, 3), fileName(logName, 6)} {
+		m := newMemory(rand.New(rand.NewPCG(1, 8)))
+		j, _ := generationsOf(t, m, 3)
+		m.seen[name].data[11] = 77
+		err := problems(j)
+		var newer *Newer
+		is.True(errors.As(err, &newer))
+		is.Equal(newer.Name, name)
+		is.Equal(newer.Layout, uint32(77))
+		_, err = New(m, format)
+		is.True(errors.As(err, &newer))
+	}
+}
+
+// Files has what a copy needs: not a snapshot that cannot be read, nor less
+// than all the logs from the one that can.
+func TestFilesOfDamaged(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 9)))
+	j, b := generationsOf(t, m, 4)
+	parts, err := j.Files()
+	is.NoErr(err)
+	is.Equal(parts[0].Name, fileName(snapName, 9))
+	is.Equal(len(parts), 2)
+	is.True(holds(t, copyOf(t, j, parts)).is(b))
+
+	m.seen[fileName(snapName, 9)].data[headerSize+20]++
+	parts, err = j.Files()
+	is.NoErr(err)
+	is.Equal(parts[0].Name, fileName(snapName, 6))
+	is.True(holds(t, copyOf(t, j, parts)).is(b))
+
+	is.NoErr(m.Remove(fileName(logName, 6)))
+	_, err = j.Files()
+	is.True(errors.As(err, new(*Missing)))
+
+	m.seen[fileName(logName, 9)].data = m.seen[fileName(logName, 9)].data[:50]
+	err = j.Copy(io.Discard, Part{Name: fileName(logName, 9), Size: 51})
+	is.True(errors.Is(err, io.ErrUnexpectedEOF))
+}
+
+// copyOf is a folder with what Copy writes of the parts.
+func copyOf(t *testing.T, j *Journal, parts []Part) *memory {
+	t.Helper()
+	m := newMemory(nil)
+	for _, p := range parts {
+		var b bytes.Buffer
+		is.New(t).NoErr(j.Copy(&b, p))
+		is.New(t).Equal(int64(b.Len()), p.Size)
+		m.seen[p.Name] = &inode{data: b.Bytes()}
+	}
+	return m
+}

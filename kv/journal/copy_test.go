@@ -1,0 +1,175 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/blobs/disk"
+)
+
+// Whoever copies the folder of a journal that is being written, whatever comes
+// first, has all that was acknowledged before.
+func TestLiveCopies(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		m := newMemory(rand.New(rand.NewPCG(1, 60)))
+		liveCopies(t, m, m, 200)
+	})
+	t.Run("disk", func(t *testing.T) {
+		is := is.New(t)
+		dir := t.TempDir()
+		f, err := disk.OpenFolder(dir)
+		is.NoErr(err)
+		read, err := disk.ReadFolder(dir)
+		is.NoErr(err)
+		defer read.Close()
+		liveCopies(t, folder{f}, readOnly{read}, 60)
+	})
+}
+
+func liveCopies(t *testing.T, f, read Folder, copies int64) {
+	if *long {
+		copies *= 50
+	}
+	is := is.New(t)
+	j, b := opened(t, f)
+	start := time.UnixMilli(1_700_000_000_000).UnixNano()
+	var clock, acked, taken atomic.Int64
+	clock.Store(start)
+	j.now = func() time.Time { return time.Unix(0, clock.Load()) }
+	digests := map[State]bool{b.State: true}
+	stop := make(chan struct{})
+	var writing, copying sync.WaitGroup
+
+	writing.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 61))
+		var r Record
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			next := b.with(&r, someOps(rnd))
+			if err := j.Append(&r, next.State); err != nil {
+				t.Errorf("append: %v", err)
+				return
+			}
+			b = next
+			digests[b.State] = true
+			acked.Store(int64(b.Seq))
+			if n%25 > 0 {
+				continue
+			}
+			clock.Add(int64(30 * time.Hour))
+			if err := errors.Join(j.Begin(b.State), j.Snapshot(t.Context(), b.State, b.all()), j.Prune()); err != nil {
+				t.Errorf("new generation: %v", err)
+				return
+			}
+		}
+	})
+	copied := make([][]State, 2)
+	var late atomic.Int64
+	for i := range copied {
+		copying.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(i), 62))
+			for taken.Add(1) <= copies || acked.Load() < 110 && !t.Failed() {
+				from, begun := acked.Load(), clock.Load()
+				m, err := copyFolder(read, rnd)
+				took := time.Duration(clock.Load() - begun)
+				var got State
+				if err == nil {
+					got, err = stateOf(m)
+				}
+				if err == nil && int64(got.Seq) < from {
+					err = fmt.Errorf("it ends at %d, and %d were acknowledged before", got.Seq, from)
+				}
+				if err != nil && took >= Keep {
+					late.Add(1) // no promise is made for it
+					continue
+				}
+				if err != nil {
+					t.Errorf("copy: %v", err)
+					return
+				}
+				copied[i] = append(copied[i], got)
+			}
+		})
+	}
+	copying.Wait()
+	close(stop)
+	writing.Wait()
+	all := slices.Concat(copied...)
+	for _, state := range all {
+		is.True(digests[state])
+	}
+	t.Logf("%d copies of %d records, %d of them took too long", len(all), b.Seq, late.Load())
+	is.True(len(all) > int(copies)/2)
+	is.NoErr(j.Close())
+}
+
+// stateOf is the state of a copy.
+func stateOf(m *memory) (State, error) {
+	j, err := New(m, format)
+	if err != nil {
+		return State{}, err
+	}
+	got, _, err := replay(j)
+	return got.State, err
+}
+
+// copyFolder lists once, then reads the files in any order, and the blocks of
+// each in any order, as far as it went when it was opened. It goes on when a
+// file is gone, as such tools do.
+func copyFolder(f Folder, rnd *rand.Rand) (*memory, error) {
+	names, err := f.Names()
+	if err != nil {
+		return nil, err
+	}
+	rnd.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
+	m := newMemory(rnd)
+	for _, name := range names {
+		b, err := copyFile(f, name, rnd)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		m.seen[name] = &inode{data: b}
+	}
+	return m, nil
+}
+
+func copyFile(f Folder, name string, rnd *rand.Rand) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
+	}
+	const block = 4096
+	b := make([]byte, size)
+	for _, n := range rnd.Perm((len(b) + block - 1) / block) {
+		part := b[n*block : min((n+1)*block, len(b))]
+		if n, err := file.ReadAt(part, int64(n*block)); n < len(part) {
+			return nil, err
+		}
+		if rnd.IntN(4) == 0 {
+			runtime.Gosched()
+		}
+	}
+	return b, nil
+}

@@ -1,0 +1,197 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// FuzzOps checks that what parseOps understands, append writes so that it is
+// understood the same way, and that none of it is more than there was.
+func FuzzOps(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte) {
+		is := is.New(t)
+		ops, err := parseOps(b)
+		if err != nil {
+			is.True(errors.Is(err, errFrame))
+			return
+		}
+		is.True(len(ops) <= len(b)/2)
+		var again []byte
+		total := 0
+		for _, op := range ops {
+			is.True(op.Bucket < removal)
+			is.True(op.Key != nil)
+			total += len(op.Key) + len(op.Value)
+			again = op.append(again)
+		}
+		is.True(total <= len(b))
+		is.True(len(again) <= len(b)) // lengths may have been written longer
+		got, err := parseOps(again)
+		is.NoErr(err)
+		is.Equal(got, ops)
+	})
+}
+
+// FuzzReplay checks that a log of any bytes is read without harm, that no read
+// is longer than the log, and that the same comes of the same records written
+// by Append. With mend, all checksums are right.
+func FuzzReplay(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		is := is.New(t)
+		if mend {
+			b = mended(b, header{layout: layout, format: format}, logMagic)
+		}
+		m := newMemory(nil)
+		m.seen[fileName(logName, 0)] = &inode{data: b}
+		records, got, _ := replayed(t, m, len(b))
+
+		again := newMemory(nil)
+		j, err := New(again, format)
+		is.NoErr(err)
+		is.NoErr(j.Begin(State{}))
+		var r Record
+		for i, ops := range records {
+			r.Reset(0)
+			for _, op := range ops {
+				r.Add(op, nil)
+			}
+			to := State{Seq: uint64(i) + 1}
+			if i == len(records)-1 {
+				to = got.State
+			}
+			is.NoErr(j.Append(&r, to))
+		}
+		same, done, err := replayed(t, again, len(again.seen[fileName(logName, 0)].data))
+		is.NoErr(err)
+		is.Equal(same, records)
+		is.Equal(done.State, got.State)
+		is.Equal(done.Cut, int64(0))
+	})
+}
+
+// FuzzSnapshot checks that a snapshot of any bytes is read without harm, and
+// that one that is whole holds what its digest says.
+func FuzzSnapshot(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
+		is := is.New(t)
+		if mend {
+			h := header{layout: layout, format: format, State: State{Seq: 1}}
+			if len(b) >= 8 { // where the digest is that the end repeats
+				h.Digest = Digest(binary.BigEndian.Uint64(b[len(b)-8:]))
+			}
+			b = mended(b, h, snapMagic)
+		}
+		m := newMemory(nil)
+		m.seen[fileName(snapName, 1)] = &inode{data: b}
+		m.seen[fileName(logName, 1)] = &inode{}
+		j, err := New(watched{m, t, len(b)}, format)
+		if err != nil {
+			is.True(errors.As(err, new(*Newer)))
+			return
+		}
+		var digest Digest
+		state, err := j.readSnapshot(1, func(ops []Op) error {
+			for _, op := range ops {
+				digest.Add(op, nil)
+			}
+			return nil
+		})
+		if err != nil {
+			is.True(errors.As(err, new(*Damaged)))
+			return
+		}
+		is.Equal(state, State{1, digest})
+	})
+}
+
+// mended is a file with the header and, behind 44 bytes of b, the frames whose
+// lengths are there; checksums are made right.
+func mended(b []byte, h header, magic string) []byte {
+	b = bytes.Clone(b)
+	copy(b, h.append(nil, magic))
+	for at := headerSize; at+frameHead <= len(b); {
+		n := int(binary.BigEndian.Uint32(b[at:]))
+		if n > len(b)-at-frameHead {
+			break
+		}
+		binary.BigEndian.PutUint32(b[at+4:], crc32.Checksum(b[at+frameHead:at+frameHead+n], castagnoli))
+		at += frameHead + n
+	}
+	return b
+}
+
+// replayed is what a journal hands over, record by record.
+func replayed(t *testing.T, m *memory, most int) ([][]Op, Replayed, error) {
+	t.Helper()
+	is := is.New(t)
+	var records [][]Op
+	j, err := New(watched{m, t, most}, format)
+	if err != nil {
+		is.True(errors.As(err, new(*Newer)))
+		return nil, Replayed{}, err
+	}
+	done, err := j.Replay(func() error { return nil }, func(ops []Op) error {
+		records = append(records, ops)
+		return nil
+	})
+	is.True(err == nil || errors.As(err, new(*Damaged)))
+	is.Equal(len(records), done.Records)
+	is.Equal(done.Seq, uint64(len(records)))
+	return records, done, err
+}
+
+// watched sees that no read is longer than most.
+type watched struct {
+	*memory
+	t    *testing.T
+	most int
+}
+
+func (w watched) Open(name string) (File, error) {
+	f, err := w.memory.Open(name)
+	return watchedFile{f, w}, err
+}
+
+type watchedFile struct {
+	File
+	w watched
+}
+
+func (f watchedFile) ReadAt(b []byte, off int64) (int, error) {
+	if len(b) > f.w.most {
+		f.w.t.Fatalf("%d bytes are read of a file of %d", len(b), f.w.most)
+	}
+	return f.File.ReadAt(b, off)
+}
+
+// A length in a file does not make reading it take more memory than the file
+// has bytes.
+func TestLengthsTakeNoMemory(t *testing.T) {
+	is := is.New(t)
+	for _, n := range []uint32{1 << 16, 1 << 30, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
+		m := newMemory(nil)
+		b := header{layout: layout, format: format}.append(nil, logMagic)
+		b = binary.BigEndian.AppendUint32(b, n)
+		b = append(b, make([]byte, 1000)...)
+		m.seen[fileName(logName, 0)] = &inode{data: b}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, done, err := replayed(t, m, len(b))
+		runtime.ReadMemStats(&after)
+		is.NoErr(err)
+		is.Equal(done.Cut, int64(len(b)-headerSize))
+		is.True(after.TotalAlloc-before.TotalAlloc < 1<<20)
+	}
+	b := append([]byte{1}, binary.AppendUvarint(nil, 1<<40)...)
+	_, err := parseOps(b)
+	is.True(errors.Is(err, errFrame))
+	_, err = (&reader{file: bytes.NewReader(nil)}).next()
+	is.Equal(err, io.EOF)
+}

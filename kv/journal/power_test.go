@@ -1,0 +1,228 @@
+package journal
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+var long = flag.Bool("long", false, "look at many more histories, cuts and copies")
+
+// history is a random life of a journal and what has to come of it.
+type history struct {
+	*testing.T
+	rnd   *rand.Rand
+	clock time.Time
+	disk  *memory
+	j     *Journal
+	rec   Record
+
+	acked book   // what was acknowledged
+	prev  book   // what was before, if that can be retracted
+	last  bool   // it can
+	maybe []book // what may be there in place of acked
+
+	one  int // of how many steps one is looked at
+	cuts int
+	lost []error
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	h := &history{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), clock: time.UnixMilli(1_700_000_000_000), one: 8}
+	h.disk = newMemory(h.rnd)
+	h.disk.after = h.look
+	h.begin()
+	return h
+}
+
+// look cuts the power, for a journal apart from this one.
+func (h *history) look() {
+	if h.rnd.IntN(h.one) > 0 {
+		return
+	}
+	h.cuts++
+	if _, err := h.holds(h.disk.cut(h.rnd)); err != nil {
+		h.lost = append(h.lost, fmt.Errorf("cut %d: %w", h.cuts, err))
+	}
+}
+
+// holds reads what is in the folder; the error says that it is not what has to
+// be there.
+func (h *history) holds(m *memory) (book, error) {
+	j, err := New(m, format)
+	if err != nil {
+		return book{}, err
+	}
+	got, _, err := replay(j)
+	if err != nil {
+		return book{}, err
+	}
+	if err := problems(j); err != nil {
+		return book{}, fmt.Errorf("check: %w", err)
+	}
+	if got.is(h.acked) {
+		return got, nil
+	}
+	for _, b := range h.maybe {
+		if got.is(b) {
+			return got, nil
+		}
+	}
+	return book{}, fmt.Errorf("state %v was read, and %v acknowledged", got.State, h.acked.State)
+}
+
+// begin opens the folder like a new process.
+func (h *history) begin() {
+	h.Helper()
+	fail := h.disk.fail
+	h.disk.fail = nil
+	got, err := h.holds(h.disk)
+	if err != nil {
+		h.Fatalf("opened again: %v", err)
+	}
+	h.j, err = New(h.disk, format)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.j.now = func() time.Time { return h.clock }
+	if _, _, err := replay(h.j); err != nil {
+		h.Fatal(err)
+	}
+	h.maybe = append(h.maybe, got)
+	if err := h.j.Begin(got.State); err != nil {
+		h.Fatal(err)
+	}
+	h.acked, h.maybe, h.last = got, nil, false
+	h.disk.fail = fail
+}
+
+func (h *history) append() {
+	next := h.acked.with(&h.rec, someOps(h.rnd))
+	h.maybe = append(h.maybe, next)
+	err := h.j.Append(&h.rec, next.State)
+	if err == nil {
+		h.prev, h.acked, h.last = h.acked, next, true
+	} else {
+		h.last = false
+	}
+	if err == nil || h.settled() {
+		h.maybe = nil
+	}
+}
+
+// settled reports whether what was not acknowledged is gone for good.
+func (h *history) settled() bool { return !h.j.dirty && h.j.begun == nil }
+
+func (h *history) retract() {
+	if !h.last {
+		return
+	}
+	h.maybe = append(h.maybe, h.acked)
+	h.acked, h.last = h.prev, false
+	if h.j.Retract() == nil {
+		h.maybe = nil
+	}
+}
+
+func (h *history) rotate() {
+	h.clock = h.clock.Add(time.Duration(h.rnd.IntN(100)) * time.Hour)
+	h.last = false
+	if h.j.Begin(h.acked.State) != nil {
+		return
+	}
+	if h.settled() {
+		h.maybe = nil
+	}
+	at := h.acked
+	for range h.rnd.IntN(4) {
+		h.append()
+	}
+	if h.j.Snapshot(h.Context(), at.State, at.all()) == nil {
+		_ = h.j.Prune()
+	}
+}
+
+// live goes on for some steps. restarts are crashes of the process alone and
+// of all.
+func (h *history) live(steps int, restarts bool) {
+	for range steps {
+		switch n := h.rnd.IntN(100); {
+		case n < 70:
+			h.append()
+		case n < 78:
+			h.retract()
+		case n < 92:
+			h.rotate()
+		case !restarts:
+		case n < 97:
+			h.begin()
+		default:
+			left := h.disk.cut(h.rnd)
+			left.after, left.fail = h.look, h.disk.fail
+			h.disk = left
+			h.begin()
+		}
+	}
+}
+
+// troubles makes steps of the disk fail, often several in a row.
+func troubles(rnd *rand.Rand) func(step, name string) error {
+	left := 0
+	return func(step, _ string) error {
+		if left == 0 {
+			if rnd.IntN(40) > 0 {
+				return nil
+			}
+			left = 1 + rnd.IntN(4)
+		}
+		left--
+		switch step {
+		case "write", "fill":
+			return syscall.ENOSPC
+		case "open", "list":
+			return syscall.EMFILE
+		case "read", "size":
+			return nil
+		}
+		return syscall.EIO
+	}
+}
+
+// Whatever happens to the power, the process and the disk: what is read
+// afterwards is all that was acknowledged and at most one record more.
+func TestPowerCuts(t *testing.T) {
+	histories := uint64(7)
+	if *long {
+		histories = 2000
+	}
+	cuts := 0
+	for seed := range histories {
+		h := newHistory(t, seed)
+		if seed%3 > 0 {
+			h.disk.fail = troubles(h.rnd)
+		}
+		h.live(120, true)
+		cuts += h.cuts
+		if len(h.lost) > 0 {
+			t.Fatalf("history %d: of %d cuts, %d are bad: %v", seed, h.cuts, len(h.lost), errors.Join(h.lost[:min(3, len(h.lost))]...))
+		}
+	}
+	t.Logf("%d cuts", cuts)
+	is.New(t).True(cuts >= 200)
+}
+
+// The same is not true where syncs do nothing: it is they that this rests on,
+// and the test above sees when they are missing.
+func TestPowerCutsWithoutSync(t *testing.T) {
+	h := newHistory(t, 1)
+	h.disk.lazy = true
+	h.live(150, false)
+	t.Logf("%d of %d cuts lost something", len(h.lost), h.cuts)
+	is.New(t).True(len(h.lost) > h.cuts/4)
+}
