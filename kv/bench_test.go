@@ -207,7 +207,7 @@ func BenchmarkRebuild(b *testing.B) {
 	fill(b, s, u.ID, 100_000)
 	for _, from := range []string{"logs", "snapshot"} {
 		if from == "snapshot" {
-			if err := s.upgrade(); err != nil {
+			if err := s.upgrade(Format); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -77,7 +77,7 @@ func (s *Store) renew() {
 // that is, in bytes, or 0 if it failed; the logs are all there still.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	begun := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, everything(tx))
+	err := s.journal.Snapshot(s.stopping, at, Format, everything(tx))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
 	if err == nil {
@@ -99,14 +99,14 @@ func (s *Store) between(fn func() error) error {
 	return s.hand(j)
 }
 
-// upgrade writes a snapshot of the store in its old format, and begins a log
-// of the present one: what a migration does can be taken back by removing
-// that log.
-func (s *Store) upgrade() error {
+// upgrade begins a log of the present format, and writes a snapshot of the
+// store as it is, in the format that it has. An older program goes on from
+// there when both files are moved away: the logs before lead to the same state.
+func (s *Store) upgrade(from uint32) error {
+	if err := s.journal.Begin(s.state); err != nil {
+		return err
+	}
 	return s.bolt.View(func(tx *bolt.Tx) error {
-		if err := s.journal.Snapshot(context.Background(), s.state, everything(tx)); err != nil {
-			return err
-		}
-		return s.journal.Begin(s.state)
+		return s.journal.Snapshot(context.Background(), s.state, from, everything(tx))
 	})
 }

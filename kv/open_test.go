@@ -17,6 +17,7 @@ import (
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv/journal"
 	"kist/kv/record"
 )
 
@@ -351,4 +352,35 @@ func TestBuckets(t *testing.T) {
 		is.Equal(b.Name, want[i])
 		is.Equal(int(b.No), i+1)
 	}
+}
+
+// Before a migration the store is kept as it was: an older program goes on
+// from the logs before when the files of the newer one are moved away.
+func TestUpgradeIsTakenBack(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openAt(t, dir, nil)
+	u := user(t, s, "ann")
+	setFormat(t, s, 0)
+	was := migrations[0]
+	t.Cleanup(func() { migrations[0] = was })
+	migrations[0] = func(tx *Tx) error { return nil }
+	old := filesIn(t, filepath.Join(dir, "journal"))
+	s = openAt(t, dir, nil)
+	add(t, s, u.ID, record.Notes, `{"content":"new"}`)
+	is.NoErr(s.Close())
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	is.NoErr(err)
+	parts, err := j.Files()
+	is.NoErr(errors.Join(err, j.Close()))
+	is.Equal(len(parts), 2) // a snapshot and a log
+	for name, text := range filesIn(t, filepath.Join(dir, "journal")) {
+		if strings.HasPrefix(filepath.Base(name), "snap-") {
+			is.Equal(binary.BigEndian.Uint32([]byte(text[12:])), uint32(0)) // in the format it has
+		}
+		if _, before := old[name]; !before {
+			is.NoErr(os.Remove(name))
+		}
+	}
+	is.True(maps.Equal(filesIn(t, filepath.Join(dir, "journal")), old))
 }

@@ -165,7 +165,7 @@ func (s *Store) prepare(steps []migration) error {
 		return nil
 	})
 	if err == nil && from < Format {
-		err = s.upgrade()
+		err = s.upgrade(from)
 	}
 	if err != nil {
 		return err

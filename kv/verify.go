@@ -275,7 +275,7 @@ func beginJournal(path string, db *bolt.DB, at journal.State) error {
 	}
 	err = j.Begin(at)
 	if err == nil {
-		err = db.View(func(tx *bolt.Tx) error { return j.Snapshot(context.Background(), at, everything(tx)) })
+		err = db.View(func(tx *bolt.Tx) error { return j.Snapshot(context.Background(), at, Format, everything(tx)) })
 	}
 	return errors.Join(err, j.Close())
 }

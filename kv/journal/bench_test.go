@@ -92,7 +92,7 @@ func BenchmarkReplay(b *testing.B) {
 				if err := j.Begin(at); err != nil {
 					b.Fatal(err)
 				}
-				if err := j.Snapshot(b.Context(), at, func(yield func(Op) bool) {
+				if err := j.Snapshot(b.Context(), at, format, func(yield func(Op) bool) {
 					for n := range total / size {
 						if !yield(op(n)) {
 							return

@@ -26,7 +26,7 @@ func generationsOf(t *testing.T, m *memory, n int) (*Journal, book) {
 		}
 		clock = clock.Add(time.Hour)
 		is.New(t).NoErr(j.Begin(b.State))
-		is.New(t).NoErr(j.Snapshot(t.Context(), b.State, b.all()))
+		is.New(t).NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 	}
 	for range 3 {
 		b = add(t, j, b, "key "+string(rune('a'+b.Seq%16)))

@@ -39,7 +39,7 @@ func worn(t *testing.T) (m *memory, now, before book) {
 			put(5)
 		}
 		is.NoErr(j.Begin(b.State))
-		is.NoErr(j.Snapshot(t.Context(), b.State, b.all()))
+		is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 	}
 	put(3)
 	is.NoErr(j.Begin(b.State)) // its snapshot is not there yet
@@ -181,7 +181,7 @@ func TestMissingFiles(t *testing.T) {
 
 	// With its snapshot it is missed, too.
 	j, b := opened(t, m)
-	is.NoErr(j.Snapshot(t.Context(), b.State, b.all()))
+	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 	name, _ := j.End()
 	delete(m.seen, name)
 	_, _, err := replay(j)

@@ -143,7 +143,7 @@ func (h *history) rotate() {
 	for range h.rnd.IntN(4) {
 		h.append()
 	}
-	if h.j.Snapshot(h.Context(), at.State, at.all()) == nil {
+	if h.j.Snapshot(h.Context(), at.State, format, at.all()) == nil {
 		_ = h.j.Prune()
 	}
 }

@@ -19,12 +19,13 @@ const (
 const chunk = 256 << 10
 
 // Snapshot writes what the store held at the state, which all yields in any
-// order, in a file that appears when it is whole. A log that begins at the
+// order and which is data of the format, in a file that appears when it is
+// whole. A log that begins at the
 // state must be there already, or none at all.
-func (j *Journal) Snapshot(ctx context.Context, at State, all iter.Seq[Op]) error {
+func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all iter.Seq[Op]) error {
 	err := j.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, chunk)
-		if _, err := w.Write(header{layout, j.format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
+		if _, err := w.Write(header{layout, format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
 			return err
 		}
 		var frame []byte
