@@ -260,3 +260,53 @@ func TestCopyAcrossRestarts(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	is.Equal(s.end(), 0)
 }
+
+// A copy may meet the proof of a stop that came after it had read the journal.
+// That is a copy of everything up to there, and no damage.
+func TestCopyWithALaterProof(t *testing.T) {
+	is := is.New(t)
+	s, l := crowded(t, 2)
+	work := func() {
+		stop := l.run()
+		l.untilDone(50)
+		stop()
+	}
+	work()
+	s.stop() // the copy begins here, and lists the proof
+	from := l.mark()
+	s = s.place.serve()
+	work()
+	is.NoErr(os.CopyFS(s.path("copy", "journal"), os.DirFS(s.data("journal"))))
+	to := l.mark()
+	work()
+	s.stop()
+	is.NoErr(os.CopyFS(s.path("copy", "blobs"), os.DirFS(s.data("blobs"))))
+	proof, err := os.ReadFile(s.data("CLEAN"))
+	is.NoErr(err)
+	is.NoErr(os.WriteFile(s.path("copy", "CLEAN"), proof, 0o600))
+	is.NoErr(os.Chmod(s.path("copy"), 0o700))
+
+	c := s.serveCopy("copy")
+	o := l.observe(c.addr)
+	l.check(o, from, to)
+	l.content(c.addr, o, from, false)
+	is.True(strings.Contains(c.log.String(), "level=WARN")) // a copy that was cut short looks the same
+	c.stop()
+	c = c.place.serve("--data-dir", s.path("copy"))
+	c.stop()
+
+	// The same of the directory itself is damage.
+	logs, err := filepath.Glob(s.data("journal", "log-*"))
+	is.NoErr(err)
+	is.Equal(len(logs), 1)
+	info, err := os.Stat(logs[0])
+	is.NoErr(err)
+	is.NoErr(os.Truncate(logs[0], info.Size()/2))
+	r := s.run("", "serve")
+	is.Equal(r.code, 1)
+	is.True(matches("Journal/log-… is damaged: it ends at record …, and the last stop was at …. Nothing was changed. …kist verify --repair….\n", r.err))
+	is.NoErr(os.Remove(logs[0]))
+	r = s.run("", "serve")
+	is.Equal(r.code, 1)
+	is.True(strings.HasPrefix(r.err, "Journal/ is empty or missing"))
+}
