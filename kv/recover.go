@@ -240,15 +240,16 @@ func (b *builder) start() error {
 		return err
 	}
 	b.ops, b.bytes = nil, 0
-	b.full, b.done = make(chan []journal.Op), make(chan error, 1)
+	db, full, done := b.db, make(chan []journal.Op), make(chan error, 1) // the fields may be others before it runs
+	b.full, b.done = full, done
 	go func() {
 		var err error
-		for ops := range b.full {
+		for ops := range full {
 			if err == nil {
-				err = write(b.db, ops)
+				err = write(db, ops)
 			}
 		}
-		b.done <- err
+		done <- err
 	}()
 	return nil
 }
