@@ -374,7 +374,6 @@ func (c *client) createLimited(client *http.Client) bool {
 }
 
 func (c *client) upload(client *http.Client) bool {
-	th := c.add("files")
 	content := make([]byte, c.rng.IntN(1<<uint(4+c.rng.IntN(13))))
 	for i := range content {
 		content[i] = byte(c.rng.Uint32())
@@ -382,8 +381,13 @@ func (c *client) upload(client *http.Client) bool {
 	if len(c.bodies) > 0 && c.rng.IntN(6) == 0 { // content that was there before, or is
 		content = c.bodies[c.rng.IntN(len(c.bodies))]
 	} else {
-		c.bodies = append(c.bodies, content)
+		c.bodies = append(tail(c.bodies, 50), content)
 	}
+	return c.uploadContent(client, content)
+}
+
+func (c *client) uploadContent(client *http.Client, content []byte) bool {
+	th := c.add("files")
 	sum := sha256.Sum256(content)
 	is := shown{Title: th.name + ".bin", Tags: c.someTags(), Sum: hex.EncodeToString(sum[:]), Size: int64(len(content))}
 	th.sum = is.Sum
