@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -81,10 +82,16 @@ func (s *Store) load() error {
 
 	begun := time.Now()
 	done, entries, err := rebuild(s.journal, path+".new", false)
-	if errors.As(err, new(*newer)) {
-		return err
+	if errors.Is(err, syscall.ENOSPC) && remove(filepath.Join(cache, ballastName)) == nil {
+		done, entries, err = rebuild(s.journal, path+".new", false)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.As(err, new(*newer)):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+	default:
 		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
 	}
 	switch {
