@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -19,10 +20,13 @@ import (
 	"time"
 )
 
+var long = flag.Bool("long", false, "kill, copy and damage many times more often; takes half an hour")
+
 // binary is the program under test, built once.
 var binary string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "kist-test")
 		if err != nil {
@@ -159,6 +163,21 @@ func (b *buffer) String() string {
 // serve starts a server and waits until it has said where it listens.
 func (p *place) serve(args ...string) *server {
 	p.t.Helper()
+	s := p.start(args...)
+	p.until("the server listens", func() bool {
+		select {
+		case <-s.done:
+			p.t.Fatalf("the server has ended: %s", s.log)
+		default:
+		}
+		return s.listens()
+	})
+	return s
+}
+
+// start starts a server and does not wait for it.
+func (p *place) start(args ...string) *server {
+	p.t.Helper()
 	s := &server{place: p, cmd: p.command(append([]string{"serve"}, args...)...), log: new(buffer), done: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
@@ -172,15 +191,17 @@ func (p *place) serve(args ...string) *server {
 		_ = s.cmd.Process.Kill()
 		<-s.done
 	})
-	p.until("the server listens", func() bool {
-		select {
-		case <-s.done:
-			p.t.Fatalf("the server has ended: %s", s.log)
-		default:
-		}
-		return strings.Contains(s.log.String(), "is found at")
-	})
 	return s
+}
+
+// listens reports whether the server has said where it listens.
+func (s *server) listens() bool { return strings.Contains(s.log.String(), "is found at") }
+
+// kill ends the server without any notice.
+func (s *server) kill() {
+	s.t.Helper()
+	s.signal(os.Kill)
+	s.end()
 }
 
 // until waits for a condition.

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -81,13 +82,26 @@ func (s *Store) load() error {
 
 	begun := time.Now()
 	done, entries, err := rebuild(s.journal, path+".new", false)
-	if errors.As(err, new(*newer)) {
-		return err
+	if errors.Is(err, syscall.ENOSPC) && remove(filepath.Join(cache, ballastName)) == nil {
+		done, entries, err = rebuild(s.journal, path+".new", false)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.As(err, new(*newer)):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+	default:
 		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
 	}
-	if proven && done.Seq < clean.Seq {
+	switch {
+	case !proven || done.Seq >= clean.Seq:
+	case !clean.here(s.dir):
+		// A copy may read the journal, and then the proof of a later stop. One
+		// that was cut short looks the same.
+		s.log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
+			"commits", done.Seq, "atTheStop", clean.Seq)
+	default:
 		return errors.Join(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", clean.Log, done.Seq, clean.Seq),
 			remove(path+".new"))
 	}
@@ -233,15 +247,16 @@ func (b *builder) start() error {
 		return err
 	}
 	b.ops, b.bytes = nil, 0
-	b.full, b.done = make(chan []journal.Op), make(chan error, 1)
+	db, full, done := b.db, make(chan []journal.Op), make(chan error, 1) // the fields may be others before it runs
+	b.full, b.done = full, done
 	go func() {
 		var err error
-		for ops := range b.full {
+		for ops := range full {
 			if err == nil {
-				err = write(b.db, ops)
+				err = write(db, ops)
 			}
 		}
-		b.done <- err
+		done <- err
 	}()
 	return nil
 }
@@ -344,6 +359,10 @@ type proof struct {
 	Digest  journal.Digest `json:"digest"`
 	Log     string         `json:"log"`
 	LogSize int64          `json:"logSize"`
+
+	// The folder of the journal.
+	JournalDevice uint64 `json:"journalDevice"`
+	JournalInode  uint64 `json:"journalInode"`
 }
 
 // identity tells a file from its copies.
@@ -360,6 +379,13 @@ func (p proof) state() journal.State { return journal.State{Seq: p.Seq, Digest: 
 func (p proof) holds(path string) bool {
 	is, err := identify(path)
 	return err == nil && is == p.identity
+}
+
+// here reports whether the journal is in the very folder that the proof tells
+// of and not in a copy of it, whatever was done in it since.
+func (p proof) here(dir string) bool {
+	is, err := identify(filepath.Join(dir, "journal"))
+	return err == nil && is.Device == p.JournalDevice && is.Inode == p.JournalInode
 }
 
 // readProof reads the proof that is there, if there is one.
@@ -388,7 +414,11 @@ func (s *Store) certify(log string, size int64) error {
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(proof{is, s.state.Seq, s.state.Digest, log, size})
+	of, err := identify(filepath.Join(s.dir, "journal"))
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(proof{is, s.state.Seq, s.state.Digest, log, size, of.Device, of.Inode})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,167 @@
+package admin_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// A small disk of its own.
+func mountSmall(t *testing.T, dir, size string) {
+	t.Helper()
+	if err := syscall.Mount("kist-test", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0700,size="+size); err != nil {
+		t.Skipf("this user may not mount a small disk (%v)", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
+			t.Errorf("the small disk is in use: %v", err)
+		}
+	})
+}
+
+// fill takes all the space of the folder's disk.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 20, 4096, 1} {
+		for b := make([]byte, size); ; {
+			if _, err := f.Write(b); errors.Is(err, syscall.ENOSPC) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A full disk refuses what is new, with 507. All else goes on, and when there
+// is room again, so does that, by itself. Nothing acknowledged is lost, be the
+// server killed on the full disk or started on it.
+func TestFullDisk(t *testing.T) {
+	is := is.New(t)
+	disk := t.TempDir()
+	mountSmall(t, disk, "64m")
+	p := &place{t: t, dir: disk, addr: freeAddr(t)}
+	s := p.serve()
+	p.ann()
+	l := newLoad(t, p, p.must("key", "create", "--user", "ann", "--name", "load"), 4)
+	stop := l.run()
+	l.untilDone(400)
+	stop()
+	check := func() {
+		t.Helper()
+		all := l.mark()
+		o := l.observe(s.addr)
+		l.check(o, all, all)
+		l.content(s.addr, o, mark{}, false)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	status := func(method, path string, body string) (int, string) {
+		t.Helper()
+		code, b, err := l.call(http.DefaultClient, method, "/api/v1/"+path, map[string]string{"X-Api-Key": l.key, "Content-Type": "application/json"}, []byte(body))
+		is.NoErr(err)
+		return code, string(b)
+	}
+	full := func() {
+		t.Helper()
+		p.until("new records are refused", func() bool {
+			code, b := status("POST", "notes", `{"slug":"no-room","title":"one note more","content":"c"}`)
+			switch {
+			case code == 507 && strings.Contains(b, `"disk_full"`):
+				return true
+			case code == 201: // the reserve was not touched yet
+				code, b = status("DELETE", "notes/no-room", "")
+				if code == 200 {
+					return false
+				}
+			}
+			t.Fatalf("%d %s", code, b)
+			return false
+		})
+	}
+	for round := range times(2, 10) {
+		p.until("there is ballast", func() bool { // what is removed takes room at first
+			_, err := os.Stat(p.data("cache", "ballast"))
+			return err == nil
+		})
+		fill(t, filepath.Join(disk, "filler"))
+		remove := func(n int) {
+			t.Helper()
+			c := l.clients[n%len(l.clients)]
+			th := c.live()[0]
+			if !c.do(http.DefaultClient, "DELETE", "/api/v1/"+th.kind+"/"+th.name, nil, 200, map[*thing]*shown{th: nil}, nil) {
+				t.FailNow()
+			}
+		}
+		for n := range 3 { // the first to find the disk full
+			remove(n)
+		}
+		full()
+		upload := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n" + strings.Repeat("x", 3<<20) + "\r\n--b--\r\n"
+		code, b, err := l.call(http.DefaultClient, "POST", "/api/v1/upload", map[string]string{"X-Api-Key": l.key, "Content-Type": "multipart/form-data; boundary=b"}, []byte(upload))
+		is.NoErr(err)
+		if code != 507 {
+			t.Errorf("upload: %d %s", code, b)
+		}
+		check() // reads go on
+		for n := range 20 {
+			remove(n)
+		}
+		l.drain() // and so do views, which are counted
+		fill(t, filepath.Join(disk, "filler"))
+		full()
+		check()
+
+		if round%2 == 1 { // a start on the full disk works, or says why not
+			s.kill()
+			fill(t, filepath.Join(disk, "filler"))
+			again := p.start()
+			p.until("the server listens or ends", func() bool {
+				select {
+				case <-again.done:
+					return true
+				default:
+					return again.listens()
+				}
+			})
+			if s = again; again.listens() {
+				check()
+				again.kill()
+			} else {
+				is.Equal(again.end(), 1)
+				is.True(matches("The working copy cannot be made anew from the journal, as the disk is full (…). Nothing was changed. Make room, then start again.\n", again.log.String()))
+			}
+		}
+		is.NoErr(os.Remove(filepath.Join(disk, "filler")))
+		if round%2 == 1 {
+			s = p.serve()
+		}
+		p.until("there is room again", func() bool {
+			code, _ := status("POST", "notes", `{"slug":"room","title":"room","content":"c"}`)
+			return code == 201
+		})
+		code, _ = status("DELETE", "notes/room", "")
+		is.Equal(code, 200)
+		stop := l.run()
+		l.untilDone(100)
+		stop()
+		check()
+	}
+	s.kill()
+	s = p.serve()
+	check()
+	s.stop()
+}
