@@ -65,8 +65,10 @@ func TestKill(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("after kill %d", n+1)
 		}
+		if n%20 == 11 {
+			t.Logf("%d kills, %d operations and views", n+1, l.done.Load())
+		}
 	}
-	t.Logf("%d operations and views", l.done.Load())
 	l.drain()
 	s.stop()
 

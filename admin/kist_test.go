@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-var long = flag.Bool("long", false, "kill, copy and damage many times more often; takes half an hour")
+var long = flag.Bool("long", false, "kill, copy and damage many times more often; takes half an hour: also set -timeout")
 
 // binary is the program under test, built once.
 var binary string
