@@ -12,7 +12,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -236,18 +235,19 @@ func TestBackupForgets(t *testing.T) {
 func TestVerify(t *testing.T) {
 	is := is.New(t)
 	s := newPlace(t).serve()
-	key := s.inhabit()
+	s.inhabit()
 	is.True(strings.HasSuffix(s.must("verify"), "All is well.")) // while it runs
 	s.stop()
 	is.True(strings.HasSuffix(s.must("verify"), "All is well."))
 	is.Equal(s.run("", "verify", "nowhere").code, 3)
 
-	damaged := func(t *testing.T, harm func(dir string)) *place {
+	damaged := func(t *testing.T, harm func(dir string)) (p *place, key string) {
 		t.Helper()
-		p := newPlace(t)
-		is.NoErr(exec.Command("cp", "-a", s.data(), p.data()).Run())
-		harm(p.data())
-		return p
+		s := newPlace(t).serve() // not a copy: one that is cut short starts
+		key = s.inhabit()
+		s.stop()
+		harm(s.data())
+		return s.place, key
 	}
 	flip := func(path string, at int) {
 		b, err := os.ReadFile(path)
@@ -267,7 +267,10 @@ func TestVerify(t *testing.T) {
 		t.Fatal("no content")
 		return ""
 	}
-	log := func(dir string) string { return filepath.Join(dir, "journal", "log-0000000000000000") }
+	log := func(dir string) string { // without the working copy, which would be used as it is
+		is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+		return filepath.Join(dir, "journal", "log-0000000000000000")
+	}
 	for name, row := range map[string]struct {
 		harm   func(dir string)
 		says   string
@@ -284,7 +287,7 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			p := damaged(t, row.harm)
+			p, key := damaged(t, row.harm)
 			r := p.run("", "verify")
 			is.Equal(r.code, 4)
 			is.True(strings.Contains(r.out, row.says))
@@ -299,6 +302,7 @@ func TestVerify(t *testing.T) {
 				r = p.run("", "verify", "--repair")
 				is.True(r.code == 0 || r.code == 4) // what is lost may be the records of contents
 				is.True(strings.Contains(r.out, "Repair: "))
+				is.Equal(len(tree(t, p.data("blobs"))), 5) // contents stay, whatever was lost
 				is.Equal(p.run("", "verify").code, 0)
 			}
 			again := p.serve()
