@@ -72,6 +72,9 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
+	if len(b.sum.Missing) > 0 {
+		return b.report(cmd.Dest, "Backed up")
+	}
 	if err := os.WriteFile(filepath.Join(c.DataDir, backupMark), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
 		c.Log.Warn("the time of the backup is not noted", "error", err)
 	}
@@ -81,11 +84,14 @@ func (cmd *backupCommand) Run(c *Call) error {
 // report says what was copied.
 func (b *frozen) report(dest, what string) error {
 	b.sum.Dest = dest
-	text := fmt.Sprintf("%s to %s: %d files, %d of them (%s) copied now; state %s. It was read back and is whole.", what, dest, b.sum.Files, b.sum.Copied, size(b.sum.Bytes), b.sum.Digest)
+	to, proof := " to "+dest, " All of it was read back and is whole."
 	if dest == "-" {
-		text = strings.Replace(text, " to -", "", 1)
-		text = strings.Replace(text, " It was read back and is whole.", "", 1)
+		to, proof = "", ""
 	}
+	if len(b.sum.Missing) > 0 {
+		proof = " It is not whole."
+	}
+	text := fmt.Sprintf("%s%s: %d files, %d of them (%s) copied now; state %s.%s", what, to, b.sum.Files, b.sum.Copied, size(b.sum.Bytes), b.sum.Digest, proof)
 	for _, m := range b.sum.Missing {
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, printable(m.Name), m.Why)
 	}
@@ -225,18 +231,18 @@ func (b *frozen) toFolder(dest string) error {
 	defer to.Close()
 	// Bytes before the records that have them.
 	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *progress) (bool, error) {
-		if info, err := to.Stat(ref); err == nil && info.Size == n {
+		if to.Check(ref) == nil { // read: a disk forgets, too
 			p.add(n)
 			return true, nil
 		}
-		return false, b.copyContent(to, ref, p)
+		if err := b.copyContent(to, ref, p); err != nil {
+			return false, err
+		}
+		return false, to.Check(ref)
 	}); err != nil {
 		return err
 	}
 	if err := b.copyJournal(dest); err != nil {
-		return err
-	}
-	if err := b.check(filepath.Join(dest, "journal")); err != nil {
 		return err
 	}
 	return b.i.View(func(tx *kv.Tx) error {
@@ -247,6 +253,14 @@ func (b *frozen) toFolder(dest string) error {
 
 // usable refuses a destination that is something else than a backup.
 func (b *frozen) usable(dest string) error {
+	here, err := filepath.Abs(b.c.DataDir)
+	there, err2 := filepath.Abs(dest)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	if there == here || strings.HasPrefix(there, here+string(filepath.Separator)) {
+		return fmt.Errorf("%s is in the data directory; name a folder elsewhere, best on another disk", dest)
+	}
 	entries, err := os.ReadDir(dest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -261,6 +275,29 @@ func (b *frozen) usable(dest string) error {
 		if name := e.Name(); name != "journal" && name != "blobs" {
 			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, printable(name))
 		}
+	}
+	return b.older(dest)
+}
+
+// older refuses to write over a backup of another instance, or over one that
+// has more than there is now: an empty data directory in the place of a disk
+// that is not mounted must not cost the backup.
+func (b *frozen) older(dest string) error {
+	there, seq, err := kv.Origin(dest)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && seq == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the backup in %s cannot be read (%w); name another folder", dest, err)
+	}
+	mine, now, err := kv.Origin(b.scratch)
+	switch {
+	case err != nil:
+		return err
+	case there != mine:
+		return fmt.Errorf("%s is a backup of another instance; name another folder", dest)
+	case seq > now:
+		return fmt.Errorf("%s is a backup of a later state (%d commits) than the data directory has (%d); name another folder", dest, seq, now)
 	}
 	return nil
 }
@@ -325,6 +362,9 @@ func (b *frozen) copyJournal(dest string) error {
 		}); err != nil {
 			return err
 		}
+	}
+	if err := b.check(filepath.Join(dest, "journal")); err != nil { // before the old one goes
+		return err
 	}
 	names, err := to.Names()
 	if err != nil {
@@ -441,8 +481,8 @@ func (b *frozen) checkTar(r io.Reader) error {
 // Names in a tar: what may come before them is cut off, as a tar of a data
 // directory may have the folder's own name in front.
 var (
-	journalEntry = regexp.MustCompile(`(?:^|/)journal/((?:log|snap)-[0-9a-f]{16})$`)
-	contentEntry = regexp.MustCompile(`(?:^|/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
+	journalEntry = regexp.MustCompile(`^(|.*/)journal/((?:log|snap)-[0-9a-f]{16})$`)
+	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
 )
 
 // unpack puts the journal of a tar into a folder and hands its contents to
@@ -454,6 +494,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 	}
 	defer to.Close()
 	t := tar.NewReader(r)
+	root, seen := "", map[string]bool{}
 	for whole := false; ; {
 		h, err := t.Next()
 		if err == io.EOF && !whole {
@@ -469,12 +510,28 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			continue
 		}
 		name := path.Clean(h.Name)
-		if m := journalEntry.FindStringSubmatch(name); m != nil {
+		m, journal := journalEntry.FindStringSubmatch(name), true
+		if m == nil {
+			m, journal = contentEntry.FindStringSubmatch(name), false
+		}
+		switch {
+		case m == nil:
+			continue
+		case len(seen) == 0:
+			root = m[1]
+		case m[1] != root: // a backup within the backup
+			continue
+		}
+		if seen[m[2]] {
+			return fmt.Errorf("the tar has %s twice", printable(name))
+		}
+		seen[m[2]] = true
+		if journal {
 			whole = true
-			err = to.Create(m[1], t)
-		} else if m := contentEntry.FindStringSubmatch(name); m != nil {
+			err = to.Create(m[2], t)
+		} else {
 			var ref blobs.Ref
-			if ref, err = blobs.ParseRef(m[1]); err == nil {
+			if ref, err = blobs.ParseRef(m[2]); err == nil {
 				err = content(ref, t)
 			}
 		}
@@ -484,6 +541,9 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 	}
 }
 
+// restoring begins the name of the folder that a restore works in.
+const restoring = ".restore-"
+
 // A restore is made in a folder of its own inside of the data directory and
 // moved into place when it is whole.
 func (cmd *restoreCommand) Run(c *Call) error {
@@ -491,13 +551,20 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot look into the data directory: %w", err)
 	}
-	if len(entries) > 0 {
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), restoring) { // of one that was cut short
+			err = errors.Join(err, os.RemoveAll(filepath.Join(c.DataDir, e.Name())))
+			continue
+		}
 		return fmt.Errorf("the data directory %s is not empty; restore into an empty one, which --data-dir names, or move this one away first", c.DataDir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot look into the data directory: %w", err)
 	}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the data directory: %w", err)
 	}
-	work, err := os.MkdirTemp(c.DataDir, ".restore-")
+	work, err := os.MkdirTemp(c.DataDir, restoring)
 	if err != nil {
 		return fmt.Errorf("cannot write to the data directory: %w", err)
 	}
@@ -559,7 +626,12 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 		defer in.Close()
 	}
 	p := c.progress("Reading the backup", 0)
-	err = unpack(io.TeeReader(in, p), filepath.Join(work, "journal"), func(ref blobs.Ref, r io.Reader) error { return keep(content, ref, r) })
+	err = unpack(io.TeeReader(in, p), filepath.Join(work, "journal"), func(ref blobs.Ref, r io.Reader) error {
+		if err := keep(content, ref, r); !errors.Is(err, blobs.ErrDamaged) { // it is listed with the missing ones
+			return err
+		}
+		return nil
+	})
 	p.end()
 	if err != nil {
 		return nil, err

@@ -195,7 +195,7 @@ func TestBackupRefuses(t *testing.T) {
 	is.True(maps.Equal(tree(t, s.path("photos")), before))
 	r = s.run("", "backup", "kist-data")
 	is.Equal(r.code, 1)
-	is.True(strings.Contains(r.err, "data directory that kist has run on"))
+	is.True(strings.Contains(r.err, "is in the data directory"))
 	is.Equal(s.run("", "--data-dir", "nowhere", "backup", "x").code, 3)
 	_, err := os.Stat(s.path("x"))
 	is.True(os.IsNotExist(err))
@@ -208,6 +208,53 @@ func TestBackupRefuses(t *testing.T) {
 	is.True(strings.Contains(r.err, "no journal in it"))
 	entries, err := os.ReadDir(p.data())
 	is.True(err == nil && len(entries) == 0 || os.IsNotExist(err)) // nothing is left behind
+}
+
+// A backup is not written over by another instance, nor by an older state, and
+// what has gone bad in it is mended.
+func TestBackupKeeps(t *testing.T) {
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	s.must("backup", "copy")
+	before := tree(t, s.path("copy"))
+	other := newPlace(t)
+	other.ann()
+	r := other.run("", "backup", s.path("copy"))
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "another instance"))
+	is.True(maps.Equal(tree(t, s.path("copy")), before))
+
+	old := newPlace(t)
+	old.must("restore", s.path("copy"))
+	s.upload(key, "later.txt", "later")
+	s.must("backup", "copy")
+	before = tree(t, s.path("copy"))
+	r = old.run("", "backup", s.path("copy"))
+	is.Equal(r.code, 1)
+	is.True(strings.Contains(r.err, "a later state"))
+	is.True(maps.Equal(tree(t, s.path("copy")), before))
+
+	for name, content := range before {
+		if content == "later" {
+			is.NoErr(os.WriteFile(name, []byte("lates"), 0o600))
+		}
+	}
+	is.Equal(s.run("", "verify", "copy").code, 4)
+	is.True(strings.Contains(s.must("backup", "copy"), "6 files, 1 of them"))
+	is.True(maps.Equal(tree(t, s.path("copy", "blobs")), tree2(before, s.path("copy", "blobs"))))
+	is.Equal(s.run("", "backup", "kist-data/x").code, 1)
+}
+
+// tree2 is the part of a tree below a folder.
+func tree2(all map[string]string, dir string) map[string]string {
+	part := map[string]string{}
+	for name, content := range all {
+		if strings.HasPrefix(name, dir+string(filepath.Separator)) {
+			part[name] = content
+		}
+	}
+	return part
 }
 
 // What is removed is gone from the backup when it is brought up to date.
@@ -300,6 +347,11 @@ func TestVerify(t *testing.T) {
 				}
 				is.True(strings.Contains(r.err, "kist verify --repair"))
 				r = p.run("", "verify", "--repair")
+				if name == "log head" { // nothing can be read: nothing is touched
+					is.Equal(r.code, 1)
+					is.True(strings.Contains(r.err, "restore a backup"))
+					return
+				}
 				is.True(r.code == 0 || r.code == 4) // what is lost may be the records of contents
 				is.True(strings.Contains(r.out, "Repair: "))
 				is.Equal(len(tree(t, p.data("blobs"))), 5) // contents stay, whatever was lost

@@ -109,12 +109,18 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 		delay, age = 0, orphanAgeNow
 	}
 	at := s.Store.Now()
-	w := sweep{Sweeper: s, since: at.Add(-delay), stay: map[blobs.Ref]bool{}}
-	err := errors.Join(w.loose(ctx), w.orphans(ctx, at.Add(-age)))
+	var err error
+	if now { // a person says so
+		err = s.Store.Update((*kv.Tx).FreeOrphans)
+	}
+	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
+	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
+	w.since = s.Store.Now().Add(-delay)
+	err = errors.Join(err, w.loose(ctx))
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions))
+	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}
@@ -183,22 +189,21 @@ func (w *sweep) loose(ctx context.Context) error {
 	}
 }
 
-// orphans unlinks what no record has ever had, and removes temporary files.
+// orphans notes in the store what no record has ever had, so that it goes when
+// it has been known for as long as what records have had; and removes
+// temporary files. How old a file is does not count by itself: a journal that
+// was put back from an old backup knows nothing of what came after.
 func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
-	var refs []blobs.Ref
+	var refs [][32]byte
 	found, err := w.Blobs.Sweep(ctx, olderThan, func(ref blobs.Ref) (bool, error) {
-		free, err := w.free(ref)
-		if free && !w.stay[ref] {
-			refs = append(refs, ref)
-		}
-		return false, err // it is unlinked below: here one failure would end the walk
+		refs = append(refs, ref)
+		return false, nil
 	})
 	w.swept.Temps = found.Temps
-	for _, ref := range refs {
-		if ctx.Err() != nil {
-			break
-		}
-		w.unlink(ref)
+	for len(refs) > 0 && err == nil && ctx.Err() == nil {
+		n := min(len(refs), sweepBatch)
+		err = w.Store.Update(func(tx *kv.Tx) error { return tx.NoteOrphans(refs[:n]) })
+		refs = refs[n:]
 	}
 	return err
 }

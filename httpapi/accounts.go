@@ -68,7 +68,14 @@ func (f *meForm) Fields(s *field.Set) {
 	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
 }
 
-func readMe(c *call) error { return c.answerUser(http.StatusOK, c.owner()) }
+// readMe is asked whenever the web app is opened, so that the cookie of a
+// session that is used lives on with it.
+func readMe(c *call) error {
+	if c.caller.Key.Session {
+		c.setSession(c.session())
+	}
+	return c.answerUser(http.StatusOK, c.owner())
+}
 
 func patchMe(c *call) error {
 	form := new(meForm)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -110,6 +111,7 @@ func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time,
 // for a while.
 type passing struct {
 	ID      record.ID `json:"i"`
+	Owner   record.ID `json:"o"`
 	Slug    string    `json:"s"`
 	Ref     [32]byte  `json:"r"`
 	Size    int64     `json:"n"`
@@ -180,11 +182,8 @@ func (c *call) carried(kind grant, slug string) func(func(text, visitor string) 
 // granted reports whether the visitor has a grant for the item.
 func (c *call) granted(kind grant, r *record.Record) bool {
 	for text, visitor := range c.carried(kind, r.Slug) {
+		text, _, _ = strings.Cut(text, ".")
 		if c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor) {
-			return true
-		}
-		// A file that is still there for others, or again.
-		if p, err := c.s.grants.passing(text, r.Slug, c.s.Store.Now(), visitor); err == nil && kind == toRead && p.ID == r.ID {
 			return true
 		}
 	}
@@ -195,7 +194,14 @@ func (c *call) granted(kind grant, r *record.Record) bool {
 // view has removed.
 func (c *call) passed(slug string) (passing, error) {
 	for text, visitor := range c.carried(toRead, slug) {
-		if p, err := c.s.grants.passing(text, slug, c.s.Store.Now(), visitor); err == nil {
+		_, text, _ = strings.Cut(text, ".")
+		p, err := c.s.grants.passing(text, slug, c.s.Store.Now(), visitor)
+		if err != nil {
+			continue
+		}
+		var spent bool // and not deleted by its owner
+		err = c.s.Store.View(func(tx *kv.Tx) (err error) { spent, err = tx.Spent(p.Owner, p.ID); return err })
+		if err == nil && spent {
 			return p, nil
 		}
 	}
@@ -219,16 +225,18 @@ func (c *call) give(kind grant, r *record.Record) error {
 	return nil
 }
 
-// pledge makes a grant for the item: one that outlives it, if its last view
-// removes it.
+// pledge makes a grant for the item, with a passing, by which it is read to
+// the end, if its limit may delete it.
 func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor string) (string, error) {
+	text := c.s.grants.make(kind, r, ends, visitor)
 	if kind != toRead || r.AtLimit != record.Delete || r.Limit == 0 || r.Bytes == nil {
-		return c.s.grants.make(kind, r, ends, visitor), nil
+		return text, nil
 	}
 	b, err := r.Decode()
 	if err != nil {
 		return "", err
 	}
 	f := b.(*record.File) // nothing else has bytes
-	return c.s.grants.passed(passing{r.ID, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor})
+	p, err := c.s.grants.passed(passing{r.ID, r.Owner, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor})
+	return text + "." + p, err
 }

@@ -92,24 +92,26 @@ func (c *call) unlock(r *record.Record, own bool, found error) error {
 
 // guess tries a password for an item against a hash.
 func (c *call) guess(item, hash, password string) error {
+	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
+		return errWrong
+	}
 	if wait, ok := c.s.guesses.allow(c.addr, item, c.s.Store.Now()); !ok {
 		return tooMany(wait)
 	}
-	right := false
-	if len(password) <= field.MaxSecret { // no password is longer
-		var err error
-		if right, err = c.s.Passwords.Check(c.r.Context(), hash, password); err != nil {
-			return err
-		}
+	right, err := c.s.Passwords.Check(c.r.Context(), hash, password)
+	if err != nil {
+		return err
 	}
 	if wait, ok := c.s.guesses.settle(c.addr, item, right, c.s.Store.Now()); !ok {
 		return tooMany(wait)
 	}
 	if !right {
-		return &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is not right."}
+		return errWrong
 	}
 	return nil
 }
+
+var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is not right."}
 
 // ahead reports whether no person asks for the item, not yet: a browser
 // fetches it in case it is wanted, or a messenger looks for a preview.

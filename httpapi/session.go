@@ -81,6 +81,9 @@ const maxAgent = 200
 // ones are counted, by name and address, and told in the log in a line that
 // does not change: programs that shut out attackers read it.
 func (c *call) signIn(name, password string) (*record.User, error) {
+	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
+		return nil, errLogin
+	}
 	now := c.s.Store.Now()
 	at := "login:" + record.Fold(cutTo(name, 256))
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
@@ -96,11 +99,9 @@ func (c *call) signIn(name, password string) (*record.User, error) {
 	if err == nil {
 		hash = u.Password
 	}
-	right := false
-	if len(password) <= field.MaxSecret {
-		if right, err = c.s.Passwords.Check(c.r.Context(), hash, password); err != nil {
-			return nil, err
-		}
+	right, err := c.s.Passwords.Check(c.r.Context(), hash, password)
+	if err != nil {
+		return nil, err
 	}
 	right = right && u != nil && !u.Disabled
 	if wait, ok := c.s.guesses.settle(c.addr, at, right, now); !ok {

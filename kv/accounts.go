@@ -300,8 +300,18 @@ func (tx *Tx) credentials(prefix []byte, sessions bool) ([]record.Key, error) {
 	return slices.DeleteFunc(all, func(k record.Key) bool { return k.Session != sessions }), err
 }
 
-// EndSessions signs all browsers of the owner out.
+// EndSessions signs all browsers of the owner out; what they have approved and
+// was not fetched yet ends too.
 func (tx *Tx) EndSessions(owner record.ID) error {
+	waiting, err := collect(devices, tx, nil)
+	for i := 0; err == nil && i < len(waiting); i++ {
+		if waiting[i].Owner == owner {
+			_, err = devices.Delete(tx.Tx, waiting[i].Digest[:])
+		}
+	}
+	if err != nil {
+		return err
+	}
 	all, err := tx.credentials(owner[:], true)
 	for i := 0; err == nil && i < len(all); i++ {
 		err = tx.RemoveKey(owner, all[i].ID)

@@ -13,14 +13,15 @@ func (tx *Tx) Referenced(ref [32]byte) bool {
 	return false
 }
 
-// Loose reports whether the content may be unlinked: no record has it, and
-// none has had it since the given instant.
+// Loose reports whether the content may be unlinked: no record has it, and it
+// was noted not later than the given instant that none has. What was never
+// noted stays: the store may have lost the record, and the content not.
 func (tx *Tx) Loose(ref [32]byte, since time.Time) bool {
 	if tx.Referenced(ref) {
 		return false
 	}
 	at := tx.Get(looseBucket, ref[:])
-	return len(at) != 8 || int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli()
+	return len(at) == 8 && int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli()
 }
 
 // LooseRefs lists up to most contents that no record has had since the given
@@ -40,3 +41,24 @@ func (tx *Tx) LooseRefs(since time.Time, most int) [][32]byte {
 
 // Unlinked notes that the content is gone from the disk.
 func (tx *Tx) Unlinked(ref [32]byte) error { return tx.Delete(looseBucket, ref[:]) }
+
+// NoteOrphans notes that no record has the contents, from now on, unless that
+// was noted before. It does nothing while orphans are to be kept.
+func (tx *Tx) NoteOrphans(refs [][32]byte) error {
+	if tx.Get(metaBucket, metaOrphans) != nil {
+		return nil
+	}
+	for _, ref := range refs {
+		if tx.Referenced(ref) || tx.Get(looseBucket, ref[:]) != nil {
+			continue
+		}
+		if err := tx.Put(looseBucket, append([]byte{}, ref[:]...), tx.instant()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FreeOrphans ends that contents without a record are kept, as they are after
+// a repair that has lost records.
+func (tx *Tx) FreeOrphans() error { return tx.Delete(metaBucket, metaOrphans) }

@@ -93,12 +93,12 @@ func (tx *Tx) PollDevice(secret string) (key string, wait *record.DeviceError, e
 	case d.State == record.DeviceDenied:
 		return "", &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
 	case d.State == record.DeviceApproved:
-		u, err := tx.User(d.Owner)
-		set, err2 := tx.Settings()
-		if err == nil {
-			err = err2
+		u, err := users.Get(tx.Tx, d.Owner[:])
+		if errors.Is(err, table.ErrMissing) {
+			return "", &record.DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
 		}
-		if err != nil {
+		set, err2 := tx.Settings()
+		if err = errors.Join(err, err2); err != nil {
 			return "", nil, err
 		}
 		if u.Disabled || u.TokensOff || set.TokensOff {

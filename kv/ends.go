@@ -23,6 +23,7 @@ func (s *Store) tellEnds() error {
 		}); err != nil || due == 0 {
 			return err
 		}
+		told := 0
 		if err := s.Update(func(tx *Tx) error {
 			var keys [][]byte
 			for key := range tx.ended() {
@@ -30,8 +31,9 @@ func (s *Store) tellEnds() error {
 			}
 			for _, key := range keys {
 				r, err := records.Get(tx.Tx, key)
-				if err != nil {
-					return err
+				if err != nil { // must not hold up the others
+					s.log.Error("an end is not told", "error", err)
+					continue
 				}
 				if err := tx.emit(record.ItemExpired, r); err != nil {
 					return err
@@ -40,12 +42,13 @@ func (s *Store) tellEnds() error {
 				if err := tx.save(r); err != nil {
 					return err
 				}
+				told++
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
-		if due < endBatch {
+		if due < endBatch || told == 0 {
 			return nil
 		}
 	}

@@ -33,12 +33,13 @@ var (
 	recordEnd      = table.Bucket{No: 22, Name: "record.end"}
 	deviceBucket   = table.Bucket{No: 23, Name: "device"}
 	deviceCode     = table.Bucket{No: 24, Name: "device.code"}
+	spentBucket    = table.Bucket{No: 25, Name: "spent"}
 )
 
 var buckets = []table.Bucket{
 	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
-	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode,
+	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 }
 
 // byNumber finds a bucket by its number.
@@ -58,6 +59,7 @@ var (
 	metaSettings = []byte("settings") // JSON
 	metaClaim    = []byte("claim")    // SHA-256 of the claim token
 	metaSecret   = []byte("secret")   // 32 random bytes
+	metaOrphans  = []byte("orphans")  // there: contents without a record are kept
 )
 
 // rows is a table whose values are kept as JSON.

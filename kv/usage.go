@@ -192,8 +192,37 @@ func (tx *Tx) limitReached(r *record.Record) error {
 		return err
 	}
 	if r.AtLimit == record.Delete {
-		return tx.Remove(r)
+		return errors.Join(tx.Remove(r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), tx.instant()))
 	}
 	r.Close()
 	return tx.save(r)
+}
+
+// spentTime is how long it is known that a limit has deleted a record.
+const spentTime = time.Hour
+
+// Spent reports whether the owner's record was deleted by its limit a while
+// ago, and the account is open.
+func (tx *Tx) Spent(owner, id record.ID) (bool, error) {
+	if tx.Get(spentBucket, id[:]) == nil {
+		return false, nil
+	}
+	shut, err := tx.Shut(owner)
+	return !shut, err
+}
+
+// DropSpent forgets which records limits have deleted when that is long ago.
+func (tx *Tx) DropSpent() error {
+	var over [][]byte
+	for k, v := range tx.Walk(spentBucket, nil, nil, false) {
+		if len(v) != 8 || int64(binary.BigEndian.Uint64(v)) < tx.Now.Add(-spentTime).UnixMilli() {
+			over = append(over, append([]byte{}, k...))
+		}
+	}
+	for _, k := range over {
+		if err := tx.Delete(spentBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
 }

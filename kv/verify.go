@@ -3,7 +3,9 @@ package kv
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,7 +69,7 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 	if err != nil {
 		once(err)
 	}
-	if clean, proven := readProof(dir); proven && err == nil && i.Seq < clean.Seq {
+	if clean, proven := readProof(dir); proven && err == nil && i.Seq < clean.Seq && clean.here(dir) {
 		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, i.Seq, clean.Seq))
 	}
 	db, err := openCopy(i.path)
@@ -233,6 +235,12 @@ func Repair(dir string, lost func(error)) (aside string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 
+	some := false
+	tell := lost
+	lost = func(err error) {
+		some = true
+		tell(err)
+	}
 	from, at, err := readable(dir, scratch, lost)
 	if err != nil {
 		return "", err
@@ -242,6 +250,9 @@ func Repair(dir string, lost func(error)) (aside string, err error) {
 		return "", errors.Join(err, from.Close())
 	}
 	err = errors.Join(rederive(from, db, lost), from.Close())
+	if err == nil && some { // what their records were is in the old journal, perhaps
+		err = db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(metaOrphans, []byte{1}) })
+	}
 	if err == nil {
 		at.Seq++
 		at.Digest, _, err = contentDigest(db)
@@ -303,6 +314,9 @@ func readable(dir, scratch string, lost func(error)) (*bolt.DB, journal.State, e
 	if err := j.Close(); err != nil {
 		return nil, done.State, err
 	}
+	if done.Seq == 0 {
+		return nil, done.State, errors.New("nothing can be read of journal/, and the working copy is not proven whole; restore a backup (nothing was changed)")
+	}
 	db, err := openCopy(path)
 	return db, done.State, err
 }
@@ -333,7 +347,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			tx.Tx = table.On(b)
 			return nil
 		}
-		for _, raw := range []table.Bucket{metaBucket, viewBucket, looseBucket, answerBucket} {
+		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket} {
 			for k, v := range was.Walk(raw, nil, nil, false) {
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
 					return err
@@ -349,7 +363,12 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 						return err
 					}
 				}
-				return tx.Put(recordOrder, viewOrder(r, tx.views(r).total), nil)
+				if n := was.Get(viewBucket, r.ID[:]); n != nil {
+					if err := tx.Put(viewBucket, append([]byte{}, r.ID[:]...), bytes.Clone(n)); err != nil {
+						return err
+					}
+				}
+				return tx.Put(recordOrder, viewOrder(r, was.views(r).total), nil)
 			}),
 		)
 		latest := uint64(0)
@@ -402,4 +421,24 @@ func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func(
 		}
 	}
 	return nil
+}
+
+// Origin says which store a journal is of, and how far it goes. The instance
+// is the same for a store, its copies and what is restored of them.
+func Origin(dir string) (instance string, seq uint64, err error) {
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if err != nil {
+		return "", 0, err
+	}
+	var secret []byte
+	done, err := j.Replay(func() error { secret = nil; return nil }, func(ops []journal.Op) error {
+		for _, op := range ops {
+			if op.Bucket == metaBucket.No && bytes.Equal(op.Key, metaSecret) {
+				secret = bytes.Clone(op.Value)
+			}
+		}
+		return nil
+	})
+	digest := sha256.Sum256(append([]byte("kist instance "), secret...))
+	return hex.EncodeToString(digest[:8]), done.Seq, errors.Join(err, j.Close())
 }
