@@ -32,12 +32,19 @@ var pages = map[string]Page{
 	"home":         HomePage{},
 	"home, prefix": HomePage{Base: "/kist"},
 	"reference":    ReferencePage{},
+	"item":         ItemPage{},
+	"locked":       LockedPage{},
+	"wrong":        LockedPage{Base: "/kist", Slug: "a", Error: "b"},
+	"card":         CardPage{},
+	"games":        GamesPage{},
 	"hostile claim": ClaimPage{
 		UserName: hostile,
 		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
 	},
 	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
+	"hostile locked":  LockedPage{Base: "/kist", Slug: hostile, Error: hostile},
+	"hostile card":    CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
 	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
 }
 
@@ -123,6 +130,7 @@ func TestPolicies(t *testing.T) {
 	is.True(!strings.Contains(ClaimPage{}.Policy(), "script-src"))
 	is.True(strings.Contains(ClaimPage{}.Policy(), "form-action 'self'"))
 	is.True(strings.Contains(ReferencePage{}.Policy(), "script-src 'self'; "))
+	is.True(strings.Contains(LockedPage{}.Policy(), "form-action 'self'"))
 }
 
 func TestClaimPage(t *testing.T) {
@@ -255,6 +263,10 @@ func TestPagesAreSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	code, err := Name("page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, page := range pages {
 		if _, big := page.(ReferencePage); big {
 			continue
@@ -264,7 +276,8 @@ func TestPagesAreSmall(t *testing.T) {
 			html, err := pack([]byte(render(t, page)))
 			is.NoErr(err)
 			asset, _ := Static(sheet)
-			is.True(len(html)+len(asset.Gzip()) < 15<<10)
+			script, _ := Static(code)
+			is.True(len(html)+len(asset.Gzip())+len(script.Gzip()) < 15<<10)
 		})
 	}
 }
@@ -289,6 +302,8 @@ func TestContrast(t *testing.T) {
 			for _, pair := range []string{
 				"ink/paper", "ink/card", "ink/sunk", "soft/paper", "soft/card", "soft/sunk",
 				"accent/paper", "accent/card", "warn/card", "warn/warn-tint", "accent-ink/accent", "accent-ink/accent-up",
+				"code-keyword/sunk", "code-type/sunk", "code-string/sunk", "code-escape/sunk", "code-number/sunk", "code-comment/sunk",
+				"code-meta/sunk", "code-function/sunk", "code-builtin/sunk", "code-attribute/sunk", "code-gone/sunk", "code-new/sunk",
 			} {
 				front, back, _ := strings.Cut(pair, "/")
 				if got := contrast(luminance(is, colour[front]), luminance(is, colour[back])); got < 4.5 {

@@ -144,13 +144,25 @@ var pageFiles embed.FS
 // templates parses every page once, when the first one is asked for.
 var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	layout, err := template.New("layout.html").
-		Funcs(template.FuncMap{"static": Name}).
+		Funcs(template.FuncMap{"static": Name, "date": date, "instant": instant}).
 		ParseFS(pageFiles, "pages/layout.html")
 	if err != nil {
 		return nil, err
 	}
 	set := make(map[string]*template.Template)
-	for _, page := range []Page{ClaimPage{}, ClaimedPage{}, LoginPage{}, DevicePage{}, MessagePage{}, HomePage{}, ReferencePage{}} {
+	for _, page := range []Page{
+		ClaimPage{},
+		ClaimedPage{},
+		LoginPage{},
+		DevicePage{},
+		MessagePage{},
+		HomePage{},
+		ReferencePage{},
+		ItemPage{},
+		LockedPage{},
+		CardPage{},
+		GamesPage{},
+	} {
 		t, err := layout.Clone()
 		if err != nil {
 			return nil, err

@@ -66,6 +66,7 @@ type source struct {
 var sources = []source{
 	{"kist.css", staticFiles, "static/kist.css", false},
 	{"kist.svg", staticFiles, "static/kist.svg", false},
+	{"page.js", staticFiles, "static/page.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},
 	{"reference.js", staticFiles, "static/reference.js", false},
 	{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},

@@ -1,0 +1,380 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/embed"
+	"kist/kv/record"
+)
+
+var gallery = flag.String("gallery", "", "write sample pages to this directory, to look at")
+
+// sampleView is an item of the kind with every part that a page can show.
+func sampleView(k *record.Kind, body record.Body) viewing {
+	at := time.Date(2026, 11, 20, 16, 5, 0, 0, time.UTC)
+	shown := &record.Shown{
+		Record: record.Record{
+			Kind: k, Created: at, Updated: at.Add(26 * time.Hour),
+			Share: record.Share{Slug: "winter-light", Public: true},
+		},
+		TagList: []record.Tag{{Name: "photos", Color: "#D98A2B"}, {Name: "harbour", Color: "#3F7FD0"}},
+	}
+	return viewing{
+		Shown: shown, Body: body, Owner: record.User{Name: "ann", DisplayName: "Ann Lindqvist"},
+		Address: "https://kist.example.org/v/winter-light", Open: true,
+	}
+}
+
+func sampleFile(mimeType, name string) viewing {
+	v := sampleView(record.Files, &record.File{
+		OriginalName: name, MimeType: mimeType, Size: 4_123_456,
+		SHA256:      "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		Description: "Seen from the pier on the first clear morning.\nThe tide was out.",
+	})
+	v.Raw, v.Download = "/x/winter-light", "/x/winter-light?download=1"
+	return v
+}
+
+const sampleMarkdown = `The boiler stops about **once a winter**. It is *not* broken: the pressure is low. See [the manual](https://example.org/boiler.pdf).
+
+## Step by step
+
+1. Wait until the display shows ` + "`E-04`" + `.
+2. Open the filling valve, slowly:
+   - the left one, with the ~~red~~ blue cap
+   - a quarter turn is enough
+3. Close it at *1.5 bar*.
+
+- [x] Tell the neighbours
+- [ ] Buy a new gauge
+
+> Never above 2 bar. The valve under the sink opens at three, and then the kitchen is wet.
+
+| Display | Meaning | Bar |
+|:--------|---------|----:|
+| E-04 | pressure low | 0.8 |
+| E-11 | no flame | 1.5 |
+
+` + "```sh\n# what it said in the last hour\ncurl -fsS http://boiler.local/state | jq '.pressure, .error'\n```" + `
+
+צריך לבדוק את הלחץ פעם בשנה.
+
+![a drawing of the valves](https://example.org/valves.png)
+`
+
+const sampleGo = `// Package retry tries again what may work the next time.
+package retry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"time"
+)
+
+const most = 30 * time.Second // and no longer
+
+// Do calls f until it succeeds, waiting twice as long each time.
+func Do(ctx context.Context, f func() error) (err error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, most) {
+		if err = f(); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("gave up after %v: %w\n", wait, err)
+		case <-time.After(wait):
+		}
+	}
+}
+`
+
+// samples are views of every kind and of every way to show a file.
+func samples() map[string]viewing {
+	long := strings.Repeat("Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft", 3)
+	all := map[string]viewing{
+		"image": sampleFile("image/jpeg", "Résumé of the harbour, winter light.jpg"),
+		"svg":   sampleFile("image/svg+xml", "plan.svg"),
+		"video": sampleFile("video/mp4", "first-steps-in-the-garden.mp4"),
+		"audio": sampleFile("audio/mpeg", "Grandmother tells of the flood.mp3"),
+		"pdf":   sampleFile("application/pdf", "Contract.pdf"),
+		"text":  sampleFile("text/yaml", "compose.yaml"),
+		"other": sampleFile("application/zip", "photos 2026.zip"),
+		"note":  sampleView(record.Notes, &record.Note{Name: "Boiler reset, step by step", Content: sampleMarkdown, SourceURL: "https://example.org/boiler"}),
+		"recipe": sampleView(record.Recipes, &record.Recipe{
+			Name: "Pancakes", Description: "Thin ones, for four.", Ingredients: "- 2 eggs\n- 250 ml milk\n- 120 g flour\n- a pinch of salt\n- butter",
+			Instructions: "1. Whisk eggs, milk, flour and salt. Let it rest for 20 minutes.\n2. Fry thinly in butter, a minute on each side.\n3. Eat at once.",
+		}),
+		"snippet":  sampleView(record.Snippets, &record.Snippet{Name: "retry with back-off", Language: "go", Content: sampleGo}),
+		"bookmark": sampleView(record.Bookmarks, &record.Bookmark{URL: "https://go.dev/ref/mem", Name: "The Go memory model", Description: "What one goroutine sees of another."}),
+		"game": sampleView(record.Games, &record.Game{
+			Name: "Outer Wilds", Platform: "Steam Deck", Status: "playing", Rating: 9, Playtime: 1265,
+			Notes: "No spoilers, please.", StoreURL: "https://shop.example.org/outer-wilds",
+		}),
+		"link": sampleView(record.Links, &record.Link{URL: "https://example.org/a/long/path?with=a&query=" + strings.Repeat("x", 180), Description: "Tickets"}),
+		"long": sampleFile("application/octet-stream", long+".bin"),
+		"rtl":  sampleView(record.Notes, &record.Note{Name: "רשימת קניות לשבת", Content: "חלה ויין, גם 2 ק״ג תפוחים.\n\n- מלח\n- קמח מלא\n\nAnd bread in English."}),
+	}
+	text := all["text"]
+	text.Text = []byte(strings.Repeat("services:\n  kist: # the chest\n    image: \"kist:latest\"\n    ports: [7080:7080]\n    read_only: true\n    environment:\n      KIST_BASE_URL: https://kist.example.org\n", 8))
+	all["text"] = text
+	own := all["snippet"]
+	shown := *own.Shown
+	shown.Limit, shown.Expires = 10, time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
+	own.Own, own.Left, own.Open, own.Shown = true, 3, false, &shown
+	own.Raw = "/x/winter-light"
+	all["own"] = own
+	longView := all["long"]
+	tagged := *longView.Shown
+	tagged.TagList = []record.Tag{{Name: long, Color: "#8A5BC7"}, {Name: "a"}, {Name: "صور العائلة", Color: "#D98A2B"}}
+	longView.Shown = &tagged
+	all["long"] = longView
+	return all
+}
+
+func pageServer() *Server { return &Server{Config: Config{Base: "https://kist.example.org/sub"}} }
+
+func renderPage(t *testing.T, p embed.Page) string {
+	t.Helper()
+	is := is.New(t)
+	var b strings.Builder
+	is.NoErr(embed.Render(&b, p))
+	return b.String()
+}
+
+// TestGallery writes pages for people to look at, with -gallery.
+func TestGallery(t *testing.T) {
+	if *gallery == "" {
+		t.Skip("no -gallery")
+	}
+	is := is.New(t)
+	is.NoErr(os.MkdirAll(filepath.Join(*gallery, "static"), 0o755))
+	write := func(name string, p embed.Page) {
+		html := renderPage(t, p)
+		for _, found := range regexp.MustCompile(`\./static/([^"]+)`).FindAllStringSubmatch(html, -1) {
+			asset, ok := embed.Static(found[1])
+			is.True(ok)
+			is.NoErr(os.WriteFile(filepath.Join(*gallery, "static", found[1]), asset.Bytes(), 0o600))
+		}
+		is.NoErr(os.WriteFile(filepath.Join(*gallery, name+".html"), []byte(html), 0o600))
+	}
+	is.NoErr(os.WriteFile(filepath.Join(*gallery, "picture.svg"), []byte(samplePicture), 0o600))
+	for name, v := range samples() {
+		p, err := pageServer().itemPage(v)
+		is.NoErr(err)
+		p.Base = "."
+		if p.File != nil && p.File.Show == embed.ShowImage {
+			p.Raw = "picture.svg"
+		}
+		write(name, p)
+	}
+	game := samples()["game"].Body.(*record.Game)
+	games := pageServer().gamesPage(record.User{Name: "ann"}, "", []listedGame{
+		{game, "/v/a"},
+		{&record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, "/v/b"},
+		{&record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, ""},
+	})
+	games.Base = "."
+	write("games", games)
+	write("nogames", embed.GamesPage{Base: ".", Owner: "Ann"})
+	write("locked", embed.LockedPage{Base: ".", Slug: "abc"})
+	write("wrong", embed.LockedPage{Base: ".", Slug: "abc", Error: "The password is not right."})
+	write("card", embed.CardPage{Base: ".", Title: "Boiler reset, step by step", Owner: "Ann", Kind: "Note"})
+	write("home", embed.HomePage{Base: "."})
+}
+
+const samplePicture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 400" width="1600" height="1000"><rect width="640" height="400" fill="#b9d0d8"/><circle cx="470" cy="110" r="38" fill="#f2dfb8"/><path d="M0 270 150 170l90 60 120-110 130 120 150-60v220H0z" fill="#4b6a72"/><path d="M0 330l170-50 150 40 160-50 160 40v90H0z" fill="#2f474d"/></svg>`
+
+func TestItemPages(t *testing.T) {
+	for name, v := range samples() {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			p, err := pageServer().itemPage(v)
+			is.NoErr(err)
+			is.Equal(p.Base, "/sub")
+			html := renderPage(t, p)
+			is.True(strings.Contains(html, "Ann Lindqvist"))
+			is.True(strings.Contains(html, `<svg class="qr"`))
+			is.Equal(strings.Contains(html, "og:title"), v.Open)
+			is.Equal(strings.Contains(html, "3 of 10 views left"), name == "own")
+			is.True(!strings.Contains(html, " style="))
+			is.True(!strings.Contains(html, "ZgotmplZ"))
+			is.True(len(html) > 1000)
+		})
+	}
+}
+
+func TestEveryKindHasAPage(t *testing.T) {
+	for _, k := range record.Kinds {
+		is := is.New(t)
+		p, err := pageServer().itemPage(viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()})
+		is.NoErr(err)
+		is.True(p.Kind != "")
+		is.True(renderPage(t, p) != "")
+	}
+}
+
+func TestFilePreviews(t *testing.T) {
+	for mimeType, want := range map[string]embed.Show{
+		"image/png": embed.ShowImage, "image/svg+xml": embed.ShowImage, "image/jxl": "", "video/mp4": embed.ShowVideo,
+		"video/x-matroska": "", "audio/flac": embed.ShowAudio, "application/pdf": embed.ShowPDF,
+		"text/html": "", "text/plain": "", "application/zip": "", "": "",
+	} {
+		is := is.New(t)
+		v := sampleFile(mimeType, "a.bin")
+		p, err := pageServer().itemPage(v)
+		is.NoErr(err)
+		is.Equal(p.File.Show, want) // of the media type
+		is.Equal(p.Raw != "", inline[mimeType])
+		v.Raw = ""
+		p, err = pageServer().itemPage(v)
+		is.NoErr(err)
+		is.Equal(p.File.Show, embed.Show("")) // nothing without an address
+	}
+}
+
+func TestTextPreview(t *testing.T) {
+	is := is.New(t)
+	v := sampleFile("text/html", "a.html")
+	v.Text = []byte("<script>alert(1)</script>\nhalf a li")
+	p, err := pageServer().itemPage(v)
+	is.NoErr(err)
+	is.Equal(p.File.Show, embed.ShowText)
+	is.True(p.File.Text.Cut)
+	is.Equal(p.File.Text.Lines, 1) // the last line was cut
+	is.Equal(p.Raw, "")            // it is not shown by browsers
+	is.True(!strings.Contains(string(p.File.Text.Body), "<script"))
+
+	v.Body.(*record.File).Size = int64(len(v.Text))
+	p, err = pageServer().itemPage(v)
+	is.NoErr(err)
+	is.True(!p.File.Text.Cut)
+	is.Equal(p.File.Text.Lines, 2)
+
+	for _, binary := range []string{"a\x00b", "\xff\xfe\x00", "latin \xe9 one"} {
+		v.Text = []byte(binary)
+		p, err = pageServer().itemPage(v)
+		is.NoErr(err)
+		is.Equal(p.File.Show, embed.Show(""))
+	}
+	is.True(readable([]byte("cut \xe2\x82"))) // in the middle of a character
+	is.Equal(string(wholeLines([]byte("cut \xe2\x82"))), "cut ")
+}
+
+// Only an item that is open has a picture for other sites, and never one whose
+// bytes need a sandbox.
+func TestPicture(t *testing.T) {
+	is := is.New(t)
+	v := sampleFile("image/jpeg", "a.jpg")
+	picture := func() string {
+		p, err := pageServer().itemPage(v)
+		is.NoErr(err)
+		return p.Picture
+	}
+	is.Equal(picture(), "https://kist.example.org/x/winter-light")
+	v.Thumb = "/t/winter-light"
+	is.Equal(picture(), "https://kist.example.org/t/winter-light")
+	v.Open = false
+	is.Equal(picture(), "")
+	v = sampleFile("image/svg+xml", "a.svg")
+	is.Equal(picture(), "")
+}
+
+func TestHostileFieldsStayText(t *testing.T) {
+	const script = `"><img src=x onerror=alert(1)><script>alert(1)</script>`
+	for _, text := range []string{script, "javascript:alert(1)", "JavaScript://example.org/%0aalert(1)", "data:text/html,x", "vbscript:x", "//evil.example"} {
+		for name, body := range map[string]record.Body{
+			"file":     &record.File{OriginalName: text, MimeType: text, SHA256: text, Description: text},
+			"bookmark": &record.Bookmark{URL: text, Name: text, Description: text, ImageURL: text},
+			"note":     &record.Note{Name: text, Content: "[a](" + text + ") ![b](" + text + ") <" + text + ">\n\n" + text, SourceURL: text},
+			"snippet":  &record.Snippet{Name: text, Content: text, Language: text},
+			"recipe":   &record.Recipe{Name: text, Description: text, Ingredients: text, Instructions: text},
+			"game":     &record.Game{Name: text, Platform: text, CoverURL: text, StoreURL: text, Notes: text, Status: record.GameStatus(text)},
+			"link":     &record.Link{URL: text, Description: text},
+		} {
+			v := sampleView(record.Notes, body)
+			v.Shown.TagList = []record.Tag{{Name: text, Color: text}}
+			v.Owner.DisplayName, v.Text = text, []byte(text)
+			p, err := pageServer().itemPage(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			html := renderPage(t, p)
+			for _, bad := range []string{`href="javascript:`, `href="JavaScript:`, `href="data:`, `href="vbscript:`, "<img", "onerror=alert(1)>", "<script>", `src="//`} {
+				if strings.Contains(html, bad) {
+					t.Errorf("%s: %q leaves %s", name, text, bad)
+				}
+			}
+		}
+	}
+}
+
+func TestPagesAreSmall(t *testing.T) {
+	is := is.New(t)
+	packed := func(text []byte) int {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, err := w.Write(text)
+		is.NoErr(err)
+		is.NoErr(w.Close())
+		return b.Len()
+	}
+	around := 0
+	for _, name := range []string{"kist.css", "page.js"} {
+		name, err := embed.Name(name)
+		is.NoErr(err)
+		asset, _ := embed.Static(name)
+		around += len(asset.Gzip())
+	}
+	for name, v := range samples() {
+		p, err := pageServer().itemPage(v)
+		is.NoErr(err)
+		size := around + packed([]byte(renderPage(t, p)))
+		t.Logf("%s: %d bytes, %d of them the style sheet and the script", name, size, around)
+		is.True(size < 15<<10)
+	}
+}
+
+func TestWords(t *testing.T) {
+	is := is.New(t)
+	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1.0 kB", 4_123_456: "4.1 MB", 9_960_000: "10 MB", 999_600: "1.0 MB", 1 << 53: "9.0 PB"} {
+		is.Equal(sizeText(n), want)
+	}
+	for media, want := range map[string]string{
+		"image/jpeg": "JPEG picture", "image/svg+xml": "SVG picture", "audio/mpeg": "MP3 audio", "application/pdf": "PDF document",
+		"image/vnd.adobe.photoshop": "Picture", "video/x-matroska": "Matroska video", "text/x-c": "Text file", "application/zip": "ZIP file", "": "ZIP file",
+	} {
+		is.Equal(mediaName(media, "a.zip"), want)
+	}
+	is.Equal(mediaName("", "a"), "File")
+	is.Equal(mediaName("", `a."><`), "File")
+	is.Equal(playtime(0), "0 min")
+	is.Equal(playtime(65), "1 h 5 min")
+	is.Equal(playtime(120), "2 h")
+}
+
+func TestGamesPage(t *testing.T) {
+	is := is.New(t)
+	p := pageServer().gamesPage(record.User{Name: "ann"}, "https://kist.example.org/g/ann", []listedGame{
+		{&record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, "/v/a"},
+		{&record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, ""},
+		{&record.Game{Name: "C", Rating: -1, Playtime: -1}, "javascript:alert(1)"},
+	})
+	is.Equal(len(p.Groups), 3)
+	is.Equal(p.Groups[0].Name, "Playing")
+	is.Equal(p.Groups[0].Games[0].Rating, "10 of 10")
+	is.Equal(p.Groups[2].Name, "Others")
+	html := renderPage(t, p)
+	is.True(strings.Contains(html, `<a href="/v/a">A</a>`))
+	is.True(!strings.Contains(html, "javascript:"))
+}

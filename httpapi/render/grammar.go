@@ -1,0 +1,333 @@
+package render
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	_ "embed"
+
+	"github.com/alecthomas/chroma/v2"
+	"github.com/dlclark/regexp2/v2"
+)
+
+// grammarFile holds chroma's grammars in the form in which chroma writes them,
+// and an index. Its package lexers reads all of them whenever a program
+// starts, commands too: 13 ms, 31 000 allocations. From here one is read when
+// it is first needed. TestGrammars makes the file, and fails if it is not what
+// the module of that version has.
+//
+//go:embed grammars.zip
+var grammarFile string
+
+// A grammar is a language that can be highlighted: a row of the index.
+type grammar struct {
+	Name     string              `json:"name"`
+	Aliases  []string            `json:"aliases,omitempty"`
+	Files    []string            `json:"files,omitempty"` // patterns of path.Match
+	Priority float32             `json:"priority,omitempty"`
+	Path     string              `json:"path"` // in the archive
+	rules    func() chroma.Rules // in place of Path: of our own
+}
+
+const indexPath = "index.json"
+
+type library struct {
+	files  *zip.Reader
+	byName map[string]*grammar // folded names and aliases
+	all    []*grammar
+}
+
+// grammars opens the archive and reads the index when code is first shown.
+var grammars = sync.OnceValues(func() (*library, error) {
+	files, err := zip.NewReader(strings.NewReader(grammarFile), int64(len(grammarFile)))
+	if err != nil {
+		return nil, err
+	}
+	f, err := files.Open(indexPath)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l := &library{files: files, byName: make(map[string]*grammar)}
+	if err := json.NewDecoder(f).Decode(&l.all); err != nil {
+		return nil, err
+	}
+	l.all = append(l.all, ours...)
+	for _, g := range l.all {
+		for _, name := range append([]string{g.Name}, g.Aliases...) {
+			name = strings.ToLower(name)
+			if other := l.byName[name]; other == nil || other.Priority < g.Priority {
+				l.byName[name] = g
+			}
+		}
+	}
+	regexp2.SetTimeoutCheckPeriod(maxMatch)
+	return l, nil
+})
+
+var errUnknown = errors.New("unknown language")
+
+// find is the grammar for a language or, if there is none, for the file's
+// name, else errUnknown.
+func find(language, filename string) (*grammar, error) {
+	l, err := grammars()
+	if err != nil {
+		return nil, fmt.Errorf("render: grammars: %w", err)
+	}
+	language = strings.ToLower(strings.TrimSpace(language))
+	if g := l.byName[language]; g != nil {
+		return g, nil
+	}
+	if g := l.match("file." + strings.TrimPrefix(language, ".")); g != nil && language != "" {
+		return g, nil
+	}
+	if g := l.match(path.Base(filename)); g != nil && filename != "" {
+		return g, nil
+	}
+	return nil, errUnknown
+}
+
+// match is the grammar whose patterns the name of a file matches, the one that
+// says most surely so if there are several, or nil.
+func (l *library) match(name string) *grammar {
+	var best *grammar
+	for _, pattern := range []string{name, strings.ToLower(name)} {
+		for _, g := range l.all {
+			for _, glob := range g.Files {
+				// The index has no bad patterns.
+				if ok, _ := path.Match(glob, pattern); ok && (best == nil || best.Priority < g.Priority) {
+					best = g
+				}
+			}
+		}
+		if best != nil {
+			break
+		}
+	}
+	return best
+}
+
+// maxMatch is how long one regular expression may take. chroma's package
+// allows 250 ms for each of the dozens that are tried at every character.
+const maxMatch = 10 * time.Millisecond
+
+// errGivenUp says that the text is better shown as it is.
+var errGivenUp = errors.New("not highlighted")
+
+// slot is held while one text is read: by one at a time, so that whoever sends
+// the worst of texts keeps one processor busy for maxTime and no longer. It
+// guards reading and compiled.
+var slot = make(chan struct{}, 1)
+
+// reading is what is left to the text that is being read.
+var reading struct {
+	deadline time.Time
+	bytes    int // of text given to a grammar inside another or itself
+}
+
+// compiled are the grammars that were used, each with those that it uses. The
+// rules of one take up to a megabyte.
+var compiled = make(map[*grammar]chroma.Lexer)
+
+const maxCompiled = 24
+
+// tokens cuts clean text into tokens, which are together the same text. It
+// gives up at the deadline, in any case soon after it: the longest step is the
+// rules of one state, tried at one character.
+func (g *grammar) tokens(text string, deadline time.Time) (tokens []chroma.Token, err error) {
+	wait := time.NewTimer(time.Until(deadline))
+	defer wait.Stop()
+	select {
+	case slot <- struct{}{}:
+	case <-wait.C:
+		return nil, errGivenUp
+	}
+	defer func() { <-slot }()
+
+	reading.deadline, reading.bytes = deadline, 8*len(text)+4096
+	lexer, ok := compiled[g]
+	if !ok {
+		if lexer, err = g.load(); err != nil {
+			return nil, err
+		}
+		if len(compiled) >= maxCompiled {
+			clear(compiled)
+		}
+		compiled[g] = lexer
+	}
+	defer func() {
+		// An error inside an iterator is a panic in chroma. Which grammar
+		// does what on which text is not known, so all of them count.
+		if p := recover(); p != nil {
+			tokens, err = nil, fmt.Errorf("%w: %v", errGivenUp, p)
+		}
+	}()
+	// The end of a line is what many rules wait for.
+	next, err := lexer.Tokenise(&chroma.TokeniseOptions{State: "root"}, text+"\n")
+	if err != nil {
+		return nil, fmt.Errorf("render: grammar %s: %w", g.Name, err)
+	}
+	rest := text + "\n"
+	for t := next(); t != chroma.EOF; t = next() {
+		if rest, ok = strings.CutPrefix(rest, t.Value); !ok || time.Now().After(deadline) {
+			return nil, errGivenUp
+		}
+		if t.Value == "" {
+			continue
+		}
+		if n := len(tokens); n > 0 && tokens[n-1].Type == t.Type && len(tokens[n-1].Value) < 4096 {
+			tokens[n-1].Value += t.Value
+		} else {
+			tokens = append(tokens, t)
+		}
+	}
+	if rest != "" || len(tokens) == 0 {
+		return nil, errGivenUp
+	}
+	last := &tokens[len(tokens)-1].Value
+	*last = strings.TrimSuffix(*last, "\n")
+	return tokens, nil
+}
+
+// spend is called at every step inside a grammar and panics when it has to
+// end, which tokens recovers.
+func spend(bytes int) {
+	reading.bytes -= bytes
+	if reading.bytes < 0 || time.Now().After(reading.deadline) {
+		panic(errGivenUp)
+	}
+}
+
+// using finds the grammars that a grammar needs.
+var using = regexp.MustCompile(`<using lexer="([^"]+)"`)
+
+// load reads the grammar, and those that it uses, into a registry of its own.
+func (g *grammar) load() (chroma.Lexer, error) {
+	l, err := grammars()
+	if err != nil {
+		return nil, err
+	}
+	registry := chroma.NewLexerRegistry()
+	todo, done := []*grammar{g}, make(map[*grammar]bool)
+	var first chroma.Lexer
+	for len(todo) > 0 {
+		g := todo[0]
+		todo = todo[1:]
+		if done[g] {
+			continue
+		}
+		done[g] = true
+		lexer, uses, err := g.read(l)
+		if err != nil {
+			return nil, fmt.Errorf("render: grammar %s: %w", g.Name, err)
+		}
+		if first == nil {
+			first = lexer
+		}
+		registry.Register(lexer)
+		for _, name := range uses {
+			if used := l.byName[strings.ToLower(name)]; used != nil {
+				todo = append(todo, used)
+			}
+		}
+	}
+	return first, nil
+}
+
+// read makes a grammar's lexer, each step of it guarded. uses are the names of
+// the grammars that it needs.
+func (g *grammar) read(l *library) (lexer chroma.Lexer, uses []string, err error) {
+	// The names that registries know it by; no patterns, which would let a
+	// text choose a grammar by a file's name.
+	config := &chroma.Config{Name: g.Name, Aliases: g.Aliases}
+	var rules chroma.Rules
+	if g.rules != nil {
+		rules = g.rules()
+	} else {
+		data, err := l.files.Open(g.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer data.Close()
+		var text strings.Builder
+		if _, err := io.Copy(&text, data); err != nil {
+			return nil, nil, err
+		}
+		for _, found := range using.FindAllStringSubmatch(text.String(), -1) {
+			uses = append(uses, found[1])
+		}
+		var parsed struct {
+			Config chroma.Config `xml:"config"`
+			Rules  chroma.Rules  `xml:"rules"`
+		}
+		if err := xml.NewDecoder(strings.NewReader(text.String())).Decode(&parsed); err != nil {
+			return nil, nil, err
+		}
+		rules = parsed.Rules
+		config.CaseInsensitive, config.DotAll = parsed.Config.CaseInsensitive, parsed.Config.DotAll
+		config.NotMultiline, config.EnsureNL = parsed.Config.NotMultiline, parsed.Config.EnsureNL
+	}
+	for _, state := range rules {
+		for i := range state {
+			guardRule(&state[i])
+		}
+	}
+	rules[hastyState] = []chroma.Rule{{Mutator: new(hasty)}}
+	lexer, err = chroma.NewLexer(config, func() chroma.Rules { return rules })
+	return lexer, uses, err
+}
+
+// guardRule makes a rule spend. What only names a type does not have to: the
+// token it makes is seen by the loop in tokens.
+func guardRule(r *chroma.Rule) {
+	if _, static := r.Type.(chroma.TokenType); r.Type != nil && !static {
+		r.Type = guardedEmitter{r.Type}
+	}
+	if _, static := r.Mutator.(chroma.LexerMutator); !static && (r.Mutator != nil || r.Type == nil) {
+		r.Mutator = guardedMutator{r.Mutator}
+	}
+}
+
+type guardedEmitter struct{ chroma.Emitter }
+
+func (e guardedEmitter) Emit(groups []string, s *chroma.LexerState) chroma.Iterator {
+	spend(len(groups[0]) + 16)
+	return e.Emitter.Emit(groups, s)
+}
+
+type guardedMutator struct{ inner chroma.Mutator }
+
+func (m guardedMutator) Mutate(s *chroma.LexerState) error {
+	spend(0)
+	if m.inner == nil {
+		return nil
+	}
+	return m.inner.Mutate(s)
+}
+
+// hasty shortens the time that a lexer's regular expressions have, when they
+// are compiled, and is gone then.
+type hasty struct{ _ byte } // not empty: chroma tells mutators apart by address
+
+const hastyState = "kist: hasty"
+
+func (*hasty) Mutate(*chroma.LexerState) error { return errors.ErrUnsupported }
+
+func (*hasty) MutateLexer(rules chroma.CompiledRules, state string, _ int) error {
+	for _, all := range rules {
+		for _, rule := range all {
+			rule.Regexp.MatchTimeout = maxMatch
+		}
+	}
+	delete(rules, state)
+	return nil
+}

@@ -1,0 +1,483 @@
+package render
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+// maxMarkdown is the most text that is read as Markdown.
+const maxMarkdown = 512 << 10
+
+// Markdown renders CommonMark with tables, strikethrough, task lists and bare
+// addresses as links. The end of a line ends a line, as people who write notes
+// expect. HTML in it is shown as the text that it is. Addresses other than of
+// the web, mail and telephones are dropped; pictures are shown from this
+// origin and are links otherwise. The ids of headings begin with "h-", and so
+// do links to them. Text that is longer than 512 KiB or takes too long is
+// shown as it is. It fails only if the binary was built wrongly.
+func Markdown(src []byte) (template.HTML, error) {
+	source := clean(string(src))
+	if len(source) > maxMarkdown {
+		return plain(source), nil
+	}
+	out, err := markdown([]byte(source), time.Now().Add(maxTime))
+	if errors.Is(err, errGivenUp) {
+		return plain(source), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	//nolint:gosec // goldmark escapes the text, and this package what it writes
+	return template.HTML(out), nil
+}
+
+// markdown fails with errGivenUp at the deadline, or soon after it.
+func markdown(source []byte, deadline time.Time) (out []byte, err error) {
+	m := converter()
+	c := &clock{deadline: deadline}
+	defer func() {
+		// That is how the parser is left at the deadline; and if it stumbles,
+		// the text can be read all the same.
+		if p := recover(); p != nil {
+			out, err = nil, fmt.Errorf("%w: %v", errGivenUp, p)
+		}
+	}()
+	pc := parser.NewContext(parser.WithIDs(&headings{used: make(map[string]int)}))
+	pc.Set(clockKey, c)
+	doc := m.Parser().Parse(text.NewReader(source), parser.WithContext(pc))
+	doc.(*ast.Document).AddMeta(deadlineMeta, deadline)
+	var b bytes.Buffer
+	if err := m.Renderer().Render(&b, source, doc); err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+const deadlineMeta = "deadline"
+
+// converter is made when the first text is shown.
+var converter = sync.OnceValue(func() goldmark.Markdown {
+	var blocks, inlines []util.PrioritizedValue
+	for i, p := range []parser.BlockParser{ // in the order in which they are asked
+		parser.NewSetextHeadingParser(parser.WithAutoHeadingID()), parser.NewThematicBreakParser(),
+		nested{parser.NewListParser()},
+		nested{parser.NewListItemParser()},
+		parser.NewCodeBlockParser(),
+		parser.NewATXHeadingParser(parser.WithAutoHeadingID()), parser.NewFencedCodeBlockParser(),
+		nested{parser.NewBlockquoteParser()},
+		parser.NewHTMLBlockParser(), parser.NewParagraphParser(),
+	} {
+		blocks = append(blocks, util.Prioritized(timedBlock{p}, i))
+	}
+	for _, p := range append(parser.DefaultInlineParsers(),
+		util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
+		util.Prioritized(extension.NewStrikethroughParser(), 500),
+		util.Prioritized(extension.NewLinkifyParser(), 999),
+	) {
+		timed := timedInline{p.Value.(parser.InlineParser)}
+		if closer, ok := p.Value.(parser.CloseBlocker); ok {
+			inlines = append(inlines, util.Prioritized(timedCloser{timed, closer}, p.Priority))
+		} else {
+			inlines = append(inlines, util.Prioritized(timed, p.Priority))
+		}
+	}
+	return goldmark.New(
+		goldmark.WithParser(parser.NewParser(
+			parser.WithBlockParsers(blocks...),
+			parser.WithInlineParsers(inlines...),
+			parser.WithParagraphTransformers(
+				util.Prioritized(references{parser.LinkReferenceParagraphTransformer}, 100),
+				util.Prioritized(tables{extension.NewTableParagraphTransformer()}, 200),
+			),
+			parser.WithASTTransformers(
+				util.Prioritized(extension.NewTableASTTransformer(), 0),
+				util.Prioritized(finish{}, 1000),
+			),
+		)),
+		goldmark.WithRenderer(renderer.NewRenderer(renderer.WithNodeRenderers(
+			util.Prioritized(nodes{}, 100),
+			util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500),
+			util.Prioritized(extension.NewStrikethroughHTMLRenderer(), 500),
+			util.Prioritized(html.NewRenderer(html.WithHardWraps()), 1000),
+		))),
+	)
+})
+
+// A clock ends the reading of one text at its deadline. goldmark's time can
+// grow with the square of the text: hundreds of thousands of brackets or
+// asterisks would take minutes.
+type clock struct {
+	deadline time.Time
+	ticks    uint
+}
+
+var clockKey = parser.NewContextKey()
+
+// tick is called at every step that goldmark lets others take part in, and
+// panics at the deadline, which markdown recovers.
+func (c *clock) tick() {
+	if c.ticks++; c.ticks%64 == 0 {
+		c.check()
+	}
+}
+
+func (c *clock) check() {
+	if time.Now().After(c.deadline) {
+		panic(errGivenUp)
+	}
+}
+
+func tick(pc parser.Context) { pc.Get(clockKey).(*clock).tick() }
+
+type timedBlock struct{ parser.BlockParser }
+
+func (p timedBlock) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
+	tick(pc)
+	return p.BlockParser.Open(parent, reader, pc)
+}
+
+func (p timedBlock) Continue(node ast.Node, reader text.Reader, pc parser.Context) parser.State {
+	tick(pc)
+	return p.BlockParser.Continue(node, reader, pc)
+}
+
+func (p timedBlock) Close(node ast.Node, reader text.Reader, pc parser.Context) {
+	tick(pc)
+	p.BlockParser.Close(node, reader, pc)
+}
+
+// maxNested is how deep quotes and lists are nested, a list and its item
+// counting as two; what would be deeper is text.
+const maxNested = 48
+
+type nested struct{ parser.BlockParser }
+
+func (p nested) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
+	if len(pc.OpenedBlocks()) >= maxNested {
+		return nil, parser.NoChildren
+	}
+	return p.BlockParser.Open(parent, reader, pc)
+}
+
+type timedInline struct{ parser.InlineParser }
+
+func (p timedInline) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	pc.Get(clockKey).(*clock).check() // each may look as far as the end
+	n := p.InlineParser.Parse(parent, block, pc)
+	if d, ok := n.(*parser.Delimiter); ok {
+		d.Processor = timedDelimiters{d.Processor, pc.Get(clockKey).(*clock)}
+	}
+	return n
+}
+
+type timedCloser struct {
+	timedInline
+	parser.CloseBlocker
+}
+
+// timedDelimiters ticks whenever two delimiters are compared, which is what
+// takes the time.
+type timedDelimiters struct {
+	parser.DelimiterProcessor
+	clock *clock
+}
+
+func (p timedDelimiters) CanOpenCloser(opener, closer *parser.Delimiter) bool {
+	p.clock.tick()
+	return p.DelimiterProcessor.CanOpenCloser(opener, closer)
+}
+
+type timedParagraph struct{ parser.ParagraphTransformer }
+
+func (p timedParagraph) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Context) {
+	pc.Get(clockKey).(*clock).check()
+	p.ParagraphTransformer.Transform(node, reader, pc)
+}
+
+// maxDefinitions is the most lines of a paragraph in which references are
+// defined. goldmark moves all of them for each.
+const maxDefinitions = 4096
+
+type references struct{ parser.ParagraphTransformer }
+
+func (p references) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Context) {
+	if node.Lines().Len() <= maxDefinitions {
+		timedParagraph(p).Transform(node, reader, pc)
+	}
+}
+
+// maxCells is the most cells of a table. Rows that are too short are filled up,
+// so that a wide head over many empty rows would take all memory.
+const maxCells = 100_000
+
+type tables struct{ parser.ParagraphTransformer }
+
+func (p tables) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Context) {
+	columns := 0
+	for _, line := range node.Lines().Sliced(0, node.Lines().Len()) {
+		columns = max(columns, 1+bytes.Count(line.Value(reader.Source()), []byte("|")))
+	}
+	if columns > 1 && columns*node.Lines().Len() <= maxCells {
+		timedParagraph(p).Transform(node, reader, pc)
+	}
+}
+
+// finish lets lists and quotes have the direction of their text. It refuses
+// texts that use long references so often that what is written would be many
+// times the text.
+type finish struct{}
+
+func (finish) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
+	left := 4 * maxMarkdown
+	// The function does not fail.
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.List, *ast.Blockquote:
+			n.SetAttributeString("dir", []byte("auto"))
+		case *ast.Link:
+			left -= len(n.Destination) + len(n.Title)
+		case *ast.Image:
+			left -= len(n.Destination) + len(n.Title)
+		}
+		if left < 0 {
+			panic(errGivenUp)
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// headings gives headings their ids.
+type headings struct{ used map[string]int }
+
+const (
+	headingPrefix = "h-"
+	maxHeading    = 64 // bytes of an id
+)
+
+// Generate implements [parser.IDs].
+func (h *headings) Generate(value []byte, _ ast.NodeKind) []byte {
+	id := []byte(headingPrefix)
+	for _, r := range strings.ToLower(string(value)) {
+		switch {
+		case len(id) >= maxHeading:
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '_':
+			id = append(id, string(r)...)
+		case (r == ' ' || r == '-') && id[len(id)-1] != '-':
+			id = append(id, '-')
+		}
+	}
+	base := string(id)
+	for n := h.used[base]; n > 0; n++ {
+		id = []byte(base + "-" + strconv.Itoa(n))
+		if h.used[string(id)] == 0 {
+			h.used[base] = n + 1
+			break
+		}
+	}
+	h.used[string(id)] = max(h.used[string(id)], 1)
+	return id
+}
+
+// Put implements [parser.IDs].
+func (h *headings) Put(value []byte) { h.used[string(value)]++ }
+
+// nodes writes what goldmark's own renderer writes too freely or otherwise.
+type nodes struct{}
+
+func (n nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindLink, n.link)
+	r.Register(ast.KindAutoLink, n.autoLink)
+	r.Register(ast.KindImage, n.image)
+	r.Register(ast.KindRawHTML, n.rawHTML)
+	r.Register(ast.KindHTMLBlock, n.htmlBlock)
+	r.Register(ast.KindCodeBlock, n.code)
+	r.Register(ast.KindFencedCodeBlock, n.code)
+	r.Register(extast.KindTaskCheckBox, n.checkBox)
+}
+
+// rel is said of every link that leads away: it vouches for nothing and tells
+// nothing.
+const rel = ` rel="nofollow noopener noreferrer ugc"`
+
+var schemes = map[string]bool{"http": true, "https": true, "mailto": true, "tel": true}
+
+// address is where a link leads, ready for an attribute, with its entities
+// resolved and escaped anew; ok is false when it must not be one. local says
+// that it cannot leave this origin.
+func address(destination []byte) (href string, local, ok bool) {
+	dest := string(util.URLEscape(destination, true))
+	if strings.ContainsFunc(dest, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", false, false // browsers take some of these out
+	}
+	u, err := url.Parse(dest)
+	if err != nil || u.Scheme != "" && !schemes[strings.ToLower(u.Scheme)] {
+		return "", false, false
+	}
+	local = u.Scheme == "" && !strings.HasPrefix(dest, "//") // backslashes, which browsers take for slashes, are escaped
+	if strings.HasPrefix(dest, "#") {
+		dest = "#" + headingPrefix + dest[1:]
+	}
+	return escape(dest), local, true
+}
+
+func open(w util.BufWriter, href, attributes string) {
+	_, _ = w.WriteString(`<a href="` + href + `"` + attributes + `>`) // errors come back from Flush
+}
+
+func (nodes) link(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	n := node.(*ast.Link)
+	href, local, ok := address(n.Destination)
+	switch {
+	case !ok:
+	case !entering:
+		_, _ = w.WriteString("</a>")
+	default:
+		attributes := rel
+		if local {
+			attributes = ""
+		}
+		if n.Title != nil {
+			attributes += ` title="` + escape(string(n.Title)) + `"`
+		}
+		open(w, href, attributes)
+	}
+	return ast.WalkContinue, nil
+}
+
+func (nodes) autoLink(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.AutoLink)
+	label := escape(string(n.Label(source)))
+	dest := n.URL(source)
+	if n.AutoLinkType == ast.AutoLinkEmail && !bytes.HasPrefix(bytes.ToLower(dest), []byte("mailto:")) {
+		dest = append([]byte("mailto:"), dest...)
+	}
+	href, _, ok := address(dest)
+	if !ok {
+		_, _ = w.WriteString(label)
+		return ast.WalkContinue, nil
+	}
+	open(w, href, rel)
+	_, _ = w.WriteString(label + "</a>")
+	return ast.WalkContinue, nil
+}
+
+// image shows pictures of this server; one from elsewhere is a link, for it
+// would tell that server who reads the page.
+func (nodes) image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.Image)
+	var alt strings.Builder
+	plainText(&alt, source, n)
+	href, local, ok := address(n.Destination)
+	switch {
+	case ok && local && strings.HasPrefix(href, "/"):
+		_, _ = w.WriteString(`<img src="` + href + `" alt="` + escape(alt.String()) + `" loading="lazy">`)
+		return ast.WalkSkipChildren, nil
+	case alt.Len() == 0:
+		alt.Write(n.Destination)
+	}
+	inLink := false
+	for p := n.Parent(); p != nil && p.Type() == ast.TypeInline; p = p.Parent() {
+		inLink = inLink || p.Kind() == ast.KindLink
+	}
+	if ok && !inLink {
+		open(w, href, rel)
+		_, _ = w.WriteString(escape(alt.String()) + "</a>")
+	} else {
+		_, _ = w.WriteString(escape(alt.String()))
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+// plainText collects the text below a node.
+func plainText(b *strings.Builder, source []byte, n ast.Node) {
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			b.Write(c.Value(source))
+			if c.SoftLineBreak() || c.HardLineBreak() {
+				b.WriteByte(' ')
+			}
+		case *ast.String:
+			b.Write(c.Value)
+		default:
+			plainText(b, source, c)
+		}
+	}
+}
+
+func (nodes) rawHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		_, _ = w.WriteString(escape(string(node.(*ast.RawHTML).Segments.Value(source))))
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+func (nodes) htmlBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.HTMLBlock)
+	value := string(n.Lines().Value(source))
+	if n.HasClosure() {
+		value += string(n.ClosureLine.Value(source))
+	}
+	_, _ = w.WriteString("<p>" + strings.ReplaceAll(escape(strings.TrimSpace(value)), "\n", "<br>\n") + "</p>\n")
+	return ast.WalkContinue, nil
+}
+
+// code highlights code in a language that is named. All code of a text has
+// the time of the text.
+func (nodes) code(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	language := ""
+	if n, ok := node.(*ast.FencedCodeBlock); ok {
+		language = string(n.Language(source))
+	}
+	deadline, _ := node.OwnerDocument().Meta()[deadlineMeta].(time.Time)
+	tokens, _, err := highlight(string(node.Lines().Value(source)), language, "", deadline)
+	if err != nil {
+		return ast.WalkStop, err
+	}
+	var b strings.Builder
+	writeCode(&b, tokens, false)
+	_, _ = w.WriteString(`<pre dir="ltr" tabindex="0"><code>` + b.String() + "</code></pre>\n")
+	return ast.WalkContinue, nil
+}
+
+func (nodes) checkBox(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	box := `<input type="checkbox" disabled aria-label="open"> `
+	if node.(*extast.TaskCheckBox).IsChecked {
+		box = `<input type="checkbox" disabled checked aria-label="done"> `
+	}
+	_, _ = w.WriteString(box)
+	return ast.WalkContinue, nil
+}
