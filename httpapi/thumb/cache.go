@@ -1,0 +1,279 @@
+package thumb
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"kist/blobs"
+)
+
+// A cache keeps one file for each content, named by its ref, in a folder
+// named by the first two digits of that:
+//
+//	 0  8  magic, which has the version of the format in it
+//	 8  1  what it is: a reason why there is no thumbnail, JPEG, PNG
+//	 9  3  zero
+//	12  2  width
+//	14  2  height
+//	16  4  length of the payload
+//	20  4  CRC-32C of the ref, the 20 bytes before and the payload
+//	24     payload
+//
+// Files appear whole and are not synced: what a power cut leaves of one fails
+// its sum. What is not such a file is as good as missing and is replaced. A
+// version that can make more thumbnails must have another magic, so that the
+// reasons of the version before are forgotten.
+//
+// The folder is opened anew each time, which takes a few microseconds: it may
+// have been removed since.
+type cache struct {
+	dir     string
+	writing sync.Mutex // held while there is an unfinished file
+}
+
+const (
+	magic      = "kistthm1"
+	headSize   = 24
+	maxPayload = 2 << 20 // PNG makes no more of 480 by 480 pixels than 1 MiB
+	maxReason  = 200     // bytes
+
+	// unfinished begins the names of files that are not whole yet.
+	unfinished = ".new-"
+)
+
+// What a cache file is.
+const (
+	isReason = iota
+	isJPEG
+	isPNG
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// An entry is what is known of a content: its thumbnail, or a refusal.
+type entry struct {
+	thumb *Thumb
+	err   error
+}
+
+func folderOf(ref blobs.Ref) string { return ref.String()[:2] }
+
+func pathOf(ref blobs.Ref) string { return folderOf(ref) + "/" + ref.String() }
+
+// open makes the folder if it is missing and removes unfinished files.
+func (c *cache) open() error {
+	root, err := c.folder()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return c.tidy(root)
+}
+
+func (c *cache) folder() (*os.Root, error) {
+	if err := os.Mkdir(c.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.OpenRoot(c.dir)
+}
+
+// tidy removes what a crash left unfinished.
+func (c *cache) tidy(root *os.Root) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	names, err := list(root, ".")
+	for _, name := range names {
+		if strings.HasPrefix(name, unfinished) {
+			err = errors.Join(err, root.Remove(name))
+		}
+	}
+	return err
+}
+
+func list(root *os.Root, name string) ([]string, error) {
+	dir, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// get reports whether the content has an entry. One that cannot be read is
+// none.
+func (c *cache) get(ref blobs.Ref) (entry, bool) {
+	root, err := os.OpenRoot(c.dir)
+	if err != nil {
+		return entry{}, false
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(pathOf(ref))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > headSize+maxPayload {
+		return entry{}, false
+	}
+	file, err := root.Open(pathOf(ref))
+	if err != nil {
+		return entry{}, false
+	}
+	defer file.Close()
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(file, data); err != nil {
+		return entry{}, false
+	}
+	return parse(ref, data)
+}
+
+func sum(ref blobs.Ref, data []byte) uint32 {
+	s := crc32.Checksum(ref[:], castagnoli)
+	s = crc32.Update(s, castagnoli, data[:20])
+	return crc32.Update(s, castagnoli, data[headSize:])
+}
+
+func parse(ref blobs.Ref, data []byte) (entry, bool) {
+	if len(data) < headSize || string(data[:8]) != magic ||
+		int64(binary.LittleEndian.Uint32(data[16:])) != int64(len(data)-headSize) ||
+		binary.LittleEndian.Uint32(data[20:]) != sum(ref, data) {
+		return entry{}, false
+	}
+	t := &Thumb{
+		Bytes: data[headSize:],
+		Width: int(binary.LittleEndian.Uint16(data[12:])), Height: int(binary.LittleEndian.Uint16(data[14:])),
+	}
+	switch data[8] {
+	case isReason:
+		return entry{err: &refusal{string(t.Bytes)}}, true
+	case isJPEG:
+		t.Type = "image/jpeg"
+	case isPNG:
+		t.Type = "image/png"
+	default:
+		return entry{}, false
+	}
+	return entry{thumb: t}, true
+}
+
+// format is the inverse of parse.
+func format(ref blobs.Ref, e entry) []byte {
+	data := make([]byte, headSize)
+	copy(data, magic)
+	var why *refusal
+	switch {
+	case errors.As(e.err, &why):
+		data = append(data, why.why[:min(len(why.why), maxReason)]...)
+	default:
+		data[8] = isJPEG
+		if e.thumb.Type == "image/png" {
+			data[8] = isPNG
+		}
+		binary.LittleEndian.PutUint16(data[12:], uint16(e.thumb.Width))
+		binary.LittleEndian.PutUint16(data[14:], uint16(e.thumb.Height))
+		data = append(data, e.thumb.Bytes...)
+	}
+	binary.LittleEndian.PutUint32(data[16:], uint32(len(data)-headSize))
+	binary.LittleEndian.PutUint32(data[20:], sum(ref, data))
+	return data
+}
+
+// put keeps the entry, in place of whatever has its name.
+func (c *cache) put(ref blobs.Ref, e entry) error {
+	root, err := c.folder()
+	if err != nil {
+		return fmt.Errorf("thumb: opening the cache: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	temp := unfinished + rand.Text()
+	err = root.WriteFile(temp, format(ref, e), 0o600)
+	if err == nil {
+		err = place(root, temp, ref)
+	}
+	if err != nil {
+		if gone := root.Remove(temp); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		return fmt.Errorf("thumb: keeping a thumbnail: %w", err)
+	}
+	return nil
+}
+
+// place gives the file the name of the ref's, and clears away what it cannot
+// replace.
+func place(root *os.Root, temp string, ref blobs.Ref) error {
+	folder, path := folderOf(ref), pathOf(ref)
+	err := root.Rename(temp, path)
+	if err == nil {
+		return nil
+	}
+	if info, err := root.Lstat(folder); err == nil && !info.IsDir() {
+		if err := root.Remove(folder); err != nil {
+			return err
+		}
+	} else if info, err := root.Lstat(path); err == nil && info.IsDir() {
+		if err := root.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	if err := root.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return root.Rename(temp, path)
+}
+
+// Sweep removes what is kept of contents that known does not know, and what a
+// crash left unfinished. It goes on after a file that cannot be removed, and
+// stops when known fails. Files that the cache does not make are left alone.
+func (m *Maker) Sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
+	root, err := m.cache.folder()
+	if err != nil {
+		return 0, fmt.Errorf("thumb: opening the cache: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	failed := m.cache.tidy(root)
+	folders, err := list(root, ".")
+	if err != nil {
+		return 0, fmt.Errorf("thumb: listing the cache: %w", err)
+	}
+	for _, folder := range folders {
+		if info, err := root.Lstat(folder); err != nil || !info.IsDir() {
+			continue
+		}
+		names, err := list(root, folder)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		for _, name := range names {
+			ref, err := blobs.ParseRef(name)
+			if err != nil || folderOf(ref) != folder {
+				continue
+			}
+			is, err := known(ref)
+			if err != nil {
+				return removed, err
+			}
+			if is {
+				continue
+			}
+			switch err := root.Remove(filepath.Join(folder, name)); {
+			case err == nil:
+				removed++
+			case !errors.Is(err, fs.ErrNotExist):
+				failed = errors.Join(failed, err)
+			}
+		}
+	}
+	if failed != nil {
+		return removed, fmt.Errorf("thumb: sweeping the cache: %w", failed)
+	}
+	return removed, nil
+}

@@ -1,0 +1,291 @@
+package thumb
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+
+	"golang.org/x/image/webp"
+)
+
+// What a picture may be at most. The last two bound what the headers cannot
+// tell: a scan of a JPEG file is a walk over the whole picture that some ten
+// bytes can ask for, and no encoder makes more than some twenty.
+const (
+	maxFile   = 256 << 20
+	maxPixels = 40_000_000
+	maxEdge   = 1<<16 - 1
+	maxMemory = 200 << 20
+	maxScans  = 32
+	maxChunks = 1000
+)
+
+// A refusal says why there will never be a thumbnail of some bytes. It is an
+// ErrNone.
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return "thumb: no thumbnail: " + r.why }
+func (r *refusal) Unwrap() error { return ErrNone }
+
+func refuse(format string, a ...any) error { return &refusal{fmt.Sprintf(format, a...)} }
+
+// A header is what is known of a picture before it is decoded.
+type header struct {
+	decode      func(io.Reader) (image.Image, error)
+	width       int // as stored
+	height      int
+	orientation orientation
+	toRGB       colours
+	memory      int64 // bytes that decoding allocates at most, garbage too
+}
+
+// readHeader looks at a picture without decoding it. What it returns is
+// within the limits; all else is a refusal, or r's own error.
+func readHeader(r *io.SectionReader) (header, error) {
+	if r.Size() > maxFile {
+		return header{}, refuse("the file has more than %d bytes", maxFile)
+	}
+	magic := make([]byte, 32)
+	n, err := r.ReadAt(magic, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return header{}, err
+	}
+	magic = magic[:n]
+	h := header{orientation: upright, toRGB: color.YCbCrToRGB}
+	var config func(io.Reader) (image.Config, error)
+	var details func(*header, *io.SectionReader) error
+	switch {
+	case bytes.HasPrefix(magic, []byte("\xff\xd8\xff")):
+		config, h.decode, details = jpeg.DecodeConfig, jpeg.Decode, (*header).jpeg
+	case bytes.HasPrefix(magic, []byte("\x89PNG\r\n\x1a\n")) && n >= 29:
+		config, h.decode, details = png.DecodeConfig, png.Decode, (*header).png
+	case bytes.HasPrefix(magic, []byte("GIF87a")), bytes.HasPrefix(magic, []byte("GIF89a")):
+		config, h.decode, details = gif.DecodeConfig, gif.Decode, (*header).gif
+	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
+		config, h.decode, details = webp.DecodeConfig, webp.Decode, (*header).webp
+	default:
+		return header{}, refuse("not a picture of a known kind")
+	}
+	c, err := config(buffered(r))
+	if err != nil {
+		return header{}, refuse("%v", err)
+	}
+	h.width, h.height = c.Width, c.Height
+	switch w, t := int64(c.Width), int64(c.Height); {
+	case w < 1 || t < 1:
+		return header{}, refuse("the picture has no pixels")
+	case w > maxEdge || t > maxEdge || w*t > maxPixels:
+		return header{}, refuse("%d by %d pixels are too many", w, t)
+	}
+	if err := details(&h, r); err != nil {
+		return header{}, err
+	}
+	if h.memory > maxMemory {
+		return header{}, refuse("decoding %d by %d pixels of this kind takes up to %d MiB", c.Width, c.Height, h.memory>>20)
+	}
+	return h, nil
+}
+
+// buffered reads r from its start.
+func buffered(r *io.SectionReader) *bufio.Reader {
+	return bufio.NewReaderSize(io.NewSectionReader(r, 0, r.Size()), 64<<10)
+}
+
+func (h *header) pixels() int64 { return int64(h.width) * int64(h.height) }
+
+// png reads the first chunk, which has a fixed place and form.
+func (h *header) png(r *io.SectionReader) error {
+	var ihdr [29]byte
+	if _, err := r.ReadAt(ihdr[:], 0); err != nil {
+		return err
+	}
+	depth, colour, interlaced := ihdr[24], ihdr[25], ihdr[28] != 0
+	each := int64(4)
+	switch {
+	case depth == 16:
+		each = 8
+	case colour == 3: // palette
+		each = 1
+	}
+	if interlaced { // each pass is a picture of its own
+		each *= 2
+	}
+	h.memory = each * h.pixels()
+	return nil
+}
+
+// gif counts the frame and, as it may be interlaced, its copy. A frame is
+// within the picture, or the decoder refuses it.
+func (h *header) gif(*io.SectionReader) error {
+	h.memory = 2 * h.pixels()
+	return nil
+}
+
+// Markers of JPEG.
+const (
+	markSOF0, markSOF1, markSOF2 = 0xc0, 0xc1, 0xc2
+	markRST0, markRST7           = 0xd0, 0xd7
+	markEOI, markSOS             = 0xd9, 0xda
+	markAPP1, markAPP14          = 0xe1, 0xee
+)
+
+// jpeg walks over all markers as the decoder does, which stops at the first
+// that it does not like, so that none it acts on is missed here.
+func (h *header) jpeg(r *io.SectionReader) error {
+	b := buffered(r)
+	_, _ = b.Discard(2) // SOI
+	var frame, exif []byte
+	var progressive, adobe bool
+	for scans := 0; ; {
+		marker, segment, err := nextSegment(b)
+		if err != nil || marker == markEOI {
+			break // the decoder may have enough, and says so if not
+		}
+		switch marker {
+		case markSOF0, markSOF1, markSOF2:
+			if frame == nil {
+				frame, progressive = segment, marker == markSOF2
+			}
+		case markAPP1:
+			if tiff, is := bytes.CutPrefix(segment, []byte("Exif\x00\x00")); is && exif == nil {
+				exif = tiff
+			}
+		case markAPP14:
+			adobe = adobe || len(segment) >= 12 && string(segment[:5]) == "Adobe" && segment[11] == 0
+		case markSOS:
+			if scans++; scans > maxScans {
+				return refuse("the picture has more than %d scans", maxScans)
+			}
+		}
+	}
+	h.orientation = exifOrientation(exif)
+	return h.jpegFrame(frame, progressive, adobe)
+}
+
+// nextSegment reads the next marker and what belongs to it, which is the
+// caller's to keep.
+func nextSegment(b *bufio.Reader) (marker byte, segment []byte, err error) {
+	for marker == 0 || markRST0 <= marker && marker <= markRST7 {
+		if _, err := b.ReadSlice(0xff); errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		} else if err != nil {
+			return 0, nil, err
+		}
+		for marker = 0xff; marker == 0xff; {
+			if marker, err = b.ReadByte(); err != nil {
+				return 0, nil, err
+			}
+		}
+	}
+	if marker == markEOI {
+		return marker, nil, nil
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(b, length[:]); err != nil {
+		return 0, nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:])) - 2
+	if n < 0 {
+		return 0, nil, errors.New("a segment without length")
+	}
+	switch marker {
+	case markSOF0, markSOF1, markSOF2, markAPP1, markAPP14:
+		segment = make([]byte, n)
+		_, err = io.ReadFull(b, segment)
+	default:
+		_, err = b.Discard(n)
+	}
+	return marker, segment, err
+}
+
+// jpegFrame works out what decoding takes: a byte for each sample, four more
+// in a progressive file for its coefficient, and four for each pixel if the
+// result is converted. Samples come in whole units of blocks.
+func (h *header) jpegFrame(frame []byte, progressive, adobe bool) error {
+	if len(frame) < 9 || len(frame) != 6+3*int(frame[5]) {
+		return refuse("the frame header is malformed")
+	}
+	if int(binary.BigEndian.Uint16(frame[1:])) != h.height || int(binary.BigEndian.Uint16(frame[3:])) != h.width {
+		return refuse("the picture has two sizes")
+	}
+	var names string
+	var blocks int64 // in a unit
+	across, down := int64(1), int64(1)
+	for c := frame[6:]; len(c) > 0; c = c[3:] {
+		names += string(c[0])
+		x, y := int64(c[1]>>4), int64(c[1]&15)
+		if frame[5] == 1 {
+			x, y = 1, 1 // nothing to be finer than
+		}
+		blocks += x * y
+		across, down = max(across, x), max(down, y)
+	}
+	units := ((int64(h.width) + 8*across - 1) / (8 * across)) * ((int64(h.height) + 8*down - 1) / (8 * down))
+	h.memory = units * blocks * 64
+	if progressive {
+		h.memory *= 5
+	}
+	if frame[5] == 4 || frame[5] == 3 && (adobe || names == "RGB") {
+		h.memory += 4 * units * across * down * 64
+	}
+	return nil
+}
+
+// vp8lTrees is what the Huffman trees of a lossless picture can take: 2600
+// groups with up to 3136 symbols, of which a few bytes can ask for each.
+const vp8lTrees = 2600 * 52_000
+
+// webp looks for the chunks that say how the picture is kept. The decoder has
+// made sure that the sizes in all of them agree, or does before it allocates.
+func (h *header) webp(r *io.SectionReader) error {
+	lossless, alpha, found := false, false, false
+	at := int64(12)
+	for chunks := 0; ; chunks++ {
+		var head [8]byte
+		if _, err := r.ReadAt(head[:], at); err != nil {
+			break // the decoder may have enough, and says so if not
+		}
+		if chunks == maxChunks {
+			return refuse("the file has more than %d chunks", maxChunks)
+		}
+		size := int64(binary.LittleEndian.Uint32(head[4:]))
+		at += 8
+		switch string(head[:4]) {
+		case "ALPH":
+			alpha = alpha || !found
+		case "VP8L":
+			lossless = lossless || !found
+			found = true
+		case "VP8 ":
+			if !found { // it is read as a whole
+				h.memory += min(size, r.Size())
+			}
+			found = true
+		case "EXIF":
+			exif := make([]byte, min(size, maxExif))
+			n, _ := r.ReadAt(exif, at)
+			exif, _ = bytes.CutPrefix(exif[:n], []byte("Exif\x00\x00")) // as some write it
+			h.orientation = exifOrientation(exif)
+		}
+		at += size + size&1
+	}
+	if lossless || alpha { // the pixels, their copy before palette and tiles are applied, and the trees
+		h.memory += 6*h.pixels() + vp8lTrees
+	}
+	h.toRGB = videoToRGB
+	if !lossless { // whole blocks of 16 pixels, 4:2:0, and the alpha channel
+		h.memory += int64(h.width+15) * int64(h.height+15) * 3 / 2
+		if alpha {
+			h.memory += h.pixels()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package thumb
+
+const raceEnabled = true

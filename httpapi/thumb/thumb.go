@@ -1,0 +1,292 @@
+// Package thumb makes small pictures of JPEG, PNG, GIF and WebP files and
+// keeps them in a folder.
+//
+// Files are hostile. A picture is decoded only after its header has shown that
+// this takes at most 200 MiB and that it has at most 40 million pixels:
+//
+//	JPEG   40 million; progressive 27 with 4:2:0 samples and 13 with 4:4:4;
+//	       CMYK 26; RGB 29
+//	PNG    40 million; 26 with 16 bits a sample or interlaced
+//	GIF    40 million; of an animation, the first frame
+//	WebP   40 million; 12 without loss; 8 with loss and alpha; no animations
+//
+// One picture is decoded at a time, and few wait for that. The decoders are
+// those of the standard library and golang.org/x/image; if one panics, there
+// is no thumbnail. What was made, and that nothing can be made, is kept in a
+// file for each content, so that a picture is decoded once.
+//
+// No metadata gets into a thumbnail: it is encoded anew from pixels. The
+// orientation that JPEG and WebP files have in theirs is applied.
+package thumb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"kist/blobs"
+)
+
+var (
+	// ErrNone says that there is no thumbnail of a content and will not be.
+	ErrNone = errors.New("no thumbnail")
+
+	// ErrBusy says that too many pictures wait to be decoded.
+	ErrBusy = errors.New("thumb: too many pictures wait")
+
+	// ErrClosed says that the Maker was closed.
+	ErrClosed = errors.New("thumb: closed")
+)
+
+// queueLength is how many contents may wait for the one that is decoded.
+const queueLength = 8
+
+// bigDecode is the size in bytes from which memory is given back to the
+// system at once. The collector would wait until the heap has grown by as much
+// again, which a second picture does.
+const bigDecode = 32 << 20
+
+// A Thumb is a thumbnail. Callers share Bytes, which must not be changed.
+type Thumb struct {
+	Bytes         []byte
+	Type          string // image/jpeg or image/png
+	Width, Height int
+}
+
+// A Maker makes thumbnails and keeps them. Its methods may be called by any
+// number of goroutines at once.
+type Maker struct {
+	cache cache
+
+	// alive ends with Close, and with it reading.
+	alive context.Context
+	end   context.CancelFunc
+	work  sync.WaitGroup // the flights
+	turn  chan struct{}  // holds a value while a picture is decoded
+
+	mu      sync.Mutex
+	closed  bool
+	flights map[blobs.Ref]*flight
+	failure error // of the latest write to the cache
+}
+
+// A flight is the making of one thumbnail, for all who want it.
+type flight struct {
+	waiting int           // callers; under Maker.mu
+	begun   bool          // no longer in the queue; under Maker.mu
+	given   chan struct{} // closed when nobody has waited for its turn
+	done    chan struct{} // closed when what follows is set
+	thumb   *Thumb
+	err     error
+}
+
+// New uses the folder, which is made if it is missing; its parent must exist.
+// It may be removed at any time: all in it can be made again.
+func New(dir string) (*Maker, error) {
+	m := &Maker{cache: cache{dir: dir}, turn: make(chan struct{}, 1), flights: make(map[blobs.Ref]*flight)}
+	if err := m.cache.open(); err != nil {
+		return nil, fmt.Errorf("thumb: opening the cache: %w", err)
+	}
+	m.alive, m.end = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Close waits for the picture that is being decoded, which stops when it next
+// reads. Get fails from then on.
+func (m *Maker) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.end()
+	m.work.Wait()
+	return nil
+}
+
+// Failure is why the latest thumbnail could not be kept, or nil if it could.
+// It was returned all the same, and is made again for the next who asks.
+func (m *Maker) Failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failure
+}
+
+// Get returns the thumbnail of the content, which open opens. It is made once,
+// however many ask: open is called at most once, by another goroutine, maybe
+// after Get has returned. The file is closed.
+//
+// The error is ErrNone if there is no thumbnail of these bytes and never will
+// be, which is remembered; ErrBusy; ErrClosed; blobs.ErrDamaged if the bytes
+// are not those of the ref; open's; or ctx's, which ends the waiting and not
+// the work that has begun.
+func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if e, is := m.cache.get(ref); is {
+		return e.thumb, e.err
+	}
+	f, err := m.join(ref, open)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-f.done:
+		return f.thumb, f.err
+	case <-ctx.Done():
+		m.leave(ref, f)
+		return nil, ctx.Err()
+	}
+}
+
+// join is the flight for the content, begun if there is none.
+func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	f := m.flights[ref]
+	if f == nil {
+		if len(m.flights) > queueLength {
+			return nil, ErrBusy
+		}
+		f = &flight{given: make(chan struct{}), done: make(chan struct{})}
+		m.flights[ref] = f
+		m.work.Go(func() { m.fly(ref, f, open) })
+	}
+	f.waiting++
+	return f, nil
+}
+
+// leave takes a caller away, and the flight out of the queue with the last.
+func (m *Maker) leave(ref blobs.Ref, f *flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.waiting--; f.waiting == 0 && !f.begun {
+		delete(m.flights, ref)
+		close(f.given)
+	}
+}
+
+func (m *Maker) fly(ref blobs.Ref, f *flight, open func() (*os.File, error)) {
+	defer close(f.done)
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-f.given:
+		return
+	case <-m.alive.Done():
+	}
+	m.mu.Lock()
+	f.begun = f.waiting > 0
+	m.mu.Unlock()
+	if !f.begun {
+		return
+	}
+	f.thumb, f.err = m.make(ref, open)
+	m.mu.Lock()
+	delete(m.flights, ref)
+	m.mu.Unlock()
+}
+
+// make returns what is kept, as it may have come since, or makes it and keeps
+// it.
+func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, error) {
+	if m.alive.Err() != nil {
+		return nil, ErrClosed
+	}
+	if e, is := m.cache.get(ref); is {
+		return e.thumb, e.err
+	}
+	file, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	s := &source{file: file, alive: m.alive}
+	var e entry
+	e.thumb, e.err = s.thumb()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if e.err != nil && !errors.Is(e.err, ErrNone) {
+		return nil, e.err
+	}
+	// What is kept is kept for good, so it must be of the right bytes.
+	if s.size <= maxFile {
+		if err := blobs.CheckBytes(ref, io.NewSectionReader(s, 0, s.size)); err != nil {
+			return nil, err
+		}
+	}
+	err = m.cache.put(ref, e)
+	m.mu.Lock()
+	m.failure = err
+	m.mu.Unlock()
+	return e.thumb, e.err
+}
+
+// A source is the file that a thumbnail is made of.
+type source struct {
+	file  *os.File
+	alive context.Context
+	size  int64
+	err   error // the first that reading met, except for the end of the file
+}
+
+func (s *source) ReadAt(b []byte, at int64) (int, error) {
+	if s.err == nil && s.alive.Err() != nil {
+		s.err = ErrClosed
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.file.ReadAt(b, at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = fmt.Errorf("thumb: reading a picture: %w", err)
+		return n, s.err
+	}
+	return n, err
+}
+
+func (s *source) thumb() (*Thumb, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("thumb: looking at a picture: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, refuse("not a regular file")
+	}
+	s.size = info.Size()
+	r := io.NewSectionReader(s, 0, s.size)
+	h, err := readHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	if h.memory >= bigDecode {
+		defer debug.FreeOSMemory()
+	}
+	return draft(h, r)
+}
+
+// draft decodes and shrinks. What panics is a refusal.
+func draft(h header, r *io.SectionReader) (t *Thumb, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t, err = nil, refuse("the decoder panics: %v", p)
+		}
+	}()
+	img, err := h.decode(buffered(r))
+	if err != nil {
+		return nil, refuse("%v", err)
+	}
+	small := shrink(img, h)
+	data, mediaType, err := encode(small)
+	if err != nil {
+		return nil, refuse("%v", err)
+	}
+	return &Thumb{Bytes: data, Type: mediaType, Width: small.Rect.Dx(), Height: small.Rect.Dy()}, nil
+}
