@@ -28,6 +28,7 @@ import (
 	"kist/admin"
 	"kist/blobs"
 	"kist/httpapi"
+	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -103,9 +104,15 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 
+	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))
+	if err != nil {
+		return fmt.Errorf("cannot open the cache of thumbnails: %w", err)
+	}
+	defer func() { err = errors.Join(err, thumbs.Close()) }()
+
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
-		Store: store, Blobs: content, Passwords: passwords,
+		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs,
 		Base: base, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
 	}
 	for _, n := range cmd.TrustedProxies {

@@ -642,7 +642,7 @@ func TestDoorHome(t *testing.T) {
 		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
 		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
 		page := string(got.body)
-		is.True(strings.Contains(page, "<h1>kist</h1>"))
+		is.True(strings.Contains(page, "<h1>A kist is a chest for your things</h1>"))
 		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/"`))
 		is.Equal(len(a.send("HEAD", "/").want(200).body), 0)

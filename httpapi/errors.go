@@ -90,9 +90,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	}
 	w.code = e.Code
 	h := w.Header()
-	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
-		h.Del(name)
-	}
+	blank(h)
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		h.Del("Content-Range")
 	}
@@ -128,6 +126,13 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone
+	}
+}
+
+// blank takes back what was said of content that is not sent after all.
+func blank(h http.Header) {
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
+		h.Del(name)
 	}
 }
 

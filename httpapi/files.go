@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"kist/blobs"
 	"kist/kv"
@@ -133,9 +132,9 @@ func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
 		if recorded {
 			continue
 		}
-		if _, err := c.s.Blobs.Unlink(k.Ref, func() (loose bool, err error) {
-			err = c.s.Store.View(func(tx *kv.Tx) error { loose = tx.Loose(k.Ref, time.Time{}); return nil })
-			return loose, err
+		if _, err := c.s.Blobs.Unlink(k.Ref, func() (unknown bool, err error) {
+			err = c.s.Store.View(func(tx *kv.Tx) error { unknown = tx.Unknown(k.Ref); return nil })
+			return unknown, err
 		}); err != nil {
 			c.s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}

@@ -24,6 +24,7 @@ import (
 
 	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -70,8 +71,10 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	files, err := blobs.Open(filepath.Join(dir, "blobs"))
 	a.fatal(err)
+	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
+	a.fatal(err)
 	c := Config{
-		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {
@@ -83,6 +86,9 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.url = web.URL
 	t.Cleanup(func() {
 		web.Close()
+		if err := thumbs.Close(); err != nil {
+			t.Error(err)
+		}
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -215,6 +215,8 @@ var pathParams = map[string]struct{ doc, example string }{
 	"slug":  {"Slug; for files the id does as well.", "summer-24"},
 	"token": {"Token of the claim link.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
+
+	"username": {"Name of the user.", "ann"},
 }
 
 func (d *document) answer(doc string, body *content) object {

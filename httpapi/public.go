@@ -115,14 +115,22 @@ var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password",
 
 // ahead reports whether no person asks for the item, not yet: a browser
 // fetches it in case it is wanted, or a messenger looks for a preview.
-func (c *call) ahead() bool {
+func (c *call) ahead() bool { return c.prefetches() || c.previews() }
+
+// prefetches reports whether a browser fetches in case the item is wanted.
+func (c *call) prefetches() bool {
 	h := c.r.Header
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		if v := strings.ToLower(h.Get(name)); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
 			return true
 		}
 	}
-	agent := strings.ToLower(h.Get("User-Agent"))
+	return false
+}
+
+// previews reports whether a messenger looks for a preview of the link.
+func (c *call) previews() bool {
+	agent := strings.ToLower(c.r.UserAgent())
 	for _, name := range previewers {
 		if strings.Contains(agent, name) {
 			return true
@@ -227,11 +235,13 @@ func raw(c *call) error {
 	h := c.w.Header()
 	hostile(h, media, name, c.saved(), r.Public && r.Password == "" && r.Limit == 0)
 	h.Set("Etag", etag(r, digest))
-	h.Set("Cache-Control", "private, no-cache")
-	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
-		h.Set("Cache-Control", "private, no-store")
+	h.Set("Cache-Control", caching(r))
+	err = c.deliver(content, func(status int, size int64) error { return c.pay(r, own, status, size) })
+	if err == errCard { //nolint:errorlint // it is this very one
+		blank(c.w.Header())
+		return c.card(r)
 	}
-	return c.deliver(content, func(status int, size int64) error { return c.pay(r, own, status, size) })
+	return err
 }
 
 // deliver answers with content once pay, which is given the status and the
@@ -249,6 +259,9 @@ func (c *call) deliver(content io.ReadSeeker, pay func(status int, size int64) e
 	http.ServeContent(g, c.r, "", time.Time{}, content)
 	return g.err
 }
+
+// errCard says that the item's title is all that is told.
+var errCard = errors.New("a card in place of the item")
 
 // passedFile is passed for addresses that may carry an extension.
 func (c *call) passedFile(name string) (passing, error) {
@@ -429,6 +442,9 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 	case own, c.r.Method == http.MethodHead, c.granted(toRead, r):
 		return nil
 	case c.ahead():
+		if r.Limit > 0 && c.previews() {
+			return errCard
+		}
 		if r.Limit > 0 {
 			return errAhead
 		}

@@ -448,12 +448,15 @@ func TestPublicLimitedViews(t *testing.T) {
 	a.share("0123456789", "slug", "few", "maxViews", "5")
 	etag := a.send("HEAD", "/x/few").want(200).header.Get("Etag")
 	is.True(!strings.Contains(etag, "84d89877")) // which tells nothing of the content
+	card := a.send("GET", "/x/few", "User-Agent", "WhatsApp/2.23").want(200)
+	is.Equal(card.header.Get("Content-Type"), "text/html; charset=utf-8")
+	is.Equal(card.header.Get("Etag")+card.header.Get("Content-Disposition"), "")
+	is.True(!strings.Contains(string(card.body), "0123456789"))
 	for _, c := range []struct {
 		status int
 		header []string
 	}{
 		{503, []string{"Sec-Purpose", "prefetch"}},
-		{503, []string{"User-Agent", "WhatsApp/2.23"}},
 		{304, []string{"If-None-Match", etag}},
 		{304, []string{"If-None-Match", "*"}},
 		{416, []string{"Range", "bytes=10-"}},

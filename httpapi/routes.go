@@ -174,6 +174,7 @@ func (s *Server) table() []route {
 		},
 	}
 	rows = append(rows, sessionRoutes()...)
+	rows = append(rows, viewRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

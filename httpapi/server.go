@@ -18,6 +18,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/blobs"
+	"kist/httpapi/thumb"
 	"kist/kv"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
 	Passwords *kv.Passwords
+	Thumbs    *thumb.Maker
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string

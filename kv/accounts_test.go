@@ -385,7 +385,7 @@ func TestRemoveUser(t *testing.T) {
 		is.Equal(len(tx.LooseRefs(tx.Now.Add(-time.Hour), 1000)), 0)
 		is.True(tx.Referenced([32]byte{1}) && !tx.Loose([32]byte{1}, tx.Now))
 		is.True(tx.Loose([32]byte{2}, tx.Now) && !tx.Loose([32]byte{2}, tx.Now.Add(-time.Hour)))
-		is.True(tx.Loose([32]byte{99}, tx.Now)) // never known
+		is.True(!tx.Loose([32]byte{200}, tx.Now) && tx.Unknown([32]byte{200})) // never known
 		return audit(tx)
 	})
 	update(t, s, func(tx *Tx) error { return tx.Unlinked([32]byte{2}) })

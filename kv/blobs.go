@@ -62,3 +62,10 @@ func (tx *Tx) NoteOrphans(refs [][32]byte) error {
 // FreeOrphans ends that contents without a record are kept, as they are after
 // a repair that has lost records.
 func (tx *Tx) FreeOrphans() error { return tx.Delete(metaBucket, metaOrphans) }
+
+// Unknown reports whether no record has or has had the content, as far as is
+// known: it came with an upload that got no record. While orphans are to be
+// kept nothing is.
+func (tx *Tx) Unknown(ref [32]byte) bool {
+	return !tx.Referenced(ref) && tx.Get(looseBucket, ref[:]) == nil && tx.Get(metaBucket, metaOrphans) == nil
+}

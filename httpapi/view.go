@@ -1,0 +1,308 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"kist/embed"
+	"kist/httpapi/thumb"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// viewPage shows an item to whoever may see it. It is a view like any other,
+// and the page's own fetch of the bytes belongs to it.
+func viewPage(c *call) error {
+	r, own, err := c.shared(c.arg("slug"), record.Kinds...)
+	if err == errLocked { //nolint:errorlint // it is this very one
+		return c.locked(http.StatusUnauthorized, c.arg("slug"), "")
+	}
+	if err != nil {
+		return err
+	}
+	counts := !own && c.r.Method != http.MethodHead && r.Kind != record.Links && !c.granted(toRead, r)
+	if counts && c.ahead() {
+		if r.Limit == 0 {
+			counts = false
+		} else if !c.previews() {
+			return errAhead
+		} else {
+			return c.card(r)
+		}
+	}
+	v, err := c.viewing(r, own)
+	if err != nil {
+		return err
+	}
+	page, err := c.s.itemPage(v)
+	if err != nil {
+		return err
+	}
+	if counts {
+		if err := c.s.Store.Seen(r); err != nil {
+			return err
+		}
+		if err := c.give(toRead, r); err != nil {
+			return err
+		}
+	}
+	return c.page(http.StatusOK, page)
+}
+
+// viewing gathers what the page of an item shows.
+func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
+	body, err := r.Decode()
+	if err != nil {
+		return viewing{}, err
+	}
+	v := viewing{Shown: new(record.Shown), Body: body, Own: own, Address: c.s.Base + "/v/" + r.Slug}
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		u, err := tx.User(r.Owner)
+		if err != nil {
+			return err
+		}
+		v.Owner = *u
+		v.Shown.Base = c.s.Base
+		return tx.Show(r, v.Shown)
+	}); err != nil {
+		return v, err
+	}
+	v.Open = r.Public && r.Password == "" && r.Limit == 0
+	v.Left = r.Limit - v.Shown.Views
+	switch b := body.(type) {
+	case *record.File:
+		if v.Raw, v.Download, err = c.rawAddresses(r, own); err != nil {
+			return v, err
+		}
+		switch b.MimeType {
+		case "image/jpeg", "image/png", "image/gif", "image/webp":
+			v.Thumb = c.s.prefix() + "/t/" + url.PathEscape(r.Slug)
+		}
+		if record.ClassOf(b.MimeType) == record.Text {
+			v.Text, err = c.beginning(r)
+		}
+	case *record.Note, *record.Snippet:
+		v.Raw, v.Download, err = c.rawAddresses(r, own)
+	case *record.Link:
+		if r.Limit > 0 && !own { // where it leads is told with a click alone
+			b.URL = ""
+		}
+	}
+	return v, err
+}
+
+// rawAddresses are where the page finds the bytes of its item: with a grant,
+// so that they belong to the page's view.
+func (c *call) rawAddresses(r *record.Record, own bool) (raw, save string, err error) {
+	at := c.s.prefix() + "/x/" + url.PathEscape(r.Slug)
+	q := url.Values{}
+	kind := toRead
+	if own {
+		kind = toOwn
+	}
+	if c.s.Content != "" {
+		at = c.s.Content + "/x/" + url.PathEscape(r.Slug)
+	}
+	if !own || c.s.Content != "" {
+		text, err := c.pledge(kind, r, c.s.Store.Now().Add(readTime), c.visitor())
+		if err != nil {
+			return "", "", err
+		}
+		q.Set(grantParam, text)
+	}
+	raw = at
+	if len(q) > 0 {
+		raw += "?" + q.Encode()
+	}
+	q.Set(saveParam, "1")
+	return raw, at + "?" + q.Encode(), nil
+}
+
+// beginning is the start of a text file.
+func (c *call) beginning(r *record.Record) ([]byte, error) {
+	f, err := c.open(r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxPreview))
+}
+
+// locked asks for the password of an item.
+func (c *call) locked(status int, slug, problem string) error {
+	return c.page(status, embed.LockedPage{Base: c.s.prefix(), Slug: slug, Error: problem, Wait: status == http.StatusTooManyRequests})
+}
+
+// card tells a fetcher of link previews what the item is called and shows
+// nothing of it.
+func (c *call) card(r *record.Record) error {
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	var u *record.User
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
+		return err
+	}
+	return c.page(http.StatusOK, embed.CardPage{
+		Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name,
+	})
+}
+
+// unlocked takes the form of a locked item's page. A right password is kept in
+// a cookie, for that item alone.
+func unlocked(c *call) error {
+	values, err := c.form()
+	if err != nil {
+		return err
+	}
+	slug := c.arg("slug")
+	c.r.Header.Set("X-Share-Password", values.Get("password"))
+	r, own, err := c.find(slug, record.Kinds)
+	if err == nil && values.Get("password") == "" && r.Password != "" && !own {
+		return c.locked(http.StatusUnauthorized, slug, "Type the password.")
+	}
+	if err = c.unlock(r, own, err); err != nil {
+		e, status := understood(err)
+		if e.Fault == record.Unauthorized || e.Fault == record.TooMany {
+			return c.locked(status, slug, e.Text)
+		}
+		return err
+	}
+	if r.Password != "" {
+		if err := c.give(toUnlock, r); err != nil {
+			return err
+		}
+	}
+	return c.redirect("/v/" + url.PathEscape(slug))
+}
+
+// anything answers at the root with whatever the slug is.
+func anything(c *call) error {
+	r, _, err := c.find(c.arg("slug"), record.Kinds)
+	if err == nil && r.Kind == record.Links {
+		return follow(c)
+	}
+	return viewPage(c)
+}
+
+// thumbnail answers with a small picture of a picture. It is no view, so an
+// item with a limit has one only for those who have paid.
+func thumbnail(c *call) error {
+	r, own, err := c.sharedFile(c.arg("slug"), record.Files)
+	if err != nil {
+		return err
+	}
+	if r.Limit > 0 && !own && !c.granted(toRead, r) {
+		return record.ErrMissing
+	}
+	if c.s.Content != "" && !c.away() {
+		return c.sendAway(r, own, "/t/"+c.arg("slug"))
+	}
+	return c.thumb(r)
+}
+
+// gameList is the public list of a user's games.
+func gameList(c *call) error {
+	name := c.arg("username")
+	var owner record.User
+	var games []listedGame
+	err := c.s.Store.View(func(tx *kv.Tx) error {
+		u, err := tx.UserNamed(name)
+		if err != nil {
+			return err
+		}
+		if u.Disabled {
+			return record.ErrMissing
+		}
+		owner = *u
+		yes := true
+		q := kv.Query{Owner: u.ID, Kind: record.Games, Public: &yes, Limit: maxPage}
+		list, err := tx.List(q)
+		if err != nil {
+			return err
+		}
+		for _, r := range list.Records {
+			if r.Password != "" || r.Limit > 0 || r.Open(tx.Now) != nil {
+				continue
+			}
+			b, err := r.Decode()
+			if err != nil {
+				return err
+			}
+			games = append(games, listedGame{b.(*record.Game), c.s.prefix() + "/v/" + url.PathEscape(r.Slug)}) // the kind is asked for
+		}
+		return nil
+	})
+	if err == nil && len(games) == 0 {
+		err = record.ErrMissing // whether there is such a user is nobody's business
+	}
+	if missing(err) {
+		return record.NotFound("list")
+	}
+	if err != nil {
+		return err
+	}
+	return c.page(http.StatusOK, c.s.gamesPage(owner, c.s.Base+"/g/"+url.PathEscape(owner.Name), games))
+}
+
+// thumb answers with the small picture of a file's content.
+func (c *call) thumb(r *record.Record) error {
+	t, err := c.s.Thumbs.Get(c.r.Context(), r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
+	switch {
+	case errors.Is(err, thumb.ErrNone):
+		return record.ErrMissing
+	case errors.Is(err, thumb.ErrBusy):
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many pictures are being made small; try again in a moment.", Retry: time.Second}
+	case err != nil:
+		return err
+	}
+	h := c.w.Header()
+	hostile(h, t.Type, "", false, r.Public && r.Password == "" && r.Limit == 0)
+	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
+	h.Set("Cache-Control", caching(r))
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(t.Bytes))
+	return nil
+}
+
+// caching is the rule of how long an answer with an item may be kept: what can
+// be taken back is asked for again each time.
+func caching(r *record.Record) string {
+	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
+		return "private, no-store"
+	}
+	return "private, no-cache"
+}
+
+// viewRoutes are the pages of shared items.
+func viewRoutes() []route {
+	page := reply{200, "The page.", pageOf()}
+	return []route{
+		{
+			method: "GET", path: "/v/{slug}", id: "viewItem", tag: "public", summary: "The page of a shared item.",
+			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, serve: viewPage,
+		},
+		{
+			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
+			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, serve: unlocked,
+		},
+		{
+			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",
+			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, serve: thumbnail,
+		},
+		{
+			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
+			door: anyone, reply: page, fails: []int{404}, serve: gameList,
+		},
+		{
+			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, or the target of a short link.",
+			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, serve: anything,
+		},
+	}
+}

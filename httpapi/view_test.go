@@ -1,0 +1,363 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// guest is a visitor with a browser's cookies.
+type guest struct {
+	*app
+	from    string
+	cookies map[string]string
+}
+
+func (a *app) guest() *guest { return &guest{app: a, cookies: map[string]string{}} }
+
+// see sends a request with what cookies there are and keeps those that come.
+func (g *guest) see(method, path string, header ...string) *answer {
+	g.Helper()
+	h := http.Header{}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	var pairs []string
+	for name, value := range g.cookies {
+		pairs = append(pairs, name+"="+value)
+	}
+	if pairs != nil {
+		h.Set("Cookie", strings.Join(pairs, "; "))
+	}
+	q := request{method: method, path: path, anyone: true, header: h, raw: true}
+	if method == http.MethodPost {
+		h.Set("Content-Type", "application/x-www-form-urlencoded")
+		q.body = strings.NewReader(h.Get("X-Form"))
+		h.Del("X-Form")
+	}
+	got := g.do(q)
+	for _, c := range (&http.Response{Header: got.header}).Cookies() {
+		g.cookies[c.Name] = c.Value
+	}
+	return got
+}
+
+// embedded are the addresses of the raw bytes in a page.
+var embedded = regexp.MustCompile(`(?:src|href)="(/x/[^"]+)"`)
+
+func rawIn(page *answer) string {
+	page.app.Helper()
+	m := embedded.FindSubmatch(page.body)
+	if m == nil {
+		page.app.Fatalf("the page has no raw address: %s", cutText(page.body))
+	}
+	return strings.ReplaceAll(string(m[1]), "&amp;", "&")
+}
+
+// What each sort of visitor does, and how many views that is. Limited and
+// unlimited items differ where the limit must be exact.
+func TestVisitors(t *testing.T) {
+	const text = "0123456789abcdef"
+	for name, row := range map[string]struct {
+		free, limited int
+		does          func(g *guest)
+	}{
+		"curl":            {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200) }},
+		"curl twice":      {2, 2, func(g *guest) { g.guest().see("GET", "/x/item"); g.guest().see("GET", "/x/item") }},
+		"curl HEAD":       {0, 0, func(g *guest) { g.see("HEAD", "/x/item").want(200) }},
+		"page HEAD":       {0, 0, func(g *guest) { g.see("HEAD", "/v/item").want(200) }},
+		"browser twice":   {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200); g.see("GET", "/x/item").want(200) }},
+		"after the grant": {2, 2, func(g *guest) { g.see("GET", "/x/item"); g.clock.advance(readTime); g.see("GET", "/x/item").want(200) }},
+		"range loop": {1, 1, func(g *guest) {
+			for i := range len(text) {
+				g.see("GET", "/x/item", "Range", fmt.Sprintf("bytes=%d-%d", i, i)).want(206)
+			}
+		}},
+		"range loop, no jar": {1, len(text), func(g *guest) {
+			for i := range len(text) {
+				g.guest().see("GET", "/x/item", "Range", fmt.Sprintf("bytes=%d-%d", i, i)).want(206)
+			}
+		}},
+		"seeking video player": {1, 1, func(g *guest) {
+			g.see("GET", "/x/item", "Range", "bytes=0-").want(206)
+			g.see("GET", "/x/item", "Range", "bytes=12-").want(206)
+			g.see("GET", "/x/item", "Range", "bytes=4-").want(206)
+		}},
+		"broken download resumed": {1, 1, func(g *guest) {
+			etag := g.see("GET", "/x/item").want(200).header.Get("Etag")
+			g.see("GET", "/x/item", "Range", "bytes=7-", "If-Range", etag).want(206)
+		}},
+		"bytes=1- without a grant": {0, 1, func(g *guest) { g.see("GET", "/x/item", "Range", "bytes=1-").want(206) }},
+		"prefetch": {0, 0, func(g *guest) {
+			g.see("GET", "/x/item", "Sec-Purpose", "prefetch")
+			g.see("GET", "/v/item", "Sec-Purpose", "prefetch;prerender")
+		}},
+		"link preview": {0, 0, func(g *guest) {
+			g.see("GET", "/x/item", "User-Agent", "Slackbot-LinkExpanding 1.0").want(200)
+			g.see("GET", "/v/item", "User-Agent", "Discordbot/2.0").want(200)
+		}},
+		"not modified": {1, 1, func(g *guest) {
+			etag := g.see("GET", "/x/item").want(200).header.Get("Etag")
+			g.see("GET", "/x/item", "If-None-Match", etag).want(304)
+			g.guest().see("GET", "/x/item", "If-None-Match", etag).want(304)
+		}},
+		"page and its fetch":   {1, 1, func(g *guest) { g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200) }},
+		"page without cookies": {1, 1, func(g *guest) { g.guest().see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200) }},
+		"page, then raw":       {1, 1, func(g *guest) { g.see("GET", "/v/item").want(200); g.see("GET", "/x/item").want(200) }},
+		"at the root":          {1, 1, func(g *guest) { g.see("GET", "/item").want(200); g.see("GET", "/v/item").want(200) }},
+		"owner by key":         {0, 0, func(g *guest) { g.get("/x/item").want(200); g.get("/v/item").want(200); g.get("/item").want(200) }},
+		"owner by session": {0, 0, func(g *guest) {
+			g.withPassword(g.user, "correct horse")
+			name, value, _ := strings.Cut(g.enter("ann", "correct horse"), "=")
+			g.cookies[name] = value
+			g.see("GET", "/x/item").want(200)
+			g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200)
+		}},
+		"forged grant": {2, 2, func(g *guest) {
+			g.see("GET", "/x/item").want(200)
+			for name, value := range g.cookies {
+				g.cookies[name] = "A" + value[1:]
+			}
+			g.see("GET", "/x/item").want(200)
+		}},
+		"another item's grant": {1, 1, func(g *guest) {
+			g.share(text, "slug", "other")
+			g.see("GET", "/x/other").want(200)
+			for _, value := range g.cookies {
+				g.cookies[cookieName(toRead, "item")] = value
+			}
+			g.see("GET", "/x/item").want(200)
+		}},
+	} {
+		for _, limited := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/limited=%v", name, limited), func(t *testing.T) {
+				t.Parallel() // counts are written once a second
+				is := is.New(t)
+				a := start(t)
+				fields, want := []string{"slug", "item"}, row.free
+				if limited {
+					fields, want = append(fields, "maxViews", "100"), row.limited
+				}
+				a.share(text, fields...)
+				row.does(a.guest())
+				a.flush()
+				is.Equal(a.viewed("item"), want)
+			})
+		}
+	}
+}
+
+// The one who had the last view goes on reading, others do not; and what the
+// owner does ends that at once.
+func TestLastView(t *testing.T) {
+	for _, action := range []string{"make_private", "delete"} {
+		for name, row := range map[string]struct {
+			does func(a *app)
+			then int // for who had the last view
+		}{
+			"nothing":  {func(*app) {}, 200},
+			"password": {func(a *app) { a.patch("/api/v1/files/item", `{"password":"secret"}`) }, 401},
+			"private":  {func(a *app) { a.patch("/api/v1/files/item", `{"isPublic":false}`) }, 404},
+			"deleted":  {func(a *app) { a.delete("/api/v1/files/item") }, 404},
+			"shut": {func(a *app) {
+				a.addUser("eve", record.Admin)
+				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+					u, err := tx.User(a.user.ID)
+					if err != nil {
+						return err
+					}
+					u.Disabled = true
+					return tx.SaveUser(u)
+				}))
+			}, 404},
+			"late": {func(a *app) { a.clock.advance(readTime) }, 0},
+		} {
+			t.Run(action+"/"+name, func(t *testing.T) {
+				is := is.New(t)
+				a := start(t)
+				a.share("0123456789", "slug", "item", "maxViews", "1", "maxViewsAction", action)
+				g := a.guest()
+				raw := rawIn(g.see("GET", "/v/item").want(200))
+				a.guest().see("GET", "/x/item").want(map[string]int{"make_private": 410, "delete": 404}[action])
+				is.Equal(string(g.see("GET", raw).want(200).body), "0123456789")
+				is.Equal(string(a.guest().see("GET", raw).want(200).body), "0123456789") // a page without cookies
+				g.see("GET", "/x/item", "Range", "bytes=5-").want(206)
+				row.does(a)
+				want := row.then
+				switch {
+				case action == "make_private" && name == "password":
+					want = 410 // used up, for who has no grant any more
+				case name == "late":
+					want = map[string]int{"make_private": 410, "delete": 404}[action]
+				case action == "delete" && name != "shut":
+					want = 200 // there is no record any more that the owner could change
+				}
+				is.Equal(g.see("GET", "/x/item").status, want)
+				is.Equal(g.see("GET", raw).status, want)
+			})
+		}
+	}
+}
+
+// A grant of a file that its limit may delete ends like any other while the
+// file is there.
+func TestGrantEnds(t *testing.T) {
+	for name, edit := range map[string]string{"password": `{"password":"secret"}`, "private": `{"isPublic":false}`} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			a.share("0123456789", "slug", "item", "maxViews", "5", "maxViewsAction", "delete")
+			g := a.guest()
+			g.see("GET", "/x/item").want(200)
+			a.patch("/api/v1/files/item", edit).want(200)
+			is.True(g.see("GET", "/x/item").status != 200)
+			a.delete("/api/v1/files/item").want(200)
+			g.see("GET", "/x/item").want(404)
+		})
+	}
+}
+
+// However many race, a page's views are exact.
+func TestPageRace(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("0123456789", "slug", "item", "maxViews", "7")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	for i := range 200 {
+		wg.Go(func() {
+			res, err := plain.Get(a.url + []string{"/v/item", "/x/item", "/item"}[i%3])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[res.StatusCode]++
+		})
+	}
+	wg.Wait()
+	is.Equal(statuses, map[int]int{200: 7, 410: 193})
+	is.Equal(a.viewed("item"), 7)
+}
+
+// The form of a locked item opens it, and it alone, for twelve hours or until
+// the password changes; a password never stands in an address.
+func TestUnlock(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.share("0123456789", "slug", "item", "password", "open sesame")
+	a.share("0123456789", "slug", "other", "password", "open sesame")
+	g := a.guest()
+	page := g.see("GET", "/v/item").want(401)
+	is.True(strings.Contains(string(page.body), `type="password"`))
+	is.True(!strings.Contains(string(page.body), "0123456789"))
+	g.see("GET", "/v/item?password=open+sesame").want(401)
+	form := func(password string) []string { return []string{"X-Form", url.Values{"password": {password}}.Encode()} }
+	is.True(strings.Contains(string(g.see("POST", "/v/item", form("wrong")...).want(401).body), `type="password"`))
+	g.see("POST", "/v/item", form("")...).want(401)
+	g.see("GET", "/x/item").want(401)
+	g.see("GET", "/t/item").want(401)
+	g.see("POST", "/v/none", form("open sesame")...).want(404)
+	is.Equal(g.see("POST", "/v/item", form("open sesame")...).want(303).header.Get("Location"), "/v/item")
+	g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200)
+	g.see("GET", "/v/other").want(401)
+	a.clock.advance(unlockTime - time.Minute)
+	g.see("GET", "/v/item").want(200)
+	a.clock.advance(time.Minute)
+	delete(g.cookies, cookieName(toRead, "item"))
+	g.see("GET", "/v/item").want(401)
+	g.see("POST", "/v/item", form("open sesame")...).want(303)
+	g.see("GET", "/v/item").want(200)
+	a.patch("/api/v1/files/item", `{"password":"another"}`).want(200)
+	g.see("GET", "/v/item").want(401)
+	for range guessesFrom {
+		g.see("POST", "/v/item", form("wrong")...)
+	}
+	g.see("POST", "/v/item", form("another")...).want(429)
+}
+
+// There is a page for every kind, and an address at the root; what is not
+// there, private, over or used up has a page with its status.
+func TestPages(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for at, body := range map[string]string{
+		"bookmarks": `{"url":"https://example.org/page","title":"Seen %s"}`, "notes": `{"title":"Seen %s","content":"# Head\n*text*"}`,
+		"snippets": `{"title":"Seen %s","language":"go","content":"x := 1"}`, "recipes": `{"title":"Seen %s","instructions":"Knead."}`,
+		"games": `{"title":"Seen %s","platform":"board","status":"playing"}`,
+	} {
+		body := strings.Replace(fmt.Sprintf(body, at), "{", `{"slug":"one-`+at+`","isPublic":true,`, 1)
+		a.post("/api/v1/"+at, body).want(201)
+		for _, path := range []string{"/v/one-" + at, "/one-" + at} {
+			got := a.guest().see("GET", path).want(200)
+			is.True(strings.Contains(string(got.body), "Seen "+at))
+			is.True(strings.Contains(string(got.body), `property="og:title"`))
+			is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
+			is.True(!strings.Contains(got.header.Get("Content-Security-Policy"), "unsafe-inline"))
+		}
+		a.patch("/api/v1/"+at+"/one-"+at, `{"maxViews":3}`).want(200)
+		is.True(!strings.Contains(string(a.guest().see("GET", "/v/one-"+at).want(200).body), `property="og:title"`))
+	}
+	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/target","slug":"go","isPublic":true}`).want(201)
+	is.Equal(a.guest().see("GET", "/go").want(302).header.Get("Location"), "https://example.org/target")
+	is.True(strings.Contains(string(a.guest().see("GET", "/v/go").want(200).body), "example.org/target"))
+	a.patch("/api/v1/shorten/go", `{"maxClicks":3}`).want(200)
+	is.True(!strings.Contains(string(a.guest().see("GET", "/v/go").want(200).body), "example.org/target"))
+
+	is.True(strings.Contains(string(a.guest().see("GET", "/g/ann").want(404).body), "list")) // the one game is limited
+	a.patch("/api/v1/games/one-games", `{"maxViews":null}`).want(200)
+	is.True(strings.Contains(string(a.guest().see("GET", "/g/Ann").want(200).body), "Seen games"))
+	a.guest().see("GET", "/g/nobody").want(404)
+
+	for path, status := range map[string]int{"/v/none": 404, "/none": 404, "/t/none": 404, "/v/%00": 404, "/%ff": 404} {
+		got := a.guest().see("GET", path, "Accept", "text/html").want(status)
+		is.Equal(mediaOf(got.header), "text/html")
+	}
+	a.patch("/api/v1/notes/one-notes", `{"isPublic":false}`).want(200)
+	a.guest().see("GET", "/v/one-notes").want(404)
+	a.patch("/api/v1/recipes/one-recipes", `{"expiresAt":"`+a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`).want(200)
+	a.clock.advance(time.Hour)
+	a.guest().see("GET", "/v/one-recipes").want(410)
+}
+
+// A picture has a thumbnail for whoever may see it; one with a limit, for who
+// has paid. It is no view.
+func TestThumbnail(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	var b bytes.Buffer
+	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
+	a.share(b.String(), "slug", "free")
+	a.share(b.String(), "slug", "limited", "maxViews", "5")
+	a.share("text", "slug", "text")
+	got := a.guest().see("GET", "/t/free").want(200)
+	is.True(strings.HasPrefix(got.header.Get("Content-Type"), "image/"))
+	is.Equal(got.header.Get("X-Content-Type-Options"), "nosniff")
+	c, _, err := image.DecodeConfig(bytes.NewReader(got.body))
+	is.NoErr(err)
+	is.Equal(c.Width, 480)
+	a.guest().see("GET", "/t/free.png", "If-None-Match", got.header.Get("Etag")).want(304)
+	is.Equal(a.viewed("free"), 0)
+	a.guest().see("GET", "/t/text").want(404)
+	g := a.guest()
+	g.see("GET", "/t/limited").want(404)
+	g.see("GET", "/v/limited").want(200)
+	g.see("GET", "/t/limited").want(200)
+	is.Equal(a.viewed("limited"), 1)
+}
