@@ -61,14 +61,14 @@ const newID = () => 'e' + ++serial;
 
 // ---- Words and numbers ----
 
-const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
+const plural = (n, one, many = one + 's') => `${number(n)}\u00a0${n === 1 ? one : many}`;
 const number = (n) => new Intl.NumberFormat().format(n);
 
 function bytes(n) {
   if (n < 1000) return plural(n, 'byte');
   let unit = -1;
   do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
-  return `${n < 9.95 ? n.toFixed(1) : Math.round(n)} ${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
+  return `${n < 99.95 ? n.toFixed(1).replace(/\.0$/, '') : Math.round(n)}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
 }
 
 // size reads what a person writes for a number of bytes; NaN if that is none, null if it is empty.
@@ -437,9 +437,13 @@ function fillMenu(menu) {
   find('.pop', menu).replaceChildren(
     h('a.button', { href: r.kind === 'bookmark' ? r.url : here(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), 'Open'),
     item('edit', 'edit', 'Edit'),
+    item('share-item', 'share', 'Share …'),
     item('copy', 'copy', 'Copy link'),
-    item('publish', r.isPublic ? 'lock' : 'share', r.isPublic ? 'Make private' : 'Make public'),
+    item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? 'Make private' : 'Make public'),
     item('delete', 'trash', 'Delete'));
+  const pop = find('.pop', menu);
+  pop.classList.remove('up');
+  pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
 }
 
 // put shows a record anew wherever it is on the page.
@@ -544,7 +548,7 @@ function listOf(source, { page = 50, empty, grid = false, counted = null }) {
     more.hidden = source.ended;
     more.textContent = `Show more (${number(n)} of ${number(source.total)})`;
     if (n) state.replaceChildren();
-    else if (source.ended) state.replaceChildren(empty());
+    else if (source.ended && !busy) state.replaceChildren(empty());
     counted?.(Math.max(source.total, n));
   };
 
@@ -559,7 +563,7 @@ function listOf(source, { page = 50, empty, grid = false, counted = null }) {
     const had = bar.contains(document.activeElement) && document.activeElement.dataset.act;
     const files = [...selected.values()].every((r) => r.kind === 'file');
     bar.replaceChildren(
-      h('b', { 'aria-live': 'polite' }, `${number(n)} selected`),
+      h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' selected')),
       n < shown.length && button('pick-all', 'All'),
       files && button('bulk-folder', 'Move', {}, icon('folder'), 'Move'),
       button('bulk-tag', 'Tag', {}, icon('tag'), 'Tag'),
@@ -597,7 +601,7 @@ function control(f, value) {
   const common = { id, name: f.name, autocomplete: f.autocomplete ?? 'off', 'aria-required': f.required ? 'true' : null, readonly: f.readonly };
   switch (f.type) {
     case 'text':
-      el = h('textarea', { ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: f.mono ? 'mono' : null });
+      el = h('textarea', { ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: [f.mono && 'mono', f.tall && 'tall'].filter(Boolean).join(' ') || null });
       el.addEventListener('input', () => grow(el));
       break;
     case 'choice':
@@ -948,8 +952,8 @@ async function whole(r) { return (await api('GET', pathOf(r))).data; }
 function share(r) {
   const k = kindOf(r);
   const address = addressOf(r);
-  const field = (text, label) => h('div.field', {}, h('label', {}, label,
-    h('span.join', {}, h('input', { readonly: true, value: text, 'aria-label': label, class: 'mono' }), button('copy-text', 'Copy', { 'data-text': text }, icon('copy'), 'Copy'))));
+  const field = (text, label) => h('div.field', {}, h('span.label', {}, label),
+    h('span.join', {}, h('input.mono', { readonly: true, value: text, 'aria-label': label }), button('copy-text', '', { 'data-text': text, 'aria-label': `Copy: ${label}` }, icon('copy'), 'Copy')));
   const ends = { '': 'Never', hour: 'In an hour', day: 'In a day', week: 'In a week', month: 'In a month', other: 'At …' };
   const fields = [
     { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
@@ -1015,7 +1019,7 @@ function remove(records) {
     me.counts[r.kind]--;
   }
   view?.list?.picked();
-  if (view?.list) view.list.node.dispatchEvent(new Event('removed'));
+  view?.list?.settle();
   const text = records.length === 1 ? `Deleted “${clip(titleOf(records[0]))}”.` : `Deleted ${number(records.length)} items.`;
   later(text, records.map(pathOf), () => {
     for (const [row, mark] of undone) if (mark.isConnected) mark.replaceWith(row);
@@ -1237,7 +1241,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
     grow(area);
     does.replaceChildren(
       ...choices().slice(1).map(([kk, t]) => { const b = h('button', { type: 'button', value: kk.name }, t); b.onclick = () => make(kk); return b; }),
-      ...(k && k !== kinds.file && !k.full ? [h('button.quiet', { type: 'button', act: 'box-more' }, 'All fields')] : []),
+      ...(k && k !== kinds.file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, 'All fields')] : []),
       ...choices().slice(0, 1).map(([, t]) => h('button.main', {}, t)));
   };
   const given = (kk) => {
@@ -1249,7 +1253,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
   const make = async (kk) => {
     const body = { ...given(kk), ...fields(), ...(visibility.value && { isPublic: true }) };
     problem.hidden = true;
-    if (kk.full || !area.value.trim()) { open(kk); return; }
+    if (kk.full || !area.value.trim()) return go(`${base}/${kk.at}/new`);
     if (kk.fields.find((f) => f.name === kk.quick).type === 'url' && !/^\w+:/.test(body[kk.quick])) body[kk.quick] = 'https:' + '//' + body[kk.quick];
     if (kk === kinds.snippet && k !== kinds.snippet) body.content = area.value;
     const main_ = find('.main', does);
@@ -1267,8 +1271,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
       if (matchMedia('(pointer: fine)').matches) area.focus();
     }
   };
-  const open = (kk) => edit(kk, null, { ...given(kk), ...fields(), isPublic: !!visibility.value }, (why) => { if (why === 'done') forget(); });
-  form.open = open;
+  Object.assign(form, { given: () => ({ ...given(k), ...fields(), isPublic: !!visibility.value }), forget });
   form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) make(first[0]); });
   area.addEventListener('input', () => { problem.hidden = true; draw(); });
   area.addEventListener('keydown', (e) => {
@@ -1351,12 +1354,12 @@ const pages = {
     add(main, heading(k.many, count,
       file && iconButton('view-list', 'list', 'As a list', { 'aria-pressed': String(!grid) }),
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
-      button('new', '', { class: 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
+      button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
     if (file) add(main, folderBar(folder, p));
     add(main, v.box, h('div.filters', {},
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
       Object.keys(names).length > 0 && selectOf('tag', 'Tag', { '': 'All tags', ...names }, p),
-      selectOf('favorite', 'Favourites', { '': 'All', true: 'Favourites' }, p),
+      h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
       selectOf('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
       selectOf('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
       p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close'))), v.list.node);
@@ -1422,7 +1425,7 @@ const pages = {
     const [keys, sessions] = await Promise.all([load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
     const mine = keys?.data ?? [];
     const made = mine.filter((x) => !x.device), devices = mine.filter((x) => x.device);
-    const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : nothing(none);
+    const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
     add(main, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
       h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
       me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works at present.'),
@@ -1631,7 +1634,11 @@ async function openItem(to) {
     else history.replaceState(null, '', under);
     if (view) document.title = view.title ?? document.title;
   };
-  if (to.id === 'new') return edit(to.kind, null, to.given ?? {}, close);
+  if (to.id === 'new') {
+    // What was begun in the box goes on in the editor.
+    const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
+    return edit(to.kind, null, box?.given() ?? {}, (why) => { if (why === 'done') box?.forget(); close(why); });
+  }
   const answer = take(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
   try {
     const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
@@ -1685,7 +1692,6 @@ const acts = {
   more: () => view.list.load(view.signal),
   new: () => create(),
   choose: (el) => find('input[type=file]', el.closest('form')).click(),
-  'box-more': (el) => { const box = el.closest('form'); box.open(view.kind); },
 
   pick(el, e) {
     const row = rowOfEvent(el);
@@ -2078,9 +2084,6 @@ addEventListener('paste', (e) => {
   const text = e.clipboardData?.getData('text/plain');
   if (text?.trim()) { e.preventDefault(); textCame(text.trim()); }
 });
-
-// What is deleted in a list may leave it empty.
-document.addEventListener('removed', () => {}, true);
 
 // ---- Begin ----
 
