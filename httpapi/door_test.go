@@ -645,7 +645,7 @@ func TestDoorHome(t *testing.T) {
 		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/static/`))
-		is.Equal(len(a.send("HEAD", "/").want(200).body), 0)
+		is.Equal(len(a.do(request{method: "HEAD", path: "/"}).want(200).body), 0)
 	}
 }
 

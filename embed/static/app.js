@@ -548,7 +548,7 @@ function listOf(source, { page = 50, empty, grid = false, counted = null }) {
     more.hidden = source.ended;
     more.textContent = `Show more (${number(n)} of ${number(source.total)})`;
     if (n) state.replaceChildren();
-    else if (source.ended && !busy) state.replaceChildren(empty());
+    else if (source.ended) state.replaceChildren(empty());
     counted?.(Math.max(source.total, n));
   };
 
@@ -643,7 +643,7 @@ function control(f, value) {
     else if (f.type === 'checks') for (const x of all('input', el)) x.checked = (v ?? []).includes(x.value);
     else if (f.type === 'time') el.value = v ? local(v) : '';
     else if (f.type === 'size') el.value = v ? bytes(v) : '';
-    else el.value = v ?? '';
+    else if (f.type !== 'choice' || !f.required || v) el.value = v ?? '';
   };
   c.set(value);
   return dress(c);
