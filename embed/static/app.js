@@ -204,7 +204,7 @@ function toast(text, { action = '', run = null, bad = false, time = 5000, done =
     if (chosen) run?.();
     done?.(chosen);
   };
-  for (const [event, what] of [['pointerenter', pause], ['pointerleave', go], ['focusin', pause], ['focusout', go]]) el.addEventListener(event, what);
+  for (const [event, what] of [['pointermove', pause], ['pointerleave', go], ['focusin', pause], ['focusout', go]]) el.addEventListener(event, what);
   const box = find('#toasts');
   box.append(el);
   while (box.children.length > 4) box.firstElementChild.end();
@@ -552,6 +552,15 @@ function listOf(source, { page = 50, empty, grid = false, counted = null }) {
     counted?.(Math.max(source.total, n));
   };
 
+  // lose takes records off the count, or with -1 puts them back.
+  self.lose = (records, n = 1) => {
+    for (const r of records) {
+      const head = source.heads?.find((x) => x.k === kindOf(r));
+      if (head) head.total -= n;
+    }
+    self.settle();
+  };
+
   self.picked = () => {
     const shown = all('.item', ul).map((row) => row.record);
     for (const id of selected.keys()) if (!shown.some((r) => r.id === id)) selected.delete(id);
@@ -771,7 +780,7 @@ class Form {
 function dialog(title, { panel = false, onclose = null } = {}) {
   const id = newID();
   const before = document.activeElement;
-  const heading = h('h2', { id }, title);
+  const heading = h('h2', { id, tabindex: '-1', autofocus: true }, title); // else the first button has the focus, which closes
   const tools = h('div.tools', {}, iconButton('dialog-close', 'close', 'Close'));
   const body = h('div.body');
   const el = h(panel ? 'dialog.panel' : 'dialog', { 'aria-labelledby': id }, h('header', {}, heading, tools), body);
@@ -954,7 +963,7 @@ function share(r) {
   const address = addressOf(r);
   const field = (text, label) => h('div.field', {}, h('span.label', {}, label),
     h('span.join', {}, h('input.mono', { readonly: true, value: text, 'aria-label': label }), button('copy-text', '', { 'data-text': text, 'aria-label': `Copy: ${label}` }, icon('copy'), 'Copy')));
-  const ends = { '': 'Never', hour: 'In an hour', day: 'In a day', week: 'In a week', month: 'In a month', other: 'At …' };
+  const ends = { never: 'Never', hour: 'In an hour', day: 'In a day', week: 'In a week', month: 'In a month', other: 'At …' };
   const fields = [
     { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
     { name: 'password', label: r.hasPassword ? 'New password' : 'Password', type: 'password', autocomplete: 'new-password', placeholder: r.hasPassword ? 'set; type to change it' : 'none' },
@@ -964,7 +973,7 @@ function share(r) {
     { name: 'ends', label: 'Ends', type: 'choice', required: true, half: true, choices: ends },
     { name: 'expiresAt', label: 'Date and time', type: 'time', half: true },
   ];
-  const old = { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : '' };
+  const old = { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : 'never' };
   const side = h('div.shared', {}, field(address, r.kind === 'file' ? 'Link to its page' : 'Link'),
     r.kind === 'file' && field(r.url, 'Link to the file itself'),
     h('details.qr', {}, h('summary', {}, 'QR code')),
@@ -982,7 +991,7 @@ function share(r) {
       if (now[k.limit] !== (r[k.limit] ?? null)) body[k.limit] = now[k.limit];
       if (now[k.limit] && now.maxViewsAction !== (r.maxViewsAction ?? 'make_private')) body.maxViewsAction = now.maxViewsAction;
       const span = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 }[now.ends];
-      const end = now.ends === '' ? null : span ? new Date(Date.now() + span).toISOString() : now.expiresAt;
+      const end = now.ends === 'never' ? null : span ? new Date(Date.now() + span).toISOString() : now.expiresAt;
       if (now.ends === 'other' && !end) throw new Problem('', 0, { expiresAt: 'is needed' });
       if (!(end && r.expiresAt && Math.abs(Date.parse(end) - Date.parse(r.expiresAt)) < 60e3) && end !== (r.expiresAt ?? null)) body.expiresAt = end;
       if (!Object.keys(body).length) return;
@@ -1018,12 +1027,14 @@ function remove(records) {
     selected.delete(r.id);
     me.counts[r.kind]--;
   }
-  view?.list?.picked();
-  view?.list?.settle();
+  const list = view?.list;
+  list?.picked();
+  list?.lose(undone.length ? records : []);
   const text = records.length === 1 ? `Deleted “${clip(titleOf(records[0]))}”.` : `Deleted ${number(records.length)} items.`;
   later(text, records.map(pathOf), () => {
     for (const [row, mark] of undone) if (mark.isConnected) mark.replaceWith(row);
     for (const r of records) me.counts[r.kind]++;
+    list?.lose(undone.length ? records : [], -1);
   });
 }
 
@@ -1330,7 +1341,7 @@ const pages = {
       empty: () => nothing('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something into the box above.'),
     });
     v.takes = () => true;
-    add(main, v.box, h('div.head', {}, h('h1', {}, 'Recent'), count), v.list.node);
+    add(v.out, v.box, h('div.head', {}, h('h1', {}, 'Recent'), count), v.list.node);
     return 'Home';
   },
 
@@ -1351,12 +1362,12 @@ const pages = {
     });
     v.takes = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!folder || r.folder?.id === folder.id);
     const names = Object.fromEntries(tags.filter((t) => t.counts?.[k.name] || p.get('tag') === t.name).map((t) => [t.name, t.name]));
-    add(main, heading(k.many, count,
+    add(v.out, heading(k.many, count,
       file && iconButton('view-list', 'list', 'As a list', { 'aria-pressed': String(!grid) }),
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
-    if (file) add(main, folderBar(folder, p));
-    add(main, v.box, h('div.filters', {},
+    if (file) add(v.out, folderBar(folder, p));
+    add(v.out, v.box, h('div.filters', {},
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
       Object.keys(names).length > 0 && selectOf('tag', 'Tag', { '': 'All tags', ...names }, p),
       h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
@@ -1386,7 +1397,7 @@ const pages = {
       empty: () => nothing('Nothing was found.', 'Try fewer or other words. tag:x looks for a tag, kind:note for notes.'),
     });
     const title = query.getAll('tag').length && !text ? query.getAll('tag').join(' + ') : text ? `“${text}”` : 'Everything';
-    add(main, heading(title, count), h('div.filters', { role: 'group', 'aria-label': 'Kind' },
+    add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': 'Kind' },
       [['', 'All'], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, t]) =>
         h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, t))), v.list.node);
     return text ? `Search: ${text}` : 'Search';
@@ -1406,7 +1417,7 @@ const pages = {
         find('form.quick input').focus();
       } catch (problem) { failed(problem); }
     };
-    add(main, heading('Tags', h('small.soft', {}, plural(tags.length, 'tag'))), form,
+    add(v.out, heading('Tags', h('small.soft', {}, plural(tags.length, 'tag'))), form,
       sorted.length ? h('ul.list', { 'aria-label': 'Tags' }, sorted.map((t) => {
         const color = h('input.color', { type: 'color', value: t.color.toLowerCase(), 'aria-label': `Colour of ${t.name}`, act: 'tag-color' });
         const row = h('li.item.plain', {}, color,
@@ -1426,7 +1437,7 @@ const pages = {
     const mine = keys?.data ?? [];
     const made = mine.filter((x) => !x.device), devices = mine.filter((x) => x.device);
     const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
-    add(main, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
+    add(v.out, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
       h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
       me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works at present.'),
       keys ? rows(made, 'API keys', 'No keys yet.') : nothing('Keys cannot be shown.', manages ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
@@ -1457,7 +1468,7 @@ const pages = {
       toast('The password is changed.');
     });
     const out = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, 'Sign out'));
-    add(main, heading('Account', h('small.soft', {}, `${me.username}${me.role === 'admin' ? ', administrator' : ''}`), out), h('div.cards', {}, used, profile, password), sessions && sessionList(sessions.data));
+    add(v.out, heading('Account', h('small.soft', {}, `${me.username}${me.role === 'admin' ? ', administrator' : ''}`), out), h('div.cards', {}, used, profile, password), sessions && sessionList(sessions.data));
     return 'Account';
   },
 
@@ -1465,10 +1476,10 @@ const pages = {
     const [users, settings, stats] = await Promise.all([
       load('admin/users', 'admin/users?limit=500&sort=title', v.signal), load('admin/settings', 'admin/settings', v.signal), load('admin/stats', 'admin/stats', v.signal),
     ]);
-    if (!users || !settings) { add(main, heading('Admin'), nothing('This page is for administrators.')); return 'Admin'; }
+    if (!users || !settings) { add(v.out, heading('Admin'), nothing('This page is for administrators.')); return 'Admin'; }
     const s = settings.data;
     const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !s.apiTokensDisabled, act: 'tokens' });
-    add(main, heading('Admin'), h('div.cards', {},
+    add(v.out, heading('Admin'), h('div.cards', {},
       h('div.card', {}, h('h2', {}, 'Storage'), h('p.figure', {}, bytes(stats?.data.bytes ?? 0)),
         h('p.soft', {}, [plural(stats?.data.users ?? 0, 'account'), ...Object.values(kinds).map((k) => plural(stats?.data.counts?.[k.name] ?? 0, k.one))].join(' · '))),
       h('div.card', {}, h('h2', {}, 'API keys'), h('label.check', { for: off.id }, off, h('span', {}, 'API keys work')),
@@ -1601,11 +1612,12 @@ async function show(to, { back = false } = {}) {
     scrollTo(0, was.scroll);
     return;
   }
-  main.replaceChildren();
   const mine = view;
+  view.out = document.createDocumentFragment();
   try {
     const title = await pages[to.name](view);
     if (view !== mine) return;
+    main.replaceChildren(view.out); // not before: an empty page would flash
     document.title = `${title} · kist`;
   } catch (e) {
     if (e.name === 'AbortError') return;
@@ -1624,7 +1636,17 @@ function leave() {
   if (kept.size > 6) kept.delete(kept.keys().next().value);
 }
 
-const rerender = () => { kept.clear(); changed++; const at = scrollY; const v = view; view = null; show(v).then(() => scrollTo(0, at)); };
+// rerender draws the page anew, and leaves the eye and the focus where they were.
+async function rerender() {
+  kept.clear();
+  changed++;
+  const at = scrollY, v = view, had = document.activeElement?.closest('#main [data-act]');
+  const same = had && `[data-act="${had.dataset.act}"]` + (had.ariaLabel ? `[aria-label="${CSS.escape(had.ariaLabel)}"]` : '');
+  view = null;
+  await show({ name: v.name, kind: v.kind, key: v.key, params: v.params });
+  scrollTo(0, at);
+  if (same && document.activeElement === document.body) find('#main ' + same)?.focus();
+}
 
 async function openItem(to) {
   const close = (why) => {
