@@ -879,9 +879,8 @@ async function edit(k, r, given = {}, onclose = null) {
   form.node.append(rest);
   let timer = 0;
   const keep = () => {
-    if (!node.isConnected && !d.el.isConnected && !timer) return;
     const now = form.shown;
-    memory.set(key, same(now, { ...old }) ? null : { at: new Date().toISOString(), values: now });
+    memory.set(key, same(now, { ...old, ...given }) || fresh && same(now, old) ? null : { at: new Date().toISOString(), values: now });
   };
   node.addEventListener('input', () => {
     clearTimeout(timer);
@@ -1652,7 +1651,10 @@ async function openItem(to) {
   const close = (why) => {
     if (why === 'left' || why === 'replaced' || editor?.leaving) return;
     const under = view ? addressOfView() : `${base}/${to.kind.at}`;
-    if (history.state?.over) history.back();
+    if (history.state?.over) {
+      returning = new Promise((done) => { addEventListener('popstate', done, { once: true }); });
+      history.back();
+    }
     else history.replaceState(null, '', under);
     if (view) document.title = view.title ?? document.title;
   };
@@ -1673,12 +1675,17 @@ async function openItem(to) {
 
 const addressOfView = () => view.name === 'home' ? base + '/' : view.name === 'kind' ? `${base}/${view.kind.at}${withParam(view.params, '', '')}` : `${base}/${view.name}${withParam(view.params, '', '')}`;
 
-function go(href, { replace = false } = {}) {
+// returning is a step back under way, which the next step must not overtake.
+let returning = null;
+
+async function go(href, { replace = false } = {}) {
+  await returning;
+  returning = null;
   const url = new URL(href, location.href);
   const to = url.origin === location.origin && url.pathname.startsWith(base + '/') ? parse(url) : null;
   if (!to) { location.href = href; return; }
   history[replace ? 'replaceState' : 'pushState'](to.id ? { over: !replace } : null, '', url);
-  show(to);
+  await show(to);
 }
 
 addEventListener('popstate', () => {
@@ -1964,7 +1971,7 @@ document.addEventListener('change', async (e) => {
   const el = e.target;
   if (el.dataset.param) {
     const value = el.value === (el.dataset.param === 'sort' ? 'newest' : '') ? '' : el.value;
-    go(location.pathname + withParam(view.params, el.dataset.param, value));
+    await go(location.pathname + withParam(view.params, el.dataset.param, value));
     find(`[data-param="${el.dataset.param}"]`)?.focus();
   }
   if (el.dataset.act === 'tag-color') {
@@ -2091,7 +2098,7 @@ function filesCame(files) {
 function textCame(text) {
   if (!text) return;
   if (view?.box?.area.isConnected) view.box.type(text);
-  else { go(base + '/'); view.box.type(text); }
+  else go(base + '/').then(() => view.box.type(text));
 }
 
 addEventListener('paste', (e) => {
