@@ -99,6 +99,9 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
+// HomePage tells visitors what this is.
+type HomePage struct{ Base string }
+
 // ReferencePage is the interactive view of the schema. Its addresses are relative to two segments below the root of the
 // API's version (/api/v1/reference, without a slash at the end), so that it needs no Base.
 type ReferencePage struct{}
@@ -121,6 +124,9 @@ func (DevicePage) Policy() string { return policyPage }
 // Policy implements [Page].
 func (MessagePage) Policy() string { return policyPage }
 
+// Policy implements [Page].
+func (HomePage) Policy() string { return policyPage }
+
 // Policy implements [Page]. Scripts may reach this server and nothing else.
 func (ReferencePage) Policy() string { return policyReference }
 
@@ -129,6 +135,7 @@ func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
+func (HomePage) file() string      { return "home.html" }
 func (ReferencePage) file() string { return "reference.html" }
 
 //go:embed pages

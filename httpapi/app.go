@@ -9,10 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"rsc.io/qr"
-
 	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/render"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -68,6 +67,10 @@ func appPages() []appPage {
 func appRoutes() []route {
 	rows := []route{
 		{
+			method: "GET", path: "/about", id: "readAbout", tag: "app", summary: "Tells visitors what this server is.",
+			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+		},
+		{
 			method: "GET", path: "/manifest.webmanifest", id: "readManifest", tag: "app", summary: "Describes the app to a browser that installs it.",
 			door: anyone, reply: reply{200, "The manifest.", &content{media: manifestType, schema: object{"type": "object"}, example: object{"name": "kist"}}}, serve: readManifest,
 		},
@@ -79,7 +82,7 @@ func appRoutes() []route {
 		{
 			method: "GET", path: apiPath + "qr", id: "readQR", tag: "app", summary: "Draws a QR code.",
 			door:  reads,
-			args:  []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQR}, "https://kist.example.org/v/summer-24"}},
+			args:  []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQRText}, "https://kist.example.org/v/summer-24"}},
 			reply: reply{200, "The picture.", &content{media: "image/svg+xml", schema: object{"type": "string"}, example: "<svg …>"}}, serve: readQR,
 		},
 	}
@@ -245,40 +248,24 @@ func readManifest(c *call) error {
 	return nil
 }
 
-const maxQR = 1024
+const maxQRText = 1024
 
-// margin is the width of the empty border that readers need (ISO/IEC 18004).
-const margin = 4
-
-// readQR draws a QR code, black on white in any theme, for many readers do not
-// see the reverse.
+// readQR draws a QR code, for the script's share dialog.
 func readQR(c *call) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
 	t := q.Get("text")
-	if t == "" || len(t) > maxQR {
-		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "text must be 1 to " + strconv.Itoa(maxQR) + " bytes long."}
+	if t == "" || len(t) > maxQRText {
+		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long."}
 	}
-	code, err := qr.Encode(t, qr.M)
+	code, err := render.QR(t)
 	if err != nil {
 		return err
 	}
-	side := strconv.Itoa(code.Size + 2*margin)
-	b := []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ` + side + " " + side + `" shape-rendering="crispEdges"><path fill="#fff" d="M0 0h` + side + "v" + side + `H0z"/><path d="`)
-	for y := range code.Size {
-		for x := 0; x < code.Size; x++ {
-			from := x
-			for x < code.Size && code.Black(x, y) {
-				x++
-			}
-			if x > from {
-				b = append(b, "M"+strconv.Itoa(from+margin)+" "+strconv.Itoa(y+margin)+"h"+strconv.Itoa(x-from)+"v1H"+strconv.Itoa(from+margin)+"z"...)
-			}
-		}
-	}
-	b = append(b, `"/></svg>`...)
+	// In a page it needs no namespace, as a file it does.
+	b := []byte(strings.Replace(string(code), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1))
 	h := c.w.Header()
 	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -175,8 +175,8 @@ func TestQR(t *testing.T) {
 	is.Equal(got.header.Get("Content-Type"), "image/svg+xml")
 	is.True(bytes.HasPrefix(got.body, []byte("<svg ")))
 	a.get("/api/v1/qr").want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("a", maxQR+1)).want(400)
-	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", maxQR/4)).want(200)
+	a.get("/api/v1/qr?text=" + strings.Repeat("a", maxQRText+1)).want(400)
+	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", maxQRText/4)).want(200)
 	a.do(request{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
 }
 
