@@ -191,6 +191,7 @@ func listRecords(k *record.Kind) func(*call) error {
 		if err != nil {
 			return err
 		}
+		brief := args.Get("brief") == "true"
 		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
 			err := c.s.Store.View(func(tx *kv.Tx) error {
 				var page kv.Page
@@ -205,6 +206,11 @@ func listRecords(k *record.Kind) func(*call) error {
 				for i, r := range page.Records {
 					if i > 0 {
 						dst = append(dst, ',')
+					}
+					if brief {
+						if r, err = r.Brief(); err != nil {
+							return err
+						}
 					}
 					if dst, err = c.s.show(tx, dst, r); err != nil {
 						return err
@@ -225,6 +231,7 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 	page := args.page(kv.Sorts(q.Kind))
 	q.Limit, q.Offset, q.After, q.Sort = page.limit, page.offset, page.cursor, page.sort
 	q.Favorite, q.Public = args.flag("favorite"), args.flag("public")
+	_ = args.flag("brief") // says what is wrong with it
 	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
 		if t = strings.TrimSpace(t); t != "" {
 			tags = append(tags, t)

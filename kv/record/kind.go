@@ -188,6 +188,31 @@ func (b *Link) Title() string {
 	return b.Description
 }
 
+// briefly is how much of a long text a list needs, in characters.
+const briefly = 300
+
+// Brief is the record with its long texts cut short: what a list of many shows
+// of it.
+func (r *Record) Brief() (*Record, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	switch b := b.(type) {
+	case *Note:
+		b.Content = cut(b.Content, briefly)
+	case *Snippet:
+		b.Content = cut(b.Content, briefly)
+	case *Recipe:
+		b.Ingredients, b.Instructions = cut(b.Ingredients, briefly), cut(b.Instructions, briefly)
+	default:
+		return r, nil
+	}
+	short := *r
+	short.SetBody(b)
+	return &short, nil
+}
+
 // firstLine is the first line of text with something on it, cut to MaxName
 // characters.
 func firstLine(text string) string {
