@@ -37,6 +37,8 @@ var pages = map[string]Page{
 	"wrong":        LockedPage{Base: "/kist", Slug: "a", Error: "b"},
 	"card":         CardPage{},
 	"games":        GamesPage{},
+	"app":          AppPage{Title: "Home", Data: []byte(`{}`)},
+	"app, prefix":  AppPage{Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`)},
 	"hostile claim": ClaimPage{
 		UserName: hostile,
 		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
@@ -45,6 +47,7 @@ var pages = map[string]Page{
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
 	"hostile locked":  LockedPage{Base: "/kist", Slug: hostile, Error: hostile},
 	"hostile card":    CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
+	"hostile app":     AppPage{Title: hostile, Data: must(json.Marshal(map[string]string{"a": hostile, "b": "<!--<script>"}))},
 	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
 }
 
@@ -87,6 +90,11 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 				}
 			}
 			for _, script := range scripts.FindAllStringSubmatch(html, -1) {
+				if strings.Contains(script[1], `type="application/json"`) { // data, which is not run
+					is.True(json.Valid([]byte(script[2])))
+					is.True(!strings.Contains(script[2], "<"))
+					continue
+				}
 				is.True(strings.Contains(script[1], "src="))
 				is.Equal(strings.TrimSpace(script[2]), "")
 			}
@@ -200,7 +208,7 @@ func TestRenderReportsTheWriter(t *testing.T) {
 }
 
 func TestStatic(t *testing.T) {
-	hashed := regexp.MustCompile(`^[a-z-]+\.[0-9a-f]{10}\.(css|js|svg)$`)
+	hashed := regexp.MustCompile(`^[a-z0-9-]+\.[0-9a-f]{10}\.(css|js|png|svg)$`)
 	for _, s := range sources {
 		t.Run(s.logical, func(t *testing.T) {
 			is := is.New(t)
@@ -258,6 +266,25 @@ func TestStaticFilesStayHome(t *testing.T) {
 	}
 }
 
+// The app is all that its owner loads, but for what is shown: 60 KB are allowed to every page of it.
+func TestAppIsSmall(t *testing.T) {
+	is := is.New(t)
+	html, err := pack([]byte(render(t, AppPage{Title: "Home", Data: []byte("{}")})))
+	is.NoErr(err)
+	total := len(html)
+	for _, file := range []string{"kist.css", "app.css", "app.js", "kist.svg"} {
+		name, err := Name(file)
+		is.NoErr(err)
+		asset, _ := Static(name)
+		if packed := asset.Gzip(); packed != nil {
+			total += len(packed)
+		} else {
+			total += len(asset.Bytes())
+		}
+	}
+	is.True(total < 48<<10) // the rest is for the records of the page
+}
+
 func TestPagesAreSmall(t *testing.T) {
 	sheet, err := Name("kist.css")
 	if err != nil {
@@ -268,7 +295,8 @@ func TestPagesAreSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, page := range pages {
-		if _, big := page.(ReferencePage); big {
+		switch page.(type) {
+		case ReferencePage, AppPage:
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -99,7 +99,7 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
-// HomePage says what answers at this address and where to go on.
+// HomePage tells visitors what this is.
 type HomePage struct{ Base string }
 
 // ReferencePage is the interactive view of the schema. Its addresses are relative to two segments below the root of the
@@ -158,6 +158,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		MessagePage{},
 		HomePage{},
 		ReferencePage{},
+		AppPage{},
 		ItemPage{},
 		LockedPage{},
 		CardPage{},

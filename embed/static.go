@@ -64,6 +64,10 @@ type source struct {
 }
 
 var sources = []source{
+	{"app-192.png", staticFiles, "static/app-192.png", false},
+	{"app-512.png", staticFiles, "static/app-512.png", false},
+	{"app.css", staticFiles, "static/app.css", false},
+	{"app.js", staticFiles, "static/app.js", false},
 	{"kist.css", staticFiles, "static/kist.css", false},
 	{"kist.svg", staticFiles, "static/kist.svg", false},
 	{"page.js", staticFiles, "static/page.js", false},
@@ -76,6 +80,7 @@ var sources = []source{
 var types = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
+	".png": "image/png",
 	".svg": "image/svg+xml",
 }
 
@@ -124,7 +129,7 @@ func newAsset(s source) (*Asset, error) {
 	case s.packed:
 		a.plain = sync.OnceValue(func() []byte { return must(unpack(shipped())) })
 		a.gzip = shipped
-	case size >= worthwhile:
+	case size >= worthwhile && extension != ".png": // which is compressed by itself
 		a.plain = shipped
 		a.gzip = sync.OnceValue(func() []byte { return must(pack(shipped())) })
 	default:

@@ -1,0 +1,63 @@
+package embed
+
+import (
+	"bytes"
+	"encoding/json"
+	"html/template"
+)
+
+// AppPage is the shell of the owner's pages. One page serves all their addresses: the script shows what the address
+// asks for, out of the data that came with the page, so that nothing has to be fetched before something is seen.
+type AppPage struct {
+	Base    string
+	Title   string // of the tab until the script knows better
+	Admin   bool   // whether the administration is offered
+	Content string // absolute address of the origin that stored bytes come from; "" is the page's own
+	Data    []byte // JSON, for the script
+}
+
+// Start is the data as it may stand in a script element: no text in it can end the element or open a comment.
+func (p AppPage) Start() template.JS {
+	var safe bytes.Buffer
+	json.HTMLEscape(&safe, p.Data)
+	return template.JS(safe.String()) //nolint:gosec // it is JSON, with <, > and & escaped
+}
+
+// Policy implements [Page]. Pictures may be read out of what the page holds, for previews of what is about to be sent.
+func (p AppPage) Policy() string {
+	content := ""
+	if p.Content != "" {
+		content = " " + p.Content
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'; " +
+		"img-src 'self' data: blob:" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+}
+
+func (AppPage) file() string { return "app.html" }
+
+// Manifest describes the app to a browser that installs it, below the prefix base. It is JSON of the type
+// application/manifest+json.
+func Manifest(base string) ([]byte, error) {
+	type object = map[string]any
+	icon := func(logical, size, media string) object {
+		return object{"src": base + "/static/" + must(Name(logical)), "sizes": size, "type": media, "purpose": "any"}
+	}
+	maskable := icon("app-512.png", "512x512", "image/png")
+	maskable["purpose"] = "maskable"
+	at := func(name, path string) object { return object{"name": name, "url": base + path} }
+	return json.Marshal(object{
+		"id": base + "/", "name": "kist", "short_name": "kist", "lang": "en",
+		"description": "Your files, bookmarks, notes, snippets, recipes, games and short links.",
+		"start_url":   base + "/", "scope": base + "/", "display": "standalone",
+		"background_color": "#fbfaf8", "theme_color": "#0f6b5c",
+		"icons":     []object{icon("app-192.png", "192x192", "image/png"), icon("app-512.png", "512x512", "image/png"), maskable},
+		"shortcuts": []object{at("New note", "/notes/new"), at("New bookmark", "/bookmarks/new"), at("Files", "/files")},
+		"share_target": object{
+			"action": base + "/share", "method": "POST", "enctype": "multipart/form-data",
+			"params": object{
+				"title": "title", "text": "text", "url": "url",
+				"files": []object{{"name": "file", "accept": []string{"*/*"}}},
+			},
+		},
+	})
+}
