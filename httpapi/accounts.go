@@ -272,6 +272,7 @@ func (v *shownKey) Fields(s *field.Set) {
 		return append(dst, ']')
 	}).Says("What it may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
+	s.Text("device", &v.Device, record.MaxName).Says("The client that got it by the device flow; empty for other keys.", `""`)
 	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
 	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)

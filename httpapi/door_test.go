@@ -570,7 +570,7 @@ func TestDoorOddRequests(t *testing.T) {
 		status         int
 	}{
 		{"GET", "http://kist.example.org", 404},
-		{"GET", "/", 200},
+		{"GET", "/", 303},
 		{"POST", "/", 405},
 		{"GET", "//", 404},
 		{"GET", "/x/", 404},
@@ -631,21 +631,21 @@ func setTarget(r *http.Request, target string) error {
 	return err
 }
 
-// TestDoorHome: the address that the pages' logo leads to says what this is,
-// also below a prefix.
+// TestDoorHome: the address that the pages' logo leads to is the app for who is
+// signed in, and leads to the sign-in otherwise, also below a prefix.
 func TestDoorHome(t *testing.T) {
 	is := is.New(t)
-	for _, base := range []string{"https://kist.example.org", "https://example.org/kist"} {
+	for base, prefix := range map[string]string{"https://kist.example.org": "", "https://example.org/kist": "/kist"} {
 		a := start(t, func(c *Config) { c.Base = base })
-		prefix := strings.TrimPrefix(strings.TrimPrefix(base, "https://kist.example.org"), "https://example.org")
-		got := a.visit("/").want(200)
+		is.Equal(a.visit("/").want(303).header.Get("Location"), prefix+"/login?next=%2F")
+		got := a.browse("/").want(200)
 		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
 		is.True(strings.HasPrefix(got.header.Get("Content-Security-Policy"), "default-src 'none'"))
 		page := string(got.body)
-		is.True(strings.Contains(page, "<h1>A kist is a chest for your things</h1>"))
 		is.True(strings.Contains(page, `href="`+prefix+`/api/v1/reference"`))
 		is.True(strings.Contains(page, `href="`+prefix+`/"`))
-		is.Equal(len(a.send("HEAD", "/").want(200).body), 0)
+		is.True(strings.Contains(page, `href="`+prefix+`/static/`))
+		is.Equal(len(a.do(request{method: "HEAD", path: "/"}).want(200).body), 0)
 	}
 }
 

@@ -15,10 +15,6 @@ import (
 func (s *Server) table() []route {
 	rows := []route{
 		{
-			method: "GET", path: "/", id: "readHome", tag: "server", summary: "Says what this server is.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
-		},
-		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
 		},
@@ -178,6 +174,7 @@ func (s *Server) table() []route {
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}
+	rows = append(rows, appRoutes()...)
 	// One store of tags, under the names that clients know it by.
 	for _, at := range []string{"tags", "bookmark-tags", "note-tags", "snippet-tags", "recipe-tags", "shortlink-tags"} {
 		rows = append(rows, tagRoutes(at)...)
@@ -284,6 +281,7 @@ func listParams(k *record.Kind) []param {
 		param{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
 		param{"query", "favorite", "Favourites only, or all others.", flag, true},
 		param{"query", "public", "Public ones only, or all others.", flag, true},
+		param{"query", "brief", "Cuts contents, ingredients and instructions to 300 characters.", flag, false},
 	)
 	if k == record.Files {
 		all = append(all,

@@ -1,0 +1,397 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/httpapi/render"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// appPage is an address of the owner's app, and what it shows first.
+type appPage struct {
+	path, id, title string
+	asks            []string // addresses below the API's prefix, without what the address of the page adds
+	filter          bool     // the page's own query narrows the lists
+	admin           bool     // for administrators
+}
+
+// Pages of records show so many at first; home, of each kind.
+const (
+	firstOfList = "?brief=true&limit=50"
+	firstOfHome = "?brief=true&limit=12"
+)
+
+// appPages lists the addresses of the app.
+func appPages() []appPage {
+	var all, search []string
+	var pages []appPage
+	for _, k := range record.Kinds {
+		all, search = append(all, k.Path+firstOfHome), append(search, k.Path+"?brief=true&limit=20")
+	}
+	pages = append(pages,
+		appPage{path: "/", id: "showHome", title: "Home", asks: all},
+		appPage{path: "/search", id: "showSearch", title: "Search", asks: search, filter: true},
+		appPage{path: "/tags", id: "showTags", title: "Tags"},
+		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
+		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
+		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats"}, admin: true},
+	)
+	for _, k := range record.Kinds {
+		name, arg := k.Path, "{id}"
+		switch k {
+		case record.Files:
+			arg = "{slug}"
+		case record.Links:
+			name = "links"
+		}
+		asks := []string{k.Path + firstOfList}
+		pages = append(pages,
+			appPage{path: "/" + name, id: "show" + title(name), title: title(name), asks: asks, filter: true},
+			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + title(name), title: title(name), asks: append(asks, k.Path+"/"+arg), filter: true},
+		)
+	}
+	return pages
+}
+
+// appRoutes are the addresses of the app, and what it needs beside the API.
+func appRoutes() []route {
+	rows := []route{
+		{
+			method: "GET", path: "/about", id: "readAbout", tag: "app", summary: "Tells visitors what this server is.",
+			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+		},
+		{
+			method: "GET", path: "/manifest.webmanifest", id: "readManifest", tag: "app", summary: "Describes the app to a browser that installs it.",
+			door: anyone, reply: reply{200, "The manifest.", &content{media: manifestType, schema: object{"type": "object"}, example: object{"name": "kist"}}}, serve: readManifest,
+		},
+		{
+			method: "POST", path: "/share", id: "share", tag: "app", summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
+			door: visitors, body: sharedForm(), reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
+			fails: []int{403, 503, 507}, serve: keepShared,
+		},
+		{
+			method: "GET", path: apiPath + "qr", id: "readQR", tag: "app", summary: "Draws a QR code.",
+			door:  reads,
+			args:  []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQRText}, "https://kist.example.org/v/summer-24"}},
+			reply: reply{200, "The picture.", &content{media: "image/svg+xml", schema: object{"type": "string"}, example: "<svg …>"}}, serve: readQR,
+		},
+	}
+	for _, p := range appPages() {
+		rows = append(rows, route{
+			method: "GET", path: p.path, id: p.id, tag: "app", summary: "The app: " + strings.ToLower(p.title) + ".",
+			door: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *call) error { return c.app(p) },
+		})
+	}
+	return rows
+}
+
+// reader is the caller that the app is for; nil sends a visitor, and a key
+// that may not read, to sign in.
+func (c *call) reader() *kv.Caller {
+	if c.caller == nil || !c.caller.Key.Allows(record.ScopeRead) {
+		return nil
+	}
+	return c.caller
+}
+
+// toSignIn sends a browser to sign in, and back to the path afterwards.
+func (c *call) toSignIn(path string) error {
+	return c.redirect("/login?next=" + url.QueryEscape(path))
+}
+
+// app answers a page of the app, with the answers to what it asks first, so
+// that showing it takes one round of requests.
+func (c *call) app(p appPage) error {
+	if c.reader() == nil {
+		return c.toSignIn(c.r.URL.RequestURI())
+	}
+	var data bytes.Buffer
+	limit := c.s.MaxUpload
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		set, err := tx.Settings()
+		if set.MaxUpload > 0 {
+			limit = min(limit, set.MaxUpload)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	text := func(t string) { data.Write(field.AppendString(nil, t)) }
+	data.WriteString(`{"base":`)
+	text(c.s.prefix())
+	data.WriteString(`,"url":`)
+	text(c.s.Base)
+	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
+	data.WriteString(`,"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
+	data.WriteString(`,"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
+	data.WriteString(`,"answers":{`)
+	own := p.asks
+	if p.path == "/search" && c.s.row(apiPath+"search") != nil {
+		own = []string{"search?limit=40"}
+	}
+	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, own...)
+	for i, ask := range asks {
+		path, query, _ := strings.Cut(ask, "?")
+		if p.filter && query != "" && slices.Contains(own, ask) {
+			query += "&" + c.r.URL.RawQuery // what is named twice counts as first named
+		}
+		if i > 0 {
+			data.WriteByte(',')
+		}
+		text(path)
+		data.WriteByte(':')
+		if body := c.inner(path, query); body != nil {
+			data.Write(body)
+		} else {
+			data.WriteString("null") // the script asks, and says what is wrong
+		}
+	}
+	data.WriteString("}}")
+	return c.packed(embed.AppPage{
+		Base: c.s.prefix(), Title: p.title, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
+	})
+}
+
+// row is the route that answers GET at a path as the table writes it.
+func (s *Server) row(path string) *route {
+	i := slices.IndexFunc(s.routes, func(r route) bool { return r.method == http.MethodGet && r.path == path })
+	if i < 0 {
+		return nil
+	}
+	return &s.routes[i]
+}
+
+// inner is what the API answers the caller to a GET; nil if that is no
+// success. The caller passes the same door as with a request of its own.
+func (c *call) inner(path, query string) []byte {
+	row := c.s.row(apiPath + path)
+	if row == nil {
+		return nil
+	}
+	r := c.r.Clone(c.r.Context())
+	r.URL = &url.URL{Path: apiPath + path, RawQuery: query}
+	answer := &kept{header: http.Header{}}
+	one := &call{
+		s: c.s, r: r, args: c.args, id: c.id, addr: c.addr,
+		w: &answerWriter{ResponseWriter: answer, ctl: http.NewResponseController(answer), addr: c.addr},
+	}
+	err := one.enter(row.door)
+	if err == nil {
+		err = row.serve(one)
+	}
+	if err != nil || one.w.status != http.StatusOK {
+		return nil
+	}
+	return answer.body.Bytes()
+}
+
+// kept is an answer that stays here.
+type kept struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (k *kept) Header() http.Header         { return k.header }
+func (k *kept) WriteHeader(int)             {}
+func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
+
+// packed answers with a page, compressed if the browser takes that.
+func (c *call) packed(p embed.Page) error {
+	var b bytes.Buffer
+	h := c.w.Header()
+	h.Set("Vary", "Accept-Encoding, Cookie")
+	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		w, err := gzip.NewWriterLevel(&b, gzip.DefaultCompression)
+		if err == nil {
+			err = embed.Render(w, p)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			return err
+		}
+		h.Set("Content-Encoding", "gzip")
+	} else if err := embed.Render(&b, p); err != nil {
+		return err
+	}
+	h.Set("Content-Type", htmlType)
+	h.Set("Content-Security-Policy", p.Policy())
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	c.w.WriteHeader(http.StatusOK)
+	_, _ = c.w.Write(b.Bytes()) // the client may be gone
+	return nil
+}
+
+const manifestType = "application/manifest+json"
+
+func readManifest(c *call) error {
+	b, err := embed.Manifest(c.s.prefix())
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", manifestType)
+	h.Set("Cache-Control", "no-cache")
+	_, _ = c.w.Write(b) // the client may be gone
+	return nil
+}
+
+const maxQRText = 1024
+
+// readQR draws a QR code, for the script's share dialog.
+func readQR(c *call) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	t := q.Get("text")
+	if t == "" || len(t) > maxQRText {
+		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long."}
+	}
+	code, err := render.QR(t)
+	if err != nil {
+		return err
+	}
+	// In a page it needs no namespace, as a file it does.
+	b := []byte(strings.Replace(string(code), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1))
+	h := c.w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cache-Control", "private, max-age=86400")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	c.w.WriteHeader(http.StatusOK)
+	_, _ = c.w.Write(b) // the client may be gone
+	return nil
+}
+
+// sharedForm is what the share sheet sends: see the manifest.
+func sharedForm() *content {
+	text := object{"type": "string"}
+	return &content{media: "multipart/form-data", schema: members(object{
+		"title": text, "text": text, "url": text,
+		"file": object{"type": "array", "items": object{"type": "string", "format": "binary"}, "example": []string{"…"}},
+	}), example: object{"title": "Go", "url": "https://go.dev"}}
+}
+
+// keepShared keeps what a share sheet sends. Browsers send it like a page of
+// this server does, not like one of another site.
+func keepShared(c *call) error {
+	own := c.reader() != nil && c.caller.Key.Allows(record.ScopeWrite)
+	space := &room{file: maxTexts, left: maxTexts, look: true}
+	if own {
+		var err error
+		if space, err = c.room(); err != nil {
+			return err
+		}
+	}
+	parts, fields, err := c.receive(space)
+	defer func() {
+		for _, p := range parts {
+			if p.stage != nil {
+				if err := p.stage.Drop(); err != nil {
+					c.s.Log.Warn("an upload's temporary file is left", "error", err)
+				}
+			}
+		}
+	}()
+	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
+	if !own {
+		// Files have to be shared again; what was written waits in the box.
+		q := url.Values{}
+		for _, name := range []string{"title", "text", "url"} {
+			if t := said(name); t != "" && len(t) < maxQuery/8 {
+				q.Set(name, t)
+			}
+		}
+		return c.toSignIn("/?" + q.Encode())
+	}
+	if err != nil {
+		return err
+	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil })
+	if len(parts) > 0 {
+		return c.keepSharedFiles(parts, said("text"))
+	}
+	k, in := sharedRecord(said("title"), said("text"), said("url"))
+	if in == nil {
+		return c.redirect("/")
+	}
+	form := record.NewForm(k)
+	if err := check(field.Of(form).Create(in)); err != nil {
+		return err
+	}
+	var r *record.Record
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		r, err = tx.Add(c.owner(), k, form, nil, "")
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.redirect("/" + k.Path + "/" + r.Slug)
+}
+
+// sharedRecord is what a share without files becomes. Many apps put the link
+// into the text, last.
+func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
+	web := func(t string) bool {
+		u, err := url.Parse(t)
+		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+	}
+	if words := strings.Fields(text); link == "" && len(words) > 0 && web(words[len(words)-1]) {
+		link = words[len(words)-1]
+		text = strings.TrimSpace(strings.TrimSuffix(text, link))
+		if title == "" && !strings.Contains(text, "\n") {
+			title, text = text, ""
+		}
+	}
+	title = cutRunes(strings.Join(strings.Fields(title), " "), record.MaxName)
+	switch {
+	case web(link):
+		return record.Bookmarks, field.Object{"url": link, "title": title, "description": cutRunes(text, record.MaxDescription)}
+	case title == "" && text == "" && link == "":
+		return nil, nil
+	}
+	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
+}
+
+func cutRunes(t string, most int) string {
+	if r := []rune(t); len(r) > most {
+		return string(r[:most])
+	}
+	return t
+}
+
+func (c *call) keepSharedFiles(parts []part, text string) error {
+	form := record.NewForm(record.Files)
+	form.Body.(*record.File).Description = cutRunes(text, record.MaxDescription)
+	pins := make([]*blobs.Kept, 0, len(parts))
+	recorded := false
+	defer func() { c.letGo(pins, recorded) }() // after the commit, whatever comes
+	for i := range parts {
+		one, err := parts[i].stage.Keep()
+		if err != nil {
+			return err
+		}
+		pins, parts[i].sum = append(pins, one), one.Ref
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		_, err := c.addFiles(tx, form, parts, pins, "")
+		return err
+	}); err != nil {
+		return err
+	}
+	recorded = true
+	return c.redirect("/files")
+}

@@ -1,0 +1,259 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/embed"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+var startData = regexp.MustCompile(`(?s)<script type="application/json" id="start">(.*?)</script>`)
+
+// browse asks for a page as a browser does.
+func (a *app) browse(path string) *answer {
+	a.Helper()
+	return a.do(request{method: "GET", path: path, header: http.Header{"Accept": {"text/html"}}})
+}
+
+// first is what came with a page under a name.
+func (g *answer) first(name string) any {
+	g.app.Helper()
+	found := startData.FindSubmatch(g.body)
+	if found == nil {
+		g.app.Fatalf("no data in %s", cutText(g.body))
+	}
+	var start struct{ Answers map[string]any }
+	g.app.fatal(json.Unmarshal(found[1], &start))
+	return start.Answers[name]
+}
+
+// TestAppAddresses: every page of the app is there for its owner, with what it
+// shows first, and sends everyone else to sign in and back.
+func TestAppAddresses(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).want(201)
+	uploads := a.as(a.addKey(a.user, record.ScopeUpload))
+	for _, p := range appPages() {
+		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
+		page := a.browse(path).want(200)
+		is.Equal(page.header.Get("Content-Security-Policy"), embed.AppPage{}.Policy())
+		is.Equal(page.header.Get("Cache-Control"), "no-store")
+		is.True(page.first("me") != nil)
+		is.True(page.first("tags") != nil)
+		is.Equal(bytes.Count(page.body, []byte("</script>")), 2) // none of the data's
+
+		for _, stranger := range []*answer{a.visit(path + "?q=a+b"), uploads.browse(path + "?q=a+b")} {
+			stranger.want(303)
+			is.Equal(stranger.header.Get("Location"), "/login?next="+strings.ReplaceAll(path, "/", "%2F")+"%3Fq%3Da%2Bb")
+		}
+	}
+	home := a.browse("/")
+	notes := home.first("notes").(map[string]any)
+	is.Equal(notes["total"], 1.0)
+	is.True(home.first("files") != nil)
+	a.browse("/notes/none").want(200) // the script says that there is none
+}
+
+// TestAppFirstAnswers: what comes with a page is what the API answers to its
+// caller, narrowed as the address says.
+func TestAppFirstAnswers(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for i := range 3 {
+		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat("long ", 1000), "tags": []string{[]string{"odd", "even"}[i%2]}}).want(201)
+	}
+	slug := a.post("/api/v1/shorten", map[string]any{"originalUrl": "https://go.dev"}).want(201).text("data.slug")
+
+	list := a.browse("/notes?tag=odd").first("notes").(map[string]any)
+	is.Equal(list["total"], 2.0)
+	one := list["data"].([]any)[0].(map[string]any)
+	is.Equal(len(one["content"].(string)), 300) // lists are brief
+	is.Equal(a.browse("/notes?sort=nonsense").first("notes"), nil)
+	is.Equal(a.browse("/links/" + slug).first("shorten/{id}").(map[string]any)["data"].(map[string]any)["slug"], slug)
+	is.Equal(a.browse("/search?q=Note+1").first("notes").(map[string]any)["total"], 1.0)
+
+	is.True(a.browse("/admin").first("admin/users") != nil)
+	member := a.as(a.addKey(a.addUser("ben", record.Member), record.ScopeAdmin))
+	is.Equal(member.browse("/admin").first("admin/users"), nil)
+	is.Equal(member.browse("/notes").first("notes").(map[string]any)["total"], 0.0)
+	reads := a.as(a.addKey(a.user, record.ScopeRead))
+	is.Equal(reads.browse("/keys").first("keys"), nil)
+}
+
+func TestListsCanBeBrief(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	long := strings.Repeat("é", 400)
+	for path, members := range map[string]string{"notes": "content", "snippets": "content", "recipes": "ingredients instructions"} {
+		body := map[string]any{"title": "t"}
+		for name := range strings.FieldsSeq(members) {
+			body[name] = long
+		}
+		id := a.post("/api/v1/"+path, body).want(201).text("data.id")
+		for name := range strings.FieldsSeq(members) {
+			is.Equal(a.get("/api/v1/"+path+"?brief=true").want(200).text("data.0."+name), strings.Repeat("é", 300))
+			is.Equal(a.get("/api/v1/"+path+"?brief=false").want(200).text("data.0."+name), long)
+			is.Equal(a.get("/api/v1/"+path+"/"+id).want(200).text("data."+name), long) // it is cut for the list alone
+		}
+	}
+	a.get("/api/v1/notes?brief=perhaps").want(400)
+}
+
+// TestAppIsCompressed: a page full of records takes less than 60 KB with all
+// that it loads.
+func TestAppIsCompressed(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for i := range 60 {
+		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500), "tags": []string{fmt.Sprint("tag", i%9)}}).want(201)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/notes", http.NoBody)
+	is.NoErr(err)
+	req.Header.Set("X-Api-Key", a.key)
+	req.Header.Set("Accept-Encoding", "gzip")
+	res, err := plain.Do(req)
+	is.NoErr(err)
+	defer res.Body.Close()
+	packed, err := io.ReadAll(res.Body)
+	is.NoErr(err)
+	is.Equal(res.Header.Get("Content-Encoding"), "gzip")
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	is.NoErr(err)
+	page, err := io.ReadAll(r)
+	is.NoErr(err)
+	is.True(bytes.Contains(page, []byte("Note 59")))
+	total := len(packed)
+	for _, file := range regexp.MustCompile(`/static/([a-z0-9.-]+\.(?:css|js|svg))"`).FindAllSubmatch(page, -1) {
+		asset, ok := embed.Static(string(file[1]))
+		is.True(ok)
+		if asset.Gzip() != nil {
+			total += len(asset.Gzip())
+		} else {
+			total += len(asset.Bytes())
+		}
+	}
+	t.Logf("%d bytes, %d of them the page", total, len(packed))
+	is.True(total < 60_000)
+}
+
+func TestManifest(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/kist" })
+	got := a.visit("/manifest.webmanifest").want(200)
+	is.Equal(got.header.Get("Content-Type"), "application/manifest+json")
+	is.Equal(got.text("start_url"), "/kist/")
+	is.Equal(got.text("share_target.action"), "/kist/share")
+	is.Equal(got.text("share_target.method"), "POST")
+	for i, side := range []int{192, 512} {
+		src := got.text(fmt.Sprintf("icons.%d.src", i))
+		icon := a.visit(strings.TrimPrefix(src, "/kist")).want(200)
+		picture, err := png.DecodeConfig(bytes.NewReader(icon.body))
+		is.NoErr(err)
+		is.Equal(picture.Width, side)
+		is.Equal(icon.header.Get("Content-Type"), "image/png")
+	}
+}
+
+func TestQR(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	got := a.get("/api/v1/qr?text=https://kist.example.org/v/summer").want(200)
+	is.Equal(got.header.Get("Content-Type"), "image/svg+xml")
+	is.True(bytes.HasPrefix(got.body, []byte("<svg ")))
+	a.get("/api/v1/qr").want(400)
+	a.get("/api/v1/qr?text=" + strings.Repeat("a", maxQRText+1)).want(400)
+	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", maxQRText/4)).want(200)
+	a.do(request{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
+}
+
+// shareSheet sends what a phone's share sheet does.
+func (a *app) shareSheet(fields map[string]string, files ...file) request {
+	q := a.uploadRequest(fields, files...)
+	q.path = "/share"
+	return q
+}
+
+func TestShareTarget(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, c := range []struct {
+		fields           map[string]string
+		to, kind, member string
+		want             string
+	}{
+		{map[string]string{"title": "Go", "url": "https://go.dev/"}, "/bookmarks/", "bookmarks", "url", "https://go.dev/"},
+		{map[string]string{"text": "https://go.dev/a"}, "/bookmarks/", "bookmarks", "url", "https://go.dev/a"},
+		{map[string]string{"text": "Look at this https://go.dev/b"}, "/bookmarks/", "bookmarks", "title", "Look at this"},
+		{map[string]string{"title": "T", "text": "Look https://go.dev/c"}, "/bookmarks/", "bookmarks", "description", "Look"},
+		{map[string]string{"text": "milk\nand bread"}, "/notes/", "notes", "content", "milk\nand bread"},
+		{map[string]string{"title": strings.Repeat("x", 600), "text": "t"}, "/notes/", "notes", "title", strings.Repeat("x", 512)},
+		{map[string]string{"url": "javascript:alert(1)"}, "/notes/", "notes", "content", "javascript:alert(1)"},
+	} {
+		got := a.do(a.shareSheet(c.fields)).want(303)
+		to := got.header.Get("Location")
+		is.True(strings.HasPrefix(to, c.to))
+		is.Equal(a.get("/api/v1/"+c.kind).want(200).text("data.0."+c.member), c.want)
+		is.Equal(a.get("/api/v1/"+c.kind).at("data.0.isPublic"), false)
+	}
+	is.Equal(a.do(a.shareSheet(map[string]string{"title": ""})).want(303).header.Get("Location"), "/")
+
+	got := a.do(a.shareSheet(map[string]string{"text": "from the phone"}, file{"a.txt", "text/plain", "aaa"}, file{"b.txt", "text/plain", "bbb"})).want(303)
+	is.Equal(got.header.Get("Location"), "/files")
+	files := a.get("/api/v1/files").want(200)
+	is.Equal(files.at("total"), 2.0)
+	is.Equal(files.text("data.0.description"), "from the phone")
+}
+
+// TestShareTargetOfStrangers: nothing is kept for who is not signed in, and
+// what was written waits behind the sign-in.
+func TestShareTargetOfStrangers(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	before := a.state()
+	q := a.shareSheet(map[string]string{"text": "milk & bread"}, file{"a.txt", "text/plain", "aaa"})
+	q.anyone = true
+	is.Equal(a.do(q).want(303).header.Get("Location"), "/login?next=%2F%3Ftext%3Dmilk%2B%2526%2Bbread")
+	is.Equal(a.state(), before)
+
+	// With a session, what another site has the browser send is refused.
+	var secret string
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = tx.AddSession(a.user.ID, "test", "192.0.2.1")
+		return err
+	}))
+	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 303, "same-origin": 303} {
+		q := a.shareSheet(map[string]string{"text": "milk"})
+		q.anyone = true
+		q.header.Set("Cookie", a.server.sessionCookie()+"="+secret)
+		q.header.Set("Sec-Fetch-Site", site)
+		a.do(q).want(status)
+	}
+}
+
+// TestShareTargetBadBodies: what is no form of the share sheet is refused and
+// leaves nothing.
+func TestShareTargetBadBodies(t *testing.T) {
+	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	a.fatal(w.WriteField("text", strings.Repeat("x", maxField+1)))
+	a.fatal(w.Close())
+	media := http.Header{"Content-Type": {w.FormDataContentType()}}
+	a.refused(request{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
+	a.refused(request{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
+	a.refused(a.shareSheet(nil, file{"a.bin", "", strings.Repeat("x", 1001)}), 413)
+}
