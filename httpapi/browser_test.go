@@ -1,0 +1,701 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/matryer/is"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// tab is a tab of a browser that is signed in.
+type tab struct {
+	*app
+	ctx context.Context
+
+	mu  sync.Mutex
+	bad []string // what went wrong in the page
+}
+
+// openBrowser starts a server and a browser with a fresh profile, which reaches
+// nothing but the server. Without a browser the test is skipped.
+func openBrowser(t *testing.T) *tab {
+	t.Helper()
+	at := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			at = found
+			break
+		}
+	}
+	if at == "" || testing.Short() {
+		t.Skip("no chromium to try the app in")
+	}
+	web := httptest.NewUnstartedServer(nil)
+	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + web.Listener.Addr().String()}
+	dir := filepath.Join(t.TempDir(), "data")
+	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
+	a.fatal(err)
+	files, err := blobs.Open(filepath.Join(dir, "blobs"))
+	a.fatal(err)
+	a.server, err = New(Config{
+		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: a.url, MaxUpload: 8 << 20,
+		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
+	})
+	a.fatal(err)
+	web.Config.Handler = a.server
+	web.Start()
+	a.user = a.addUser("ann", record.Admin)
+	a.key = a.addKey(a.user, record.ScopeAdmin)
+
+	options := append(
+		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+		chromedp.WindowSize(1280, 900),
+	)
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...) //nolint:usetesting // the test's own ends before the clean-up that closes the browser
+	ctx, leave := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	b := &tab{app: a, ctx: ctx}
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx)
+		cancel()
+		leave()
+		stop()
+		web.Close()
+		if err := errors.Join(store.Close(), files.Close()); err != nil {
+			t.Error(err)
+		}
+		for _, text := range b.bad {
+			t.Error("in the page: " + text)
+		}
+	})
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.note(e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		case *cdplog.EventEntryAdded:
+			// Answers that are errors are part of some tests; a broken policy is of none.
+			if e.Entry.Level == cdplog.LevelError && e.Entry.Source != cdplog.SourceNetwork {
+				b.note(e.Entry.Text, nil)
+			}
+		}
+	})
+	var secret string
+	a.fatal(store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = tx.AddSession(a.user.ID, "test", "127.0.0.1")
+		return err
+	}))
+	b.do(cdplog.Enable(), cdpnet.Enable(), cdpnet.SetCookie(a.server.sessionCookie(), secret).WithURL(a.url))
+	return b
+}
+
+func (b *tab) note(text string, what *runtime.RemoteObject) {
+	if what != nil {
+		text += " " + what.Description
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bad = append(b.bad, text)
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.Helper()
+	b.fatal(chromedp.Run(b.ctx, actions...))
+}
+
+func (b *tab) open(path string) {
+	b.Helper()
+	b.do(chromedp.Navigate(b.url + path))
+	b.until(`!document.querySelector('#main .state')?.textContent.includes('Loading')`)
+}
+
+// js is the value of an expression in the page.
+func (b *tab) js(expression string) any {
+	b.Helper()
+	var v any
+	b.do(chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return v
+}
+
+// until waits for an expression to be true.
+func (b *tab) until(expression string) {
+	b.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if b.js("!!("+expression+")") == true {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("never true: %s\nthe page: %s", expression, b.js(`document.body.innerText.slice(0, 1500)`))
+		}
+	}
+}
+
+// says waits for a message of the page.
+func (b *tab) says(text string) {
+	b.Helper()
+	b.until(`[...document.querySelectorAll('.toast, [role=alert]')].some((t) => t.textContent.replaceAll('\u00a0', ' ').includes(` + quoted(text) + `))`)
+}
+
+func quoted(text string) string {
+	q, _ := json.Marshal(text) // a string can be
+	return string(q)
+}
+
+// press clicks what has a name that begins with label: a button, a link or a
+// field.
+func (b *tab) press(label string) {
+	b.Helper()
+	b.until(`(() => {
+		const top = [...document.querySelectorAll('dialog[open]')].pop();
+		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
+			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
+		const e = (top && named(top)) || named(document.querySelector('#toasts')) || (!top && named(document));
+		e?.click();
+		return !!e;
+	})()`)
+}
+
+// fill types into the field of a label, in place of what was there.
+func (b *tab) fill(label, text string) {
+	b.Helper()
+	b.until(`(() => {
+		const top = [...document.querySelectorAll('dialog[open]')].pop() ?? document;
+		const e = [...top.querySelectorAll('input, textarea')].find((e) => ((e.labels?.[0]?.textContent || e.getAttribute('aria-label')) ?? '').trim().startsWith(` + quoted(label) + `));
+		e?.focus();
+		e?.select?.();
+		return e && document.activeElement === e;
+	})()`)
+	if text == "" {
+		b.do(chromedp.KeyEvent(kb.Delete))
+		return
+	}
+	b.write(text)
+}
+
+// write types text into what has the focus.
+func (b *tab) write(text string) {
+	b.Helper()
+	b.do(input.InsertText(text))
+}
+
+func (b *tab) keys(keys ...string) {
+	b.Helper()
+	for _, k := range keys {
+		if k >= " " && len(k) == 1 { // as a keyboard sends it: a page that takes the key leaves no letter
+			b.do(input.DispatchKeyEvent(input.KeyDown).WithKey(k).WithText(k), input.DispatchKeyEvent(input.KeyUp).WithKey(k))
+			continue
+		}
+		b.do(chromedp.KeyEvent(k))
+	}
+}
+
+func (b *tab) rows() float64 {
+	b.Helper()
+	return b.js(`document.querySelectorAll('#main .item').length`).(float64)
+}
+
+// one is a member of the newest record of a collection.
+func (b *tab) one(path, member string) any {
+	b.Helper()
+	return b.get("/api/v1/" + path).want(200).at("data.0." + member)
+}
+
+// TestBrowserKinds makes, changes and deletes one of each kind as a user does.
+func TestBrowserKinds(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for _, c := range []struct {
+		page, api, one, typed, member string
+		edit, text                    string
+	}{
+		{"bookmarks", "bookmarks", "bookmark", "go.dev/doc", "title", "Title", "Documentation"},
+		{"notes", "notes", "note", "Buy milk <b>now</b>", "title", "Title", "Groceries"},
+		{"snippets", "snippets", "snippet", "  for range 3 {}", "language", "Language", "go"},
+		{"games", "games", "game", "Outer Wilds", "platform", "Platform", "PC"},
+		{"links", "shorten", "short link", "https://example.org/a/long/way", "description", "Description", "Tickets"},
+		{"recipes", "recipes", "recipe", "Pancakes", "description", "Description", "For four"},
+	} {
+		b.open("/" + c.page)
+		b.fill("New "+c.one, c.typed)
+		if c.page == "recipes" {
+			b.press("Write the recipe") // there is more to say
+			b.fill("Ingredients", "- 2 eggs")
+			b.do(chromedp.Click("dialog .main"))
+		} else {
+			b.press("Add " + c.one)
+		}
+		b.until(`document.querySelectorAll('#main .item').length === 1`)
+		b.says("added.")
+
+		b.js(`document.querySelector('#main .item details.menu summary').click()`)
+		b.press("Edit")
+		b.fill(c.edit, c.text)
+		b.fill("Tags", "one, two")
+		b.do(chromedp.Click("dialog .main"))
+		b.says("Saved.")
+		b.until(`!document.querySelector('dialog') && location.pathname === ` + quoted("/"+c.page))
+		is.Equal(b.one(c.api, c.member), c.text)
+		is.Equal(b.one(c.api, "tags.1"), "two")
+
+		b.js(`document.querySelector('#main .item details.menu summary').click()`)
+		b.press("Delete")
+		b.until(`document.querySelectorAll('#main .item').length === 0`)
+		b.press("Undo")
+		b.until(`document.querySelectorAll('#main .item').length === 1`)
+		is.Equal(b.get("/api/v1/"+c.api).at("total"), 1.0)
+
+		// Leaving the page does at once what waits.
+		b.js(`document.querySelector('#main .item details.menu summary').click()`)
+		b.press("Delete")
+		b.until(`document.querySelectorAll('#main .item').length === 0`)
+		b.open("/account")
+		b.gone("/api/v1/" + c.api)
+	}
+	is.True(b.sound())
+}
+
+// gone waits until a list is empty.
+func (b *tab) gone(path string) {
+	b.Helper()
+	for end := time.Now().Add(10 * time.Second); b.get(path).want(200).at("total") != 0.0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("%s is never empty", path)
+		}
+	}
+}
+
+// TestBrowserHome: the box of the home page makes what was typed into what it
+// looks like.
+func TestBrowserHome(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/")
+	b.fill("Add anything", "https://go.dev/")
+	b.keys(kb.Enter)
+	b.says("Bookmark added.")
+	b.fill("Add anything", "https://go.dev/doc")
+	b.press("Shorten")
+	b.says("Short link added.")
+	b.fill("Add anything", "milk and bread")
+	b.press("Add note")
+	b.says("Note added.")
+	b.until(`document.querySelectorAll('#main .item').length === 3`)
+	is.Equal(b.one("notes", "content"), "milk and bread")
+	is.Equal(b.one("shorten", "originalUrl"), "https://go.dev/doc")
+
+	b.open("/?text=shared+while+signed+out")
+	is.Equal(b.js(`document.querySelector('.add textarea').value`), "shared while signed out")
+}
+
+// TestBrowserUpload uploads several files with a slow connection, one of them
+// too large, and one again after the connection broke.
+func TestBrowserUpload(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	dir := t.TempDir()
+	var paths []string
+	for name, size := range map[string]int{"small.txt": 10, "middle.bin": 600 << 10, "large.bin": 9 << 20} {
+		path := filepath.Join(dir, name)
+		b.fatal(os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600))
+		paths = append(paths, path)
+	}
+	b.open("/files")
+	b.slow(400 << 10)
+	b.do(chromedp.SetUploadFiles("input[type=file]", paths, chromedp.NodeReady))
+	b.until(`[...document.querySelectorAll('#uploads [role=progressbar]')].some((p) => p.ariaValueNow > 0 && p.ariaValueNow < 100)`)
+	b.until(`/\/s · \d+ s left/.test(document.querySelector('#uploads').textContent.replaceAll('\u00a0', ' '))`)
+	b.until(`document.querySelector('#uploads').textContent.includes('the limit is')`)
+	b.says("2 files uploaded.")
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
+	is.Equal(b.one("files", "isPublic"), false)
+
+	// Without a connection it tries again, and keeps the file once.
+	b.press("Close")
+	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.do(chromedp.SetUploadFiles("input[type=file]", []string{filepath.Join(dir, "small.txt")}, chromedp.NodeReady))
+	b.until(`document.querySelector('#uploads').textContent.includes('tries again')`)
+	b.slow(-1)
+	b.says("“small.txt” is uploaded.")
+	is.Equal(b.get("/api/v1/files").at("total"), 3.0)
+}
+
+// slow bounds what the browser sends to so many bytes in a second; -1 lets it
+// go as fast as it can.
+func (b *tab) slow(rate float64) {
+	b.Helper()
+	b.do(cdpnet.EmulateNetworkConditions(false, 0, -1, rate))
+}
+
+// TestBrowserDrop drops and pastes files, as far as a script can.
+func TestBrowserDrop(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/notes") // files can be dropped on every page
+	b.js(`(() => {
+		const data = new DataTransfer();
+		data.items.add(new File(['abc'], 'dropped.txt', { type: 'text/plain' }));
+		document.querySelector('main').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+	})()`)
+	b.says("“dropped.txt” is uploaded.")
+	b.js(`(() => {
+		const data = new DataTransfer();
+		data.items.add(new File(['\x89PNG'], 'image.png', { type: 'image/png' }));
+		document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+	})()`)
+	b.says("“pasted ")
+	is.True(strings.HasPrefix(b.one("files", "originalName").(string), "pasted "))
+	b.js(`(() => {
+		const data = new DataTransfer();
+		data.setData('text/plain', 'pasted text');
+		document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+	})()`)
+	is.Equal(b.js(`document.querySelector('.add textarea').value`), "pasted text")
+}
+
+// TestBrowserBulk changes several files at once.
+func TestBrowserBulk(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 5 {
+		b.upload(map[string]string{"newTags": "old"}, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
+	}
+	b.open("/files")
+	b.do(chromedp.Click(`#main .item:nth-child(1) .pick`), chromedp.Click(`#main .item:nth-child(3) .pick`))
+	b.until(`document.querySelector('.bulk').textContent.includes('2 selected')`)
+	b.do(chromedp.Click(`.bulk [data-act="bulk-tag"]`))
+	b.fill("Add", "fresh")
+	b.do(chromedp.Click(`dialog .checks input`), chromedp.Click(`dialog .main`))
+	b.says("Tags changed.")
+	is.Equal(b.get("/api/v1/files?tag=fresh").at("total"), 2.0)
+	is.Equal(b.get("/api/v1/files?tag=old").at("total"), 3.0)
+
+	b.do(chromedp.Click(`.bulk [data-act="bulk-share"]`))
+	b.js(`(() => { const s = document.querySelector('dialog select'); s.value = 'true'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	b.do(chromedp.Click(`dialog .main`))
+	b.says("Changed.")
+	is.Equal(b.get("/api/v1/files?public=true").at("total"), 2.0)
+
+	b.do(chromedp.Click(`.bulk [data-act="bulk-folder"]`))
+	b.fill("Folder", "Papers")
+	b.do(chromedp.Click(`dialog .main`))
+	b.says("Moved.")
+	b.until(`document.querySelector('.folders').textContent.includes('Papers 2')`)
+	is.Equal(b.get("/api/v1/files?folder=Papers").at("total"), 2.0)
+
+	b.until(`document.querySelectorAll('#main .item').length === 5`)
+	b.do(chromedp.Click(`#main .item:nth-child(1) .pick`))
+	b.do(chromedp.Click(`.bulk [data-act="pick-all"]`))
+	b.until(`document.querySelector('.bulk').textContent.includes('5 selected')`)
+	b.do(chromedp.Click(`.bulk [data-act="bulk-delete"]`))
+	b.until(`document.querySelectorAll('#main .item').length === 0`)
+	b.says("Deleted 5 items.")
+	time.Sleep(5 * time.Second) // the time to undo
+	b.gone("/api/v1/files")
+}
+
+// TestBrowserKeyboard does without a pointer.
+func TestBrowserKeyboard(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/")
+	b.keys("g", "n")
+	b.until(`location.pathname === '/notes' && document.title === 'Notes · kist'`)
+	b.keys("n")
+	b.until(`document.querySelector('dialog.panel') && document.activeElement.name === 'title'`)
+	b.keys("F", "i", "r", "s", "t", kb.Tab)
+	b.write("text of the first")
+	b.do(chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(2))) // Ctrl
+	b.until(`document.querySelectorAll('#main .item').length === 1 && location.pathname === '/notes'`)
+	is.Equal(b.one("notes", "title"), "First")
+	b.post("/api/v1/notes", map[string]any{"title": "Second", "content": ""}).want(201)
+	b.open("/notes")
+	at := func(title string) { b.Helper(); b.until(`document.activeElement.textContent === ` + quoted(title)) }
+	b.keys(kb.ArrowDown)
+	at("Second")
+	b.keys(kb.ArrowDown)
+	at("First")
+	b.keys("k")
+	at("Second")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector('dialog.panel') && location.pathname.startsWith('/notes/')`)
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog') && location.pathname === '/notes'`)
+	at("Second") // the focus comes back
+	b.keys("f")
+	b.until(`document.querySelector('#main .item .star').getAttribute('aria-pressed') === 'true'`)
+	is.Equal(b.one("notes", "isFavorite"), true)
+	b.keys(kb.ArrowDown, "x")
+	b.until(`document.querySelector('.bulk').textContent.includes('1 selected')`)
+	b.keys(kb.Escape)
+	b.until(`document.querySelector('.bulk').hidden`)
+	b.keys("j", "k")
+	at("Second")
+	b.keys(kb.Delete)
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.keys("u")
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	b.keys("/")
+	b.until(`document.activeElement.id === 'q'`)
+	b.keys("F", "i", "r")
+	b.until(`location.search === '?q=Fir' && document.querySelectorAll('#main .item').length === 1`)
+	b.keys(kb.ArrowDown)
+	at("First")
+	b.keys("?")
+	b.until(`document.querySelector('dialog h2').textContent === 'Keyboard and help'`)
+	b.keys(kb.Escape)
+	b.until(`!document.querySelector('dialog')`)
+	b.keys("s")
+	b.until(`document.querySelector('dialog h2').textContent === 'Share First'`)
+	b.keys(kb.Escape)
+	b.js(`history.back()`)
+	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
+}
+
+// TestBrowserShare sets everything that sharing has.
+func TestBrowserShare(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Shared", "content": "x"}).want(201).text("data.slug")
+	b.open("/notes")
+	b.press("Share Shared")
+	is.Equal(b.js(`document.querySelector('dialog input[readonly]').value`), b.url+"/v/"+slug)
+	b.js(`document.querySelector('.qr').open = true`)
+	b.until(`document.querySelector('.qr img')?.naturalWidth > 0`)
+	b.do(chromedp.Click(`dialog [name=isPublic]`))
+	b.fill("Password", "open sesame")
+	b.fill("Most views", "0")
+	b.do(chromedp.Click(`dialog form .main`))
+	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('Most views')`)
+	is.Equal(b.js(`document.querySelector('dialog [name=password]').value`), "open sesame") // nothing typed is lost
+	b.fill("Most views", "3")
+	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'week'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	b.do(chromedp.Click(`dialog form .main`))
+	b.until(`!document.querySelector('dialog')`)
+	is.Equal(b.one("notes", "isPublic"), true)
+	is.Equal(b.one("notes", "hasPassword"), true)
+	is.Equal(b.one("notes", "maxViews"), 3.0)
+	is.True(b.one("notes", "expiresAt") != nil)
+	b.until(`document.querySelector('#main .item .meta').textContent.includes('0 of 3')`)
+	b.press("Share Shared")
+	b.press("Remove the password")
+	b.fill("Most views", "")
+	b.js(`(() => { const s = document.querySelector('dialog [name=ends]'); s.value = 'never'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	b.do(chromedp.Click(`dialog form .main`))
+	b.until(`!document.querySelector('dialog')`)
+	is.Equal(b.one("notes", "hasPassword"), false)
+	is.Equal(b.one("notes", "maxViews"), nil)
+	is.Equal(b.one("notes", "expiresAt"), nil)
+}
+
+// TestBrowserDrafts: what was typed survives a server that is away, and a
+// reload.
+func TestBrowserDrafts(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Old", "content": "was"}).want(201).text("data.slug")
+	b.open("/notes/" + slug)
+	b.until(`document.querySelector('dialog textarea')?.value === 'was'`)
+	b.fill("Text", "typed for an hour")
+	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.do(chromedp.Click(`dialog .main`))
+	b.says("cannot be reached")
+	b.slow(-1)
+	b.open("/notes/" + slug)
+	b.until(`document.querySelector('dialog textarea')?.value === 'typed for an hour'`)
+	b.until(`document.querySelector('dialog .note').textContent.includes('was kept')`)
+	b.do(chromedp.Click(`dialog .foot .main`))
+	b.says("Saved.")
+	is.Equal(b.one("notes", "content"), "typed for an hour")
+	is.Equal(b.js(`Object.keys(localStorage).filter((k) => k.includes('draft')).length`), 0.0)
+
+	b.open("/notes")
+	b.fill("New note", "half a tho")
+	b.open("/notes")
+	is.Equal(b.js(`document.querySelector('.add textarea').value`), "half a tho")
+	// Signed out meanwhile: it says so, and keeps the text.
+	b.do(cdpnet.ClearBrowserCookies())
+	b.press("Add note")
+	b.says("You are signed out.")
+	is.Equal(b.js(`document.querySelector('.add textarea').value`), "half a tho")
+}
+
+// TestBrowserKeys makes, turns off and revokes a key.
+func TestBrowserKeys(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/keys")
+	b.press("New key")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent === 'Name is needed.'`)
+	b.fill("Name", "laptop")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('dialog pre.copy')?.textContent.startsWith('kist_')`)
+	secret := b.js(`document.querySelector('dialog pre.copy').textContent`).(string)
+	b.press("Done")
+	b.as(secret).get("/api/v1/me").want(200)
+	b.press("Turn off laptop")
+	b.until(`document.querySelector('#main .list')?.textContent.includes('Turn on')`)
+	b.as(secret).get("/api/v1/me").want(401)
+	b.press("Turn on laptop")
+	b.until(`document.querySelector('#main .list') && !document.querySelector('#main .list')?.textContent.includes('Turn on')`)
+	b.press("Revoke laptop")
+	b.says("Revoked “laptop”.")
+	b.open("/account")
+	for end := time.Now().Add(5 * time.Second); b.as(secret).get("/api/v1/me").status != 401; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the key is never revoked")
+		}
+	}
+	is.True(b.sound())
+}
+
+// TestBrowserAdmin turns all keys off and on, and makes and deletes a user.
+func TestBrowserAdmin(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/admin")
+	b.press("API keys work")
+	b.says("API keys are off for everyone.")
+	b.get("/api/v1/me").want(401)
+	b.press("API keys work")
+	b.says("API keys work again.")
+	b.get("/api/v1/me").want(200)
+
+	b.fill("Storage for each user", "nonsense")
+	b.do(chromedp.Click(`form[aria-label=Limits] button`))
+	b.until(`document.querySelector('form[aria-label=Limits] .error:not([hidden])')`)
+	b.fill("Storage for each user", "50 GB")
+	b.do(chromedp.Click(`form[aria-label=Limits] button`))
+	b.says("Saved.")
+	is.Equal(b.get("/api/v1/admin/settings").at("data.defaultQuotaBytes"), 50e9)
+
+	b.press("New user")
+	b.fill("User name", "ben")
+	b.fill("Password", "short")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.startsWith('Password must be')`)
+	b.fill("Password", "correct horse battery")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('[aria-label="Edit ben"]')`)
+	b.press("Edit ben")
+	b.press("API keys are off")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('#main').textContent.includes('keys off')`)
+	b.press("Delete ben")
+	b.fill("Type ben to go on", "ben")
+	b.do(chromedp.Click(`dialog .danger`))
+	b.until(`!document.querySelector('[aria-label="Edit ben"]')`)
+	is.Equal(b.get("/api/v1/admin/users").at("total"), 1.0)
+}
+
+// TestBrowserTags recolours, renames, merges and deletes tags.
+func TestBrowserTags(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201)
+	b.open("/tags")
+	b.press("Rename one")
+	b.fill("Name", "first")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelector('[aria-label="Rename first"]')`)
+	b.js(`(() => { const c = document.querySelector('[aria-label="Colour of first"]'); c.value = '#123456'; c.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	b.press("Merge two")
+	b.do(chromedp.Click(`dialog .main`))
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	got := b.get("/api/v1/tags").want(200)
+	is.Equal(got.at("0.name"), "first")
+	is.Equal(got.at("0.color"), "#123456")
+	is.Equal(got.at("0.count"), 1.0)
+	b.fill("New tag", "third")
+	b.keys(kb.Enter)
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	b.press("Delete third")
+	b.press("Undo")
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+}
+
+// TestBrowserManners: on every page and at every width, in both themes,
+// nothing runs over the side, everything that can be pressed has a name and is
+// large enough for a finger.
+func TestBrowserManners(t *testing.T) {
+	b := openBrowser(t)
+	b.upload(map[string]string{"newTags": "a tag with quite a long name", "folderName": "A folder with a long name"}, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
+	b.post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/" + strings.Repeat("x", 300)}).want(201)
+	b.post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).want(201)
+	b.post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).want(201)
+	for _, width := range []int64{320, 768, 1440} {
+		b.do(chromedp.EmulateViewport(width, 800))
+		for _, p := range appPages() {
+			b.open(strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
+			if over := b.js(`document.documentElement.scrollWidth - innerWidth`); over.(float64) > 0 {
+				t.Errorf("%s at %d: runs over by %v", p.path, width, over)
+			}
+			if bad := b.js(manners); len(bad.([]any)) > 0 {
+				t.Errorf("%s at %d: %v", p.path, width, bad)
+			}
+		}
+	}
+}
+
+const manners = `[...document.querySelectorAll('button, a[href], input:not([type=hidden]), select, textarea, summary')].filter((e) => e.getClientRects().length && !e.closest('.skip')).flatMap((e) => {
+	const name = (e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent || e.title || '').trim();
+	const box = (e.matches('[type=checkbox]') && e.labels?.[0] || e).getBoundingClientRect();
+	const inText = e.matches('a.name, .meta a, p a, .tags input');
+	const out = [];
+	if (!name) out.push('no name: ' + e.outerHTML.slice(0, 120));
+	if (!inText && (box.height < 39.5 || box.width < 39.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
+	return out;
+})`
+
+// TestBrowserPages asks for the next page of a long list as it is scrolled to.
+func TestBrowserPages(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 130 {
+		b.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": ""}).want(201)
+	}
+	b.open("/notes")
+	is.Equal(b.rows(), 50.0)
+	b.js(`scrollTo(0, 1e6)`)
+	b.until(`document.querySelectorAll('#main .item').length === 100`)
+	b.press("Show more (100 of 130)")
+	b.until(`document.querySelectorAll('#main .item').length === 130 && document.querySelector('[data-act=more]').hidden`)
+	b.open("/")
+	is.Equal(b.rows(), 40.0)
+}
+
+// TestBrowserOneRound: a page asks for nothing more than what its document
+// names, all at once.
+func TestBrowserOneRound(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
+	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/account", "/admin", "/search?q=x"} {
+		b.open(path)
+		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
+			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API
+		}
+	}
+}
