@@ -22,7 +22,6 @@ import (
 // guest is a visitor with a browser's cookies.
 type guest struct {
 	*app
-	from    string
 	cookies map[string]string
 }
 

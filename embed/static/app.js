@@ -2026,7 +2026,7 @@ function step(way) {
 document.addEventListener('keydown', (e) => {
   if (e.isComposing || e.defaultPrevented) return;
   const open = all('dialog[open]').pop();
-  const typing = e.target.matches('input:not([type=checkbox], [type=color]), textarea, select');
+  const typing = e.target.matches?.('input:not([type=checkbox], [type=color]), textarea, select');
   if ((e.ctrlKey || e.metaKey) && e.key === 'Enter' && open) { e.preventDefault(); find('form', open)?.requestSubmit(); return; }
   if (e.key === 'Escape' && !open) {
     const menu = find('details.menu[open]');
@@ -2039,7 +2039,7 @@ document.addEventListener('keydown', (e) => {
   if (open || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.target.id === 'q' && e.key === 'ArrowDown') { e.preventDefault(); step(1); return; }
   if (typing) return;
-  const menu = e.target.closest('details.menu[open]');
+  const menu = e.target.closest?.('details.menu[open]');
   if (menu && /^Arrow(Up|Down)$/.test(e.key)) {
     e.preventDefault();
     const items = all('.pop > *', menu);
