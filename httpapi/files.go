@@ -184,6 +184,7 @@ func (c *call) fingerprint(key string, parts []part, fields field.Object) []byte
 type room struct {
 	file  int64 // bytes of one file
 	left  int64 // bytes until the quota is used up
+	disk  int64 // bytes that the disk takes
 	quota int64
 	look  bool // the content is looked at and not staged
 }
@@ -195,6 +196,8 @@ func anyRoom() *room { return &room{file: math.MaxInt64 - 1, left: math.MaxInt64
 // over is the error of a file of the given size that does not fit.
 func (m *room) over(size int64) error {
 	switch {
+	case size > m.disk:
+		return kv.ErrFull
 	case size > m.file:
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.file, 10) + " bytes."}
 	case size > m.left:
@@ -206,7 +209,7 @@ func (m *room) over(size int64) error {
 // room finds out what an upload may take now. The quota is decided in the
 // transaction; here it keeps what cannot fit from being read to the end.
 func (c *call) room() (*room, error) {
-	m := &room{file: c.s.MaxUpload, left: math.MaxInt64}
+	m := &room{file: c.s.MaxUpload, left: math.MaxInt64, disk: c.s.Store.Room()}
 	return m, c.s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
 		if err != nil {
