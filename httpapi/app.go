@@ -289,7 +289,7 @@ func sharedForm() *content {
 // this server does, not like one of another site.
 func keepShared(c *call) error {
 	own := c.reader() != nil && c.caller.Key.Allows(record.ScopeWrite)
-	space := &room{file: maxTexts, left: maxTexts, look: true}
+	space := &room{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
 	if own {
 		var err error
 		if space, err = c.room(); err != nil {

@@ -648,3 +648,14 @@ func TestUploadTypes(t *testing.T) {
 	is.Equal(h.Get("X-Content-Type-Options"), "nosniff")
 	is.True(json.Valid(got.body))
 }
+
+// What the disk has no room for is refused with 507, and nothing of it stays.
+func TestUploadFullDisk(t *testing.T) {
+	is := is.New(t)
+	m := &room{file: 100, left: 100, disk: 10}
+	is.NoErr(m.over(10))
+	_, status := understood(m.over(11))
+	is.Equal(status, http.StatusInsufficientStorage)
+	a := start(t)
+	is.True(a.server.Store.Room() > 0)
+}
