@@ -191,7 +191,9 @@ type room struct {
 
 // anyRoom is the room of an upload that was answered before, which is only
 // looked at: clients read the answer when they have sent everything.
-func anyRoom() *room { return &room{file: math.MaxInt64 - 1, left: math.MaxInt64 - 1, disk: math.MaxInt64 - 1, look: true} }
+func anyRoom() *room {
+	return &room{file: math.MaxInt64 - 1, left: math.MaxInt64 - 1, disk: math.MaxInt64 - 1, look: true}
+}
 
 // over is the error of a file of the given size that does not fit.
 func (m *room) over(size int64) error {
