@@ -49,12 +49,10 @@ func worst(n int) map[string]string {
 }
 
 // A shorter time than pages have, so that the tests do not take long; and what
-// it may take in the end, for slow machines that do other things too and for
-// the race detector, which makes it ten times of that. Unbounded, the worst of
-// these take minutes.
+// it may take in the end, for slow machines that do other things too.
 const (
 	limit = 40 * time.Millisecond
-	most  = 15 * time.Second
+	most  = 3 * time.Second
 )
 
 func TestMarkdownIsBounded(t *testing.T) {

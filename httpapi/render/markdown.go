@@ -124,28 +124,20 @@ var converter = sync.OnceValue(func() goldmark.Markdown {
 // A clock ends the reading of one text at its deadline. goldmark's time can
 // grow with the square of the text: hundreds of thousands of brackets or
 // asterisks would take minutes.
-type clock struct {
-	deadline time.Time
-	ticks    uint
-}
+type clock struct{ deadline time.Time }
 
 var clockKey = parser.NewContextKey()
 
-// tick is called at every step that goldmark lets others take part in, and
-// panics at the deadline, which markdown recovers.
-func (c *clock) tick() {
-	if c.ticks++; c.ticks%64 == 0 {
-		c.check()
-	}
-}
-
+// check is called at every step that goldmark lets others take part in, and
+// panics at the deadline, which markdown recovers. One step may read all that
+// is left of the text, so none goes by without a look at the time.
 func (c *clock) check() {
 	if time.Now().After(c.deadline) {
 		panic(errGivenUp)
 	}
 }
 
-func tick(pc parser.Context) { pc.Get(clockKey).(*clock).tick() }
+func tick(pc parser.Context) { pc.Get(clockKey).(*clock).check() }
 
 type timedBlock struct{ parser.BlockParser }
 
@@ -201,7 +193,7 @@ type timedDelimiters struct {
 }
 
 func (p timedDelimiters) CanOpenCloser(opener, closer *parser.Delimiter) bool {
-	p.clock.tick()
+	p.clock.check()
 	return p.DelimiterProcessor.CanOpenCloser(opener, closer)
 }
 
