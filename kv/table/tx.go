@@ -24,7 +24,7 @@ type Bucket struct {
 }
 
 // MaxBucket is the largest number of a bucket.
-const MaxBucket = 31
+const MaxBucket = 63
 
 // Tx is a bbolt transaction in which every change passes one place, change. It
 // keeps what was there before, so that Undo can take back what one of several
