@@ -49,11 +49,27 @@ func worst(n int) map[string]string {
 }
 
 // A shorter time than pages have, so that the tests do not take long; and what
-// it may take in the end, for slow machines that do other things too.
+// it may take in the end.
 const (
 	limit = 40 * time.Millisecond
 	most  = 3 * time.Second
 )
+
+// ends fails the test if work with a deadline takes longer than most each time:
+// once may be the fault of a machine that does other things too.
+func ends(t *testing.T, work func(deadline time.Time)) {
+	t.Helper()
+	for range 4 {
+		start := time.Now()
+		work(start.Add(limit))
+		took := time.Since(start)
+		if took < most {
+			return
+		}
+		t.Log("took", took)
+	}
+	t.Error("does not end in time")
+}
 
 func TestMarkdownIsBounded(t *testing.T) {
 	for name, text := range worst(maxMarkdown - 4096) {
@@ -61,13 +77,12 @@ func TestMarkdownIsBounded(t *testing.T) {
 			is := is.New(t)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			start := time.Now()
-			out, err := markdown([]byte(text), start.Add(limit))
-			took := time.Since(start)
+			var out []byte
+			var err error
+			ends(t, func(deadline time.Time) { out, err = markdown([]byte(text), deadline) })
 			runtime.ReadMemStats(&after)
-			t.Log(took, len(out)>>10, "KiB", (after.TotalAlloc-before.TotalAlloc)>>20, "MiB", err)
+			t.Log(len(out)>>10, "KiB", (after.TotalAlloc-before.TotalAlloc)>>20, "MiB", err)
 			is.True(err == nil || errors.Is(err, errGivenUp))
-			is.True(took < most)
 			is.Equal(check(string(out)), "")
 			is.True(len(out) < 32*maxMarkdown)
 		})
@@ -80,12 +95,13 @@ func TestGrammarsThatNeverEnd(t *testing.T) {
 	for _, name := range []string{"JSONata", "Jungle"} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			start := time.Now()
-			tokens, language, err := highlight(sampleCode, name, "", start.Add(limit))
+			var tokens []chroma.Token
+			var language string
+			var err error
+			ends(t, func(deadline time.Time) { tokens, language, err = highlight(sampleCode, name, "", deadline) })
 			is.NoErr(err)
 			is.Equal(language, "")
 			is.Equal(join(tokens), sampleCode)
-			is.True(time.Since(start) < most)
 		})
 	}
 }
@@ -102,13 +118,13 @@ func TestCodeIsBounded(t *testing.T) {
 				text := repeat(part, maxCode)
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				start := time.Now()
-				tokens, name, err := highlight(text, language, "", start.Add(limit))
-				took := time.Since(start)
+				var tokens []chroma.Token
+				var name string
+				var err error
+				ends(t, func(deadline time.Time) { tokens, name, err = highlight(text, language, "", deadline) })
 				runtime.ReadMemStats(&after)
 				is.NoErr(err)
-				t.Log(took, name, (after.TotalAlloc-before.TotalAlloc)>>20, "MiB")
-				is.True(took < most)
+				t.Log(name, (after.TotalAlloc-before.TotalAlloc)>>20, "MiB")
 				is.Equal(join(tokens), text)
 			})
 		}

@@ -1,67 +1,51 @@
 package render
 
 import (
-	"archive/zip"
-	"encoding/json"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	_ "embed"
-
 	"github.com/alecthomas/chroma/v2"
+	"github.com/alecthomas/chroma/v2/lexers"
 	"github.com/dlclark/regexp2/v2"
 )
 
-// grammarFile holds chroma's grammars in the form in which chroma writes them,
-// and an index. Its package lexers reads all of them whenever a program
-// starts, commands too: 13 ms, 31 000 allocations. From here one is read when
-// it is first needed. TestGrammars makes the file, and fails if it is not what
-// the module of that version has.
-//
-//go:embed grammars.zip
-var grammarFile string
-
-// A grammar is a language that can be highlighted: a row of the index.
+// A grammar is a language that can be highlighted: one of chroma's, or with
+// rules one of our own.
 type grammar struct {
-	Name     string              `json:"name"`
-	Aliases  []string            `json:"aliases,omitempty"`
-	Files    []string            `json:"files,omitempty"` // patterns of path.Match
-	Priority float32             `json:"priority,omitempty"`
-	Path     string              `json:"path"` // in the archive
-	rules    func() chroma.Rules // in place of Path: of our own
+	Name     string
+	Aliases  []string
+	Files    []string // patterns of path.Match
+	Priority float32
+	lexer    *chroma.RegexLexer
+	rules    func() chroma.Rules
 }
 
-const indexPath = "index.json"
-
 type library struct {
-	files  *zip.Reader
 	byName map[string]*grammar // folded names and aliases
 	all    []*grammar
 }
 
-// grammars opens the archive and reads the index when code is first shown.
-var grammars = sync.OnceValues(func() (*library, error) {
-	files, err := zip.NewReader(strings.NewReader(grammarFile), int64(len(grammarFile)))
-	if err != nil {
-		return nil, err
+// grammars is made when code is first shown. Lexers of chroma that are made of
+// others, in Go, are left out: their steps could not be guarded.
+var grammars = sync.OnceValue(func() *library {
+	l := &library{byName: make(map[string]*grammar), all: slices.Clone(ours)}
+	for _, lexer := range lexers.GlobalLexerRegistry.Lexers {
+		if lexer, ok := lexer.(*chroma.RegexLexer); ok {
+			c := lexer.Config()
+			l.all = append(l.all, &grammar{
+				Name: c.Name, Aliases: c.Aliases, Files: slices.Concat(c.Filenames, c.AliasFilenames),
+				Priority: cmp.Or(c.Priority, 1), lexer: lexer,
+			})
+		}
 	}
-	f, err := files.Open(indexPath)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	l := &library{files: files, byName: make(map[string]*grammar)}
-	if err := json.NewDecoder(f).Decode(&l.all); err != nil {
-		return nil, err
-	}
-	l.all = append(l.all, ours...)
 	for _, g := range l.all {
 		for _, name := range append([]string{g.Name}, g.Aliases...) {
 			name = strings.ToLower(name)
@@ -71,7 +55,7 @@ var grammars = sync.OnceValues(func() (*library, error) {
 		}
 	}
 	regexp2.SetTimeoutCheckPeriod(maxMatch)
-	return l, nil
+	return l
 })
 
 var errUnknown = errors.New("unknown language")
@@ -79,10 +63,7 @@ var errUnknown = errors.New("unknown language")
 // find is the grammar for a language or, if there is none, for the file's
 // name, else errUnknown.
 func find(language, filename string) (*grammar, error) {
-	l, err := grammars()
-	if err != nil {
-		return nil, fmt.Errorf("render: grammars: %w", err)
-	}
+	l := grammars()
 	language = strings.ToLower(strings.TrimSpace(language))
 	if g := l.byName[language]; g != nil {
 		return g, nil
@@ -103,7 +84,7 @@ func (l *library) match(name string) *grammar {
 	for _, pattern := range []string{name, strings.ToLower(name)} {
 		for _, g := range l.all {
 			for _, glob := range g.Files {
-				// The index has no bad patterns.
+				// chroma has no bad patterns.
 				if ok, _ := path.Match(glob, pattern); ok && (best == nil || best.Priority < g.Priority) {
 					best = g
 				}
@@ -212,10 +193,7 @@ var using = regexp.MustCompile(`<using lexer="([^"]+)"`)
 
 // load reads the grammar, and those that it uses, into a registry of its own.
 func (g *grammar) load() (chroma.Lexer, error) {
-	l, err := grammars()
-	if err != nil {
-		return nil, err
-	}
+	l := grammars()
 	registry := chroma.NewLexerRegistry()
 	todo, done := []*grammar{g}, make(map[*grammar]bool)
 	var first chroma.Lexer
@@ -226,7 +204,7 @@ func (g *grammar) load() (chroma.Lexer, error) {
 			continue
 		}
 		done[g] = true
-		lexer, uses, err := g.read(l)
+		lexer, uses, err := g.read()
 		if err != nil {
 			return nil, fmt.Errorf("render: grammar %s: %w", g.Name, err)
 		}
@@ -245,7 +223,7 @@ func (g *grammar) load() (chroma.Lexer, error) {
 
 // read makes a grammar's lexer, each step of it guarded. uses are the names of
 // the grammars that it needs.
-func (g *grammar) read(l *library) (lexer chroma.Lexer, uses []string, err error) {
+func (g *grammar) read() (lexer chroma.Lexer, uses []string, err error) {
 	// The names that registries know it by; no patterns, which would let a
 	// text choose a grammar by a file's name.
 	config := &chroma.Config{Name: g.Name, Aliases: g.Aliases}
@@ -253,23 +231,22 @@ func (g *grammar) read(l *library) (lexer chroma.Lexer, uses []string, err error
 	if g.rules != nil {
 		rules = g.rules()
 	} else {
-		data, err := l.files.Open(g.Path)
+		// A copy of its own, and the only form that names what it uses.
+		text, err := chroma.Marshal(g.lexer)
+		if errors.Is(err, chroma.ErrNotSerialisable) {
+			return nil, nil, errGivenUp // a rule of it is a Go function
+		}
 		if err != nil {
 			return nil, nil, err
 		}
-		defer data.Close()
-		var text strings.Builder
-		if _, err := io.Copy(&text, data); err != nil {
-			return nil, nil, err
-		}
-		for _, found := range using.FindAllStringSubmatch(text.String(), -1) {
-			uses = append(uses, found[1])
+		for _, found := range using.FindAllSubmatch(text, -1) {
+			uses = append(uses, string(found[1]))
 		}
 		var parsed struct {
 			Config chroma.Config `xml:"config"`
 			Rules  chroma.Rules  `xml:"rules"`
 		}
-		if err := xml.NewDecoder(strings.NewReader(text.String())).Decode(&parsed); err != nil {
+		if err := xml.Unmarshal(text, &parsed); err != nil {
 			return nil, nil, err
 		}
 		rules = parsed.Rules

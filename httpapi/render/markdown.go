@@ -83,7 +83,8 @@ var converter = sync.OnceValue(func() goldmark.Markdown {
 		parser.NewCodeBlockParser(),
 		parser.NewATXHeadingParser(parser.WithAutoHeadingID()), parser.NewFencedCodeBlockParser(),
 		nested{parser.NewBlockquoteParser()},
-		parser.NewHTMLBlockParser(), parser.NewParagraphParser(),
+		shortLines{parser.NewHTMLBlockParser()},
+		parser.NewParagraphParser(),
 	} {
 		blocks = append(blocks, util.Prioritized(timedBlock{p}, i))
 	}
@@ -164,6 +165,19 @@ type nested struct{ parser.BlockParser }
 
 func (p nested) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
 	if len(pc.OpenedBlocks()) >= maxNested {
+		return nil, parser.NoChildren
+	}
+	return p.BlockParser.Open(parent, reader, pc)
+}
+
+// shortLines keeps a parser from lines that are longer than maxTag: one regular
+// expression of goldmark over half a megabyte takes longer than a page may.
+type shortLines struct{ parser.BlockParser }
+
+const maxTag = 16 << 10
+
+func (p shortLines) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
+	if line, _ := reader.PeekLine(); len(line) > maxTag {
 		return nil, parser.NoChildren
 	}
 	return p.BlockParser.Open(parent, reader, pc)
