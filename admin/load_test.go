@@ -493,8 +493,8 @@ func (l *load) visit(client *http.Client, rng *rand.Rand) bool {
 	}
 	l.mu.Unlock()
 	if th == nil {
-		time.Sleep(time.Millisecond) // until a client has made one
-		return true
+		_, _, err := l.call(client, "GET", "/healthz", nil, nil) // until a client has made one
+		return err == nil
 	}
 	_, err := l.view(client, th)
 	return err == nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"unicode/utf8"
 )
@@ -94,37 +95,24 @@ func oracleValue(d *json.Decoder, depth int) (any, error) {
 	return o, err
 }
 
-func oracleHalf(data []byte) bool {
-	for {
-		i := bytes.IndexByte(data, '\\')
-		if i < 0 || i+1 >= len(data) {
-			return false
-		}
-		unit, ok := oracleUnit(data[i:])
-		if !ok {
-			data = data[i+2:]
-			continue
-		}
-		data = data[i+6:]
-		switch {
-		case unit >= 0xdc00 && unit < 0xe000:
-			return true
-		case unit >= 0xd800 && unit < 0xdc00:
-			low, ok := oracleUnit(data)
-			if !ok || low < 0xdc00 || low >= 0xe000 {
-				return true
-			}
-			data = data[6:]
-		}
-	}
-}
+var escapes = regexp.MustCompile(`(?s)\\(?:u[0-9a-fA-F]{4}|.)`)
 
-func oracleUnit(esc []byte) (uint16, bool) {
-	if len(esc) < 6 || esc[0] != '\\' || esc[1] != 'u' {
-		return 0, false
+// oracleHalf reports an escape of half a surrogate pair without its other half.
+func oracleHalf(data []byte) bool {
+	open := -1 // where the escape of a first half ends
+	for _, at := range escapes.FindAllIndex(data, -1) {
+		// What is no escape of a unit is cut to nothing here, and 0.
+		unit, _ := strconv.ParseUint(string(data[at[0]+2:at[1]]), 16, 16)
+		second := unit>>10 == 0xdc00>>10
+		if second != (open == at[0]) || open >= 0 && open != at[0] {
+			return true
+		}
+		open = -1
+		if unit>>10 == 0xd800>>10 {
+			open = at[1]
+		}
 	}
-	n, err := strconv.ParseUint(string(esc[2:6]), 16, 16)
-	return uint16(n), err == nil
+	return open >= 0
 }
 
 // oracleLoad is Load over oracleParse. Unlike Load, it reads what is passed
