@@ -52,12 +52,12 @@ func (s *Server) table() []route {
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
+			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, slugs: true, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
 			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{401, 404, 410, 429, 503}, serve: follow,
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: follow,
 		},
 
 		{
@@ -210,7 +210,7 @@ func recordRoutes(k *record.Kind) []route {
 		{
 			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
 			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
-			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k),
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readPublic(k),
 		},
 	}
 }

@@ -51,6 +51,7 @@ type Server struct {
 	shown   shownPool // for owners
 	shared  shownPool // for visitors
 	guesses guesses
+	misses  misses
 	probe   probe
 	grants  *grants
 

@@ -286,23 +286,23 @@ func viewRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/v/{slug}", id: "viewItem", tag: "public", summary: "The page of a shared item.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, serve: viewPage,
+			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: viewPage,
 		},
 		{
 			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
-			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, serve: unlocked,
+			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",
-			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, serve: thumbnail,
+			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, slugs: true, serve: thumbnail,
 		},
 		{
 			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
-			door: anyone, reply: page, fails: []int{404}, serve: gameList,
+			door: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
 		},
 		{
 			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, or the target of a short link.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, serve: anything,
+			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
 		},
 	}
 }
