@@ -19,6 +19,10 @@ func (s *Server) table() []route {
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
 		},
 		{
+			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
+			door: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
+		},
+		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
 			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
 		},
