@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -80,9 +81,8 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 		if v.Raw, v.Download, err = c.rawAddresses(r, own); err != nil {
 			return v, err
 		}
-		switch b.MimeType {
-		case "image/jpeg", "image/png", "image/gif", "image/webp":
-			v.Thumb = c.s.prefix() + "/t/" + url.PathEscape(r.Slug)
+		if v.Open && c.hasThumb(r, b.MimeType) {
+			v.Thumb = c.s.Base + "/t/" + url.PathEscape(r.Slug)
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
 			v.Text, err = c.beginning(r)
@@ -269,6 +269,23 @@ func (c *call) thumb(r *record.Record) error {
 	h.Set("Cache-Control", caching(r))
 	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(t.Bytes))
 	return nil
+}
+
+// thumbWait is how long a page waits for the thumbnail that it names.
+const thumbWait = time.Second
+
+// hasThumb reports whether a picture has a thumbnail. One that takes long to
+// make is taken for made.
+func (c *call) hasThumb(r *record.Record, media string) bool {
+	switch media {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+	default:
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), thumbWait)
+	defer cancel()
+	_, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
+	return !errors.Is(err, thumb.ErrNone)
 }
 
 // caching is the rule of how long an answer with an item may be kept: what can
