@@ -23,8 +23,8 @@ type viewing struct {
 	Shown *record.Shown
 	Body  record.Body
 	Owner record.User
-	// Raw shows the content, Download saves it, Thumb is a small picture of
-	// it. "" is none.
+	// Raw shows the content, Download saves it, Thumb is the absolute address
+	// of a small picture of it. "" is none.
 	Raw, Download, Thumb string
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // public without a password, a limit or an end
