@@ -465,3 +465,56 @@ func TestDoorCutsOff(t *testing.T) {
 	is.NoErr(res.Body.Close())
 	is.NoErr(srv.Close())
 }
+
+// A filed listener's connections note how much of files they are given to send
+// by themselves, as net.TCPConn does with sendfile: it knows a file, and a
+// limited reader of one, and nothing else.
+type filed struct {
+	net.Listener
+	sent *atomic.Int64
+}
+
+func (l filed) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return filedConn{c, l.sent}, nil
+}
+
+type filedConn struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+func (c filedConn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(c.Conn, r)
+	if limited, ok := r.(*io.LimitedReader); ok {
+		r = limited.R
+	}
+	if _, ok := r.(*os.File); ok {
+		c.sent.Add(n)
+	}
+	return n, err
+}
+
+// TestDoorSendsFiles: the bytes of files do not pass through the process.
+func TestDoorSendsFiles(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	const size = 1 << 20
+	slug := a.share(strings.Repeat("0123456789abcdef", size/16))
+	var sent atomic.Int64
+	addr, stop, _ := a.serve(func(l net.Listener) net.Listener { return filed{l, &sent} }, time.Minute)
+	for _, c := range []struct {
+		header string
+		length int64
+	}{{"", size}, {"Range: bytes=1000-\r\n", size - 1000}} {
+		sent.Store(0)
+		got := a.talk(addr, "GET /x/"+slug+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+c.header+"\r\n")
+		is.True(strings.HasPrefix(got, "HTTP/1.1 20"))
+		is.True(int64(len(got)) > c.length)
+		is.True(sent.Load() >= c.length-512) // net/http looks at the beginning
+	}
+	is.NoErr(stop())
+}
