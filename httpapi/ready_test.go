@@ -19,7 +19,11 @@ func TestReady(t *testing.T) {
 	<-a.server.readiness.turn
 
 	is.NoErr(a.server.Blobs.Close())
-	again := func() { a.server.readiness.looked = time.Time{} }
+	again := func() {
+		a.server.readiness.turn <- struct{}{}
+		a.server.readiness.looked = time.Time{}
+		<-a.server.readiness.turn
+	}
 	again()
 	is.Equal(string(a.visit("/readyz").want(503).body), "The storage cannot be written to.\n")
 	is.NoErr(a.server.Store.Close())
