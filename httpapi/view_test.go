@@ -381,6 +381,7 @@ func TestPictureForOthers(t *testing.T) {
 	}
 	is.True(told("open"))
 	is.True(told("open", "User-Agent", "Slackbot 1.0"))
+	a.visit("/t/torn").want(404) // a page waits only a while to find out
 	is.True(!told("torn"))
 	is.True(!told("few"))
 	is.True(!told("few", "User-Agent", "Slackbot 1.0"))
