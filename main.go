@@ -136,7 +136,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return errors.Join(err, back.Close())
 	}
 
-	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log}
+	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep}
 	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
 	about := func() admin.About {

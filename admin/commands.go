@@ -425,7 +425,7 @@ func (c *Call) sweepOn(store *kv.Store) SweepFunc {
 			return Swept{}, fmt.Errorf("cannot open the content: %w", err)
 		}
 		defer func() { err = errors.Join(err, content.Close()) }()
-		return (&Sweeper{store, content, c.delay, c.Log}).Sweep(ctx, now)
+		return (&Sweeper{Store: store, Blobs: content, Delay: c.delay, Log: c.Log}).Sweep(ctx, now)
 	}
 }
 

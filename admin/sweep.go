@@ -30,6 +30,9 @@ type Sweeper struct {
 	Blobs *blobs.Store
 	Delay time.Duration // how long content stays after its last record
 	Log   *slog.Logger
+	// Thumbs removes the thumbnails of contents that are not known and returns
+	// how many; nil where nobody keeps any at the moment.
+	Thumbs func(known func(blobs.Ref) (bool, error)) (removed int, err error)
 }
 
 // Swept says what a sweep did.
@@ -38,6 +41,7 @@ type Swept struct {
 	Bytes  int64 `json:"bytes"`          // of those
 	Temps  int   `json:"temporaryFiles"` // left over by uploads, and gone
 	Failed int   `json:"failed"`         // contents that could not be removed
+	Thumbs int   `json:"thumbnails"`     // of contents that no record has
 }
 
 // mostMissing is how many contents that are missing are named in the log.
@@ -84,7 +88,7 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 			s.Log.Error("the sweep has failed; it is tried again in an hour", "error", err)
 		}
 		if swept != (Swept{}) {
-			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed)
+			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed, "thumbnails", swept.Thumbs)
 		}
 		select {
 		case <-ctx.Done():
@@ -95,8 +99,9 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 }
 
 // Sweep unlinks the contents that no record has had for the delay, then those
-// that a crash left without any record, and drops the kept answers whose time
-// is over. Told to do it now, it waits for no delay; what an upload under way
+// that a crash left without any record, removes the thumbnails of what no
+// record has, which wait for no delay, and drops the kept answers whose time is
+// over. Told to do it now, it waits for no delay; what an upload under way
 // has pinned stays, and so does what was staged within the last hour and never
 // had a record.
 //
@@ -116,7 +121,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
 	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
 	w.since = s.Store.Now().Add(-delay)
-	err = errors.Join(err, w.loose(ctx))
+	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx))
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
@@ -187,6 +192,21 @@ func (w *sweep) loose(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// thumbs removes the thumbnails of what no record has.
+func (w *sweep) thumbs(ctx context.Context) (err error) {
+	if w.Thumbs == nil {
+		return nil
+	}
+	w.swept.Thumbs, err = w.Thumbs(func(ref blobs.Ref) (is bool, err error) {
+		if err := context.Cause(ctx); err != nil {
+			return false, err
+		}
+		err = w.Store.View(func(tx *kv.Tx) error { is = tx.Referenced(ref); return nil })
+		return is, err
+	})
+	return err
 }
 
 // orphans notes in the store what no record has ever had, so that it goes when

@@ -1,14 +1,18 @@
 package admin_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"image"
+	"image/png"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +109,33 @@ func TestSweep(t *testing.T) {
 	s = p.serve("--gc-delay", "0s")
 	p.until("the bytes are gone", func() bool { return !p.exists(p.blob("one")) })
 	is.True(p.exists(p.blob("kept")))
+	s.stop()
+}
+
+// The thumbnail of a removed picture goes, without a delay.
+func TestSweepThumbs(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	var picture bytes.Buffer
+	is.NoErr(png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
+	kept := p.upload(key, "kept.png", picture.String())
+	picture.WriteString("another")
+	gone := p.upload(key, "gone.png", picture.String())
+	thumbs := func() int {
+		names, err := filepath.Glob(p.data("cache", "thumbs", "*", "*"))
+		is.NoErr(err)
+		return len(names)
+	}
+	for _, id := range []string{kept, gone} {
+		slug := regexp.MustCompile(`"slug":"([^"]+)"`).FindStringSubmatch(p.send(http.MethodGet, "/api/v1/files/"+id, key, "", http.NoBody))[1]
+		p.send(http.MethodGet, "/t/"+slug, key, "", http.NoBody)
+	}
+	p.until("both thumbnails are kept", func() bool { return thumbs() == 2 })
+	p.send(http.MethodDelete, "/api/v1/files/"+gone, key, "", http.NoBody)
+	p.must("gc")
+	is.Equal(thumbs(), 1)
 	s.stop()
 }
 
@@ -211,7 +242,8 @@ out {
 out   "blobs": 4,
 out   "bytes": 15,
 out   "temporaryFiles": 0,
-out   "failed": 0
+out   "failed": 0,
+out   "thumbnails": 0
 out }
 
 kist gc --now
@@ -272,6 +304,7 @@ out   "blobs": 0,
 out   "bytes": 0,
 out   "temporaryFiles": 0,
 out   "failed": 1,
+out   "thumbnails": 0,
 out   "error": "blobs that cannot be unlinked: 1, …"
 out }
 err …level=ERROR…

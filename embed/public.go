@@ -55,7 +55,6 @@ type FileView struct {
 	Type   string // the media type
 	SHA256 string
 	Show   Show
-	Thumb  string    // address of a small picture of it
 	Text   *CodeView // for ShowText
 }
 

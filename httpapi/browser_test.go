@@ -24,6 +24,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -58,8 +59,10 @@ func openBrowser(t *testing.T) *tab {
 	a.fatal(err)
 	files, err := blobs.Open(filepath.Join(dir, "blobs"))
 	a.fatal(err)
+	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
+	a.fatal(err)
 	a.server, err = New(Config{
-		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: a.url, MaxUpload: 8 << 20,
+		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: a.url, MaxUpload: 8 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
 	})
 	a.fatal(err)
@@ -83,7 +86,7 @@ func openBrowser(t *testing.T) *tab {
 		leave()
 		stop()
 		web.Close()
-		if err := errors.Join(store.Close(), files.Close()); err != nil {
+		if err := errors.Join(thumbs.Close(), store.Close(), files.Close()); err != nil {
 			t.Error(err)
 		}
 		for _, text := range b.bad {

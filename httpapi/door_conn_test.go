@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +47,32 @@ func sooner(t time.Time) time.Time {
 func (c hastyConn) SetDeadline(t time.Time) error      { return c.Conn.SetDeadline(sooner(t)) }
 func (c hastyConn) SetReadDeadline(t time.Time) error  { return c.Conn.SetReadDeadline(sooner(t)) }
 func (c hastyConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(sooner(t)) }
+
+// watched is a listener that knows how many of its connections are open.
+type watched struct {
+	net.Listener
+	accepted, closed *atomic.Int64
+}
+
+func (l watched) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.accepted.Add(1)
+	return &watchedConn{Conn: c, closed: l.closed}, nil
+}
+
+type watchedConn struct {
+	net.Conn
+	closed *atomic.Int64
+	once   sync.Once
+}
+
+func (c *watchedConn) Close() error {
+	c.once.Do(func() { c.closed.Add(1) })
+	return c.Conn.Close()
+}
 
 // serve runs the server on a real listener until stop is called, which
 // returns what Serve returned.
@@ -133,6 +161,68 @@ func TestDoorSlowClients(t *testing.T) {
 	a.delete("/api/v1/files/" + big).want(200)
 	a.sweep()
 	a.nothingLeft()
+}
+
+// TestDoorCrowd: clients that send and take as slowly as they can, many at
+// once, are cut off, and meanwhile others are served without delay.
+func TestDoorCrowd(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
+	small := a.share("small")
+	var accepted, closed atomic.Int64
+	addr, stop, _ := a.serve(func(l net.Listener) net.Listener { return watched{hasty{l}, &accepted, &closed} }, time.Minute)
+	upload := "POST /api/v1/upload HTTP/1.1\r\nHost: a\r\nX-Api-Key: " + a.key + "\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n"
+	sorts := []struct {
+		begin, more string
+		slowly      bool // takes the answer in small pieces
+	}{
+		{"GET /x/" + small + " HTTP/1.1\r\nHost: a\r\n", "X: a\r\n", false},                                                    // never ends its head
+		{"POST /api/v1/notes HTTP/1.1\r\nHost: a\r\nX-Api-Key: " + a.key + "\r\nContent-Length: 1000000\r\n\r\n{", " ", false}, // nor its body
+		{upload, "x", false},
+		{"GET /x/" + big + " HTTP/1.1\r\nHost: a\r\n\r\n", "", true},
+		{"GET /x/" + big + " HTTP/1.1\r\nHost: a\r\nRange: bytes=" + strings.Repeat("0-,", 999) + "0-\r\n\r\n", "", true},
+	}
+	const each = 30
+	tiny := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error { return raw.Control(smallWindow) }}
+	var crowd sync.WaitGroup
+	var conns []net.Conn
+	for range each {
+		for _, sort := range sorts {
+			conn, err := tiny.Dial("tcp", addr)
+			is.NoErr(err)
+			_, err = io.WriteString(conn, sort.begin)
+			is.NoErr(err)
+			crowd.Go(func() {
+				tick := time.NewTicker(5 * time.Millisecond)
+				defer tick.Stop()
+				for err := error(nil); err == nil; <-tick.C {
+					if sort.slowly {
+						_, err = conn.Read(make([]byte, 32))
+					} else {
+						_, err = io.WriteString(conn, sort.more)
+					}
+				}
+			})
+			conns = append(conns, conn)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	for end := time.Now().Add(20 * time.Second); closed.Load() < int64(len(conns)); {
+		began := time.Now()
+		res, err := client.Get(a.url + "/x/" + small) // without the haste
+		is.NoErr(err)
+		is.NoErr(res.Body.Close())
+		is.Equal(res.StatusCode, 200)
+		is.True(time.Since(began) < 2*time.Second)
+		is.True(time.Now().Before(end)) // all are cut off
+	}
+	is.Equal(accepted.Load(), int64(len(conns)))
+	for _, conn := range conns { // what the system still has for them is not taken
+		is.NoErr(conn.Close())
+	}
+	crowd.Wait()
+	is.NoErr(stop())
 }
 
 // TestDoorAnswersAtOnce: no one waits for a body that will not be read, when
@@ -233,6 +323,11 @@ func TestDoorMalformed(t *testing.T) {
 		"a query over 8 KiB":      {"GET /api/v1/notes?" + strings.Repeat("a", maxQuery+1) + " HTTP/1.1" + end, "400"},
 		"no host":                 {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
 		"two hosts":               {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
+		"a host that is none":     {"GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", "400"},
+		"a path as host":          {"GET /healthz HTTP/1.1\r\nHost: a/../b\r\nConnection: close\r\n\r\n", "400"},
+		"HTTP/1.0":                {"GET /healthz HTTP/1.0\r\n\r\n", "200"},
+		"HTTP/1.0 in chunks":      {"POST /api/v1/notes HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "401"},
+		"HTTP/0.9":                {"GET /healthz\r\n\r\n", "400"},
 		"a folded header":         {"GET /healthz HTTP/1.1\r\nX: a\r\n b" + end, "200"},
 		"a space before a colon":  {"GET /healthz HTTP/1.1\r\nX-A : b" + end, "400"},
 		"NUL in a header":         {"GET /healthz HTTP/1.1\r\nX-A: \x00" + end, "400"},
@@ -252,7 +347,7 @@ func TestDoorMalformed(t *testing.T) {
 			got := a.talk(addr, c.send)
 			_, status, _ := strings.Cut(got, " ")
 			is.Equal(status[:min(3, len(status))], c.status)
-			is.Equal(strings.Count(got, "HTTP/1.1 "), 1) // one answer
+			is.Equal(strings.Count(got, "HTTP/1."), 1) // one answer
 		})
 	}
 	key := "\r\nX-Api-Key: " + a.key
@@ -369,4 +464,57 @@ func TestDoorCutsOff(t *testing.T) {
 	is.True(!bytes.Contains(text, []byte("at once")))
 	is.NoErr(res.Body.Close())
 	is.NoErr(srv.Close())
+}
+
+// A filed listener's connections note how much of files they are given to send
+// by themselves, as net.TCPConn does with sendfile: it knows a file, and a
+// limited reader of one, and nothing else.
+type filed struct {
+	net.Listener
+	sent *atomic.Int64
+}
+
+func (l filed) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return filedConn{c, l.sent}, nil
+}
+
+type filedConn struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+func (c filedConn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(c.Conn, r)
+	if limited, ok := r.(*io.LimitedReader); ok {
+		r = limited.R
+	}
+	if _, ok := r.(*os.File); ok {
+		c.sent.Add(n)
+	}
+	return n, err
+}
+
+// TestDoorSendsFiles: the bytes of files do not pass through the process.
+func TestDoorSendsFiles(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	const size = 1 << 20
+	slug := a.share(strings.Repeat("0123456789abcdef", size/16))
+	var sent atomic.Int64
+	addr, stop, _ := a.serve(func(l net.Listener) net.Listener { return filed{l, &sent} }, time.Minute)
+	for _, c := range []struct {
+		header string
+		length int64
+	}{{"", size}, {"Range: bytes=1000-\r\n", size - 1000}} {
+		sent.Store(0)
+		got := a.talk(addr, "GET /x/"+slug+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+c.header+"\r\n")
+		is.True(strings.HasPrefix(got, "HTTP/1.1 20"))
+		is.True(int64(len(got)) > c.length)
+		is.True(sent.Load() >= c.length-512) // net/http looks at the beginning
+	}
+	is.NoErr(stop())
 }

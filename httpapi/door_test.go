@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -552,13 +553,58 @@ func TestDoorGuessesCount(t *testing.T) {
 	})
 	t.Run("memory is bounded", func(t *testing.T) {
 		is := is.New(t)
-		g := guesses{tries: map[guess]tries{}}
-		for i := range maxGuessEntries {
-			g.tries[guess{at: fmt.Sprint(i)}] = tries{5, now}
+		var g guesses
+		for i := range guessesFrom { // before the crowd comes
+			g.settle(addr("1.1.1.1"), "a", false, now.Add(time.Duration(i)))
 		}
-		g.settle(addr("1.1.1.1"), "a", false, now.Add(guessWindow))
-		is.Equal(len(g.tries), 2)
+		for i := range 200_000 { // everyone at a thing of their own
+			g.settle(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), strconv.Itoa(i), false, now)
+		}
+		is.True(len(g.tally.counts) <= maxGuessEntries+2*sharedGuesses)
+		is.True(!tell(&g, addr("1.1.1.1"), "a", true, now)) // not pushed out
+		told := 0
+		for range 2 * guessesFrom {
+			if tell(&g, addr("2.2.2.2"), "b", false, now) { // no room for a count of its own
+				told++
+			}
+		}
+		is.True(told <= guessesFrom)
+		late := now.Add(guessWindow + guessesFrom)
+		is.True(tell(&g, addr("3.3.3.3"), "c", false, late))
+		is.Equal(len(g.tally.counts), 2) // what is over goes
 	})
+}
+
+func TestDoorMissesCount(t *testing.T) {
+	is := is.New(t)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	addr := netip.MustParseAddr
+	var m misses
+	for i := range missesFrom {
+		_, ok := m.allow(addr("2001:db8::1"), now)
+		is.True(ok)
+		m.count(addr(fmt.Sprintf("2001:db8::%x", i)), strconv.Itoa(i), now) // one /64
+	}
+	wait, ok := m.allow(addr("2001:db8::ffff"), now.Add(time.Second))
+	is.True(!ok)
+	is.Equal(wait, missWindow-time.Second)
+	_, ok = m.allow(addr("2001:db8:0:1::1"), now)
+	is.True(ok)
+	for range 2 * missesFrom { // of the same slug
+		m.count(addr("1.1.1.1"), "a", now)
+	}
+	_, ok = m.allow(addr("1.1.1.1"), now)
+	is.True(ok)
+	for i := range 200_000 {
+		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
+	}
+	is.Equal(len(m.tally.counts), maxMissEntries)
+	_, ok = m.allow(addr("2001:db8::1"), now)
+	is.True(!ok) // not pushed out
+	_, ok = m.allow(addr("11.0.0.1"), now)
+	is.True(ok) // and nobody is shut out by others
+	_, ok = m.allow(addr("2001:db8::1"), now.Add(missWindow))
+	is.True(ok)
 }
 
 // TestDoorOddRequests sends what routers and muxes stumble over.

@@ -140,6 +140,7 @@ var titles = map[int]string{
 	http.StatusNotFound:            "Nothing here",
 	http.StatusGone:                "No longer here",
 	http.StatusUnauthorized:        "Locked",
+	http.StatusTooManyRequests:     "Too many tries",
 	http.StatusInternalServerError: "Something went wrong",
 }
 

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"hash/maphash"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -15,13 +17,76 @@ const (
 	guessesFrom     = 5
 	guessesOverall  = 30
 	maxGuessEntries = 100_000
+	sharedGuesses   = 1024
 )
 
+// How many addresses at which nothing is shared a visitor may try in
+// missWindow. Slugs that people choose can be guessed; what kist chooses has 60
+// bits.
+const (
+	missWindow     = time.Minute
+	missesFrom     = 60
+	maxMissEntries = 100_000
+	recentMisses   = 4096
+)
+
+// A tally counts events by what they fall under. A count begins with its first
+// event and holds for the window; until then nothing removes it. The zero
+// value is ready for use, by one goroutine at a time.
+type tally[K comparable] struct {
+	counts map[K]tries
+	swept  time.Time
+}
+
+type tries struct {
+	n     int
+	since time.Time
+}
+
+// wait is how long the count stays at or above most; 0 or less if it is below.
+func (t *tally[K]) wait(key K, most int, window time.Duration, now time.Time) time.Duration {
+	if c := t.counts[key]; c.n >= most {
+		return c.since.Add(window).Sub(now)
+	}
+	return 0
+}
+
+// add counts an event, and reports whether it did: what has no count yet finds
+// no room among room counts that hold.
+func (t *tally[K]) add(key K, room int, window time.Duration, now time.Time) bool {
+	c, there := t.counts[key]
+	if !there && len(t.counts) >= room && now.Sub(t.swept) >= time.Second { // it looks at all of them
+		t.swept = now
+		maps.DeleteFunc(t.counts, func(_ K, c tries) bool { return now.Sub(c.since) >= window })
+	}
+	if !there && len(t.counts) >= room {
+		return false
+	}
+	if t.counts == nil {
+		t.counts = map[K]tries{}
+	}
+	if now.Sub(c.since) >= window {
+		c = tries{since: now}
+	}
+	c.n++
+	t.counts[key] = c
+	return true
+}
+
+// guessSeed keeps from everyone which things share a place.
+var guessSeed = maphash.MakeSeed()
+
 // guesses counts wrong passwords, so that they cannot be tried out. The zero
-// value is ready for use.
+// value is ready for use. The counts are gone when the process ends.
+//
+// It takes a bounded amount of memory. Guesses that would begin one count more
+// than maxGuessEntries fall under one of sharedGuesses counts, by a hash that
+// nobody outside can know: no guess goes uncounted, no attacker can push a
+// count out by making others, and at worst some visitors wait for what others
+// have guessed.
 type guesses struct {
 	mu    sync.Mutex
-	tries map[guess]tries
+	tally tally[guess]
 }
 
 // guess is a thing that is guessed at, and from where. Visitors without an
@@ -30,11 +95,12 @@ type guess struct {
 	from     netip.Prefix
 	at       string
 	anywhere bool // all visitors together
+	shared   int  // of what found no room; from 1
 }
 
-type tries struct {
-	n     int
-	since time.Time
+// sharing is what a guess falls under for which there is no room.
+func (g *guesses) sharing(key guess) guess {
+	return guess{anywhere: key.anywhere, shared: 1 + int(maphash.Comparable(guessSeed, key)%sharedGuesses)}
 }
 
 // network is what stands for one visitor: an IPv4 address, or the /64 of an
@@ -58,7 +124,7 @@ func counted(from netip.Addr, at string) [2]struct {
 	return [2]struct {
 		guess
 		most int
-	}{{guess{p, at, false}, guessesFrom}, {guess{netip.Prefix{}, at, true}, guessesOverall}}
+	}{{guess{from: p, at: at}, guessesFrom}, {guess{at: at, anywhere: true}, guessesOverall}}
 }
 
 // allow reports whether another password may be tried, or how long to wait.
@@ -70,9 +136,7 @@ func (g *guesses) allow(from netip.Addr, at string, now time.Time) (wait time.Du
 
 func (g *guesses) wait(from netip.Addr, at string, now time.Time) (wait time.Duration, ok bool) {
 	for _, c := range counted(from, at) {
-		if t := g.tries[c.guess]; t.n >= c.most {
-			wait = max(wait, t.since.Add(guessWindow).Sub(now))
-		}
+		wait = max(wait, g.tally.wait(c.guess, c.most, guessWindow, now), g.tally.wait(g.sharing(c.guess), c.most, guessWindow, now))
 	}
 	return wait, wait <= 0
 }
@@ -90,26 +154,66 @@ func (g *guesses) settle(from netip.Addr, at string, right bool, now time.Time) 
 }
 
 func (g *guesses) count(from netip.Addr, at string, now time.Time) {
-	if len(g.tries) >= maxGuessEntries {
-		for key, t := range g.tries {
-			if now.Sub(t.since) >= guessWindow {
-				delete(g.tries, key)
-			}
-		}
-	}
-	if g.tries == nil {
-		g.tries = map[guess]tries{}
-	}
 	for _, c := range counted(from, at) {
-		t := g.tries[c.guess]
-		if now.Sub(t.since) >= guessWindow {
-			t = tries{since: now}
+		if !g.tally.add(c.guess, maxGuessEntries, guessWindow, now) {
+			// There is room: as many more as are shared, for each of the two sorts.
+			g.tally.add(g.sharing(c.guess), maxGuessEntries+2*sharedGuesses, guessWindow, now)
 		}
-		t.n++
-		g.tries[c.guess] = t
 	}
 }
 
 func tooMany(wait time.Duration) error {
 	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again later.", Retry: wait}
+}
+
+// misses counts for how many slugs a visitor asks that are not shared, so that
+// they cannot be tried out. Whoever has missed too often is told nothing more
+// of any slug until the window is over; of requests that come at the same time
+// a few more may be answered. To ask for the same slug again is no guess and not
+// counted, if it is among the last. The zero value is ready for use. The counts
+// are gone when the process ends.
+//
+// It takes a bounded amount of memory: the misses of more than maxMissEntries
+// networks in one window are not counted, so that a crowd of guessers shuts
+// nobody else out.
+type misses struct {
+	mu     sync.Mutex
+	tally  tally[netip.Prefix]
+	recent [recentMisses]uint64 // hashes of who missed what, each in its one place
+}
+
+// allow reports whether the visitor may ask for another slug, or how long to
+// wait.
+func (m *misses) allow(from netip.Addr, now time.Time) (wait time.Duration, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.tally.counts) == 0 {
+		return 0, true
+	}
+	wait = m.tally.wait(network(from), missesFrom, missWindow, now)
+	return wait, wait <= 0
+}
+
+func (m *misses) count(from netip.Addr, slug string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	hash := maphash.Comparable(guessSeed, guess{from: network(from), at: slug})
+	place := &m.recent[hash%recentMisses]
+	if *place == hash {
+		return
+	}
+	*place = hash
+	m.tally.add(network(from), maxMissEntries, missWindow, now)
+}
+
+// find answers a visitor by way of a route on which slugs could be guessed.
+func (m *misses) find(c *call, serve func(*call) error) error {
+	if wait, ok := m.allow(c.addr, c.s.Store.Now()); !ok {
+		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "Too many addresses were tried at which there is nothing. Try again later.", Retry: wait}
+	}
+	err := serve(c)
+	if missing(err) {
+		m.count(c.addr, c.args[len(c.args)-1].Value, c.s.Store.Now()) // the path ends in the slug
+	}
+	return err
 }

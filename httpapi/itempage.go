@@ -23,8 +23,8 @@ type viewing struct {
 	Shown *record.Shown
 	Body  record.Body
 	Owner record.User
-	// Raw shows the content, Download saves it, Thumb is a small picture of
-	// it. "" is none.
+	// Raw shows the content, Download saves it, Thumb is the absolute address
+	// of a small picture of it. "" is none.
 	Raw, Download, Thumb string
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // public without a password, a limit or an end
@@ -120,7 +120,7 @@ func displayName(u record.User) string {
 func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 	p.Kind, p.Description, p.Raw, p.Download = mediaName(b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
 	f := &embed.FileView{
-		Size: sizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256, Thumb: v.Thumb,
+		Size: sizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256,
 	}
 	p.File = f
 	class := record.ClassOf(b.MimeType)
@@ -151,12 +151,7 @@ func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 		p.Raw = "" // it would be saved, as by the other button
 	}
 	if v.Open {
-		switch {
-		case v.Thumb != "":
-			p.Picture = absolute(v.Address, v.Thumb)
-		case f.Show == embed.ShowImage && b.MimeType != "image/svg+xml":
-			p.Picture = absolute(v.Address, v.Raw)
-		}
+		p.Picture = v.Thumb
 	}
 	return nil
 }
@@ -186,20 +181,6 @@ func wholeLines(text []byte) []byte {
 		return text[:end+1]
 	}
 	return uncut(text)
-}
-
-// absolute is an address that may be relative to the page's, "" if either is
-// none.
-func absolute(page, address string) string {
-	base, err := url.Parse(page)
-	if err != nil {
-		return ""
-	}
-	u, err := base.Parse(address)
-	if err != nil || !u.IsAbs() {
-		return ""
-	}
-	return u.String()
 }
 
 func codeView(text, language, filename string) (*embed.CodeView, error) {

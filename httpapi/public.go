@@ -217,6 +217,7 @@ func raw(c *call) error {
 	media, name := "text/plain", ""
 	var digest [sha256.Size]byte
 	var content io.ReadSeeker
+	var size int64
 	switch b := body.(type) {
 	case *record.File:
 		// Opened before the view is counted: it stays readable when the last
@@ -226,17 +227,17 @@ func raw(c *call) error {
 			return err
 		}
 		defer f.Close()
-		media, name, digest, content = b.MimeType, b.OriginalName, r.Bytes.Ref, f
+		media, name, digest, content, size = b.MimeType, b.OriginalName, r.Bytes.Ref, f, r.Bytes.Size
 	case *record.Note:
-		digest, content = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content)
+		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	case *record.Snippet:
-		digest, content = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content)
+		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	}
 	h := c.w.Header()
 	hostile(h, media, name, c.saved(), r.Public && r.Password == "" && r.Limit == 0)
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
-	err = c.deliver(content, func(status int, size int64) error { return c.pay(r, own, status, size) })
+	err = c.deliver(content, size, func(status int) error { return c.pay(r, own, status, size) })
 	if err == errCard { //nolint:errorlint // it is this very one
 		blank(c.w.Header())
 		return c.card(r)
@@ -244,18 +245,11 @@ func raw(c *call) error {
 	return err
 }
 
-// deliver answers with content once pay, which is given the status and the
-// size of all of it, lets it.
-func (c *call) deliver(content io.ReadSeeker, pay func(status int, size int64) error) error {
-	size, err := content.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if _, err := content.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
+// deliver answers with content of the size once pay, which is given the
+// status, lets it.
+func (c *call) deliver(content io.ReadSeeker, size int64, pay func(status int) error) error {
 	conditions(c.r.Header, size)
-	g := &gate{answerWriter: c.w, pay: func(status int) error { return pay(status, size) }}
+	g := &gate{answerWriter: c.w, pay: pay}
 	http.ServeContent(g, c.r, "", time.Time{}, content)
 	return g.err
 }
@@ -286,7 +280,7 @@ func (c *call) passOn(p passing) error {
 	hostile(h, p.Media, p.Name, c.saved(), false)
 	h.Set("Etag", etag(r, p.Ref))
 	h.Set("Cache-Control", "private, no-store")
-	return c.deliver(f, func(status int, size int64) error { return c.pay(r, true, status, size) })
+	return c.deliver(f, p.Size, func(status int) error { return c.pay(r, true, status, p.Size) })
 }
 
 // saved reports whether the content is wanted as a file, not to be shown.

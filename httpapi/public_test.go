@@ -740,7 +740,45 @@ func TestPublicGuessUnknown(t *testing.T) {
 	_, ok := a.server.guesses.allow(netip.MustParseAddr("127.0.0.1"), "missing", a.server.Store.Now())
 	is.True(!ok) // every one was checked against a hash and counted
 	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
-	is.Equal(len(a.server.guesses.tries), 2) // and names of unknown things take no memory
+	is.Equal(len(a.server.guesses.tally.counts), 2) // and names of unknown things take no memory
+}
+
+// TestPublicMisses: slugs cannot be tried out, and who has seen nothing but
+// what is shared, or is signed in, is not hindered.
+func TestPublicMisses(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	a.share("x", "slug", "there")
+	a.share("x", "slug", "hidden", "isPublic", "false")
+	from := func(method, path, addr string) *answer {
+		return a.do(request{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
+	}
+	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
+	for i := range missesFrom - 2 {
+		from([]string{"GET", "HEAD"}[i%2], fmt.Sprint(paths[i%len(paths)], "none", i), fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).want(404)
+	}
+	from("GET", "/x/hidden", "1.1.1.1").want(404)
+	from("GET", "/x/there", "1.1.1.1").want(200) // is no miss
+	from("GET", "/x/there", "1.1.1.1").want(200)
+	from("POST", "/api/v1/notes/p/none", "1.1.1.1").want(404)
+	for _, path := range paths {
+		for _, slug := range []string{"there", "none", "hidden"} {
+			got := from("GET", path+slug, "1.1.1.1").want(429)
+			seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
+			is.NoErr(err)
+			is.True(seconds > 0 && seconds <= 60)
+		}
+	}
+	is.Equal(from("POST", "/api/v1/notes/p/none", "1.1.1.1").want(429).code(), "too_many_misses")
+	from("GET", "/healthz", "1.1.1.1").want(200)
+	from("GET", "/x/there", "1.1.1.2").want(200)
+	for range missesFrom + 1 { // who is known may look for anything
+		a.do(request{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
+	}
+	a.do(request{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)
+	a.clock.advance(missWindow)
+	from("GET", "/x/there", "1.1.1.1").want(200)
+	from("GET", "/x/none", "1.1.1.1").want(404)
 }
 
 // TestPublicGuessExtension: an extension after the slug makes no second guess
@@ -751,10 +789,10 @@ func TestPublicGuessExtension(t *testing.T) {
 	a.share("x", "slug", "locked", "password", "secret")
 	guessed := func(path, password string, status int) map[string]int {
 		t.Helper()
-		a.server.guesses.tries = nil
+		a.server.guesses.tally.counts = nil
 		a.send("GET", path, "X-Share-Password", password).want(status)
 		at := map[string]int{}
-		for g, t := range a.server.guesses.tries {
+		for g, t := range a.server.guesses.tally.counts {
 			if !g.anywhere {
 				at[g.at] += t.n
 			}

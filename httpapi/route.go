@@ -23,6 +23,7 @@ type route struct {
 	body         *content
 	reply        reply
 	fails        []int // statuses beside those that the door and the body bring
+	slugs        bool  // which visitors could guess
 	serve        func(*call) error
 }
 
@@ -161,6 +162,9 @@ func (s *Server) handle(r route) httprouter.Handle {
 			c.args = args
 			if err := c.enter(r.door); err != nil {
 				return err
+			}
+			if r.slugs && c.caller == nil {
+				return s.misses.find(c, r.serve)
 			}
 			return r.serve(c)
 		}).ServeHTTP(w, req)

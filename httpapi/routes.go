@@ -19,6 +19,10 @@ func (s *Server) table() []route {
 			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
 		},
 		{
+			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
+			door: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
+		},
+		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
 			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
 		},
@@ -52,12 +56,12 @@ func (s *Server) table() []route {
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
+			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, slugs: true, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
 			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{401, 404, 410, 429, 503}, serve: follow,
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: follow,
 		},
 
 		{
@@ -210,7 +214,7 @@ func recordRoutes(k *record.Kind) []route {
 		{
 			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
 			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
-			fails: []int{401, 404, 410, 429, 503}, serve: readPublic(k),
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readPublic(k),
 		},
 	}
 }

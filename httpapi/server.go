@@ -51,8 +51,11 @@ type Server struct {
 	shown   shownPool // for owners
 	shared  shownPool // for visitors
 	guesses guesses
+	misses  misses
 	probe   probe
 	grants  *grants
+
+	readiness readiness
 
 	crossOrigin *http.CrossOriginProtection
 
@@ -63,6 +66,7 @@ type Server struct {
 // New makes a server.
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c}
+	s.readiness.turn = make(chan struct{}, 1)
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
@@ -128,6 +132,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		return err
 	case <-ctx.Done():
 	}
+	s.readiness.stopping.Store(true)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := srv.Shutdown(end)

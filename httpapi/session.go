@@ -85,7 +85,7 @@ func (c *call) signIn(name, password string) (*record.User, error) {
 		return nil, errLogin
 	}
 	now := c.s.Store.Now()
-	at := "login:" + record.Fold(cutTo(name, 256))
+	at := "login:" + record.Fold(cutTo(name, 64)) // no name is longer
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
 		c.failedSignIn(name)
 		return nil, tooMany(wait)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -80,9 +81,8 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 		if v.Raw, v.Download, err = c.rawAddresses(r, own); err != nil {
 			return v, err
 		}
-		switch b.MimeType {
-		case "image/jpeg", "image/png", "image/gif", "image/webp":
-			v.Thumb = c.s.prefix() + "/t/" + url.PathEscape(r.Slug)
+		if v.Open && c.hasThumb(r, b.MimeType) {
+			v.Thumb = c.s.Base + "/t/" + url.PathEscape(r.Slug)
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
 			v.Text, err = c.beginning(r)
@@ -271,6 +271,23 @@ func (c *call) thumb(r *record.Record) error {
 	return nil
 }
 
+// thumbWait is how long a page waits for the thumbnail that it names.
+const thumbWait = time.Second
+
+// hasThumb reports whether a picture has a thumbnail. One that takes long to
+// make is taken for made.
+func (c *call) hasThumb(r *record.Record, media string) bool {
+	switch media {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+	default:
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), thumbWait)
+	defer cancel()
+	_, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
+	return !errors.Is(err, thumb.ErrNone)
+}
+
 // caching is the rule of how long an answer with an item may be kept: what can
 // be taken back is asked for again each time.
 func caching(r *record.Record) string {
@@ -286,23 +303,23 @@ func viewRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/v/{slug}", id: "viewItem", tag: "public", summary: "The page of a shared item.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, serve: viewPage,
+			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: viewPage,
 		},
 		{
 			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
-			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, serve: unlocked,
+			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",
-			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, serve: thumbnail,
+			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, slugs: true, serve: thumbnail,
 		},
 		{
 			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
-			door: anyone, reply: page, fails: []int{404}, serve: gameList,
+			door: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
 		},
 		{
 			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, or the target of a short link.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, serve: anything,
+			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
 		},
 	}
 }

@@ -360,3 +360,31 @@ func TestThumbnail(t *testing.T) {
 	g.see("GET", "/t/limited").want(200)
 	is.Equal(a.viewed("limited"), 1)
 }
+
+// Other sites are told of a picture by its thumbnail, if it has one and is for
+// everyone.
+func TestPictureForOthers(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	var b bytes.Buffer
+	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
+	picture := b.String()
+	a.share(picture, "slug", "open")
+	a.share(picture[:100], "slug", "torn")
+	a.share(picture, "slug", "few", "maxViews", "5")
+	a.share(picture, "slug", "locked", "password", "secret")
+	a.share("text", "slug", "text")
+	told := func(slug string, header ...string) bool {
+		page := string(a.guest().see("GET", "/v/"+slug, header...).want(200).body)
+		is.Equal(strings.Contains(page, `name="twitter:card" content="summary_large_image"`), strings.Contains(page, "og:image"))
+		return strings.Contains(page, `<meta property="og:image" content="https://kist.example.org/t/`+slug+`">`)
+	}
+	is.True(told("open"))
+	is.True(told("open", "User-Agent", "Slackbot 1.0"))
+	a.visit("/t/torn").want(404) // a page waits only a while to find out
+	is.True(!told("torn"))
+	is.True(!told("few"))
+	is.True(!told("few", "User-Agent", "Slackbot 1.0"))
+	is.True(!told("locked", "X-Share-Password", "secret"))
+	is.True(!told("text"))
+}

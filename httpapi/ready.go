@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// What is found out about the storage holds for readyKept, and is waited for
+// no longer than readyWait.
+const (
+	readyKept = time.Second
+	readyWait = 2 * time.Second
+)
+
+// readiness says whether the server can take what it is for: it is not being
+// stopped, and the storage can be written to.
+type readiness struct {
+	stopping atomic.Bool
+	turn     chan struct{} // holds one: who has put it there may look
+	looked   time.Time
+	err      error // what was found
+}
+
+var (
+	errStopping = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The server is being stopped."}
+	errNoAnswer = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage does not answer."}
+	errNoRoom   = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk is full."}
+	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage cannot be written to."}
+)
+
+// ready answers 200 when the server can take what it is for, else 503. It may
+// be asked by anyone as often as they like: the disk is looked at once a
+// second, by one at a time.
+func ready(c *call) error {
+	if c.s.readiness.stopping.Load() {
+		return errStopping
+	}
+	if err := c.s.storage(c.r.Context()); err != nil {
+		return err
+	}
+	return healthy(c)
+}
+
+// storage reports why the storage cannot be written to.
+func (s *Server) storage(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	r := &s.readiness
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return errNoAnswer
+	}
+	defer func() { <-r.turn }()
+	if now := time.Now(); now.Sub(r.looked) >= readyKept {
+		r.err = s.tryStorage()
+		r.looked = time.Now()
+	}
+	return r.err
+}
+
+// tryStorage has the one who writes the records take a turn, and writes a byte
+// to the disk, which it leaves no trace of.
+func (s *Server) tryStorage() error {
+	if s.Store.Room() == 0 {
+		return errNoRoom
+	}
+	err := s.Store.Update(func(*kv.Tx) error { return nil })
+	if err == nil {
+		err = s.stageNothing()
+	}
+	if err != nil {
+		s.Log.Error("the storage cannot be written to", "error", err)
+		return errNoWrite
+	}
+	return nil
+}
+
+func (s *Server) stageNothing() error {
+	stage, err := s.Blobs.Stage()
+	if err != nil {
+		return err
+	}
+	_, err = stage.Write([]byte{0})
+	if err = errors.Join(err, stage.Drop()); err != nil {
+		return fmt.Errorf("trying the disk: %w", err)
+	}
+	return nil
+}
