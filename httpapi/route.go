@@ -23,6 +23,7 @@ type route struct {
 	body         *content
 	reply        reply
 	fails        []int // statuses beside those that the door and the body bring
+	apart        bool  // served at the origin for content too, where nothing else is
 	serve        func(*call) error
 }
 
@@ -124,6 +125,9 @@ func (s *Server) handleNothing() http.Handler {
 	}
 	all := slices.Sorted(maps.Keys(methods))
 	return s.wrap(route{}, func(c *call) error {
+		if c.away() {
+			return record.NotFound("address")
+		}
 		var allowed []string
 		for _, m := range all {
 			if slices.ContainsFunc(s.routers, func(r *httprouter.Router) bool {
@@ -159,10 +163,17 @@ func (s *Server) handle(r route) httprouter.Handle {
 		}
 		s.wrap(r, func(c *call) error {
 			c.args = args
+			if c.away() && !r.apart {
+				return record.NotFound("address")
+			}
 			if err := c.enter(r.door); err != nil {
 				return err
 			}
-			return r.serve(c)
+			err := r.serve(c)
+			if err != nil && c.away() {
+				return c.backToPage(err)
+			}
+			return err
 		}).ServeHTTP(w, req)
 	}
 }

@@ -16,7 +16,7 @@ func (s *Server) table() []route {
 	rows := []route{
 		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
-			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
+			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, apart: true, serve: healthy,
 		},
 		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
@@ -52,7 +52,7 @@ func (s *Server) table() []route {
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, serve: raw,
+			fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
