@@ -20,7 +20,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
-			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, apart: true, serve: probed,
 		},
 		{
 			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
