@@ -24,6 +24,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -39,7 +40,7 @@ type tab struct {
 
 // openBrowser starts a server and a browser with a fresh profile, which reaches
 // nothing but the server. Without a browser the test is skipped.
-func openBrowser(t *testing.T) *tab {
+func openBrowser(t *testing.T, with ...func(*Config)) *tab {
 	t.Helper()
 	at := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -58,10 +59,16 @@ func openBrowser(t *testing.T) *tab {
 	a.fatal(err)
 	files, err := blobs.Open(filepath.Join(dir, "blobs"))
 	a.fatal(err)
-	a.server, err = New(Config{
-		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: a.url, MaxUpload: 8 << 20,
+	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
+	a.fatal(err)
+	c := Config{
+		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Thumbs: thumbs, Base: a.url, MaxUpload: 8 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
-	})
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	a.server, err = New(c)
 	a.fatal(err)
 	web.Config.Handler = a.server
 	web.Start()
@@ -70,7 +77,7 @@ func openBrowser(t *testing.T) *tab {
 
 	options := append(
 		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.WindowSize(1280, 900),
 	)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...) //nolint:usetesting // the test's own ends before the clean-up that closes the browser
@@ -83,7 +90,7 @@ func openBrowser(t *testing.T) *tab {
 		leave()
 		stop()
 		web.Close()
-		if err := errors.Join(store.Close(), files.Close()); err != nil {
+		if err := errors.Join(thumbs.Close(), store.Close(), files.Close()); err != nil {
 			t.Error(err)
 		}
 		for _, text := range b.bad {

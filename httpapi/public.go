@@ -485,6 +485,9 @@ func hostile(h http.Header, mimeType, name string, save, open bool) {
 	if inline[mimeType] && !save {
 		how = "inline"
 	}
+	if partOfPage(mimeType) {
+		mimeType = "text/plain" // the policies of pages let them have scripts and styles of this origin
+	}
 	if strings.HasPrefix(mimeType, "text/") {
 		mimeType += "; charset=utf-8"
 	}
