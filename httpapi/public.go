@@ -337,7 +337,8 @@ const maxRanges = 16
 
 // conditions makes the request's headers as http.ServeContent understands
 // them: lists in one line, no ranges in other units (RFC 9110, section 14.2:
-// they are ignored), none of empty content, which has no bytes to choose.
+// they are ignored) or in several lines, which may not be, and none of empty
+// content, which has no bytes to choose.
 func conditions(h http.Header, size int64) {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if all := h[name]; len(all) > 1 {
@@ -349,7 +350,7 @@ func conditions(h http.Header, size int64) {
 	if ranges == "" {
 		return
 	}
-	if size == 0 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= maxRanges {
+	if size == 0 || len(h["Range"]) > 1 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= maxRanges {
 		h.Del("Range")
 		return
 	}
@@ -506,8 +507,8 @@ func disposition(how, name string) string {
 		case r >= utf8.RuneSelf || r < ' ' || r == 0x7f:
 			plain.WriteByte('_')
 			same = false
-		case r == '"' || r == '\\' || r == '%':
-			plain.WriteByte('_') // readers disagree on escapes
+		case r == '"' || r == '\\' || r == '%' || r == '/':
+			plain.WriteByte('_') // readers disagree on escapes, and some take a path
 			same = false
 		default:
 			plain.WriteRune(r)
