@@ -90,6 +90,11 @@ func (c *call) goAway(at string, rights []string, open bool) error {
 	if len(q) > 0 {
 		to += "?" + q.Encode()
 	}
+	return c.lead(to, open)
+}
+
+// lead redirects from an address of content to another address.
+func (c *call) lead(to string, open bool) error {
 	h := c.w.Header()
 	hostile(h, "text/plain", "", false, open)
 	h.Del("Content-Type") // there is none
@@ -139,13 +144,10 @@ func (c *call) rights(r *record.Record, own, paid bool) ([]string, error) {
 // that does not hold any more to the item's page, which asks for what is
 // missing or says what is wrong.
 func (c *call) backToPage(err error) error {
-	e, status := understood(err)
-	if e == nil || status != http.StatusNotFound && status != http.StatusUnauthorized || c.r.Header.Get("Sec-Fetch-Dest") != "document" {
+	_, status := understood(err)
+	slug := c.arg("slug")
+	if slug == "" || status != http.StatusNotFound && status != http.StatusUnauthorized || c.r.Header.Get("Sec-Fetch-Dest") != "document" {
 		return err
 	}
-	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Location", c.s.Base+"/v/"+url.PathEscape(c.arg("slug")))
-	c.w.WriteHeader(http.StatusFound)
-	return nil
+	return c.lead(c.s.Base+"/v/"+url.PathEscape(slug), false)
 }

@@ -126,6 +126,7 @@ func TestContentAlone(t *testing.T) {
 	served := map[string]bool{"GET /x/open": true, "GET /healthz": true}
 	words := strings.NewReplacer("{slug}", "open", "{id}", a.user.ID.String(), "{username}", "ann", "{name}", "kist.css", "{token}", "x")
 	for _, r := range a.server.routes {
+		is.True(!r.apart || r.door.open) // nobody is known there
 		for _, method := range []string{r.method, http.MethodHead, http.MethodOptions, http.MethodPost} {
 			path := words.Replace(r.path)
 			h := withHeader("Host", contentHost, "X-Api-Key", a.key, "Cookie", session, "Origin", a.server.Content, "Sec-Fetch-Site", "same-origin",
@@ -328,6 +329,7 @@ func TestGrantPassedOn(t *testing.T) {
 		a.guest().see("GET", at, "Host", contentHost).want(404)
 		// A person is led back to the page, which knows its owner.
 		sent := a.send("GET", at, "Host", contentHost, "Sec-Fetch-Dest", "document", "Accept", "text/html").want(302)
+		a.isHostile("back", sent.header)
 		if to := sent.header.Get("Location"); to != "https://kist.example.org/v/item" {
 			t.Errorf("led to %s", to)
 		}

@@ -477,7 +477,6 @@ func hostile(h http.Header, mimeType, name string, save, open bool) {
 		policy = policyPDF
 	}
 	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if open {
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
