@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,7 @@ func main() {
 type serve struct {
 	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
 	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
+	ContentURL     string          `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
 	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
 	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
@@ -66,6 +68,10 @@ const gcPercent = 300
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
 	base, err := cmd.base()
+	if err != nil {
+		return err
+	}
+	apart, err := cmd.content(base)
 	if err != nil {
 		return err
 	}
@@ -113,7 +119,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs,
-		Base: base, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
+		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
 	}
 	for _, n := range cmd.TrustedProxies {
 		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)
@@ -141,7 +147,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	work.Go(func() { sweeper.Hourly(ctx) })
 	about := func() admin.About {
 		return admin.About{
-			Version: version, Base: base, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
+			Version: version, Base: base, Content: apart, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
 		}
 	}
@@ -219,6 +225,25 @@ func (cmd *serve) base() (string, error) {
 		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// content is the origin that stored bytes are served from; "" is base's.
+func (cmd *serve) content(base string) (string, error) {
+	if cmd.ContentURL == "" {
+		return "", nil
+	}
+	origin, err := httpapi.ContentOrigin(cmd.ContentURL, base)
+	if err != nil {
+		return "", admin.Misused("--content-url %v", err)
+	}
+	u, err := url.Parse(origin)
+	if err != nil {
+		return "", err
+	}
+	if len(cmd.TLSDomain) > 0 && !slices.ContainsFunc(cmd.TLSDomain, func(name string) bool { return strings.EqualFold(name, u.Hostname()) }) {
+		return "", admin.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate", u.Hostname())
+	}
+	return origin, nil
 }
 
 // claimFile keeps the claim link in the data directory while it holds.

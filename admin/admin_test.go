@@ -306,6 +306,22 @@ kist serve --base-url https://kist.example.org/?a=1
 err --base-url must be …
 exit 2
 
+kist serve --content-url https://kist-content.example.org/x
+err --content-url must be an absolute http or https address without path, query and fragment, such as https://kist-content.example.org; it is "https://kist-content.example.org/x".
+exit 2
+
+kist serve --base-url https://kist.example.org --content-url https://KIST.example.org:443
+err --content-url must have another host than the base URL, https://kist.example.org: …
+exit 2
+
+kist serve --base-url https://kist.example.org --content-url http://kist-content.example.org
+err --content-url must be an https address as the base URL is: …
+exit 2
+
+kist serve --tls-domain kist.example.org --content-url https://kist-content.example.org
+err --tls-domain must have kist-content.example.org too, the host of --content-url, for there to be a certificate.
+exit 2
+
 kist serve --tls-cert cert.pem
 err --tls-cert and --tls-key go together: give both or none.
 exit 2

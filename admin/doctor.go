@@ -45,6 +45,7 @@ const (
 type About struct {
 	Version        string         `json:"version"`
 	Base           string         `json:"base"`
+	Content        string         `json:"content,omitempty"` // the origin for content, if it is another
 	Listen         string         `json:"listen"`
 	MaxUpload      int64          `json:"maxUpload"`
 	TrustedProxies []netip.Prefix `json:"trustedProxies"`
@@ -122,6 +123,9 @@ func (d *checkup) server() {
 		d.well("clock", "%s", time.Now().Format(time.RFC3339))
 	}
 	d.address(about)
+	if about.Content != "" {
+		d.content(about)
+	}
 }
 
 // probeTime bounds one request to the public address.
@@ -139,16 +143,8 @@ func (d *checkup) address(about About) {
 		d.say(unusual, "base URL", about.Base+" leads to this machine alone; links that are shared have it",
 			"put a reverse proxy before kist and set --base-url to its address")
 	}
-	address := about.Base + "/healthz/" + about.Probe
-	seen, status, err := probe(http.MethodGet, address, 0)
-	switch {
-	case err != nil:
-		d.say(wrong, "base URL", fmt.Sprintf("%s cannot be reached from here (%v)", about.Base, err),
-			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
-		return
-	case status != http.StatusOK || seen == nil:
-		d.say(wrong, "base URL", fmt.Sprintf("%s is answered with status %d, not by this server", about.Base, status),
-			"have the proxy pass every path on, unchanged, to "+about.Listen)
+	seen := d.reach("base URL", about.Base, about)
+	if seen == nil {
 		return
 	}
 	d.well("base URL", "%s leads here", about.Base)
@@ -175,7 +171,38 @@ func (d *checkup) address(about About) {
 	default:
 		d.well("proxy", "none in between")
 	}
-	d.bodies(address, about.MaxUpload)
+	d.bodies(about.Base+"/healthz/"+about.Probe, about.MaxUpload)
+}
+
+// reach asks the server at an address of its and says why if it does not
+// answer there: the result is nil then.
+func (d *checkup) reach(what, address string, about About) *seen {
+	seen, status, err := probe(http.MethodGet, address+"/healthz/"+about.Probe, 0)
+	switch {
+	case err != nil:
+		d.say(wrong, what, fmt.Sprintf("%s cannot be reached from here (%v)", address, err),
+			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
+		return nil
+	case status != http.StatusOK || seen == nil:
+		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status),
+			"have the proxy pass every path on, unchanged, to "+about.Listen)
+		return nil
+	}
+	return seen
+}
+
+// content looks at the origin for content. A proxy that does not tell under
+// which host it was asked makes a loop of it: the base sends there.
+func (d *checkup) content(about About) {
+	seen := d.reach("content URL", about.Content, about)
+	switch {
+	case seen == nil:
+	case !seen.Apart:
+		d.say(wrong, "content URL", fmt.Sprintf("requests to %s arrive with Host %q, as if they were for the base URL", about.Content, seen.Host),
+			"have the proxy pass the Host on, or tell it in X-Forwarded-Host and trust the proxy")
+	default:
+		d.well("content URL", "%s leads here", about.Content)
+	}
 }
 
 // bodies finds out how large a body the proxy lets through. None is sent: a
@@ -242,6 +269,7 @@ type seen struct {
 	Peer, Client string
 	Forwarded    bool
 	Host         string
+	Apart        bool
 }
 
 // withheld is a body that never comes.

@@ -76,6 +76,23 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
+	t.Run("content apart", func(t *testing.T) {
+		is := is.New(t)
+		p := newPlace(t)
+		apart := p.proxy(1<<40, false)
+		s := p.serve("--base-url", "http://"+p.addr, "--content-url", apart.URL)
+		is.True(strings.Contains(s.must("doctor"), "content URL: "+apart.URL+" leads here"))
+		s.stop()
+
+		target, err := url.Parse("http://" + p.addr)
+		is.NoErr(err)
+		loop := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
+		defer loop.Close()
+		s = p.serve("--base-url", "http://"+p.addr, "--content-url", loop.URL)
+		r := s.run("", "doctor")
+		is.Equal(r.code, 4)
+		is.True(strings.Contains(r.out, "content URL: requests to "+loop.URL+" arrive with Host"))
+	})
 	t.Run("somebody else", func(t *testing.T) {
 		is := is.New(t)
 		other := httptest.NewServer(http.NotFoundHandler())

@@ -138,15 +138,15 @@ const policyShared = "default-src 'none'; script-src 'self'; style-src 'self'; i
 // Policy implements [Page]. An origin that is none is left out.
 func (p ItemPage) Policy() string {
 	origin := ""
-	if isOrigin(p.Origin) {
+	if IsOrigin(p.Origin) {
 		origin = " " + p.Origin
 	}
 	return strings.ReplaceAll(policyShared, "%", origin)
 }
 
-// isOrigin reports whether text is the scheme, host and port of an address and nothing that could end a part of a
+// IsOrigin reports whether text is the scheme, host and port of an address and nothing that could end a part of a
 // policy.
-func isOrigin(text string) bool {
+func IsOrigin(text string) bool {
 	host, ok := strings.CutPrefix(text, "https://")
 	if !ok {
 		host, ok = strings.CutPrefix(text, "http://")

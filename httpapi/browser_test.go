@@ -40,7 +40,7 @@ type tab struct {
 
 // openBrowser starts a server and a browser with a fresh profile, which reaches
 // nothing but the server. Without a browser the test is skipped.
-func openBrowser(t *testing.T) *tab {
+func openBrowser(t *testing.T, with ...func(*Config)) *tab {
 	t.Helper()
 	at := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -61,10 +61,14 @@ func openBrowser(t *testing.T) *tab {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
-	a.server, err = New(Config{
-		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: a.url, MaxUpload: 8 << 20,
+	c := Config{
+		Store: store, Blobs: files, Passwords: kv.NewPasswords(), Thumbs: thumbs, Base: a.url, MaxUpload: 8 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, nil)),
-	})
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	a.server, err = New(c)
 	a.fatal(err)
 	web.Config.Handler = a.server
 	web.Start()
@@ -73,7 +77,7 @@ func openBrowser(t *testing.T) *tab {
 
 	options := append(
 		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.WindowSize(1280, 900),
 	)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...) //nolint:usetesting // the test's own ends before the clean-up that closes the browser

@@ -36,6 +36,7 @@ type answerWriter struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
 	addr   netip.Addr // of the client
+	away   bool       // the request came to the origin for content
 	body   *paced     // of the request; nil if it has none
 	op     string     // that the request is for
 	status int
@@ -116,7 +117,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		start := time.Now()
 		s.running.Add(1)
 		defer s.running.Done()
-		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r)}
+		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r), away: s.atContent(r)}
 		if r.ContentLength != 0 {
 			aw.body = pace(aw.ctl, r)
 			r = r.WithContext(r.Context()) // net/http looks at the body of its own
@@ -131,7 +132,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		h.Set("X-Request-Id", id)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		preflight := crossOrigin(h, r)
+		preflight := !aw.away && crossOrigin(h, r)
 		defer func() {
 			p := recover()
 			if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
@@ -270,13 +271,8 @@ func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
 // them. A peer without an address (a unix socket) counts as a trusted proxy
 // when there are any.
 func (s *Server) client(r *http.Request) netip.Addr {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	addr, _ := netip.ParseAddr(host)
-	addr = addr.Unmap().WithZone("")
-	if len(s.TrustedProxies) == 0 || addr.IsValid() && !s.trusts(addr) {
+	addr, proxy := s.peer(r)
+	if !proxy {
 		return addr
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -290,6 +286,30 @@ func (s *Server) client(r *http.Request) netip.Addr {
 		}
 	}
 	return addr
+}
+
+// host is the host that the client asked for: the request's own, or, behind a
+// trusted proxy that puts another in its place, the last in X-Forwarded-Host.
+func (s *Server) host(r *http.Request) string {
+	if _, proxy := s.peer(r); proxy {
+		all := strings.Split(strings.Join(r.Header.Values("X-Forwarded-Host"), ","), ",")
+		if last := strings.TrimSpace(all[len(all)-1]); last != "" {
+			return last
+		}
+	}
+	return r.Host
+}
+
+// peer is the address of the connection's other end, and whether that is a
+// trusted proxy.
+func (s *Server) peer(r *http.Request) (addr netip.Addr, proxy bool) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	addr, _ = netip.ParseAddr(host)
+	addr = addr.Unmap().WithZone("")
+	return addr, len(s.TrustedProxies) > 0 && (!addr.IsValid() || s.trusts(addr))
 }
 
 func (s *Server) trusts(a netip.Addr) bool {
@@ -334,9 +354,6 @@ func credential(h http.Header) (string, error) {
 func (c *call) enter(d door) error {
 	if d.open && (!d.known || c.away()) {
 		return nil
-	}
-	if c.away() {
-		return record.NotFound("address")
 	}
 	caller, err := c.identify()
 	if d.open && err == errNoCredential { //nolint:errorlint // it is this very one: most visitors

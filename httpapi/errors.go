@@ -95,6 +95,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 		h.Del("Content-Range")
 	}
 	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin") // what was open may not be any more
 	if e.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
 	}
@@ -106,7 +107,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	case inAPI(r.URL.Path):
 		h.Set("Content-Type", jsonType)
 		body = appendError(nil, e, id)
-	case strings.Contains(r.Header.Get("Accept"), "text/html"):
+	case strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away: // where no page is, nor what it needs
 		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
 		if page.Title == "" {
 			page.Title = http.StatusText(status)

@@ -25,6 +25,7 @@ import (
 const (
 	readTime   = 10 * time.Minute // after a view that was counted
 	unlockTime = 12 * time.Hour   // after the right password
+	ownTime    = 12 * time.Hour   // for the owner, at the origin for content
 )
 
 // A grant says that the visitor who shows it has paid for an item already, by
@@ -96,14 +97,18 @@ func (g *grants) make(kind grant, r *record.Record, ends time.Time, visitor stri
 	return grantText.EncodeToString(append(b, g.mac(kind, r, uint32(ends.Unix()), visitor)...))
 }
 
-// holds reports whether the text is a grant for the item at the instant now.
-func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) bool {
+// holds reports whether the text is a grant for the item at the instant now,
+// and when it ends.
+func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) (ends time.Time, ok bool) {
 	b, err := grantText.DecodeString(text)
 	if err != nil || len(b) != grantSize {
-		return false
+		return time.Time{}, false
 	}
-	ends := binary.BigEndian.Uint32(b)
-	return now.Unix() < int64(ends) && subtle.ConstantTimeCompare(b[4:], g.mac(kind, r, ends, visitor)) == 1
+	at := binary.BigEndian.Uint32(b)
+	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:], g.mac(kind, r, at, visitor)) != 1 {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(at), 0), true
 }
 
 // A passing is what a removed file's last visitor needs to go on reading it:
@@ -151,8 +156,12 @@ func (g *grants) passing(text, slug string, now time.Time, visitor string) (pass
 	return p, nil
 }
 
-// grantParam carries a grant in the addresses that a page embeds.
-const grantParam = "g"
+// grantParam carries a grant in the addresses that a page embeds, or several,
+// of which no more than maxGrants are looked at.
+const (
+	grantParam = "g"
+	maxGrants  = 2
+)
 
 // visitor is what a grant in an address is bound to.
 func (c *call) visitor() string { return "from " + network(c.addr).String() }
@@ -169,8 +178,11 @@ func cookieName(kind grant, slug string) string {
 func (c *call) carried(kind grant, slug string) func(func(text, visitor string) bool) {
 	return func(yield func(text, visitor string) bool) {
 		if c.r.URL.RawQuery != "" {
-			if text := c.r.URL.Query().Get(grantParam); text != "" && !yield(text, c.visitor()) {
-				return
+			all := c.r.URL.Query()[grantParam]
+			for _, text := range all[:min(len(all), maxGrants)] {
+				if !yield(text, c.visitor()) {
+					return
+				}
 			}
 		}
 		if cookie, err := c.r.Cookie(cookieName(kind, slug)); err == nil {
@@ -181,13 +193,22 @@ func (c *call) carried(kind grant, slug string) func(func(text, visitor string) 
 
 // granted reports whether the visitor has a grant for the item.
 func (c *call) granted(kind grant, r *record.Record) bool {
+	_, ok := c.grantEnds(kind, r)
+	return ok
+}
+
+// grantEnds is when the visitor's grant for the item ends, of several the last.
+func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
 	for text, visitor := range c.carried(kind, r.Slug) {
 		text, _, _ = strings.Cut(text, ".")
-		if c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor) {
-			return true
+		if end, holds := c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor); holds {
+			ok = true
+			if end.After(ends) {
+				ends = end
+			}
 		}
 	}
-	return false
+	return ends, ok
 }
 
 // passed is what a visitor may go on reading of a file that the visitor's own
@@ -218,9 +239,13 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if err != nil {
 		return err
 	}
+	path, secure := c.s.prefix()+"/", c.s.secure()
+	if c.away() {
+		path, secure = "/", c.s.contentScheme == "https"
+	}
 	http.SetCookie(c.w, &http.Cookie{
-		Name: cookieName(kind, r.Slug), Value: text, Path: c.s.prefix() + "/",
-		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(c.s.Base, "https:"),
+		Name: cookieName(kind, r.Slug), Value: text, Path: path,
+		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
 	})
 	return nil
 }

@@ -187,6 +187,7 @@ func (a *app) do(q request) *answer {
 	req, err := http.NewRequestWithContext(a.Context(), q.method, a.url+q.path, body)
 	a.fatal(err)
 	req.Header = header
+	req.Host = header.Get("Host") // "" is that of the address
 	if q.key != "" {
 		req.Header.Set("X-Api-Key", q.key)
 	} else if !q.anyone {

@@ -40,7 +40,7 @@ const maxPreview = 64 << 10
 // only if they are of the web.
 func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
 	p := embed.ItemPage{
-		Base: basePath(s.Base), Address: v.Address, Title: v.Body.Title(), Owner: displayName(v.Owner),
+		Base: basePath(s.Base), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: displayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
 		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open,
 	}

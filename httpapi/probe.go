@@ -44,6 +44,7 @@ type seen struct {
 	Forwarded bool   `json:"forwarded"` // whether the request says that it was passed on
 	Proto     string `json:"proto"`     // X-Forwarded-Proto
 	Host      string `json:"host"`
+	Apart     bool   `json:"apart"` // whether it came to the origin for content
 }
 
 // probed answers a probe. The body, if there is one, is not read: that it was
@@ -56,7 +57,7 @@ func probed(c *call) error {
 	if err != nil {
 		host = ""
 	}
-	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host}
+	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.away()}
 	if c.addr.IsValid() {
 		s.Client = c.addr.String()
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -201,6 +200,9 @@ func raw(c *call) error {
 	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Notes, record.Snippets)
 	if missing(err) {
 		if p, gone := c.passedFile(c.arg("slug")); gone == nil {
+			if c.s.Content != "" && !c.away() {
+				return c.sendOn(p, "/x/")
+			}
 			return c.passOn(p)
 		}
 	}
@@ -208,7 +210,7 @@ func raw(c *call) error {
 		return err
 	}
 	if c.s.Content != "" && !c.away() {
-		return c.sendAway(r, own, "/x/"+c.arg("slug"))
+		return c.sendAway(r, own, "/x/")
 	}
 	body, err := r.Decode()
 	if err != nil {
@@ -234,7 +236,7 @@ func raw(c *call) error {
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	}
 	h := c.w.Header()
-	hostile(h, media, name, c.saved(), r.Public && r.Password == "" && r.Limit == 0)
+	hostile(h, media, name, c.saved(), openToAll(r) || c.away())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
 	err = c.deliver(content, size, func(status int) error { return c.pay(r, own, status, size) })
@@ -277,7 +279,7 @@ func (c *call) passOn(p passing) error {
 	}
 	defer f.Close()
 	h := c.w.Header()
-	hostile(h, p.Media, p.Name, c.saved(), false)
+	hostile(h, p.Media, p.Name, c.saved(), c.away())
 	h.Set("Etag", etag(r, p.Ref))
 	h.Set("Cache-Control", "private, no-store")
 	return c.deliver(f, p.Size, func(status int) error { return c.pay(r, true, status, p.Size) })
@@ -290,47 +292,6 @@ func (c *call) saved() bool {
 
 // saveParam in the address of content has a browser save it.
 const saveParam = "download"
-
-// away reports whether the request came to the origin for content, if there is
-// one apart: there is nothing else there.
-func (c *call) away() bool {
-	return c.s.Content != "" && strings.EqualFold(c.r.Host, c.s.contentHost)
-}
-
-// sendAway sends the caller on to the origin for content, with what the caller
-// has a right to here.
-func (c *call) sendAway(r *record.Record, own bool, path string) error {
-	q := url.Values{}
-	ends := c.s.Store.Now().Add(readTime)
-	var text string
-	var err error
-	switch {
-	case own:
-		text, err = c.pledge(toOwn, r, ends, c.visitor())
-	case c.granted(toRead, r):
-		text, err = c.pledge(toRead, r, ends, c.visitor())
-	case r.Password != "":
-		text, err = c.pledge(toUnlock, r, ends, c.visitor())
-	}
-	if err != nil {
-		return err
-	}
-	if text != "" {
-		q.Set(grantParam, text)
-	}
-	if c.saved() {
-		q.Set(saveParam, "1")
-	}
-	to := c.s.Content + path
-	if len(q) > 0 {
-		to += "?" + q.Encode()
-	}
-	h := c.w.Header()
-	h.Set("Cache-Control", "private, no-store")
-	h.Set("Location", to)
-	c.w.WriteHeader(http.StatusFound)
-	return nil
-}
 
 // open opens the bytes of a file. Those of a record that came without them,
 // out of a copy of the data directory, are not there for anyone.
@@ -370,7 +331,8 @@ const maxRanges = 16
 
 // conditions makes the request's headers as http.ServeContent understands
 // them: lists in one line, no ranges in other units (RFC 9110, section 14.2:
-// they are ignored), none of empty content, which has no bytes to choose.
+// they are ignored) or in several lines, which may not be, and none of empty
+// content, which has no bytes to choose.
 func conditions(h http.Header, size int64) {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if all := h[name]; len(all) > 1 {
@@ -382,7 +344,7 @@ func conditions(h http.Header, size int64) {
 	if ranges == "" {
 		return
 	}
-	if size == 0 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= maxRanges {
+	if size == 0 || len(h["Range"]) > 1 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= maxRanges {
 		h.Del("Range")
 		return
 	}
@@ -497,8 +459,12 @@ const (
 	policyPDF   = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; object-src 'self'; plugin-types application/pdf"
 )
 
+// openToAll reports whether anyone may have the item at any time.
+func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }
+
 // hostile sets the headers that stored bytes are answered with, on every
-// status. Pages of other sites may show what is open to everyone.
+// status. Pages of other origins may embed what is open: to everyone, or at
+// the origin for content, where the address itself says who may have it.
 func hostile(h http.Header, mimeType, name string, save, open bool) {
 	policy := policyBytes
 	if mimeType == "application/pdf" {
@@ -512,6 +478,9 @@ func hostile(h http.Header, mimeType, name string, save, open bool) {
 	how := "attachment"
 	if inline[mimeType] && !save {
 		how = "inline"
+	}
+	if partOfPage(mimeType) {
+		mimeType = "text/plain" // the policies of pages let them have scripts and styles of this origin
 	}
 	if strings.HasPrefix(mimeType, "text/") {
 		mimeType += "; charset=utf-8"
@@ -531,8 +500,8 @@ func disposition(how, name string) string {
 		case r >= utf8.RuneSelf || r < ' ' || r == 0x7f:
 			plain.WriteByte('_')
 			same = false
-		case r == '"' || r == '\\' || r == '%':
-			plain.WriteByte('_') // readers disagree on escapes
+		case r == '"' || r == '\\' || r == '%' || r == '/':
+			plain.WriteByte('_') // readers disagree on escapes, and some take a path
 			same = false
 		default:
 			plain.WriteRune(r)

@@ -4,11 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,6 +146,73 @@ func TestPublicRanges(t *testing.T) {
 	}
 }
 
+// TestPublicManyRanges: several ranges are answered as they are asked for, in
+// one answer that is about as long as they are, or with all of it.
+func TestPublicManyRanges(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	content := strings.Repeat("0123456789abcdef", 256)
+	slug := a.share(content)
+	repeat := func(part string, n int) string {
+		return "bytes=" + strings.TrimSuffix(strings.Repeat(part+",", n), ",")
+	}
+	for _, c := range []struct {
+		ranges string
+		parts  []string // nil is all of it
+	}{
+		{repeat("5-5", maxRanges), slices.Repeat([]string{"5"}, maxRanges)},
+		{repeat("5-5", maxRanges+1), nil},
+		{repeat("5-5", 1000), nil},
+		{repeat("0-", maxRanges), nil}, // more than there is
+		{repeat("-4096", 2), nil},
+		{"bytes=0-3,2-5", []string{"0123", "2345"}}, // overlap, and are no more than there is
+		{"bytes=-1,-2,-3", []string{"f", "ef", "def"}},
+		{"bytes=4095-,0-0", []string{"f", "0"}},
+		{"bytes=4094-99999,-1", []string{"ef", "f"}},
+		{"bytes=1-1,4096-", []string{"1"}},
+		{"bytes= 1-1 ,, 2-2 ", []string{"1", "2"}},
+		{"bytes=1-1,x", []string{}},
+		{"bytes=4096-,9999-", []string{}},
+		{"bytes=1-1\nbytes=2-2", nil}, // two lines
+	} {
+		h := http.Header{"Range": strings.Split(c.ranges, "\n")}
+		got := a.do(request{method: "GET", path: "/x/" + slug, anyone: true, header: h, raw: true})
+		a.isHostile(c.ranges, got.header)
+		switch {
+		case c.parts == nil:
+			is.Equal(got.status, 200)
+			is.Equal(string(got.body), content)
+		case len(c.parts) == 0:
+			is.Equal(got.status, 416)
+			is.Equal(got.header.Get("Content-Range"), "bytes */4096")
+		case len(c.parts) == 1:
+			is.Equal(got.status, 206)
+			is.Equal(string(got.body), c.parts[0])
+		default:
+			is.Equal(got.status, 206)
+			_, params, err := mime.ParseMediaType(got.header.Get("Content-Type"))
+			is.NoErr(err)
+			r := multipart.NewReader(bytes.NewReader(got.body), params["boundary"])
+			var parts []string
+			for {
+				p, err := r.NextPart()
+				if err == io.EOF {
+					break
+				}
+				is.NoErr(err)
+				is.Equal(p.Header.Get("Content-Type"), "text/plain; charset=utf-8")
+				part, err := io.ReadAll(p)
+				is.NoErr(err)
+				parts = append(parts, string(part))
+			}
+			is.Equal(parts, c.parts)
+		}
+		head := a.do(request{method: "HEAD", path: "/x/" + slug, anyone: true, header: h.Clone(), raw: true})
+		is.Equal(head.status, got.status)
+		is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
+	}
+}
+
 func TestPublicConditions(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
@@ -163,6 +236,13 @@ func TestPublicConditions(t *testing.T) {
 	is.Equal(a.send("GET", "/x/"+slug, "If-None-Match", `"a"`, "If-None-Match", etag).status, 304) // in two lines
 	is.Equal(a.send("GET", "/x/"+slug, "If-None-Match", etag, "Range", "bytes=0-1").status, 304)
 	is.Equal(a.send("GET", "/x/"+slug, "If-Match", etag).status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Match", "*").status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Match", `"a", `+etag).status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Match", "W/"+etag).status, 412)                                         // a weak one does not do
+	is.Equal(a.send("GET", "/x/"+slug, "If-Match", `"a"`, "If-None-Match", etag, "Range", "bytes=0-").status, 412) // the first of all
+	is.Equal(a.send("HEAD", "/x/"+slug, "If-None-Match", `"a"`, "Range", "bytes=1-2", "If-Range", etag).status, 206)
+	is.Equal(a.send("HEAD", "/x/"+slug, "If-None-Match", `"a"`, "Range", "bytes=1-2", "If-Range", `"a"`).status, 200)
+	is.Equal(a.send("GET", "/x/"+slug, "If-Unmodified-Since", "Fri, 01 Jan 1999 00:00:00 GMT").status, 200)
 	is.Equal(a.send("GET", "/x/"+slug, "If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT").status, 200) // there are no dates
 
 	// What fails a condition is an error like any other.
@@ -263,6 +343,135 @@ func TestPublicHeaders(t *testing.T) {
 	// Other sites' pages may show what is open to everyone, and no more.
 	for slug, policy := range map[string]string{svg: "cross-origin", "limited": "same-origin", "locked": "same-origin"} {
 		is.Equal(a.get("/x/"+slug).want(200).header.Get("Cross-Origin-Resource-Policy"), policy)
+	}
+}
+
+// TestRawHeaders: at every address of stored bytes, at both origins, every
+// answer has them, whatever its status and whoever asks.
+func TestRawHeaders(t *testing.T) {
+	is := is.New(t)
+	var b bytes.Buffer
+	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
+	for name, hosts := range map[string][]string{"one origin": {""}, "content apart": {"", contentHost}} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t, func(c *Config) {
+				if len(hosts) > 1 {
+					apart(c)
+				}
+			})
+			for slug, fields := range map[string][]string{
+				"open": nil, "locked": {"password", "secret"}, "hidden": {"isPublic", "false"}, "few": {"maxViews", "1"}, "over": {"expiresAt", a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339)},
+			} {
+				a.share(b.String(), append(fields, "slug", slug)...)
+			}
+			a.clock.advance(2 * time.Hour)
+			seen := map[string]bool{}
+			for _, host := range hosts {
+				for _, at := range []string{"/x/", "/t/"} {
+					for _, c := range []struct {
+						status int // where the bytes are
+						method string
+						slug   string
+						header []string
+					}{
+						{200, "GET", "open", nil},
+						{200, "HEAD", "open", nil},
+						{200, "GET", "open.html", nil},
+						{200, "GET", "open?download=1", nil},
+						{206, "GET", "open", []string{"Range", "bytes=0-1"}},
+						{206, "GET", "open", []string{"Range", "bytes=0-1,3-4"}},
+						{304, "GET", "open", []string{"If-None-Match", "*"}},
+						{412, "GET", "open", []string{"If-Match", `"a"`}},
+						{416, "GET", "open", []string{"Range", "bytes=9999999-"}},
+						{400, "GET", "open?" + strings.Repeat("a", maxQuery+1), nil},
+						{401, "GET", "locked", nil},
+						{200, "GET", "locked", []string{"X-Share-Password", "secret"}},
+						{404, "GET", "hidden", nil},
+						{404, "GET", "none", nil},
+						{410, "GET", "over", nil},
+						{405, "POST", "open", nil},
+						{405, "DELETE", "open", nil},
+						{204, "OPTIONS", "open", nil},
+					} {
+						for _, accept := range []string{"*/*", "text/html"} {
+							header := append(slices.Clone(c.header), "Accept", accept)
+							if host != "" {
+								header = append(header, "Host", host)
+							}
+							got := a.send(c.method, at+c.slug, header...)
+							want := c.status
+							switch {
+							case host != "" && (want == 405 || want == 204): // one answer for all that is not there
+								want = 404
+							case host == "" && len(hosts) > 1 && (want < 400 || want == 412 || want == 416) && want != 204:
+								want = 302
+							}
+							what := fmt.Sprint(c.method, " ", at, c.slug, " ", c.header, " ", accept, " at ", host)
+							if got.status != want {
+								t.Errorf("%s: %d, want %d", what, got.status, want)
+							}
+							if want != 204 {
+								a.isHostile(what, got.header)
+							}
+							if want >= 400 && len(got.header["Etag"])+len(got.header["Content-Disposition"])+len(got.header["Last-Modified"]) > 0 {
+								t.Errorf("%s: tells of the content: %v", what, got.header)
+							}
+							seen[fmt.Sprint(at, want)] = true
+						}
+					}
+				}
+			}
+			for range guessesFrom {
+				a.send("GET", "/x/locked", "X-Share-Password", "wrong")
+			}
+			got := a.send("GET", "/t/locked", "X-Share-Password", "wrong").want(429)
+			a.isHostile("429", got.header)
+			got = a.send("GET", "/x/few", "Sec-Purpose", "prefetch", "Host", hosts[len(hosts)-1]).want(503)
+			a.isHostile("503", got.header)
+			is.True(seen["/x/206"] && seen["/t/304"])
+		})
+	}
+}
+
+// TestDisposition: a name is one line of ASCII that every reader takes for the
+// same name, or, if it knows no better, for a harmless one.
+func TestDisposition(t *testing.T) {
+	for name, want := range map[string]string{
+		"a.txt":           `filename="a.txt"`,
+		"a b;c,d='e'.txt": `filename="a b;c,d='e'.txt"`,
+		`a"b.txt`:         `filename="a_b.txt"; filename*=UTF-8''a%22b.txt`,
+		`a\"b.txt`:        `filename="a__b.txt"; filename*=UTF-8''a%5C%22b.txt`,
+		`..\..\a`:         `filename=".._.._a"; filename*=UTF-8''..%5C..%5Ca`,
+		"../a":            `filename=".._a"; filename*=UTF-8''..%2Fa`,
+		"100%.txt":        `filename="100_.txt"; filename*=UTF-8''100%25.txt`,
+		"%22.txt":         `filename="_22.txt"; filename*=UTF-8''%2522.txt`,
+		"été.txt":         `filename="_t_.txt"; filename*=UTF-8''%C3%A9t%C3%A9.txt`,
+		"日本語":             `filename="___"; filename*=UTF-8''%E6%97%A5%E6%9C%AC%E8%AA%9E`,
+		"😀.png":           `filename="_.png"; filename*=UTF-8''%F0%9F%98%80.png`,
+		"\u202egnp.exe":   `filename="_gnp.exe"; filename*=UTF-8''%E2%80%AEgnp.exe`,
+		"a\r\nX: 1":       `filename="a__X: 1"; filename*=UTF-8''a%0D%0AX%3A%201`,
+		"a\x00\t\x7fb":    `filename="a___b"; filename*=UTF-8''a%00%09%7Fb`,
+		"*'%":             `filename="*'_"; filename*=UTF-8''%2A%27%25`,
+	} {
+		for _, how := range []string{"inline", "attachment"} {
+			if got := disposition(how, name); got != how+"; "+want {
+				t.Errorf("%q: %s", name, got)
+			}
+			isDisposition(t, how, name)
+		}
+	}
+	is := is.New(t)
+	a := start(t)
+	// As they come out of an upload: without paths and what turns text about, and no longer than file systems take.
+	for name, want := range map[string]string{
+		"\u202egnp.exe": "gnp.exe", "CON.txt": "_CON.txt", strings.Repeat("日", 2000) + ".txt": strings.Repeat("日", 83) + ".txt", "../../a\u2066b": "ab",
+	} {
+		slug := a.upload(map[string]string{"isPublic": "true"}, file{name, "", "text"}).want(201).text("slug")
+		_, params, err := mime.ParseMediaType(a.visit("/x/" + slug).want(200).header.Get("Content-Disposition"))
+		is.NoErr(err)
+		is.Equal(params["filename"], want)
+		is.True(len(params["filename"]) <= 255)
 	}
 }
 

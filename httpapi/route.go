@@ -24,6 +24,7 @@ type route struct {
 	reply        reply
 	fails        []int // statuses beside those that the door and the body bring
 	slugs        bool  // which visitors could guess
+	apart        bool  // served at the origin for content too, where nothing else is
 	serve        func(*call) error
 }
 
@@ -125,6 +126,9 @@ func (s *Server) handleNothing() http.Handler {
 	}
 	all := slices.Sorted(maps.Keys(methods))
 	return s.wrap(route{}, func(c *call) error {
+		if c.away() {
+			return record.NotFound("address")
+		}
 		var allowed []string
 		for _, m := range all {
 			if slices.ContainsFunc(s.routers, func(r *httprouter.Router) bool {
@@ -160,13 +164,21 @@ func (s *Server) handle(r route) httprouter.Handle {
 		}
 		s.wrap(r, func(c *call) error {
 			c.args = args
+			if c.away() && !r.apart {
+				return record.NotFound("address")
+			}
 			if err := c.enter(r.door); err != nil {
 				return err
 			}
+			serve := r.serve
 			if r.slugs && c.caller == nil {
-				return s.misses.find(c, r.serve)
+				serve = func(c *call) error { return s.misses.find(c, r.serve) }
 			}
-			return r.serve(c)
+			err := serve(c)
+			if err != nil && c.away() {
+				return c.backToPage(err)
+			}
+			return err
 		}).ServeHTTP(w, req)
 	}
 }

@@ -16,7 +16,7 @@ func (s *Server) table() []route {
 	rows := []route{
 		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
-			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, serve: healthy,
+			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, apart: true, serve: healthy,
 		},
 		{
 			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
@@ -24,7 +24,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
-			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, apart: true, serve: probed,
 		},
 		{
 			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
@@ -56,7 +56,7 @@ func (s *Server) table() []route {
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
 			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 304, 401, 404, 410, 412, 416, 429, 503}, slugs: true, serve: raw,
+			fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, slugs: true, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",

@@ -31,8 +31,8 @@ type Config struct {
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string
-	// Content is the absolute address, without a path, of another origin from
-	// which stored bytes are served and nothing else; "" is Base's.
+	// Content is another origin from which stored bytes are served and nothing
+	// else, as ContentOrigin returns it; "" is Base's.
 	Content string
 	// MaxUpload bounds one file in bytes.
 	MaxUpload int64
@@ -59,8 +59,9 @@ type Server struct {
 
 	crossOrigin *http.CrossOriginProtection
 
-	contentHost string         // of Content
-	running     sync.WaitGroup // requests
+	contentScheme, contentHost string // of Content
+
+	running sync.WaitGroup // requests
 }
 
 // New makes a server.
@@ -88,7 +89,7 @@ func New(c Config) (*Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the address for content: %w", err)
 		}
-		s.contentHost = u.Host
+		s.contentScheme, s.contentHost = u.Scheme, u.Host
 	}
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err

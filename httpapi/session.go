@@ -32,7 +32,7 @@ func (s *Server) secure() bool { return strings.HasPrefix(s.Base, "https:") }
 // session is the secret in the request's cookie; "" if there is none.
 func (c *call) session() string {
 	cookie, err := c.r.Cookie(c.s.sessionCookie())
-	if err != nil || c.away() {
+	if err != nil {
 		return ""
 	}
 	return cookie.Value

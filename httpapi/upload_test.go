@@ -610,6 +610,11 @@ func TestUploadTypes(t *testing.T) {
 		{"a.mht", octets, "MIME-Version: 1.0", "multipart/related", "attachment"},
 		{"a.js", octets, "alert(1)", "text/javascript", "attachment"},
 		{"a", "application/javascript", "alert(1)", "application/javascript", "attachment"},
+		{"a", "text/x-ECMAScript", "alert(1)", "text/x-ecmascript", "attachment"},
+		{"a", "text/javascript1.5", "alert(1)", "text/javascript1.5", "attachment"},
+		{"a.css", "text/css", "body {}", "text/css", "attachment"},
+		{"a", "text/jscript", "alert(1)", "text/jscript", "attachment"},
+		{"a", "text/livescript", "alert(1)", "text/livescript", "attachment"},
 		{"a.txt", octets, "hello", "text/plain", "inline"},
 		{"a", "text/plain", "\x00\x01\x02", octets, "attachment"},
 		{"a.png", "image/png", "hello", "text/plain", "inline"},
@@ -636,6 +641,9 @@ func TestUploadTypes(t *testing.T) {
 		}
 		h := http.Header{}
 		hostile(h, got, c.name, false, false)
+		if sent := h.Get("Content-Type"); strings.Contains(sent, "script") || strings.Contains(sent, "css") { // no page may have it for its own
+			t.Errorf("%s as %s: sent as %s", c.name, got, sent)
+		}
 		if how, _, _ := strings.Cut(h.Get("Content-Disposition"), ";"); how != c.how {
 			t.Errorf("%s as %s: %s, want %s", c.name, got, how, c.how)
 		}

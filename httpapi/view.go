@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"kist/embed"
@@ -74,7 +75,7 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 	}); err != nil {
 		return v, err
 	}
-	v.Open = r.Public && r.Password == "" && r.Limit == 0
+	v.Open = openToAll(r)
 	v.Left = r.Limit - v.Shown.Views
 	switch b := body.(type) {
 	case *record.File:
@@ -102,19 +103,15 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 func (c *call) rawAddresses(r *record.Record, own bool) (raw, save string, err error) {
 	at := c.s.prefix() + "/x/" + url.PathEscape(r.Slug)
 	q := url.Values{}
-	kind := toRead
-	if own {
-		kind = toOwn
-	}
 	if c.s.Content != "" {
 		at = c.s.Content + "/x/" + url.PathEscape(r.Slug)
 	}
-	if !own || c.s.Content != "" {
-		text, err := c.pledge(kind, r, c.s.Store.Now().Add(readTime), c.visitor())
-		if err != nil {
-			return "", "", err
-		}
-		q.Set(grantParam, text)
+	rights, err := c.rights(r, own, true)
+	if err != nil {
+		return "", "", err
+	}
+	if len(rights) > 0 {
+		q[grantParam] = rights
 	}
 	raw = at
 	if len(q) > 0 {
@@ -203,7 +200,7 @@ func thumbnail(c *call) error {
 		return record.ErrMissing
 	}
 	if c.s.Content != "" && !c.away() {
-		return c.sendAway(r, own, "/t/"+c.arg("slug"))
+		return c.sendAway(r, own, "/t/")
 	}
 	return c.thumb(r)
 }
@@ -264,11 +261,11 @@ func (c *call) thumb(r *record.Record) error {
 		return err
 	}
 	h := c.w.Header()
-	hostile(h, t.Type, "", false, r.Public && r.Password == "" && r.Limit == 0)
+	hostile(h, t.Type, "", false, openToAll(r) || c.away())
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
 	h.Set("Cache-Control", caching(r))
-	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(t.Bytes))
-	return nil
+	size := int64(len(t.Bytes))
+	return c.deliver(bytes.NewReader(t.Bytes), size, func(status int) error { return c.pay(r, true, status, size) })
 }
 
 // thumbWait is how long a page waits for the thumbnail that it names.
@@ -311,7 +308,7 @@ func viewRoutes() []route {
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",
-			door: visitors, args: sharePassword, reply: reply{200, "The picture.", bytesOf()}, fails: []int{304, 401, 404, 410, 429, 503}, slugs: true, serve: thumbnail,
+			door: visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The picture.", bytesOf()}, fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, slugs: true, serve: thumbnail,
 		},
 		{
 			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
