@@ -124,6 +124,7 @@ type passing struct {
 	Name    string    `json:"f"`
 	Ends    int64     `json:"e"` // seconds since 1970
 	Visitor string    `json:"v"`
+	Terms   [16]byte  `json:"t"` // of the record
 }
 
 // passed seals a passing. It is encrypted, as it tells what nobody may know
@@ -221,7 +222,7 @@ func (c *call) passed(slug string) (passing, error) {
 			continue
 		}
 		var spent bool // and not deleted by its owner
-		err = c.s.Store.View(func(tx *kv.Tx) (err error) { spent, err = tx.Spent(p.Owner, p.ID); return err })
+		err = c.s.Store.View(func(tx *kv.Tx) (err error) { spent, err = tx.Spent(p.Owner, p.ID, p.Terms); return err })
 		if err == nil && spent {
 			return p, nil
 		}
@@ -262,6 +263,9 @@ func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor stri
 		return "", err
 	}
 	f := b.(*record.File) // nothing else has bytes
-	p, err := c.s.grants.passed(passing{r.ID, r.Owner, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor})
+	if !r.Expires.IsZero() && r.Expires.Before(ends) {
+		ends = r.Expires
+	}
+	p, err := c.s.grants.passed(passing{r.ID, r.Owner, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor, r.Terms()})
 	return text + "." + p, err
 }

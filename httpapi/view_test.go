@@ -388,3 +388,27 @@ func TestPictureForOthers(t *testing.T) {
 	is.True(!told("locked", "X-Share-Password", "secret"))
 	is.True(!told("text"))
 }
+
+// Who was let in on other terms does not read on when the last view, somebody
+// else's, deletes the item.
+func TestPassingHasTheTerms(t *testing.T) {
+	for name, edit := range map[string]string{
+		"password": `{"password":"secret"}`, "limit": `{"maxViews":2}`, "end": `{"expiresAt":"2040-01-01T00:00:00Z"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			a.share("0123456789", "slug", "item", "maxViews", "3", "maxViewsAction", "delete")
+			early := a.guest()
+			early.see("GET", "/x/item").want(200)
+			a.patch("/api/v1/files/item", edit).want(200)
+			late := a.guest()
+			for last := false; !last; last = a.get("/api/v1/files/item").status == 404 {
+				late = a.guest()
+				late.see("GET", "/x/item", "X-Share-Password", "secret").want(200)
+			}
+			late.see("GET", "/x/item").want(200)
+			is.True(early.see("GET", "/x/item").status == 404)
+		})
+	}
+}

@@ -192,7 +192,8 @@ func (tx *Tx) limitReached(r *record.Record) error {
 		return err
 	}
 	if r.AtLimit == record.Delete {
-		return errors.Join(tx.Remove(r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), tx.instant()))
+		terms := r.Terms()
+		return errors.Join(tx.Remove(r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), append(tx.instant(), terms[:]...)))
 	}
 	r.Close()
 	return tx.save(r)
@@ -201,10 +202,12 @@ func (tx *Tx) limitReached(r *record.Record) error {
 // spentTime is how long it is known that a limit has deleted a record.
 const spentTime = time.Hour
 
+const spentSize = 8 + 16 // when, and the record's terms
+
 // Spent reports whether the owner's record was deleted by its limit a while
-// ago, and the account is open.
-func (tx *Tx) Spent(owner, id record.ID) (bool, error) {
-	if tx.Get(spentBucket, id[:]) == nil {
+// ago, when it had these terms, and the account is open.
+func (tx *Tx) Spent(owner, id record.ID, terms [16]byte) (bool, error) {
+	if v := tx.Get(spentBucket, id[:]); len(v) != spentSize || [16]byte(v[8:]) != terms {
 		return false, nil
 	}
 	shut, err := tx.Shut(owner)
@@ -215,7 +218,7 @@ func (tx *Tx) Spent(owner, id record.ID) (bool, error) {
 func (tx *Tx) DropSpent() error {
 	var over [][]byte
 	for k, v := range tx.Walk(spentBucket, nil, nil, false) {
-		if len(v) != 8 || int64(binary.BigEndian.Uint64(v)) < tx.Now.Add(-spentTime).UnixMilli() {
+		if len(v) != spentSize || int64(binary.BigEndian.Uint64(v)) < tx.Now.Add(-spentTime).UnixMilli() {
 			over = append(over, append([]byte{}, k...))
 		}
 	}

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"time"
 )
 
@@ -38,6 +40,14 @@ func (s *Share) Open(now time.Time) error {
 // Expires names.
 func (s *Share) Expired(now time.Time) bool {
 	return !s.Expires.IsZero() && !now.Before(s.Expires)
+}
+
+// Terms is a digest of what the owner asks of visitors: the password, the limit
+// and the end. Who was let in on other terms was not let in on these.
+func (s *Share) Terms() (digest [16]byte) {
+	text := fmt.Appendf(nil, "%d %d %s", s.Limit, s.Expires.UnixMilli(), s.Password)
+	sum := sha256.Sum256(text)
+	return [16]byte(sum[:])
 }
 
 // Publish sets the visibility as the owner wants it: what the limit did is
