@@ -306,10 +306,15 @@ func keepShared(c *call) error {
 			}
 		}
 	}()
+	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil }) // a field left empty
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if !own {
-		// Files have to be shared again; what was written waits in the box.
+		// What was written waits in the box. Nothing of a stranger's is stored,
+		// so files have to be shared again, which the page then says.
 		q := url.Values{}
+		if len(parts) > 0 {
+			q.Set("again", "files")
+		}
 		for _, name := range []string{"title", "text", "url"} {
 			if t := said(name); t != "" && len(t) < maxQuery/8 {
 				q.Set(name, t)
@@ -320,7 +325,6 @@ func keepShared(c *call) error {
 	if err != nil {
 		return err
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil })
 	if len(parts) > 0 {
 		return c.keepSharedFiles(parts, said("text"))
 	}

@@ -226,7 +226,7 @@ func TestShareTargetOfStrangers(t *testing.T) {
 	before := a.state()
 	q := a.shareSheet(map[string]string{"text": "milk & bread"}, file{"a.txt", "text/plain", "aaa"})
 	q.anyone = true
-	is.Equal(a.do(q).want(303).header.Get("Location"), "/login?next=%2F%3Ftext%3Dmilk%2B%2526%2Bbread")
+	is.Equal(a.do(q).want(303).header.Get("Location"), "/login?next=%2F%3Fagain%3Dfiles%26text%3Dmilk%2B%2526%2Bbread")
 	is.Equal(a.state(), before)
 
 	// With a session, what another site has the browser send is refused.

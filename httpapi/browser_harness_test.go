@@ -213,7 +213,7 @@ func (b *tab) press(label string) {
 		const top = [...document.querySelectorAll('dialog[open]')].pop();
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
 			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
-		const e = (top && named(top)) || named(document.querySelector('#toasts')) || (!top && named(document));
+		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (!top && named(document));
 		e?.click();
 		return !!e;
 	})()`)
@@ -289,4 +289,14 @@ func (b *tab) gone(path string) {
 func (b *tab) slow(rate float64) {
 	b.Helper()
 	b.do(cdpnet.EmulateNetworkConditions(false, 0, -1, rate))
+}
+
+// shut waits until a key is refused.
+func (b *tab) shut(key string) {
+	b.Helper()
+	for end := time.Now().Add(10 * time.Second); b.as(key).get("/api/v1/me").status != 401; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatal("the key is never refused")
+		}
+	}
 }

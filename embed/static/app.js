@@ -1179,7 +1179,7 @@ function drawUploads() {
       u.drawn = u.state;
       const had = u.acts.contains(document.activeElement);
       u.acts.replaceChildren(...{
-        waits: [button('upload-cancel', 'Cancel')], runs: [button('upload-cancel', 'Cancel')], pauses: [button('upload-cancel', 'Cancel')],
+        waits: [button('upload-cancel', 'Cancel')], runs: [button('upload-cancel', 'Cancel')], pauses: [button('upload-retry', 'Retry now'), button('upload-cancel', 'Cancel')],
         failed: [...(u.forGood ? [] : [button('upload-retry', 'Retry')]), button('upload-cancel', 'Remove', { class: 'quiet' })],
         done: [button('copy-text', 'Copy link', { 'data-text': u.record ? addressOf(u.record) : '' })],
       }[u.state]);
@@ -1334,7 +1334,9 @@ const pages = {
     const count = h('small.soft', {}, [plural(Object.values(me.counts).reduce((a, b) => a + b, 0), 'item'), bytes(me.usedBytes ?? 0)].join(' · '));
     v.box = addBox();
     const asked = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
-    if (asked) { v.box.type(asked); history.replaceState(null, '', base + '/'); }
+    if (asked) v.box.type(asked);
+    if (v.params.get('again') === 'files') toast('You were signed out, so the files were not kept. Share the files again.', { bad: true });
+    if (asked || v.params.has('again')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
       empty: () => nothing('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something into the box above.'),
@@ -1800,7 +1802,7 @@ const acts = {
     pump();
     if (!uploads.queue.some((x) => ['waits', 'runs', 'pauses'].includes(x.state)) && uploads.finished.length) finished(uploads.finished.splice(0));
   },
-  'upload-retry': (el) => { const u = el.closest('.item').upload; Object.assign(u, { state: 'waits', tries: 0 }); pump(); },
+  'upload-retry': (el) => { const u = el.closest('.item').upload; clearTimeout(u.timer); Object.assign(u, { state: 'waits', tries: 0 }); pump(); },
   'uploads-clear': () => { for (const u of uploads.queue) u.row.remove(); uploads.queue = []; drawUploads(); },
   'view-list': () => { memory.set('grid', false); rerender(); },
   'view-grid': () => { memory.set('grid', true); rerender(); },
