@@ -84,7 +84,9 @@ func TestAppFirstAnswers(t *testing.T) {
 	is.Equal(len(one["content"].(string)), 300) // lists are brief
 	is.Equal(a.browse("/notes?sort=nonsense").first("notes"), nil)
 	is.Equal(a.browse("/links/" + slug).first("shorten/{id}").(map[string]any)["data"].(map[string]any)["slug"], slug)
-	is.Equal(a.browse("/search?q=Note+1").first("notes").(map[string]any)["total"], 1.0)
+	is.Equal(a.browse("/search?tag=even").first("notes").(map[string]any)["total"], 1.0)
+	is.Equal(a.browse("/search?q=Note+1").first("notes"), nil) // no page waits for words to be looked for
+	is.Equal(a.browse("/notes?q=Note+1").first("notes"), nil)
 
 	is.True(a.browse("/admin").first("admin/users") != nil)
 	member := a.as(a.addKey(a.addUser("ben", record.Member), record.ScopeAdmin))
@@ -92,6 +94,23 @@ func TestAppFirstAnswers(t *testing.T) {
 	is.Equal(member.browse("/notes").first("notes").(map[string]any)["total"], 0.0)
 	reads := a.as(a.addKey(a.user, record.ScopeRead))
 	is.Equal(reads.browse("/keys").first("keys"), nil)
+}
+
+// TestAppWithManyTags: they weigh on no page, and are there when the script
+// has asked for them.
+func TestAppWithManyTags(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for i := range 10 {
+		var names []string
+		for j := range 60 {
+			names = append(names, fmt.Sprintf("tag %d of many %d", i, j))
+		}
+		a.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+	}
+	page := a.browse("/notes")
+	is.Equal(page.first("tags"), nil)
+	is.True(len(page.body) < 60_000)
 }
 
 func TestListsCanBeBrief(t *testing.T) {

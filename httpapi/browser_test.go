@@ -465,6 +465,27 @@ func TestBrowserTags(t *testing.T) {
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
 }
 
+// TestBrowserManyTags: tags that are too many to come with a page are there a
+// little later.
+func TestBrowserManyTags(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for i := range 10 {
+		var names []string
+		for j := range 60 {
+			names = append(names, fmt.Sprintf("tag %d of many %d", i, j))
+		}
+		b.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+	}
+	id := b.get("/api/v1/tags").want(200).text("0.id")
+	b.patch("/api/v1/tags/"+id, map[string]any{"color": "#123456"}).want(200)
+	b.open("/notes")
+	b.until(`[...document.querySelectorAll('.chip')].some((c) => c.style.getPropertyValue('--tag').toUpperCase() === '#123456')`)
+	b.open("/tags")
+	b.until(`document.querySelectorAll('#main .item').length === 600`)
+	is.True(b.sound())
+}
+
 // TestBrowserManners: on every page and at every width, in both themes,
 // nothing runs over the side, everything that can be pressed has a name and is
 // large enough for a finger.
@@ -521,7 +542,7 @@ func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/account", "/admin", "/search?q=x"} {
+	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/account", "/admin", "/search?tag=x"} {
 		b.open(path)
 		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
 			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API

@@ -9,6 +9,8 @@ const { base } = start;
 let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 let tags = start.answers.tags ?? [];
 let folders = start.answers.folders?.data ?? [];
+// late is what is too much to come with every page, and is asked for when the page is there.
+let late = null;
 
 // An answer that came along counts for the first page alone.
 function take(name) {
@@ -1404,7 +1406,8 @@ const pages = {
     return text ? `Search: ${text}` : 'Search';
   },
 
-  tags(v) {
+  async tags(v) {
+    await late;
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
     const form = h('form.quick', { novalidate: true, 'aria-label': 'New tag' }, h('input', { 'aria-label': 'New tag', placeholder: 'New tag', maxlength: '64' }), h('button.main', {}, 'Add'));
     form.onsubmit = async (e) => {
@@ -2118,6 +2121,12 @@ addEventListener('paste', (e) => {
 
 // ---- Begin ----
 
+if (!start.answers.tags || !start.answers.folders) {
+  late = Promise.all([!start.answers.tags && freshTags(), !start.answers.folders && freshFolders()]).then(() => {
+    for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(rowOf(row.record));
+    for (const bar of all('#main .folders')) bar.replaceWith(folderBar(folders.find((f) => f.id === view.params.get('folder') || f.name === view.params.get('folder')), view.params));
+  });
+}
 if (!(start.answers.me)) failed(new Problem('Your account could not be read. Load the page again in a moment.'));
 show(parse(new URL(location.href)) ?? parse(new URL(base + '/', location.href)));
 })();
