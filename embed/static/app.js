@@ -274,7 +274,7 @@ async function copyAddress(address) {
 const statuses = { wishlist: 'Wishlist', backlog: 'Backlog', playing: 'Playing', finished: 'Finished', dropped: 'Dropped' };
 const classes = { image: 'Pictures', video: 'Videos', audio: 'Audio', text: 'Text', pdf: 'PDF', other: 'Other' };
 const languages = ['bash', 'c', 'cpp', 'csharp', 'css', 'diff', 'docker', 'go', 'html', 'ini', 'java', 'javascript', 'json', 'kotlin', 'lua', 'make', 'markdown', 'nginx', 'php', 'powershell', 'python', 'ruby', 'rust', 'sql', 'swift', 'toml', 'typescript', 'xml', 'yaml'];
-const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\s+/g, ' ').trim().slice(0, 140);
+const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\*\*|__|`/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 
 const kinds = {
@@ -804,7 +804,7 @@ function ask({ title, text = '', fields = [], values = {}, button: label = 'Save
   const form = new Form(fields, values);
   const go = label && h('button', { class: danger ? 'danger' : 'main' }, label);
   const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), form.node, after,
-    h('div.row', {}, go, button('dialog-close', label ? 'Cancel' : 'Close')));
+    h('div.row.foot', {}, go, button('dialog-close', label ? 'Cancel' : 'Close')));
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
     if (!form.check()) return;
@@ -1358,7 +1358,7 @@ const pages = {
     const query = new URLSearchParams();
     for (const [name, value] of p) if (['tag', 'favorite', 'public', 'q', 'type', 'folder', 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
-      grid, counted: (n) => { count.textContent = plural(n, k.one); },
+      grid, counted: (n) => { count.textContent = plural(n, k.one); narrow.hidden = !n && !filters.length; },
       empty: () => filters.length
         ? nothing('Nothing fits.', 'No item has all that is asked for.', h('a.button', { href: `${base}/${k.at}` }, 'Show all'))
         : nothing(`No ${k.many.toLowerCase()} yet.`, k.none),
@@ -1370,13 +1370,14 @@ const pages = {
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
     if (file) add(v.out, folderBar(folder, p));
-    add(v.out, v.box, h('div.filters', {},
+    const narrow = h('div.filters', {},
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
       Object.keys(names).length > 0 && selectOf('tag', 'Tag', { '': 'All tags', ...names }, p),
       h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
       selectOf('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
       selectOf('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
-      p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close'))), v.list.node);
+      p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close')));
+    add(v.out, v.box, narrow, v.list.node);
     return k.many;
   },
 
