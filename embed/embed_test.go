@@ -68,7 +68,7 @@ var (
 // The claim page says how short a password may be before one is typed.
 func TestClaimPageSaysTheShortest(t *testing.T) {
 	is := is.New(t)
-	is.True(strings.Contains(render(t, ClaimPage{Shortest: 8}), `id="password-hint">At least 8 bytes;`))
+	is.True(strings.Contains(render(t, ClaimPage{Shortest: 8}), `id="password-hint">At least 8 characters.`))
 }
 
 func TestPagesKeepTheirPolicy(t *testing.T) {
@@ -173,6 +173,7 @@ func TestClaimedPage(t *testing.T) {
 	html := render(t, ClaimedPage{Base: "/kist", UserName: "ann", APIKey: "kist_1", Address: "https://kist.home/kist/"})
 	is.True(strings.Contains(html, "https://kist.home/kist/api/v1/upload"))
 	is.True(strings.Contains(html, `href="/kist/api/v1/reference"`))
+	is.True(strings.Contains(html, `<a class="button main" href="/kist/">`)) // on into the app
 }
 
 // The command is run by a shell, with curl replaced by something that prints its arguments.

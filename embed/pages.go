@@ -77,6 +77,8 @@ type LoginPage struct {
 	Next     string // path to go on to
 	UserName string // what was typed before
 	Problem  string // why that was refused
+
+	Unclaimed bool // nobody has an account yet
 }
 
 // DevicePage asks whether a client may use the account. With a Client, its form is posted to /device with user_code and

@@ -31,6 +31,11 @@ const (
 	firstOfHome = "?brief=true&limit=12"
 )
 
+// maxAlong bounds, in bytes, each thing that comes with every page: of
+// thousands of tags, which no page shows at once, the weight would be felt on
+// all of them.
+const maxAlong = 48 << 10
+
 // appPages lists the addresses of the app.
 func appPages() []appPage {
 	var all, search []string
@@ -138,6 +143,8 @@ func (c *call) app(p appPage) error {
 	own := p.asks
 	if p.path == "/search" && c.s.row(apiPath+"search") != nil {
 		own = []string{"search?limit=40"}
+	} else if p.filter && c.r.URL.Query().Get("q") != "" {
+		own = nil // lists look for words in every record: the page is there first, and its script asks
 	}
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, own...)
 	for i, ask := range asks {
@@ -150,7 +157,7 @@ func (c *call) app(p appPage) error {
 		}
 		text(path)
 		data.WriteByte(':')
-		if body := c.inner(path, query); body != nil {
+		if body := c.inner(path, query); body != nil && (slices.Contains(own, ask) || len(body) <= maxAlong) {
 			data.Write(body)
 		} else {
 			data.WriteString("null") // the script asks, and says what is wrong
@@ -306,10 +313,15 @@ func keepShared(c *call) error {
 			}
 		}
 	}()
+	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil }) // a field left empty
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if !own {
-		// Files have to be shared again; what was written waits in the box.
+		// What was written waits in the box. Nothing of a stranger's is stored,
+		// so files have to be shared again, which the page then says.
 		q := url.Values{}
+		if len(parts) > 0 {
+			q.Set("again", "files")
+		}
 		for _, name := range []string{"title", "text", "url"} {
 			if t := said(name); t != "" && len(t) < maxQuery/8 {
 				q.Set(name, t)
@@ -320,7 +332,6 @@ func keepShared(c *call) error {
 	if err != nil {
 		return err
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil })
 	if len(parts) > 0 {
 		return c.keepSharedFiles(parts, said("text"))
 	}

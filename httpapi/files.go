@@ -314,7 +314,7 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 			one, err := c.take(p, m)
 			parts = append(parts, one)
 			if err != nil {
-				return parts, nil, err
+				return parts, fields, err
 			}
 			continue
 		}

@@ -65,8 +65,21 @@ func (s *syncBuffer) String() string {
 
 func start(t testing.TB, with ...func(*Config)) *app {
 	t.Helper()
+	a := startEmpty(t, with...)
+	a.user = a.addUser("ann", record.Admin)
+	a.key = a.addKey(a.user, record.ScopeAdmin)
+	return a
+}
+
+// atHome gives the server the address that it is reached at.
+func atHome(c *Config) { c.Base = "" }
+
+// startEmpty starts a server that nobody has an account on.
+func startEmpty(t testing.TB, with ...func(*Config)) *app {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	a := &app{TB: t, clock: new(clock), log: new(syncBuffer)}
+	web := httptest.NewUnstartedServer(nil)
+	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + web.Listener.Addr().String()}
 	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
 	a.fatal(err)
 	files, err := blobs.Open(filepath.Join(dir, "blobs"))
@@ -80,10 +93,13 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	for _, f := range with {
 		f(&c)
 	}
+	if c.Base == "" {
+		c.Base = a.url
+	}
 	a.server, err = New(c)
 	a.fatal(err)
-	web := httptest.NewServer(a.server)
-	a.url = web.URL
+	web.Config.Handler = a.server
+	web.Start()
 	t.Cleanup(func() {
 		web.Close()
 		if err := thumbs.Close(); err != nil {
@@ -96,8 +112,6 @@ func start(t testing.TB, with ...func(*Config)) *app {
 			t.Error(err)
 		}
 	})
-	a.user = a.addUser("ann", record.Admin)
-	a.key = a.addKey(a.user, record.ScopeAdmin)
 	return a
 }
 

@@ -279,7 +279,15 @@ func loginPage(c *call) error {
 			return c.redirect(next)
 		}
 	}
-	return c.page(http.StatusOK, embed.LoginPage{Base: c.s.prefix(), Next: next})
+	page := embed.LoginPage{Base: c.s.prefix(), Next: next}
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		all, err := tx.Users()
+		page.Unclaimed = len(all) == 0
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.page(http.StatusOK, page)
 }
 
 // redirect sends a browser on to a path of this server, with GET.
@@ -329,7 +337,7 @@ func (f *deviceForm) Fields(s *field.Set) {
 func authorizeDevice(c *call) error {
 	form := new(deviceForm)
 	if err := c.create(form); err != nil {
-		return err
+		return c.invalidRequest(err)
 	}
 	from := network(c.addr).String()
 	var d *record.Device
@@ -373,8 +381,7 @@ func (f *tokenForm) Fields(s *field.Set) {
 func pollDevice(c *call) error {
 	form := new(tokenForm)
 	if err := c.create(form); err != nil {
-		e, _ := understood(err)
-		return c.deviceError(http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
+		return c.invalidRequest(err)
 	}
 	var key string
 	var wait *record.DeviceError
@@ -395,6 +402,13 @@ func pollDevice(c *call) error {
 		return err
 	}
 	return c.text(http.StatusOK, body)
+}
+
+// invalidRequest tells a client of the device flow what is wrong with its
+// body.
+func (c *call) invalidRequest(err error) error {
+	e, _ := understood(err)
+	return c.deviceError(http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
 }
 
 // deviceError answers in the form of OAuth (RFC 6749, section 5.2).

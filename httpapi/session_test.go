@@ -355,3 +355,32 @@ func TestDeviceFlow(t *testing.T) {
 	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
 	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`}).want(403).text("error"), "access_denied")
 }
+
+// Clients of the device flow read errors in the form of OAuth alone (RFC 6749,
+// section 5.2).
+func TestDeviceFlowBadRequests(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for path, bodies := range map[string][]string{
+		"authorize": {`{}`, `{"extension_id":""}`, `{"extension_id":7}`, `{"extension_id":"` + strings.Repeat("x", 129) + `"}`, `{`, `[]`},
+		"token":     {`{}`, `{"device_code":""}`, `{"device_code":"` + strings.Repeat("x", 257) + `"}`, `{`},
+	} {
+		for _, body := range bodies {
+			got := a.do(request{method: "POST", path: "/api/v1/auth/device/" + path, anyone: true, json: body, raw: true}).want(400)
+			is.Equal(got.text("error"), "invalid_request")
+			is.True(got.text("error_description") != "")
+		}
+	}
+	got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{}`, raw: true})
+	is.True(strings.Contains(got.text("error_description"), "xtension_id is required."))
+}
+
+// Who signs in where nobody has an account is told how there comes to be one.
+func TestSignInBeforeTheClaim(t *testing.T) {
+	is := is.New(t)
+	a := startEmpty(t)
+	const told = "Nobody has an account here yet."
+	is.True(strings.Contains(string(a.visit("/login").want(200).body), told))
+	a.addUser("ann", record.Admin)
+	is.True(!strings.Contains(string(a.visit("/login").want(200).body), told))
+}

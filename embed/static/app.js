@@ -9,6 +9,8 @@ const { base } = start;
 let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 let tags = start.answers.tags ?? [];
 let folders = start.answers.folders?.data ?? [];
+// late is what is too much to come with every page, and is asked for when the page is there.
+let late = null;
 
 // An answer that came along counts for the first page alone.
 function take(name) {
@@ -272,7 +274,7 @@ async function copyAddress(address) {
 const statuses = { wishlist: 'Wishlist', backlog: 'Backlog', playing: 'Playing', finished: 'Finished', dropped: 'Dropped' };
 const classes = { image: 'Pictures', video: 'Videos', audio: 'Audio', text: 'Text', pdf: 'PDF', other: 'Other' };
 const languages = ['bash', 'c', 'cpp', 'csharp', 'css', 'diff', 'docker', 'go', 'html', 'ini', 'java', 'javascript', 'json', 'kotlin', 'lua', 'make', 'markdown', 'nginx', 'php', 'powershell', 'python', 'ruby', 'rust', 'sql', 'swift', 'toml', 'typescript', 'xml', 'yaml'];
-const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\s+/g, ' ').trim().slice(0, 140);
+const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\*\*|__|`/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 
 const kinds = {
@@ -802,7 +804,7 @@ function ask({ title, text = '', fields = [], values = {}, button: label = 'Save
   const form = new Form(fields, values);
   const go = label && h('button', { class: danger ? 'danger' : 'main' }, label);
   const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), form.node, after,
-    h('div.row', {}, go, button('dialog-close', label ? 'Cancel' : 'Close')));
+    h('div.row.foot', {}, go, button('dialog-close', label ? 'Cancel' : 'Close')));
   node.addEventListener('submit', async (e) => {
     e.preventDefault();
     if (!form.check()) return;
@@ -1179,7 +1181,7 @@ function drawUploads() {
       u.drawn = u.state;
       const had = u.acts.contains(document.activeElement);
       u.acts.replaceChildren(...{
-        waits: [button('upload-cancel', 'Cancel')], runs: [button('upload-cancel', 'Cancel')], pauses: [button('upload-cancel', 'Cancel')],
+        waits: [button('upload-cancel', 'Cancel')], runs: [button('upload-cancel', 'Cancel')], pauses: [button('upload-retry', 'Retry now'), button('upload-cancel', 'Cancel')],
         failed: [...(u.forGood ? [] : [button('upload-retry', 'Retry')]), button('upload-cancel', 'Remove', { class: 'quiet' })],
         done: [button('copy-text', 'Copy link', { 'data-text': u.record ? addressOf(u.record) : '' })],
       }[u.state]);
@@ -1334,7 +1336,9 @@ const pages = {
     const count = h('small.soft', {}, [plural(Object.values(me.counts).reduce((a, b) => a + b, 0), 'item'), bytes(me.usedBytes ?? 0)].join(' · '));
     v.box = addBox();
     const asked = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
-    if (asked) { v.box.type(asked); history.replaceState(null, '', base + '/'); }
+    if (asked) v.box.type(asked);
+    if (v.params.get('again') === 'files') toast('You were signed out, so the files were not kept. Share the files again.', { bad: true });
+    if (asked || v.params.has('again')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
       empty: () => nothing('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something into the box above.'),
@@ -1354,7 +1358,7 @@ const pages = {
     const query = new URLSearchParams();
     for (const [name, value] of p) if (['tag', 'favorite', 'public', 'q', 'type', 'folder', 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
-      grid, counted: (n) => { count.textContent = plural(n, k.one); },
+      grid, counted: (n) => { count.textContent = plural(n, k.one); narrow.hidden = !n && !filters.length; },
       empty: () => filters.length
         ? nothing('Nothing fits.', 'No item has all that is asked for.', h('a.button', { href: `${base}/${k.at}` }, 'Show all'))
         : nothing(`No ${k.many.toLowerCase()} yet.`, k.none),
@@ -1366,13 +1370,14 @@ const pages = {
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
     if (file) add(v.out, folderBar(folder, p));
-    add(v.out, v.box, h('div.filters', {},
+    const narrow = h('div.filters', {},
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
       Object.keys(names).length > 0 && selectOf('tag', 'Tag', { '': 'All tags', ...names }, p),
       h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
       selectOf('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
       selectOf('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
-      p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close'))), v.list.node);
+      p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close')));
+    add(v.out, v.box, narrow, v.list.node);
     return k.many;
   },
 
@@ -1402,7 +1407,8 @@ const pages = {
     return text ? `Search: ${text}` : 'Search';
   },
 
-  tags(v) {
+  async tags(v) {
+    await late;
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
     const form = h('form.quick', { novalidate: true, 'aria-label': 'New tag' }, h('input', { 'aria-label': 'New tag', placeholder: 'New tag', maxlength: '64' }), h('button.main', {}, 'Add'));
     form.onsubmit = async (e) => {
@@ -1800,7 +1806,7 @@ const acts = {
     pump();
     if (!uploads.queue.some((x) => ['waits', 'runs', 'pauses'].includes(x.state)) && uploads.finished.length) finished(uploads.finished.splice(0));
   },
-  'upload-retry': (el) => { const u = el.closest('.item').upload; Object.assign(u, { state: 'waits', tries: 0 }); pump(); },
+  'upload-retry': (el) => { const u = el.closest('.item').upload; clearTimeout(u.timer); Object.assign(u, { state: 'waits', tries: 0 }); pump(); },
   'uploads-clear': () => { for (const u of uploads.queue) u.row.remove(); uploads.queue = []; drawUploads(); },
   'view-list': () => { memory.set('grid', false); rerender(); },
   'view-grid': () => { memory.set('grid', true); rerender(); },
@@ -2116,6 +2122,12 @@ addEventListener('paste', (e) => {
 
 // ---- Begin ----
 
+if (!start.answers.tags || !start.answers.folders) {
+  late = Promise.all([!start.answers.tags && freshTags(), !start.answers.folders && freshFolders()]).then(() => {
+    for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(rowOf(row.record));
+    for (const bar of all('#main .folders')) bar.replaceWith(folderBar(folders.find((f) => f.id === view.params.get('folder') || f.name === view.params.get('folder')), view.params));
+  });
+}
 if (!(start.answers.me)) failed(new Problem('Your account could not be read. Load the page again in a moment.'));
 show(parse(new URL(location.href)) ?? parse(new URL(base + '/', location.href)));
 })();

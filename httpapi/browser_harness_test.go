@@ -1,0 +1,306 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"kist/kv"
+)
+
+// patience is how long a test waits for what comes at once on a machine that
+// has nothing else to do.
+const patience = 40 * time.Second
+
+// tab is a tab of a browser.
+type tab struct {
+	*app
+	ctx context.Context
+
+	mu  sync.Mutex
+	bad []string // what went wrong in the page
+}
+
+// chrome is one process for all tests, started by the first that needs it.
+// Each tab of a test has a profile of its own in it.
+var chrome struct {
+	once sync.Once
+	ctx  context.Context
+	end  func()
+	err  error
+}
+
+// needBrowser is the variable that makes a test fail where there is no browser
+// to run it in, if its value is "required".
+const needBrowser = "KIST_TEST_BROWSER"
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if chrome.end != nil {
+		chrome.end()
+	}
+	os.Exit(code)
+}
+
+// chromium is the browser's process. Where there is none, the test is skipped.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	at := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			at = found
+			break
+		}
+	}
+	must := os.Getenv(needBrowser) == "required"
+	switch {
+	case at == "" && must:
+		t.Fatal("this needs Chromium on the PATH: " + needBrowser + " is required")
+	case at == "":
+		t.Skip("skipped: this needs Chromium on the PATH")
+	case testing.Short() && !must:
+		t.Skip("skipped: -short leaves out what needs a browser")
+	}
+	chrome.once.Do(func() {
+		options := append(
+			chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.DisableGPU,
+			chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
+		)
+		ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, leave := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
+		chrome.ctx, chrome.err = ctx, chromedp.Run(ctx)
+		chrome.end = func() {
+			_ = chromedp.Cancel(ctx)
+			leave()
+			stop()
+		}
+	})
+	if chrome.err != nil {
+		t.Fatal(chrome.err)
+	}
+	return chrome.ctx
+}
+
+// openBrowser starts a server, and opens a browser that reaches nothing else
+// and is signed in as its user.
+func openBrowser(t *testing.T, with ...func(*Config)) *tab {
+	t.Helper()
+	t.Parallel()
+	chromium(t)
+	b := start(t, append([]func(*Config){atHome, func(c *Config) { c.MaxUpload = 8 << 20 }}, with...)...).profile()
+	b.signIn()
+	return b
+}
+
+// profile opens a tab with a fresh profile, which is signed in nowhere.
+func (a *app) profile() *tab {
+	a.Helper()
+	all := chromium(a)
+	whole := cdp.WithExecutor(all, chromedp.FromContext(all).Browser)
+	profile, err := target.CreateBrowserContext().Do(whole)
+	a.fatal(err)
+	// A profile begins with a window: Chromium refuses it a tab alone.
+	at, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).WithWidth(1280).WithHeight(900).Do(whole)
+	a.fatal(err)
+	ctx, leave := chromedp.NewContext(all, chromedp.WithTargetID(at))
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	b := &tab{app: a, ctx: ctx}
+	a.Cleanup(func() {
+		cancel()
+		leave()
+		if err := target.DisposeBrowserContext(profile).Do(whole); err != nil {
+			a.Error(err)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, text := range b.bad {
+			a.Error("in the page: " + text)
+		}
+	})
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.note(e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		case *cdplog.EventEntryAdded:
+			// Answers that are errors are part of some tests; a broken policy is of none.
+			if e.Entry.Level == cdplog.LevelError && e.Entry.Source != cdplog.SourceNetwork {
+				b.note(e.Entry.Text, nil)
+			}
+		}
+	})
+	b.do(cdplog.Enable(), cdpnet.Enable(), emulation.SetFocusEmulationEnabled(true))
+	return b
+}
+
+// signIn gives the browser a session of the app's user.
+func (b *tab) signIn() {
+	b.Helper()
+	var secret string
+	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = tx.AddSession(b.user.ID, "test", "127.0.0.1")
+		return err
+	}))
+	b.do(cdpnet.SetCookie(b.server.sessionCookie(), secret).WithURL(b.url))
+}
+
+func (b *tab) note(text string, what *runtime.RemoteObject) {
+	if what != nil {
+		text += " " + what.Description
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bad = append(b.bad, text)
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.Helper()
+	b.fatal(chromedp.Run(b.ctx, actions...))
+}
+
+func (b *tab) open(path string) {
+	b.Helper()
+	b.do(chromedp.Navigate(b.url + path))
+	b.until(`!document.querySelector('#main .state')?.textContent.includes('Loading')`)
+}
+
+// js is the value of an expression in the page.
+func (b *tab) js(expression string) any {
+	b.Helper()
+	var v any
+	b.do(chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return v
+}
+
+// until waits for an expression to be true.
+func (b *tab) until(expression string) {
+	b.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if b.js("!!("+expression+")") == true {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("never true: %s\nthe page: %s", expression, b.js(`document.body.innerText.slice(0, 1500)`))
+		}
+	}
+}
+
+// says waits for a message of the page.
+func (b *tab) says(text string) {
+	b.Helper()
+	b.until(`[...document.querySelectorAll('.toast, [role=alert]')].some((t) => t.textContent.replaceAll('\u00a0', ' ').includes(` + quoted(text) + `))`)
+}
+
+func quoted(text string) string {
+	q, _ := json.Marshal(text) // a string can be
+	return string(q)
+}
+
+// press clicks what has a name that begins with label: a button, a link or a
+// field.
+func (b *tab) press(label string) {
+	b.Helper()
+	b.until(`(() => {
+		const top = [...document.querySelectorAll('dialog[open]')].pop();
+		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
+			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
+		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (!top && named(document));
+		e?.click();
+		return !!e;
+	})()`)
+}
+
+// fill types into the field of a label, in place of what was there.
+func (b *tab) fill(label, text string) {
+	b.Helper()
+	b.until(`(() => {
+		const top = [...document.querySelectorAll('dialog[open]')].pop() ?? document;
+		const e = [...top.querySelectorAll('input, textarea')].find((e) => ((e.labels?.[0]?.textContent || e.getAttribute('aria-label')) ?? '').trim().startsWith(` + quoted(label) + `));
+		e?.focus();
+		e?.select?.();
+		return e && document.activeElement === e;
+	})()`)
+	if text == "" {
+		b.do(chromedp.KeyEvent(kb.Delete))
+		return
+	}
+	b.write(text)
+}
+
+// write types text into what has the focus.
+func (b *tab) write(text string) {
+	b.Helper()
+	b.do(input.InsertText(text))
+}
+
+func (b *tab) keys(keys ...string) {
+	b.Helper()
+	for _, k := range keys {
+		if k >= " " && len(k) == 1 { // as a keyboard sends it: a page that takes the key leaves no letter
+			b.do(input.DispatchKeyEvent(input.KeyDown).WithKey(k).WithText(k), input.DispatchKeyEvent(input.KeyUp).WithKey(k))
+			continue
+		}
+		b.do(chromedp.KeyEvent(k))
+	}
+}
+
+func (b *tab) rows() float64 {
+	b.Helper()
+	return b.js(`document.querySelectorAll('#main .item').length`).(float64)
+}
+
+// one is a member of the newest record of a collection.
+func (b *tab) one(path, member string) any {
+	b.Helper()
+	return b.get("/api/v1/" + path).want(200).at("data.0." + member)
+}
+
+// becomes waits until the first of the list has the member.
+func (b *tab) becomes(path, member string, want any) {
+	b.Helper()
+	for deadline := time.Now().Add(patience); b.one(path, member) != want; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%s of %s is %v and not %v", member, path, b.one(path, member), want)
+		}
+	}
+}
+
+// gone waits until a list is empty.
+func (b *tab) gone(path string) {
+	b.Helper()
+	for end := time.Now().Add(patience); b.get(path).want(200).at("total") != 0.0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("%s is never empty", path)
+		}
+	}
+}
+
+// slow bounds what the browser sends to so many bytes in a second; -1 lets it
+// go as fast as it can.
+func (b *tab) slow(rate float64) {
+	b.Helper()
+	b.do(cdpnet.EmulateNetworkConditions(false, 0, -1, rate))
+}
+
+// shut waits until a key is refused.
+func (b *tab) shut(key string) {
+	b.Helper()
+	for end := time.Now().Add(patience); b.as(key).get("/api/v1/me").status != 401; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatal("the key is never refused")
+		}
+	}
+}

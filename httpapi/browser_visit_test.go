@@ -1,0 +1,332 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdpnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/matryer/is"
+
+	"kist/kv"
+)
+
+// openStranger starts a server, whose user has the password, and opens a
+// browser that is signed in nowhere.
+func openStranger(t *testing.T) *tab {
+	t.Helper()
+	t.Parallel()
+	chromium(t)
+	a := start(t, atHome)
+	a.withPassword(a.user, "correct horse")
+	return a.profile()
+}
+
+// at waits for the page of a heading.
+func (b *tab) at(heading string) {
+	b.Helper()
+	b.until(`document.querySelector('h1')?.textContent.replaceAll('\u00a0', ' ').startsWith(` + quoted(heading) + `)`)
+}
+
+// enterAs fills in the page to sign in at, and sends it.
+func (b *tab) enterAs(name, password string) {
+	b.Helper()
+	b.at("Sign in")
+	b.fill("User name", name)
+	b.fill("Password", password)
+	b.keys(kb.Enter)
+}
+
+// TestBrowserClaim makes the first administrator and goes on into the app.
+func TestBrowserClaim(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	chromium(t)
+	b := startEmpty(t, atHome).profile()
+	var token string
+	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err }))
+	b.open("/")
+	b.at("Sign in")
+	b.until(`document.querySelector('.alert').textContent.startsWith('Nobody has an account here yet.')`)
+
+	b.open("/claim/" + token)
+	b.at("Claim this kist")
+	is.Equal(b.js(`document.activeElement.name`), "username")
+	b.fill("User name", "eve")
+	b.fill("Password", "correct horse")
+	b.fill("Password, once more", "correct house")
+	b.press("Create the account")
+	b.until(`document.querySelector('#repeat-error')?.textContent === 'This must be the same password.'`)
+	is.Equal(b.js(`document.querySelector('#username').value`), "eve") // what was typed is still there
+	b.fill("Password", "correct horse")
+	b.fill("Password, once more", "correct horse")
+	b.keys(kb.Enter)
+	b.at("Your account is ready")
+	key := b.js(`document.querySelector('pre.copy').textContent`).(string)
+	b.as(key).get("/api/v1/admin/users").want(200)
+
+	b.press("Open your kist")
+	b.until(`document.title === 'Home · kist'`)
+	b.fill("Add anything", "the first note")
+	b.press("Add note")
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.open("/claim/" + token) // it holds once
+	b.until(`document.body.textContent.includes('has been used')`)
+}
+
+// TestBrowserSignIn signs in and out, and cannot try out passwords.
+func TestBrowserSignIn(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	b.open("/notes?q=milk")
+	for range guessesFrom {
+		b.enterAs("ann", "wrong horse")
+		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is not right.'`)
+		is.Equal(b.js(`document.querySelector('#username').value`), "ann")
+		is.Equal(b.js(`document.activeElement.name`), "password")
+		b.js(`document.querySelector('[role=alert]').remove()`)
+	}
+	b.enterAs("ann", "correct horse")
+	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('Too many wrong passwords.')`)
+	b.clock.advance(guessWindow)
+	b.enterAs("ann", "correct horse")
+	b.until(`location.pathname + location.search === '/notes?q=milk' && document.title === 'Notes · kist'`)
+
+	b.open("/account")
+	b.press("Sign out")
+	b.at("Sign in")
+	b.open("/files")
+	b.at("Sign in")
+}
+
+// TestBrowserSessions sees the other browsers that are signed in, and ends
+// their sessions.
+func TestBrowserSessions(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	b.open("/account")
+	b.enterAs("ann", "correct horse")
+	b.at("Account")
+	other := b.profile()
+	other.open("/notes")
+	other.enterAs("ann", "correct horse")
+	other.at("Notes")
+
+	b.open("/account")
+	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 2`)
+	is.Equal(b.js(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .badge').length`), 1.0) // this one
+	b.press("Sign out Chrome")
+	b.says("Signed out there.")
+	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 1`)
+	other.fill("New note", "typed meanwhile")
+	other.press("Add note")
+	other.says("You are signed out.")
+	other.press("Sign in")
+	other.enterAs("ann", "correct horse")
+	other.at("Notes")
+	is.Equal(other.js(`document.querySelector('.add textarea').value`), "typed meanwhile")
+
+	// A new password ends all sessions but the one that set it.
+	b.fill("Present password", "wrong horse")
+	b.fill("New password", "battery staple")
+	b.fill("New password, once more", "battery staple")
+	b.press("Change the password")
+	b.until(`document.querySelector('form[aria-label=Password] .error:not([hidden])')?.textContent.startsWith('Present password')`)
+	b.fill("Present password", "correct horse")
+	b.press("Change the password")
+	b.says("The password is changed.")
+	other.open("/files")
+	other.enterAs("ann", "battery staple")
+	other.at("Files")
+	b.open("/files")
+	b.at("Files")
+}
+
+// TestBrowserDevice lets programs in: they poll as the clients do that exist,
+// while a user approves in a browser that is signed out at first.
+func TestBrowserDevice(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	begin := func(client string) (code, secret, at string) {
+		got := b.app.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": client}}).want(200)
+		return got.text("user_code"), got.text("device_code"), strings.TrimPrefix(got.text("verification_uri_complete"), b.url)
+	}
+	impatient, patient := extension{b.app}, &script{a: b.app, every: 1}
+
+	code, secret, at := begin("kist <b>extension")
+	_, done := impatient.poll(secret)
+	is.True(!done)
+	b.open(at)
+	b.enterAs("ann", "correct horse")
+	b.at("Connect a device")
+	is.Equal(b.js(`document.querySelector('.code').textContent`), code) // still filled in
+	is.Equal(b.js(`document.querySelector('.sheet b').textContent`), "kist <b>extension")
+	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "It asked from 127.0.0.1"))
+	_, done = impatient.poll(secret)
+	is.True(!done) // looking approves nothing
+	b.press("Connect it")
+	b.at("Connected")
+	key, _ := impatient.poll(secret)
+	b.as(key).get("/api/v1/notes").want(200)
+	b.as(key).get("/api/v1/keys").want(403)
+
+	// The other client is told to slow down, and does; its code is typed.
+	code, secret, _ = begin("script")
+	for range 3 {
+		_, done = patient.poll(secret)
+		is.True(!done)
+	}
+	is.Equal(patient.every, 10.0)
+	b.open("/keys")
+	b.press("Enter a code")
+	b.at("Connect a device")
+	b.fill("Code", "bcdf-ghjk")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('This code is not known')`)
+	b.fill("Code", strings.ToLower(strings.ReplaceAll(code, "-", "")))
+	b.keys(kb.Enter)
+	b.press("Connect it")
+	b.at("Connected")
+	key, _ = patient.poll(secret)
+	b.as(key).get("/api/v1/notes").want(200)
+
+	b.open("/keys")
+	b.until(`document.querySelectorAll('[aria-label="Connected devices"] .item').length === 2`)
+	b.press("Revoke script")
+	b.says("Revoked “script”.")
+	b.open("/account") // does what waits
+	b.shut(key)
+
+	_, secret, at = begin("a stranger's")
+	b.open(at)
+	b.press("Refuse")
+	b.at("Not connected")
+	is.Equal(b.app.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "access_denied")
+}
+
+// TestBrowserSharedWithPassword shares a note with a password, which another
+// browser then needs.
+func TestBrowserSharedWithPassword(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	slug := b.post("/api/v1/notes", map[string]any{"title": "Wifi", "content": "the **guests'** one"}).want(201).text("data.slug")
+	visitor := b.profile()
+	visitor.open("/v/" + slug)
+	visitor.at("Nothing here")
+
+	b.open("/notes")
+	b.press("Share Wifi")
+	b.do(chromedp.Click(`dialog [name=isPublic]`))
+	b.fill("Password", "open sesame")
+	b.do(chromedp.Click(`dialog form .main`))
+	b.until(`!document.querySelector('dialog')`)
+
+	visitor.open("/v/" + slug)
+	visitor.at("This needs a password")
+	is.True(!strings.Contains(visitor.js(`document.documentElement.outerHTML`).(string), "guests"))
+	visitor.fill("Password", "open barley")
+	visitor.keys(kb.Enter)
+	visitor.until(`document.querySelector('[role=alert]')`)
+	visitor.fill("Password", "open sesame")
+	visitor.keys(kb.Enter)
+	visitor.at("Wifi")
+	is.Equal(visitor.js(`document.querySelector('.prose strong').textContent`), "guests'")
+	visitor.open("/v/" + slug) // it is remembered
+	visitor.at("Wifi")
+	visitor.open("/notes")
+	visitor.at("Sign in")
+	b.becomes("notes", "views", 1.0) // counts may be a second late
+}
+
+// shareSheet posts from the page what a phone's share sheet does.
+func (b *tab) shareSheet(fields map[string]string, files ...file) {
+	b.Helper()
+	var script strings.Builder
+	for name, value := range fields {
+		script.WriteString(`field('input', ` + quoted(name) + `).value = ` + quoted(value) + `;`)
+	}
+	for _, f := range files {
+		script.WriteString(`data.items.add(new File([` + quoted(f.content) + `], ` + quoted(f.name) + `, { type: ` + quoted(f.media) + ` }));`)
+	}
+	b.js(`(() => {
+		const form = document.createElement('form'), data = new DataTransfer();
+		Object.assign(form, { method: 'post', action: '/share', enctype: 'multipart/form-data' });
+		const field = (tag, name) => form.appendChild(Object.assign(document.createElement(tag), { name }));
+		` + script.String() + `
+		if (data.files.length) Object.assign(field('input', 'file'), { type: 'file' }).files = data.files;
+		document.body.append(form);
+		setTimeout(() => form.submit());
+	})()`)
+}
+
+// TestBrowserShareTarget takes what a phone shares, also while it is signed
+// out.
+func TestBrowserShareTarget(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	b.signIn()
+	b.open("/account")
+	is.Equal(b.js(`fetch(document.querySelector('link[rel=manifest]').href).then((r) => r.json()).then((m) => m.share_target.action)`), "/share")
+	b.shareSheet(map[string]string{"title": "Go", "url": "https://go.dev/"})
+	b.until(`document.querySelector('dialog.panel [name=url]')?.value === 'https://go.dev/'`) // open, to add a tag
+	b.open("/account")
+	b.shareSheet(map[string]string{"text": "milk & bread"})
+	b.until(`document.querySelector('dialog.panel [name=content]')?.value === 'milk & bread'`)
+	b.open("/account")
+	b.shareSheet(nil, file{"a.txt", "text/plain", "aaa"}, file{"b.txt", "text/plain", "bbb"})
+	b.until(`location.pathname === '/files' && document.querySelectorAll('#main .item').length === 2`)
+
+	b.open("/account")
+	b.do(cdpnet.ClearBrowserCookies())
+	b.shareSheet(map[string]string{"text": "read this https://example.org/"}, file{"c.txt", "text/plain", "ccc"})
+	b.enterAs("ann", "correct horse")
+	b.until(`document.querySelector('.add textarea')?.value === 'read this https://example.org/'`)
+	b.says("Share the files again")
+	is.Equal(b.js(`location.search`), "")
+	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
+}
+
+// TestBrowserWithoutScripts: what visitors see, and signing in, works without
+// JavaScript.
+func TestBrowserWithoutScripts(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	b.do(emulation.SetScriptExecutionDisabled(true))
+	share := func(path string, body map[string]any) string {
+		body["isPublic"] = true
+		return b.post("/api/v1/"+path, body).want(201).text("data.slug")
+	}
+	note := share("notes", map[string]any{"title": "Plan", "content": "# One\n\n- two", "password": "open sesame"})
+	snippet := share("snippets", map[string]any{"title": "Loop", "language": "go", "content": "for range 3 {}"})
+	game := share("games", map[string]any{"title": "Chess", "status": "playing"})
+	link := share("shorten", map[string]any{"originalUrl": b.url + "/about"})
+	up := b.upload(map[string]string{"isPublic": "true"}, file{"hello.txt", "text/plain", "hello there"}).want(201).text("slug")
+
+	b.open("/v/" + note)
+	b.fill("Password", "open sesame")
+	b.keys(kb.Enter)
+	b.at("Plan")
+	is.Equal(b.js(`document.querySelector('.prose li').textContent`), "two")
+	b.open("/v/" + snippet)
+	is.True(b.js(`document.querySelector('pre.code').textContent.includes('for range 3 {}')`) == true)
+	b.open("/v/" + up)
+	b.at("hello.txt")
+	is.True(strings.HasSuffix(b.js(`document.querySelector('a[download]').getAttribute('href').split('?')[0]`).(string), "/x/"+up))
+	b.press("Details")
+	is.True(b.js(`document.querySelector('.details svg').getBoundingClientRect().width > 100`) == true)
+	b.open("/v/" + game)
+	b.at("Chess")
+	b.open("/g/ann")
+	b.at("Games of")
+	b.open("/s/" + link)
+	b.until(`location.pathname === '/about'`)
+	b.press("Sign in")
+	b.enterAs("ann", "correct horse")
+	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
+	code := b.app.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"script"}`}).want(200).text("user_code")
+	b.open("/device?user_code=" + code)
+	b.press("Connect it")
+	b.at("Connected")
+}
