@@ -30,6 +30,9 @@ type Options struct {
 	Allow []Allowed
 	// Lookup resolves a host's name; nil is the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Dial connects to an address that was found to be allowed; nil is the
+	// network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // A Client sends requests by http and https. It heeds no proxy settings, keeps
@@ -38,12 +41,16 @@ type Options struct {
 type Client struct {
 	allow     []Allowed
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
+	connect   func(ctx context.Context, network, address string) (net.Conn, error)
 	transport http.RoundTripper
 }
 
 // New makes a client.
 func New(o Options) *Client {
-	c := &Client{allow: o.Allow, lookup: o.Lookup}
+	c := &Client{allow: o.Allow, lookup: o.Lookup, connect: o.Dial}
+	if c.connect == nil {
+		c.connect = (&net.Dialer{Timeout: connectTime}).DialContext
+	}
 	if c.lookup == nil {
 		c.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -141,8 +148,7 @@ func (c *Client) dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	}
 	var failed error
 	for _, a := range open[:min(len(open), maxTried)] {
-		d := net.Dialer{Timeout: connectTime}
-		conn, err := d.DialContext(ctx, network, net.JoinHostPort(a.Unmap().String(), port))
+		conn, err := c.connect(ctx, network, net.JoinHostPort(a.Unmap().String(), port))
 		if err == nil {
 			return conn, nil
 		}
