@@ -24,6 +24,7 @@ import (
 
 	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
@@ -73,8 +74,11 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
+	var local outbound.Allowed
+	a.fatal(local.UnmarshalText([]byte("127.0.0.0/8")))
 	c := Config{
-		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Outbound: outbound.New(outbound.Options{Allow: []outbound.Allowed{local}}),
+		Thumbs:   thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {

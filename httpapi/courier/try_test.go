@@ -130,7 +130,9 @@ func TestAnswers(t *testing.T) {
 		want   string // of the sentence
 		answer string
 	}{
-		"fine":     {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok\x00\n\x1b[31m"+strings.Repeat("é", 500)) }, 200, "", "ok [31m" + strings.Repeat("é", 123)},
+		"fine": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "ok\x00\n\x1b[31m"+strings.Repeat("é", 500))
+		}, 200, "", "ok [31m" + strings.Repeat("é", 123)},
 		"empty":    {accept, 204, "", ""},
 		"fails":    {refuse, 500, "The target answered 500 Internal Server Error.", ""},
 		"unknown":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(599) }, 599, "The target answered 599.", ""},
