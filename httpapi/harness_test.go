@@ -64,6 +64,16 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// local sends requests to this machine too.
+func local(t testing.TB) *outbound.Client {
+	t.Helper()
+	var here outbound.Allowed
+	if err := here.UnmarshalText([]byte("127.0.0.0/8")); err != nil {
+		t.Fatal(err)
+	}
+	return outbound.New(outbound.Options{Allow: []outbound.Allowed{here}})
+}
+
 func start(t testing.TB, with ...func(*Config)) *app {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -74,10 +84,8 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
-	var local outbound.Allowed
-	a.fatal(local.UnmarshalText([]byte("127.0.0.0/8")))
 	c := Config{
-		Outbound: outbound.New(outbound.Options{Allow: []outbound.Allowed{local}}),
+		Outbound: local(t),
 		Thumbs:   thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -201,7 +201,9 @@ func TestRebinding(t *testing.T) {
 	port, reached := receiver(t, fine)
 	f := names(map[string][]string{"flips.example": {"127.0.0.2", "127.0.0.1", "127.0.0.2"}, "both.example": {"127.0.0.1 127.0.0.2"}})
 	c := New(Options{Allow: allow(t, "127.0.0.2/32"), Lookup: f.lookup}) // stands for what is public
-	_, err := get(t, c, "http://flips.example:1/", 0)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	_, err := get(t, c, "http://flips.example:"+closed.URL[strings.LastIndexByte(closed.URL, ':')+1:]+"/", 0)
 	is.True(err != nil && refusedBy(err) == nil) // it was dialled
 	_, err = get(t, c, "http://flips.example:"+port+"/", 0)
 	is.Equal(refusedBy(err).Addr.String(), "127.0.0.1")
