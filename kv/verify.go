@@ -364,8 +364,8 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				key := pair(d.Hook, d.ID[:]...)
 				notice := was.Get(noticeBucket, key)
-				if notice == nil {
-					lost(fmt.Errorf("delivery %s: what it tells is not there", d.ID))
+				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {
+					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
 					_, err := deliveries.Delete(tx.Tx, key)
 					return err
 				}

@@ -388,6 +388,9 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 	}
 	for _, hook := range append(all, early...) {
 		h, err := hooks.Get(tx.Tx, hook)
+		if errors.Is(err, table.ErrMissing) {
+			continue // damage must not hold up the others
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("deliveries of webhook %x: %w", hook, err)
 		}

@@ -23,13 +23,14 @@ const (
 
 // Times of the courier.
 const (
-	TryTime  = 10 * time.Second // for one try
-	TestTime = 8 * time.Second  // for a test: clients wait for ten seconds
-	parting  = 3 * time.Second  // for the tries under way when the courier is stopped
-	longest  = time.Minute      // between two looks at the queue: the clock may have been set
-	again    = 5 * time.Second  // until the store is tried again when it fails
-	pace     = time.Second      // between two tries of a target that is dead
-	dead     = 10               // failures in a row of such a target
+	TryTime  = 10 * time.Second       // for one try
+	TestTime = 8 * time.Second        // for a test: clients wait for ten seconds
+	parting  = 3 * time.Second        // for the tries under way when the courier is stopped
+	longest  = time.Minute            // between two looks at the queue: the clock may have been set
+	again    = 5 * time.Second        // until the store is tried again when it fails
+	pace     = 100 * time.Millisecond // between two tries of a target that is dead, for each failure
+	maxPace  = 30 * time.Second       // between two tries of such a target, whatever waits for it
+	dead     = 10                     // failures in a row of such a target
 )
 
 // queue is what the courier needs of the store.
@@ -153,7 +154,7 @@ func (r *round) settle(p kv.Place) {
 func (c *Courier) next(r *round) (places []kv.Place, wait time.Duration) {
 	now := time.Now()
 	for hook, at := range r.last {
-		if now.Sub(at) >= pace {
+		if now.Sub(at) >= maxPace {
 			delete(r.last, hook)
 		}
 	}
@@ -167,9 +168,11 @@ func (c *Courier) next(r *round) (places []kv.Place, wait time.Duration) {
 		}
 		failing[h.ID] = true
 		slow[h.ID] = h.Failures >= dead
-		if at, ok := r.last[h.ID]; ok {
-			held = min(held, pace-now.Sub(at))
-			return 0
+		if at, ok := r.last[h.ID]; ok && slow[h.ID] {
+			if left := min(time.Duration(h.Failures)*pace, maxPace) - now.Sub(at); left > 0 {
+				held = min(held, left)
+				return 0
+			}
 		}
 		return max(0, 1-r.of[h.ID])
 	}, func(id record.ID) bool { return r.out[id] })
