@@ -29,6 +29,7 @@ import (
 	"kist/admin"
 	"kist/blobs"
 	"kist/httpapi"
+	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
@@ -47,17 +48,18 @@ func main() {
 }
 
 type serve struct {
-	Listen         string          `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
-	BaseURL        string          `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
-	ContentURL     string          `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
-	TrustedProxies []admin.Network `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
-	TLSCert        string          `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
-	TLSKey         string          `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
-	TLSDomain      []string        `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
-	MaxUploadSize  admin.Size      `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
-	ExpectData     bool            `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
-	GCDelay        admin.Span      `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
-	Grace          admin.Span      `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
+	Listen         string             `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
+	BaseURL        string             `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
+	ContentURL     string             `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
+	TrustedProxies []admin.Network    `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
+	TLSCert        string             `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
+	TLSKey         string             `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
+	TLSDomain      []string           `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
+	MaxUploadSize  admin.Size         `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
+	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Hosts, addresses or ranges beyond the public internet to which webhooks and the like may lead; several with commas."`
+	ExpectData     bool               `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
+	GCDelay        admin.Span         `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
+	Grace          admin.Span         `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
 }
 
 // gcPercent lets the heap grow to four times of what is in use before it is
@@ -120,6 +122,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs,
 		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
+		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
 	for _, n := range cmd.TrustedProxies {
 		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)

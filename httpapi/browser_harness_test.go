@@ -204,6 +204,12 @@ func (b *tab) says(text string) {
 	b.until(`[...document.querySelectorAll('.toast, [role=alert]')].some((t) => t.textContent.replaceAll('\u00a0', ' ').includes(` + quoted(text) + `))`)
 }
 
+// shows waits for a text of the page, or of the dialog above it.
+func (b *tab) shows(text string) {
+	b.Helper()
+	b.until(`(document.querySelector('dialog[open]') ?? document.querySelector('#main')).innerText.includes(` + quoted(text) + `)`)
+}
+
 func quoted(text string) string {
 	q, _ := json.Marshal(text) // a string can be
 	return string(q)

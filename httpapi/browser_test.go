@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -389,6 +390,62 @@ func TestBrowserKeys(t *testing.T) {
 	is.True(b.sound())
 }
 
+// TestBrowserWebhooks makes a webhook, tests it, looks into its log, sends a
+// delivery again, and sees it fail.
+func TestBrowserWebhooks(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.couriers(t)
+	address, got := b.receiver(t, 200)
+	b.open("/webhooks")
+	b.shows("No webhooks yet.")
+	b.press("New webhook")
+	b.fill("Name", "automation")
+	b.fill("Address", "ftp")
+	b.press("Add the webhook")
+	b.until(`document.querySelector('dialog .error:not([hidden])')?.textContent.includes('absolute http')`)
+	b.fill("Address", address)
+	b.press("Make a secret")
+	b.until(`/^whsec_.{44}$/.test(document.querySelector('dialog [name=secret]').value)`)
+	b.press("Add the webhook")
+	b.shows("not used yet")
+	b.press("Test automation")
+	b.says("It arrived: the target answered 200.")
+	b.shows("works")
+	is.Equal(next(t, got).event, "webhook.test")
+	b.post("/api/v1/notes", `{"title":"<b>T</b>","content":"c"}`).want(201)
+	sent := next(t, got)
+	is.Equal(sent.event, "note.created")
+	eventually(t, "it is not in the log", func() bool { return b.one("integrations/webhooks", "queued") == 0.0 })
+	b.press("Log of automation")
+	b.shows("note.created")
+	b.until(`document.querySelectorAll('dialog details').length === 2`)
+	b.js(`document.querySelector('dialog details summary').click()`)
+	b.shows(sent.id)
+	b.shows("heard")
+	b.press("Send note.created again")
+	is.Equal(next(t, got).id, sent.id)
+	b.says("It is sent again.")
+	b.press("Close")
+	b.until(`!document.querySelector('dialog')`)
+
+	b.press("Edit automation")
+	b.js(`document.querySelector('dialog [name=url]').value = ''`)
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	b.fill("Address", closed.URL)
+	b.press("Save")
+	b.until(`!document.querySelector('dialog')`)
+	b.press("Test automation")
+	b.says("The target refuses the connection")
+	b.shows("failing")
+	b.press("Delete automation")
+	b.says("Deleted “automation”.")
+	b.open("/account")
+	eventually(t, "it is never deleted", func() bool { return len(b.get(hooksAt).at("data").([]any)) == 0 })
+	is.True(b.sound())
+}
+
 // TestBrowserAdmin turns all keys off and on, and makes and deletes a user.
 func TestBrowserAdmin(t *testing.T) {
 	is := is.New(t)
@@ -550,7 +607,7 @@ func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/account", "/admin", "/search?tag=x"} {
+	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/account", "/admin", "/search?tag=x"} {
 		b.open(path)
 		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
 			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API

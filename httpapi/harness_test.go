@@ -24,6 +24,7 @@ import (
 
 	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
@@ -63,6 +64,16 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// local sends requests to this machine too.
+func local(t testing.TB) *outbound.Client {
+	t.Helper()
+	var here outbound.Allowed
+	if err := here.UnmarshalText([]byte("127.0.0.0/8")); err != nil {
+		t.Fatal(err)
+	}
+	return outbound.New(outbound.Options{Allow: []outbound.Allowed{here}})
+}
+
 func start(t testing.TB, with ...func(*Config)) *app {
 	t.Helper()
 	a := startEmpty(t, with...)
@@ -87,7 +98,8 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
 	c := Config{
-		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Outbound: local(t),
+		Thumbs:   thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {

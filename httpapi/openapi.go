@@ -216,7 +216,8 @@ var pathParams = map[string]struct{ doc, example string }{
 	"token": {"Token of the claim link.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
 
-	"username": {"Name of the user.", "ann"},
+	"username":   {"Name of the user.", "ann"},
+	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 }
 
 func (d *document) answer(doc string, body *content) object {
@@ -381,6 +382,10 @@ func components() []component {
 		{"Device", new(deviceForm), create},
 		{"DevicePoll", new(tokenForm), create},
 		{"DeviceDecision", new(verifyForm), create},
+		{"Webhook", new(shownWebhook), shown},
+		{"WebhookCreate", blankWebhook(), create},
+		{"WebhookEdit", blankWebhook(), edit},
+		{"Delivery", new(shownDelivery), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -175,6 +175,7 @@ func (s *Server) table() []route {
 	}
 	rows = append(rows, sessionRoutes()...)
 	rows = append(rows, viewRoutes()...)
+	rows = append(rows, webhookRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/blobs"
+	"kist/httpapi/courier"
+	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
 )
@@ -28,6 +30,8 @@ type Config struct {
 	Blobs     *blobs.Store
 	Passwords *kv.Passwords
 	Thumbs    *thumb.Maker
+	// Outbound sends the requests that go to addresses which people name.
+	Outbound *outbound.Client
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string
@@ -53,6 +57,7 @@ type Server struct {
 	guesses guesses
 	misses  misses
 	probe   probe
+	courier *courier.Courier
 	grants  *grants
 
 	readiness readiness
@@ -66,7 +71,7 @@ type Server struct {
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c}
+	s := &Server{Config: c, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
 	s.readiness.turn = make(chan struct{}, 1)
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
@@ -110,9 +115,9 @@ const (
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener until ctx ends. It then takes no new
-// ones, lets those under way finish for up to grace, and returns when all
-// are done. With a TLS configuration it speaks HTTPS.
+// Serve answers requests on the listener, and delivers to webhooks, until ctx
+// ends. It then takes no new ones, lets those under way finish for up to grace,
+// and returns when all are done. With a TLS configuration it speaks HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
 		Handler: s, TLSConfig: t,
@@ -120,6 +125,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	work.Go(func() { s.courier.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

@@ -126,8 +126,11 @@ func (s *Store) RemoveUser(id record.ID) error {
 			return err
 		}
 		u.Disabled = true
-		return errors.Join(tx.SaveUser(u), tx.removeWebhooks(id)) // they are told of nothing more
+		return tx.SaveUser(u)
 	})
+	if err == nil { // they are told of nothing more
+		err = s.removeWebhooks(id)
+	}
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *Tx) error {
 			var some []*record.Record
@@ -162,7 +165,7 @@ func (tx *Tx) dropUser(id record.ID) error {
 	for k := range tx.Walk(answerBucket, id[:], nil, false) {
 		answers = append(answers, bytes.Clone(k))
 	}
-	err := errors.Join(tx.removeWebhooks(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]))
+	err := errors.Join(tx.dropWebhooks(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]))
 	for _, k := range answers {
 		err = errors.Join(err, tx.Delete(answerBucket, k))
 	}
@@ -171,14 +174,6 @@ func (tx *Tx) dropUser(id record.ID) error {
 	}
 	_, err = users.Delete(tx.Tx, id[:])
 	return fault(err, "user")
-}
-
-func (tx *Tx) removeWebhooks(owner record.ID) error {
-	all, err := tx.Webhooks(owner)
-	for i := 0; err == nil && i < len(all); i++ {
-		err = tx.RemoveWebhook(owner, all[i].ID)
-	}
-	return err
 }
 
 // dropAll deletes all rows below a prefix.

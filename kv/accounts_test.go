@@ -514,14 +514,14 @@ func TestDeliveries(t *testing.T) {
 	all, some, off, other := hook(ann.ID, true, "*"), hook(ann.ID, true, "note.updated"), hook(ann.ID, false, "*"), hook(bob.ID, true, "*")
 	waiting := func(h record.Webhook) (events []record.Event) {
 		view(t, s, func(tx *Tx) error {
-			ds, err := tx.Deliveries(h.ID)
-			is.NoErr(err)
-			for _, d := range ds {
+			for _, d := range deliveriesOf(t, tx, h.ID) {
 				events = append(events, d.Event)
-				r, err := record.ParseRow(d.Key, d.Row)
+				_, n, err := tx.Delivery(Place{ann.ID, h.ID, d.ID})
 				is.NoErr(err)
-				is.Equal(r.Owner, ann.ID)
-				is.Equal(d.Owner, ann.ID)
+				v, err := n.Shown()
+				is.NoErr(err)
+				is.Equal(v.Owner, ann.ID)
+				is.Equal(d.Subject, v.ID)
 			}
 			return nil
 		})
@@ -551,15 +551,18 @@ func TestDeliveries(t *testing.T) {
 	is.Equal(len(waiting(off)), 0)
 	is.Equal(len(waiting(other)), 0)
 	view(t, s, func(tx *Tx) error {
-		ds, err := tx.Deliveries(all.ID)
+		d := deliveriesOf(t, tx, all.ID)[3]
+		_, n, err := tx.Delivery(Place{ann.ID, all.ID, d.ID})
 		is.NoErr(err)
-		is.Equal(ds[3].Views, int64(1))
-		is.Equal(ds[3].Tags[0].Name, "t")
+		is.Equal(n.Views, int64(1))
+		is.Equal(n.Tags[0].Name, "t")
+		_, _, err = tx.Delivery(Place{bob.ID, all.ID, d.ID})
+		is.Equal(code(err), "not_found")
 		return audit(tx)
 	})
 
-	is.Equal(code(s.Update(func(tx *Tx) error { return tx.RemoveWebhook(bob.ID, all.ID) })), "not_found")
-	update(t, s, func(tx *Tx) error { return tx.RemoveWebhook(ann.ID, all.ID) })
+	is.Equal(code(s.RemoveWebhook(bob.ID, all.ID)), "not_found")
+	is.NoErr(s.RemoveWebhook(ann.ID, all.ID))
 	is.Equal(len(waiting(all)), 0)
 	view(t, s, audit)
 }

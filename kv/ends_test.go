@@ -27,9 +27,8 @@ func TestEnds(t *testing.T) {
 		is.NoErr(s.tellEnds())
 		n := 0
 		view(t, s, func(tx *Tx) error {
-			all, err := tx.Deliveries(h.ID)
-			n = len(all)
-			return errors.Join(err, audit(tx))
+			n = len(deliveriesOf(t, tx, h.ID))
+			return audit(tx)
 		})
 		return n
 	}

@@ -8,66 +8,6 @@ import (
 	"kist/kv/table"
 )
 
-// emit writes a delivery for each of the owner's webhooks that wants the
-// event, with the record as it is now.
-func (tx *Tx) emit(e record.Event, r *record.Record) error {
-	all, err := tx.Webhooks(r.Owner)
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	var v record.Shown
-	if err := tx.Show(r, &v); err != nil {
-		return err
-	}
-	for i := range all {
-		if h := &all[i]; h.Wants(e) {
-			if err := tx.deliver(h, e, &v); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (tx *Tx) deliver(h *record.Webhook, e record.Event, v *record.Shown) error {
-	return deliveries.Put(tx.Tx, &record.Delivery{
-		ID: tx.NewID(), Hook: h.ID, Owner: h.Owner, Event: e, At: tx.Now,
-		Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName,
-	})
-}
-
-// Webhooks lists the owner's webhooks, oldest first.
-func (tx *Tx) Webhooks(owner record.ID) ([]record.Webhook, error) {
-	return collect(hooks, tx, owner[:])
-}
-
-// AddWebhook keeps a webhook: the changes of the same and later transactions
-// are delivered to it.
-func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
-	if err := tx.owner(h.Owner); err != nil {
-		return h, err
-	}
-	h.ID, h.Created = tx.NewID(), tx.Now
-	return h, hooks.Put(tx.Tx, &h)
-}
-
-// RemoveWebhook takes the webhook and what waits for it away.
-func (tx *Tx) RemoveWebhook(owner, id record.ID) error {
-	if _, err := hooks.Delete(tx.Tx, pair(owner, id[:]...)); err != nil {
-		return fault(err, "webhook")
-	}
-	waiting, err := tx.Deliveries(id)
-	for i := 0; err == nil && i < len(waiting); i++ {
-		_, err = deliveries.Delete(tx.Tx, pair(id, waiting[i].ID[:]...))
-	}
-	return err
-}
-
-// Deliveries lists what waits for the webhook, oldest first.
-func (tx *Tx) Deliveries(hook record.ID) ([]record.Delivery, error) {
-	return collect(deliveries, tx, hook[:])
-}
-
 // collect reads all rows below a prefix.
 func collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 	all := []T{}

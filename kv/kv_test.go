@@ -259,8 +259,37 @@ func audit(tx *Tx) error {
 		there(userBucket, hs[i].Owner[:], hs[i].ID)
 	}
 	ds, err6 := collect(deliveries, tx, nil)
+	lines, queued := map[string]bool{}, map[string]int64{}
 	for i := range ds {
-		there(hookBucket, pair(ds[i].Owner, ds[i].Hook[:]...), ds[i].ID)
+		d, at := &ds[i], pair(ds[i].Hook, ds[i].ID[:]...)
+		there(hookBucket, pair(d.Owner, d.Hook[:]...), d.ID)
+		there(noticeBucket, at, d.ID)
+		if d.State != record.Waiting {
+			file(deliveryLog, slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
+			queued[string(pair(d.Hook, 'l'))]++
+			queued[string(pair(d.Hook, 'L'))] += d.Size
+			continue
+		}
+		queued[string(pair(d.Hook, 'w'))]++
+		queued[string(pair(d.Hook, 'W'))] += d.Size
+		if !d.Noted.IsZero() {
+			file(deliveryLog, slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
+		}
+		line := slices.Concat(d.Hook[:], d.Subject[:])
+		file(deliveryLine, append(line, d.ID[:]...), nil)
+		if first := !lines[string(line)]; first == d.Due.IsZero() { // ids are in order
+			say("delivery %s: first of its subject %t, and due %s", d.ID, first, d.Due)
+		}
+		lines[string(line)] = true
+		if !d.Due.IsZero() {
+			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:]), nil)
+		}
+	}
+	for key, n := range queued {
+		file(deliverySum, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+	if n := tx.Count(noticeBucket); n != len(ds) {
+		say("%d notices of %d deliveries", n, len(ds))
 	}
 	for k := range tx.Walk(viewBucket, nil, nil, false) {
 		if !ids[record.ID(k)] {
@@ -275,7 +304,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName}
+	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -311,4 +340,14 @@ func leftOver(tx *Tx, id record.ID) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// deliveriesOf lists all deliveries of a webhook, oldest first.
+func deliveriesOf(t testing.TB, tx *Tx, hook record.ID) []record.Delivery {
+	t.Helper()
+	all, err := collect(deliveries, tx, hook[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -34,12 +34,18 @@ var (
 	deviceBucket   = table.Bucket{No: 23, Name: "device"}
 	deviceCode     = table.Bucket{No: 24, Name: "device.code"}
 	spentBucket    = table.Bucket{No: 25, Name: "spent"}
+	noticeBucket   = table.Bucket{No: 26, Name: "notice", Append: true}
+	deliveryLine   = table.Bucket{No: 27, Name: "delivery.line"}
+	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
+	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
+	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
 )
 
 var buckets = []table.Bucket{
 	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
+	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
 }
 
 // byNumber finds a bucket by its number.
@@ -102,8 +108,6 @@ var folders = rows(folderBucket, func(f *record.Folder) []byte { return pair(f.O
 	}})
 
 var hooks = rows(hookBucket, func(h *record.Webhook) []byte { return pair(h.Owner, h.ID[:]...) })
-
-var deliveries = rows(deliveryBucket, func(d *record.Delivery) []byte { return pair(d.Hook, d.ID[:]...) })
 
 var devices = rows(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
 	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {

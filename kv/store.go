@@ -68,6 +68,10 @@ type Store struct {
 	tags    atomic.Pointer[sync.Map] // tags by id
 	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
 
+	due     chan struct{}        // something may be due: see Due
+	steady  steady               // the clock of retries
+	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
+
 	pending  usage
 	stopping context.Context // over when the store is being closed
 	stop     context.CancelFunc
@@ -88,7 +92,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256)}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1)}
+	begun := time.Now()
+	s.elapsed = func() time.Duration { return time.Since(begun) }
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	s.callers.Store(new(sync.Map))

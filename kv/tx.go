@@ -29,6 +29,7 @@ type Tx struct {
 	write   bool
 	callers bool      // credentials were touched
 	renamed bool      // a tag was changed
+	due     bool      // a delivery may be due
 	known   *sync.Map // tags by id, in a View
 	people  *sync.Map // whether accounts are shut, by id, in a View
 }
@@ -133,7 +134,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err != nil {
 		return batch, fmt.Errorf("begin: %w", err)
 	}
-	last, seq, callers, renamed := s.last, s.seq, false, false
+	last, seq, callers, renamed, due := s.last, s.seq, false, false, false
 	t := table.On(b)
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
@@ -146,7 +147,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		mark := t.Mark()
 		j := batch[n]
 		if j.err = run(j.fn, tx); j.err == nil {
-			callers, renamed = callers || tx.callers, renamed || tx.renamed
+			callers, renamed, due = callers || tx.callers, renamed || tx.renamed, due || tx.due
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
@@ -193,6 +194,12 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	if renamed {
 		s.tags.Store(new(sync.Map))
+	}
+	if due {
+		select {
+		case s.due <- struct{}{}:
+		default: // it is known already
+		}
 	}
 	return batch, nil
 }

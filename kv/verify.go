@@ -110,7 +110,11 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
-	add(deliveries.Check(tx.Tx, func(d *record.Delivery) { there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID) }, problem))
+	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
+		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
+		there(noticeBucket, pair(d.Hook, d.ID[:]...), "delivery", d.ID)
+		owed[noticeBucket]++
+	}, problem))
 	counted := 0
 	add(records.Check(tx.Tx, func(r *record.Record) {
 		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
@@ -356,7 +360,17 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		}
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
-			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil), refill(deliveries, was, tx, lost, renew, nil),
+			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
+			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
+				key := pair(d.Hook, d.ID[:]...)
+				notice := was.Get(noticeBucket, key)
+				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {
+					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
+					_, err := deliveries.Delete(tx.Tx, key)
+					return err
+				}
+				return tx.Put(noticeBucket, key, bytes.Clone(notice))
+			}),
 			refill(records, was, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {
 					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {

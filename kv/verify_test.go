@@ -25,7 +25,7 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 	update(t, s, func(tx *Tx) error {
 		_, _, err := tx.AddKey(record.Key{Owner: u.ID, Name: "k"})
 		if err == nil {
-			_, err = tx.AddWebhook(record.Webhook{Owner: u.ID})
+			_, err = tx.AddWebhook(record.Webhook{Owner: u.ID, Events: []record.Event{record.AllEvents}, Enabled: true})
 		}
 		return err
 	})
@@ -73,7 +73,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, deliveryLine, deliveryDue, deliverySum} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)

@@ -5,6 +5,7 @@
 // ---- What came with the page ----
 
 const start = JSON.parse(document.getElementById('start').textContent);
+const parts = document.currentScript.dataset; // addresses of what is loaded when it is asked for
 const { base } = start;
 let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 let tags = start.answers.tags ?? [];
@@ -1453,6 +1454,14 @@ const pages = {
     return 'Keys and devices';
   },
 
+  async webhooks(v) {
+    const made = (await import(parts.webhooks)).default({
+      h, add, api, base, kinds, icon, button, iconButton, when, plural, number, hostOf, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip,
+    });
+    Object.assign(acts, made.acts);
+    return made.page(v);
+  },
+
   async account(v) {
     const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
     const quota = me.quotaEffectiveBytes;
@@ -1947,12 +1956,14 @@ function removeRow(row) {
   find('a.name', next ?? main)?.focus();
 }
 
+const news = { keys: 'key-new', webhooks: 'hook-new', admin: 'user-new' };
+
 function create() {
   if (view?.name === 'kind' && view.kind !== kinds.file) go(`${base}/${view.kind.at}/new`);
   else if (view?.kind === kinds.file) view.box.picker.click();
   else if (view?.box) view.box.area.focus();
   else if (view?.name === 'tags') find('form.quick input').focus();
-  else if (acts[{ keys: 'key-new', admin: 'user-new' }[view?.name]]) acts[{ keys: 'key-new', admin: 'user-new' }[view.name]]();
+  else if (acts[news[view?.name]]) acts[news[view.name]]();
   else go(base + '/');
 }
 

@@ -1,7 +1,12 @@
 package record
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,8 +15,12 @@ type Event string
 
 // Events that are not of one kind.
 const (
-	LimitReached Event = "limit.reached"
-	ItemExpired  Event = "item.expired"
+	LimitReached   Event = "limit.reached"
+	ItemExpired    Event = "item.expired"
+	UploadReceived Event = "upload_request.received"
+	UploadApproved Event = "upload_request.approved"
+	UploadRejected Event = "upload_request.rejected"
+	WebhookTest    Event = "webhook.test"
 )
 
 // Created, Edited and Removed name the three changes of a record.
@@ -28,29 +37,227 @@ func (k *Kind) Edited() Event { return Event(k.Name + ".updated") }
 // Removed is the event of a removal.
 func (k *Kind) Removed() Event { return Event(k.Name + ".deleted") }
 
+// AllEvents stands for every event in a webhook's list.
+const AllEvents Event = "*"
+
+// Events lists every event that a webhook can ask for.
+func Events() []Event {
+	var all []Event
+	for _, k := range Kinds {
+		all = append(all, k.Created(), k.Edited(), k.Removed())
+	}
+	return append(all, UploadReceived, UploadApproved, UploadRejected, LimitReached, ItemExpired, WebhookTest)
+}
+
+// CleanEvent is the rule of the events in a webhook's list.
+func CleanEvent(t string) (string, error) {
+	all := append(Events(), AllEvents)
+	if !slices.Contains(all, Event(t)) {
+		words := make([]string, len(all))
+		for i, e := range all {
+			words[i] = string(e)
+		}
+		return "", errors.New("must be one of: " + strings.Join(words, ", "))
+	}
+	return t, nil
+}
+
+// Format is the form of what a webhook is sent.
+type Format string
+
+// The formats.
+const (
+	FormatJSON    Format = "json"
+	FormatDiscord Format = "discord"
+)
+
+// Formats lists the formats.
+var Formats = []Format{FormatJSON, FormatDiscord}
+
 // Webhook is where an owner's events are delivered to.
 type Webhook struct {
 	ID, Owner ID
 	Name, URL string
-	Format    string
-	Secret    string
-	Events    []Event // "*" is all
+	Format    Format
+	Secret    string // "" signs nothing
+	Events    []Event
 	Enabled   bool
 	Created   time.Time
+
+	Former     string    `json:",omitempty"` // the secret before
+	FormerEnds time.Time // until when Former signs too
+
+	// What came of the latest tries.
+	LastStatus    int
+	LastError     string
+	LastTried     time.Time
+	LastDelivered time.Time
+	Failures      int       // tries in a row that failed
+	Failing       time.Time // since when nothing but failures; zero if the last try went well
+	Paused        time.Time // since when nothing is sent because Failing is long ago; zero if not
 }
 
 // Wants reports whether the webhook is to be told of e.
 func (w *Webhook) Wants(e Event) bool {
-	return w.Enabled && (slices.Contains(w.Events, e) || slices.Contains(w.Events, "*"))
+	return w.Enabled && (slices.Contains(w.Events, e) || slices.Contains(w.Events, AllEvents))
 }
 
-// Delivery is one event on its way to one webhook, with the record as it was.
+// SecretOverlap is how long the secret before a new one signs too.
+const SecretOverlap = 24 * time.Hour
+
+// SetSecret changes the secret; "" removes it, and the one before as well.
+func (w *Webhook) SetSecret(secret string, now time.Time) {
+	if secret == w.Secret {
+		return
+	}
+	w.Former, w.FormerEnds = "", time.Time{}
+	if secret != "" && w.Secret != "" {
+		w.Former, w.FormerEnds = w.Secret, now.Add(SecretOverlap)
+	}
+	w.Secret = secret
+}
+
+// Secrets are those that sign at the given time, the present one first.
+func (w *Webhook) Secrets(now time.Time) []string {
+	switch {
+	case w.Secret == "":
+		return nil
+	case w.Former != "" && now.Before(w.FormerEnds):
+		return []string{w.Secret, w.Former}
+	}
+	return []string{w.Secret}
+}
+
+// secretPrefix begins a secret in the form of Standard Webhooks.
+const secretPrefix = "whsec_"
+
+// CheckSecret is the rule of a webhook's secret: whsec_ and 24 to 64 bytes in
+// base64, as Standard Webhooks has it, or any other text.
+func CheckSecret(t string) error {
+	if !strings.HasPrefix(t, secretPrefix) {
+		return nil
+	}
+	if n := len(SecretKey(t)); n < 24 || n > 64 || string(SecretKey(t)) == t {
+		return errors.New("must have 24 to 64 bytes in base64 after whsec_")
+	}
+	return nil
+}
+
+// SecretKey is what signs with a secret by Standard Webhooks.
+func SecretKey(t string) []byte {
+	if text, ok := strings.CutPrefix(t, secretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(text); err == nil {
+			return key
+		}
+	}
+	return []byte(t)
+}
+
+// tries are the waits before each try of a delivery.
+var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// maxWait bounds the wait that a target may ask for.
+const maxWait = time.Hour
+
+// PauseAfter is how long a target fails before nothing more is sent to it.
+const PauseAfter = 3 * 24 * time.Hour
+
+// DeliveryState is how far a delivery is.
+type DeliveryState string
+
+// The states of a delivery.
+const (
+	Waiting DeliveryState = "waiting"
+	Done    DeliveryState = "done"
+	Parked  DeliveryState = "parked" // given up; it can be sent again by hand
+)
+
+// Delivery is one event on its way to one webhook.
 type Delivery struct {
 	ID, Hook, Owner ID
+	Subject         ID // what the event is about; those of one subject arrive in order
 	Event           Event
-	At              time.Time
-	Key, Row        []byte // the record's key and row
-	Views           int64
-	Tags            []Tag
-	Folder          string
+	At              time.Time // of the event
+	Size            int64     // of the notice, in bytes
+	State           DeliveryState
+	Due             time.Time // the next try; zero while an earlier one of the subject waits
+	Tries           int       // since it was queued, or sent again by hand
+	Noted           time.Time // the last try, or when it was parked; zero: never tried
+
+	// The last try.
+	Try
+}
+
+// Try is what came of sending a delivery once.
+type Try struct {
+	At     time.Time `json:"TryAt"`
+	Took   time.Duration
+	URL    string
+	Status int           // 0: no answer
+	Error  string        // a sentence; "" if it went well
+	Answer string        // the beginning of the answer's body
+	Wait   time.Duration `json:"-"` // that the target asks for
+}
+
+// Record notes a try at the given time of the clock that retries go by.
+func (d *Delivery) Record(t Try, now, steady time.Time) {
+	d.Try, d.Noted, d.Due = t, now, time.Time{}
+	d.Tries++
+	switch {
+	case t.Error == "":
+		d.State = Done
+	case d.State == Waiting && d.Tries >= len(tries):
+		d.State = Parked
+	case d.State == Waiting:
+		d.Due = steady.Add(max(tries[d.Tries], min(t.Wait, maxWait)))
+	}
+}
+
+// Record notes what came of a try.
+func (w *Webhook) Record(t Try, now, steady time.Time) {
+	w.LastStatus, w.LastError, w.LastTried = t.Status, t.Error, now
+	if t.Error == "" {
+		w.LastDelivered = now
+		w.Resume()
+		return
+	}
+	if w.Failures++; w.Failing.IsZero() {
+		w.Failing = steady
+	}
+	if w.Paused.IsZero() && steady.Sub(w.Failing) >= PauseAfter {
+		w.Paused = now
+	}
+}
+
+// Resume ends a pause and forgets failures.
+func (w *Webhook) Resume() {
+	w.Failures, w.Failing, w.Paused = 0, time.Time{}, time.Time{}
+}
+
+// Notice is what a delivery tells: a record as it was, or anything else.
+type Notice struct {
+	// Of a record.
+	Key, Row []byte `json:",omitempty"`
+	Views    int64  `json:",omitempty"`
+	Tags     []Tag  `json:",omitempty"`
+	Folder   string `json:",omitempty"`
+
+	// Of anything else.
+	Title string          `json:",omitempty"` // in one line
+	Path  string          `json:",omitempty"` // of a page about it, below the server's address
+	Data  json.RawMessage `json:",omitempty"` // a JSON object
+}
+
+// NoticeOf is a record as it is now.
+func NoticeOf(v *Shown) Notice {
+	return Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
+}
+
+// Shown is the record that the notice is of.
+func (n *Notice) Shown() (*Shown, error) {
+	r, err := ParseRow(n.Key, n.Row)
+	if err != nil {
+		return nil, fmt.Errorf("notice: %w", err)
+	}
+	return &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder}, nil
 }

@@ -1,0 +1,78 @@
+package outbound
+
+import "net/netip"
+
+// reach says who may have the server connect to an address.
+type reach int
+
+const (
+	nobody  reach = iota
+	allowed       // whoever names what an administrator allows
+	anyone
+)
+
+// metadata are addresses at which clouds tell a machine its credentials, those
+// that are not link-local.
+var metadata = prefixes(
+	"fd00:ec2::254/128", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "169.254.0.0/16")
+
+// Ranges of the registries of special-purpose addresses (RFC 6890 and IANA's
+// lists after it).
+var (
+	private4 = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15",
+		"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+	closed4   = prefixes("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4", "240.0.0.0/4")
+	private6  = prefixes("fc00::/7", "fec0::/10", "2001:db8::/32", "3fff::/20")
+	global6   = netip.MustParsePrefix("2000::/3")
+	nat64     = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: an IPv4 address is in the last four bytes
+	tunnelled = prefixes("2002::/16", "2001::/23")    // 6to4; Teredo and other protocol assignments
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, t := range texts {
+		all[i] = netip.MustParsePrefix(t)
+	}
+	return all
+}
+
+func within(a netip.Addr, all []netip.Prefix) bool {
+	for _, p := range all {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// judge says who may reach an address, and if not anyone, why. An IPv4 address
+// inside an IPv6 one counts as the IPv4 address it leads to; where that cannot
+// be told for sure, nobody may.
+func judge(a netip.Addr) (why string, r reach) {
+	a = a.Unmap().WithZone("")
+	if nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	switch {
+	case !a.IsValid():
+		return "is no address", nobody
+	case a.IsUnspecified():
+		return "is unspecified", nobody
+	case a.IsMulticast():
+		return "is for multicast", nobody
+	case within(a, metadata):
+		return "is where clouds keep their machines' credentials", nobody
+	case a.IsLinkLocalUnicast():
+		return "is link-local", nobody
+	case a.IsLoopback():
+		return "is the server itself", allowed
+	case a.Is4() && within(a, closed4), a.Is6() && within(a, tunnelled):
+		return "is not for public use", nobody
+	case within(a, private4), within(a, private6):
+		return "is private", allowed
+	case a.Is6() && !global6.Contains(a):
+		return "is not public", nobody
+	}
+	return "", anyone
+}

@@ -1,0 +1,251 @@
+// Package outbound makes the requests that the server sends to addresses which
+// people name. What it connects to is decided by the address that a name has
+// at the moment of each connection, so that neither a name that changes its
+// address nor a redirect leads into the server's own network.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of a request, beside the deadline of its context.
+const (
+	connectTime = 5 * time.Second // for each address of a host, and for TLS
+	headBytes   = 32 << 10        // of the head of an answer
+	maxTried    = 4               // addresses of a host
+)
+
+// Options are what a Client may be told.
+type Options struct {
+	// Allow lists what may be reached beyond the public internet.
+	Allow []Allowed
+	// Lookup resolves a host's name; nil is the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Dial connects to an address that was found to be allowed; nil is the
+	// network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// A Client sends requests by http and https. It heeds no proxy settings, keeps
+// no connection, asks for no compression and unpacks none: each request dials,
+// and each dial checks the address. It is safe for concurrent use.
+type Client struct {
+	allow     []Allowed
+	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
+	connect   func(ctx context.Context, network, address string) (net.Conn, error)
+	transport http.RoundTripper
+}
+
+// New makes a client.
+func New(o Options) *Client {
+	c := &Client{allow: o.Allow, lookup: o.Lookup, connect: o.Dial}
+	if c.connect == nil {
+		c.connect = (&net.Dialer{Timeout: connectTime}).DialContext
+	}
+	if c.lookup == nil {
+		c.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	c.transport = &http.Transport{
+		DialContext: c.dial, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: headBytes,
+		DisableKeepAlives: true, DisableCompression: true,
+	}
+	return c
+}
+
+// Do sends a request and follows up to the given number of redirects; one more
+// is answered as it is. The deadline is that of the request's context, and
+// covers reading the answer's body, of which the caller reads what it wants and
+// no more. An address that must not be reached is a *Refused.
+func (c *Client) Do(r *http.Request, redirects int) (*http.Response, error) {
+	if err := acceptable(r.URL); err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if len(via) > redirects {
+			return http.ErrUseLastResponse
+		}
+		next.Header.Del("Referer")
+		return acceptable(next.URL)
+	}}
+	res, err := client.Do(r)
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) { // its text has the whole address, which may carry a secret
+		err = wrapped.Err
+	}
+	return res, err
+}
+
+// acceptable refuses addresses that are never asked.
+func acceptable(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return &Refused{Host: u.Hostname(), Why: "is not reached by http or https"}
+	case u.User != nil:
+		return &Refused{Host: u.Hostname(), Why: "must not be given with a user name or a password"}
+	case canonical(u.Hostname()) == "":
+		return &Refused{Host: u.Hostname(), Why: "is no host"}
+	}
+	return nil
+}
+
+// Check refuses an address that can be seen to lead nowhere it may, without
+// asking the network. What a name leads to is only known when it is dialled.
+func (c *Client) Check(u *url.URL) error {
+	if err := acceptable(u); err != nil {
+		return err
+	}
+	host := canonical(u.Hostname())
+	if a, err := netip.ParseAddr(host); err == nil {
+		return c.refuse(host, a)
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	switch {
+	case last == "localhost":
+		return c.refuse(host, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	case strings.Trim(last, "0123456789") == "", strings.HasPrefix(last, "0x"):
+		// Some resolvers read 2130706433, 127.1 and 0x7f.1 as addresses.
+		return &Refused{Host: host, Why: "is neither a name nor an address in its usual form"}
+	}
+	return nil
+}
+
+// canonical is a host as it is compared: lower case, without the root's dot.
+func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+
+// dial resolves the host and connects to the first of its addresses that may
+// be reached and answers.
+func (c *Client) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return nil, err
+	}
+	host = canonical(host)
+	addrs, err := c.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var refused error
+	open := slices.DeleteFunc(addrs, func(a netip.Addr) bool {
+		err := c.refuse(host, a)
+		if refused == nil {
+			refused = err
+		}
+		return err != nil
+	})
+	if len(open) == 0 {
+		return nil, refused
+	}
+	var failed error
+	for _, a := range open[:min(len(open), maxTried)] {
+		conn, err := c.connect(ctx, network, net.JoinHostPort(a.Unmap().String(), port))
+		if err == nil {
+			return conn, nil
+		}
+		if failed = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
+}
+
+func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	addrs, err := c.lookup(ctx, host)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("it has no address")
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("the host %s cannot be found: %w", host, err)
+	}
+	return slices.Clone(addrs), nil
+}
+
+// Refused says why an address is not connected to.
+type Refused struct {
+	Host    string
+	Addr    netip.Addr // the zero Addr if it did not come to that
+	Why     string     // completes the sentence "The address …" or "The host …"
+	Private bool       // an administrator may allow it
+}
+
+func (r *Refused) Error() string {
+	text := "The host " + r.Host
+	if r.Addr.IsValid() {
+		text += " has the address " + r.Addr.String() + ", which"
+	}
+	text += " " + r.Why
+	if r.Private {
+		text += "; whoever runs the server can allow it with --allow-outbound " + r.Host
+	}
+	return text + "."
+}
+
+// refuse is nil if the host may be reached at the address.
+func (c *Client) refuse(host string, a netip.Addr) error {
+	why, reach := judge(a)
+	switch reach {
+	case anyone:
+		return nil
+	case allowed:
+		if slices.ContainsFunc(c.allow, func(x Allowed) bool { return x.covers(host, a.Unmap().WithZone("")) }) {
+			return nil
+		}
+	}
+	return &Refused{Host: host, Addr: a, Why: why, Private: reach == allowed}
+}
+
+// Allowed is a host or a range of addresses that may be reached though it is
+// not public.
+type Allowed struct {
+	host string
+	net  netip.Prefix
+}
+
+// UnmarshalText reads a host's name (nas.lan), an address (192.168.1.5) or a
+// range (192.168.0.0/16).
+func (x *Allowed) UnmarshalText(text []byte) error {
+	t := strings.TrimSpace(string(text))
+	bad := fmt.Errorf("%q must be a host, an address or a range, such as nas.lan, 192.168.1.5 or 10.0.0.0/8", t)
+	if p, err := netip.ParsePrefix(t); err == nil {
+		*x = Allowed{net: p.Masked()}
+		return nil
+	}
+	if a, err := netip.ParseAddr(strings.Trim(t, "[]")); err == nil {
+		if a.Zone() != "" {
+			return bad
+		}
+		a = a.Unmap()
+		*x = Allowed{net: netip.PrefixFrom(a, a.BitLen())}
+		return nil
+	}
+	host := canonical(t)
+	u, err := url.Parse("http://" + host)
+	if err != nil || u.Hostname() != host || host == "" {
+		return bad
+	}
+	*x = Allowed{host: host}
+	return nil
+}
+
+func (x Allowed) covers(host string, a netip.Addr) bool {
+	if x.host != "" {
+		return x.host == host
+	}
+	return x.net.Contains(a)
+}

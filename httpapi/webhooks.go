@@ -1,0 +1,433 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/courier"
+	"kist/httpapi/outbound"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// maxShownBody is how much of a request's body a log shows, in bytes.
+const maxShownBody = 8 << 10
+
+func webhookRoutes() []route {
+	const at = apiPath + "integrations/webhooks"
+	one := jsonOf(members(object{"webhook": ref("Webhook"), "data": ref("Webhook")}, "webhook", "data"), nil)
+	list := object{"type": "array", "items": ref("Webhook")}
+	return []route{
+		{
+			method: "GET", path: at, id: "listWebhooks", tag: "webhooks", summary: "Lists webhooks, oldest first.",
+			door: reads, reply: reply{200, "All webhooks, under both names.", jsonOf(members(object{"webhooks": list, "data": list}, "webhooks", "data"), nil)}, serve: listWebhooks,
+		},
+		{
+			method: "POST", path: at, id: "createWebhook", tag: "webhooks", summary: "Makes a webhook.",
+			door: writes, body: bodyOf("WebhookCreate"), reply: reply{201, "The webhook, under both names.", one}, serve: createWebhook,
+		},
+		{
+			method: "GET", path: at + "/{id}", id: "readWebhook", tag: "webhooks", summary: "Reads a webhook.",
+			door: reads, reply: reply{200, "The webhook, under both names.", one}, fails: []int{404}, serve: readWebhook,
+		},
+		{
+			method: "PATCH", path: at + "/{id}", id: "editWebhook", tag: "webhooks", summary: "Changes a webhook, which ends a pause.",
+			door: writes, body: bodyOf("WebhookEdit"), reply: reply{200, "The webhook, under both names.", one}, fails: []int{404}, serve: patchWebhook,
+		},
+		{
+			method: "DELETE", path: at + "/{id}", id: "removeWebhook", tag: "webhooks", summary: "Deletes a webhook and what waits for it.",
+			door: writes, reply: done, fails: []int{404}, serve: removeWebhook,
+		},
+		{
+			method: "POST", path: at + "/{id}/test", id: "testWebhook", tag: "webhooks", summary: "Sends a test delivery at once, which ends a pause if it goes well.",
+			door: writes, reply: reply{200, "What came of it, within ten seconds.", jsonOf(members(object{
+				"ok":     object{"type": "boolean", "description": "Whether the target took it."},
+				"status": object{"type": "integer", "description": "What the target answered; 0 if it did not."},
+				"error":  object{"type": "string", "description": "What went wrong; absent if nothing did."},
+			}, "ok", "status"), object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."})},
+			fails: []int{404}, serve: testWebhook,
+		},
+		{
+			method: "GET", path: at + "/{id}/deliveries", id: "listDeliveries", tag: "webhooks", summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
+			door: reads, reply: reply{200, "The deliveries.", jsonOf(members(object{"data": object{"type": "array", "items": ref("Delivery")}}, "data"), nil)},
+			fails: []int{404}, serve: listDeliveries,
+		},
+		{
+			method: "POST", path: at + "/{id}/deliveries/{deliveryId}/redeliver", id: "redeliver", tag: "webhooks", summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
+			door: writes, reply: done, fails: []int{404, 409}, serve: redeliver,
+		},
+	}
+}
+
+// appendEvents writes a list of events.
+func appendEvents(dst []byte, events []record.Event) []byte {
+	dst = append(dst, '[')
+	for i, e := range events {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendString(dst, string(e))
+	}
+	return append(dst, ']')
+}
+
+// appendKnown writes a number, or null for 0.
+func appendKnown(dst []byte, n int64) []byte {
+	if n == 0 {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendInt(dst, n, 10)
+}
+
+// shownWebhook is a webhook as its owner sees it, without its secret.
+type shownWebhook struct {
+	record.Webhook
+	queued int64
+}
+
+func showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
+	return &shownWebhook{*h, tx.Queued(h.ID)}
+}
+
+func (v *shownWebhook) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id of the webhook.", sampleID)
+	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
+	s.URL("url", &v.URL).Says("Where events are sent.", `"https://hooks.example.org/kist"`)
+	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
+		return appendEvents(dst, v.Events)
+	}).Says("The events that are sent; * is all.", `["file.uploaded","note.created"]`)
+	field.Choice(s, "format", &v.Format, record.Formats).Says("The form of what is sent.", `"json"`)
+	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
+		return strconv.AppendBool(dst, v.Secret != "")
+	}).Says("Whether deliveries are signed.", `true`)
+	s.Shown("formerSecretEndsAt", field.Schema{Type: "string", Format: "date-time", Nullable: true}, func(dst []byte) []byte {
+		if v.Former == "" {
+			return append(dst, "null"...)
+		}
+		return field.AppendString(dst, v.FormerEnds.UTC().Format(field.TimeLayout))
+	}).Says("Until when the secret before the present one signs too.", `null`)
+	s.Bool("enabled", &v.Enabled).Says("Whether events are sent.", `true`)
+	s.Shown("queued", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, v.queued, 10)
+	}).Says("How many deliveries wait.", `0`)
+	s.Shown("lastStatus", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte {
+		return appendKnown(dst, int64(v.LastStatus))
+	}).Says("What the target answered last; null if it did not.", `204`)
+	s.Text("lastError", &v.LastError, record.MaxName).Says("What went wrong last; empty if nothing did.", `""`)
+	s.Time("lastTriedAt", &v.LastTried).Says("When something was sent last.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("lastDeliveredAt", &v.LastDelivered).Says("When something was delivered last.", `"2026-02-03T04:05:06.789Z"`)
+	s.Shown("consecutiveFailures", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, int64(v.Failures), 10)
+	}).Says("How many tries in a row have failed.", `0`)
+	s.Time("pausedAt", &v.Paused).Says("Since when nothing is sent, because the target had failed for three days; a change or a good test ends that.", `null`)
+	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+// webhookForm is what may be said of a webhook.
+type webhookForm struct {
+	h      record.Webhook
+	events []string
+	secret field.Secret
+}
+
+func newWebhookForm(h record.Webhook) *webhookForm {
+	f := &webhookForm{h: h}
+	for _, e := range h.Events {
+		f.events = append(f.events, string(e))
+	}
+	return f
+}
+
+func blankWebhook() *webhookForm {
+	return newWebhookForm(record.Webhook{Events: []record.Event{record.AllEvents}, Format: record.FormatJSON, Enabled: true})
+}
+
+func (f *webhookForm) Fields(s *field.Set) {
+	s.Name("name", &f.h.Name, record.MaxName).Says("A name to know it by.", `"home automation"`)
+	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by whoever runs the server.", `"https://hooks.example.org/kist"`)
+	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
+		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`)
+	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json, which is the default, or discord for the address of a Discord webhook.", `"json"`)
+	s.Secret("secret", &f.secret).
+		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64, as Standard Webhooks has it, or any text. A new one leaves the one before valid for 24 hours; an empty one ends signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
+	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
+}
+
+// mayCall says what can be seen to be wrong with the address and the secret.
+func (f *webhookForm) mayCall(client *outbound.Client) error {
+	bad := field.Problems{}
+	var refused *outbound.Refused
+	if u, err := url.Parse(f.h.URL); f.h.URL != "" && err == nil && errors.As(client.Check(u), &refused) {
+		text := strings.TrimSuffix(refused.Error(), ".")
+		bad["url"] = "must be an address that the server may call: " + strings.ToLower(text[:1]) + text[1:]
+	}
+	if err := record.CheckSecret(f.secret.Text); err != nil {
+		bad["secret"] = err.Error()
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return bad
+}
+
+// fill puts what the form says into h.
+func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
+	h.Name, h.URL, h.Format, h.Enabled = f.h.Name, f.h.URL, f.h.Format, f.h.Enabled
+	h.Events = nil
+	for _, e := range f.events {
+		h.Events = append(h.Events, record.Event(e))
+	}
+	if f.secret.Said {
+		h.SetSecret(f.secret.Text, now)
+	}
+}
+
+func listWebhooks(c *call) error {
+	var all []*shownWebhook
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		hooks, err := tx.Webhooks(c.owner())
+		for i := range hooks {
+			all = append(all, showWebhook(tx, &hooks[i]))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = appendAll(append(dst, `{"webhooks":`...), all)
+		dst = appendAll(append(dst, `,"data":`...), all)
+		return append(dst, '}'), nil
+	})
+}
+
+func (c *call) answerWebhook(status int, id record.ID) error {
+	var v *shownWebhook
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		h, err := tx.Webhook(c.owner(), id)
+		if err == nil {
+			v = showWebhook(tx, h)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		dst = field.Of(v).AppendJSON(append(dst, `{"webhook":`...))
+		dst = field.Of(v).AppendJSON(append(dst, `,"data":`...))
+		return append(dst, '}'), nil
+	})
+}
+
+func createWebhook(c *call) error {
+	form := blankWebhook()
+	if err := check(c.create(form), form.mayCall(c.s.Outbound)); err != nil {
+		return err
+	}
+	var made record.Webhook
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		h := record.Webhook{Owner: c.owner()}
+		form.fill(&h, tx.Now)
+		made, err = tx.AddWebhook(h)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.answerWebhook(http.StatusCreated, made.ID)
+}
+
+func readWebhook(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	return c.answerWebhook(http.StatusOK, id)
+}
+
+func patchWebhook(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	blank := blankWebhook()
+	in, err := c.change(blank)
+	if err := check(err, blank.mayCall(c.s.Outbound)); err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		h, err := tx.Webhook(c.owner(), id)
+		if err != nil {
+			return err
+		}
+		form := newWebhookForm(*h)
+		if err := field.Of(form).Patch(in); err != nil {
+			return err
+		}
+		form.fill(h, tx.Now)
+		return tx.SaveWebhook(h)
+	}); err != nil {
+		return err
+	}
+	return c.answerWebhook(http.StatusOK, id)
+}
+
+func removeWebhook(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.RemoveWebhook(c.owner(), id); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+func testWebhook(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	var h *record.Webhook
+	var delivery record.ID
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { // writes nothing
+		h, err = tx.Webhook(c.owner(), id)
+		delivery = tx.NewID()
+		return err
+	}); err != nil {
+		return err
+	}
+	data, err := json.Marshal(object{"webhook": object{"id": h.ID, "name": h.Name}})
+	if err != nil {
+		return err
+	}
+	name := h.Name
+	if name == "" {
+		name = "Webhook"
+	}
+	m := courier.Message{ID: delivery, Event: record.WebhookTest, At: c.s.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
+	// A client that does not wait is no failure of the target.
+	try, err := c.s.courier.Test(context.WithoutCancel(c.r.Context()), h, m)
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		return tx.Tested(kv.Place{Owner: h.Owner, Hook: h.ID, ID: m.ID}, m.Event, m.At, *m.Notice, try)
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = strconv.AppendBool(append(dst, `{"ok":`...), try.Error == "")
+		dst = strconv.AppendInt(append(dst, `,"status":`...), int64(try.Status), 10)
+		if try.Error != "" {
+			dst = field.AppendString(append(dst, `,"error":`...), try.Error)
+		}
+		return append(dst, '}'), nil
+	})
+}
+
+// shownDelivery is a delivery as the log shows it.
+type shownDelivery struct {
+	record.Delivery
+	headers http.Header // without the signatures
+	body    []byte      // cut to maxShownBody
+}
+
+func (v *shownDelivery) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID).Says("Id of the delivery, which is its webhook-id.", sampleID)
+	s.Shown("event", text, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("What happened.", `"note.created"`)
+	s.Shown("state", field.Schema{Type: "string", Enum: []string{string(record.Waiting), string(record.Done), string(record.Parked)}}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(v.State))
+	}).Says("done; waiting for another try; or parked, which is given up.", `"done"`)
+	s.Time("createdAt", &v.At).Says("When it happened.", `"2026-02-03T04:05:06.789Z"`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(v.Tries), 10) }).
+		Says("How often it was sent.", `1`)
+	s.Time("triedAt", &v.Try.At).Says("When it was sent last; null if it never was.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("nextTryAt", &v.Due).Says("When it is sent again; null if it is not.", `null`)
+	s.Shown("tookMs", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, v.Took.Milliseconds(), 10) }).
+		Says("How long the last try took.", `38`)
+	s.Shown("status", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte { return appendKnown(dst, int64(v.Status)) }).
+		Says("What the target answered; null if it did not.", `204`)
+	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Error) }).
+		Says("What went wrong; empty if nothing did.", `""`)
+	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
+		Says("The beginning of the answer's body.", `"ok"`)
+	s.Shown("request", field.Schema{Type: "object", Members: []field.Field{}}, v.appendRequest).
+		Says("What was sent: url, headers without the signatures, and the first 8 KiB of the body as text.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+}
+
+func (v *shownDelivery) appendRequest(dst []byte) []byte {
+	dst = field.AppendString(append(dst, `{"url":`...), v.URL)
+	dst = append(dst, `,"headers":{`...)
+	for i, name := range sortedKeys(v.headers) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(field.AppendString(dst, strings.ToLower(name)), ':')
+		dst = field.AppendString(dst, v.headers.Get(name))
+	}
+	dst = field.AppendString(append(dst, `},"body":`...), strings.ToValidUTF8(string(v.body), ""))
+	return append(dst, '}')
+}
+
+func listDeliveries(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	var all []*shownDelivery
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		h, err := tx.Webhook(c.owner(), id)
+		if err != nil {
+			return err
+		}
+		log, err := tx.DeliveryLog(h.ID)
+		if err != nil {
+			return err
+		}
+		for _, d := range log {
+			_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+			if err != nil {
+				return err
+			}
+			m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
+			body, err := m.Body(h.Format, c.s.Base)
+			if err != nil {
+				return err
+			}
+			all = append(all, &shownDelivery{d, m.Headers(d.Try.At), append([]byte(nil), body[:min(len(body), maxShownBody)]...)})
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return append(appendAll(append(dst, `{"data":`...), all), '}'), nil
+	})
+}
+
+func redeliver(c *call) error {
+	id, err := c.uuid("webhook")
+	if err != nil {
+		return err
+	}
+	delivery, err := uuid.Parse(c.arg("deliveryId"))
+	if err != nil {
+		return record.NotFound("delivery")
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.Redeliver(kv.Place{Owner: c.owner(), Hook: id, ID: delivery})
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.ok()
+}

@@ -1,0 +1,550 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Bounds of webhooks.
+const (
+	MaxWebhooks    = 50       // of an owner: each event is written down for every one that wants it
+	maxQueued      = 20_000   // deliveries of a webhook
+	maxQueuedBytes = 64 << 20 // of what they tell
+	LogLength      = 200      // deliveries of a webhook that are kept when they are over
+	maxLogBytes    = 8 << 20  // of what those tell
+)
+
+// What the sums of a webhook's deliveries are of. The bytes are stored.
+const (
+	sumWaiting   = 'w'
+	sumWaitBytes = 'W'
+	sumOver      = 'l'
+	sumOverBytes = 'L'
+)
+
+// The two parts of a webhook's log.
+const (
+	logOver    = 0 // done, or parked
+	logRetried = 1 // tried, and waiting for the next try
+)
+
+var deliveries = func() *table.Table[record.Delivery] {
+	t := rows(deliveryBucket, func(d *record.Delivery) []byte { return pair(d.Hook, d.ID[:]...) },
+		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
+			if d.State == record.Waiting {
+				file(append(pair(d.Hook, d.Subject[:]...), d.ID[:]...))
+			}
+		}},
+		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
+			if d.State == record.Waiting && !d.Due.IsZero() {
+				file(append(binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due)), d.ID[:]...))
+			}
+		}},
+		table.Index[record.Delivery]{Bucket: deliveryLog, Keys: func(d *record.Delivery, file func([]byte)) {
+			part := byte(logOver)
+			if d.State == record.Waiting {
+				part = logRetried
+			}
+			if !d.Noted.IsZero() {
+				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(d.Noted)), d.ID[:]...))
+			}
+		}})
+	t.Sums = deliverySum
+	t.Tally = func(d *record.Delivery, add func([]byte, int64)) {
+		n, size := byte(sumOver), byte(sumOverBytes)
+		if d.State == record.Waiting {
+			n, size = sumWaiting, sumWaitBytes
+		}
+		add(pair(d.Hook, n), 1)
+		add(pair(d.Hook, size), d.Size)
+	}
+	return t
+}()
+
+// emit writes a delivery for each of the owner's webhooks that wants the
+// event, with the record as it is now.
+func (tx *Tx) emit(e record.Event, r *record.Record) error {
+	var v record.Shown
+	return tx.deliver(r.Owner, e, r.ID, func() (record.Notice, error) {
+		err := tx.Show(r, &v)
+		return record.NoticeOf(&v), err
+	})
+}
+
+// Emit writes a delivery for each of the owner's webhooks that wants an event
+// that is not a change of a record. Those of one subject arrive in the order
+// of their making.
+func (tx *Tx) Emit(owner record.ID, e record.Event, subject record.ID, n record.Notice) error {
+	return tx.deliver(owner, e, subject, func() (record.Notice, error) { return n, nil })
+}
+
+func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell func() (record.Notice, error)) error {
+	all, err := tx.Webhooks(owner)
+	if err != nil {
+		return err
+	}
+	var notice []byte
+	for i := range all {
+		h := &all[i]
+		if !h.Wants(e) {
+			continue
+		}
+		if notice == nil {
+			n, err := tell()
+			if err == nil {
+				notice, err = json.Marshal(n)
+			}
+			if err != nil {
+				return fmt.Errorf("event %s: %w", e, err)
+			}
+		}
+		if err := tx.enqueue(h, e, subject, notice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queueFull is what the log says of a delivery that had no room. It is for
+// people.
+var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(maxQueued) + " deliveries and " +
+	strconv.Itoa(maxQueuedBytes>>20) + " MiB, and then gives up the oldest for each new one."
+
+// enqueue puts a delivery at the end of the webhook's queue. Where that is
+// full, the oldest are parked.
+func (tx *Tx) enqueue(h *record.Webhook, e record.Event, subject record.ID, notice []byte) error {
+	for {
+		n := deliveries.Sum(tx.Tx, pair(h.ID, sumWaiting))
+		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+int64(len(notice)) <= maxQueuedBytes {
+			break
+		}
+		if err := tx.parkOldest(h); err != nil {
+			return err
+		}
+	}
+	d := &record.Delivery{
+		ID: tx.NewID(), Hook: h.ID, Owner: h.Owner, Subject: subject, Event: e, At: tx.Now,
+		Size: int64(len(notice)), State: record.Waiting,
+	}
+	if tx.first(h.ID, subject) == nil {
+		d.Due = tx.s.Steady()
+	}
+	tx.due = true
+	return errors.Join(tx.Put(noticeBucket, pair(h.ID, d.ID[:]...), notice), deliveries.Put(tx.Tx, d))
+}
+
+func (tx *Tx) parkOldest(h *record.Webhook) error {
+	var oldest *record.Delivery
+	for d, err := range deliveries.All(tx.Tx, h.ID[:]) {
+		if err != nil {
+			return err
+		}
+		if d.State == record.Waiting {
+			oldest = d
+			break
+		}
+	}
+	if oldest == nil {
+		return errors.New("the sums of deliveries are wrong")
+	}
+	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
+	if h.LastError != queueFull {
+		h.LastError = queueFull
+		if err := hooks.Put(tx.Tx, h); err != nil {
+			return err
+		}
+	}
+	return tx.settle(oldest)
+}
+
+// first is the key of the delivery that is the next of its subject; nil if
+// none waits.
+func (tx *Tx) first(hook, subject record.ID) []byte {
+	for k := range tx.Walk(deliveryLine, pair(hook, subject[:]...), nil, false) {
+		return pair(hook, k[32:]...)
+	}
+	return nil
+}
+
+// settle writes a delivery that was due, makes the next of its subject due if
+// that is another one now, and keeps the log within its bounds.
+func (tx *Tx) settle(d *record.Delivery) error {
+	if err := deliveries.Put(tx.Tx, d); err != nil {
+		return err
+	}
+	if key := tx.first(d.Hook, d.Subject); key != nil {
+		next, err := deliveries.Get(tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if next.Due.IsZero() {
+			next.Due, tx.due = tx.s.Steady(), true
+			if err := deliveries.Put(tx.Tx, next); err != nil {
+				return err
+			}
+		}
+		if next.ID != d.ID && d.State == record.Waiting && !d.Due.IsZero() { // one before it was sent again meanwhile
+			d.Due = time.Time{}
+			if err := deliveries.Put(tx.Tx, d); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		n := deliveries.Sum(tx.Tx, pair(d.Hook, sumOver))
+		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, pair(d.Hook, sumOverBytes)) <= maxLogBytes) {
+			return nil
+		}
+		var oldest []byte
+		for k := range tx.Walk(deliveryLog, pair(d.Hook, logOver), nil, false) {
+			oldest = pair(d.Hook, k[len(k)-16:]...)
+			break
+		}
+		if err := tx.drop(oldest); err != nil {
+			return err
+		}
+	}
+}
+
+// drop forgets a delivery.
+func (tx *Tx) drop(key []byte) error {
+	_, err := deliveries.Delete(tx.Tx, key)
+	return errors.Join(err, tx.Delete(noticeBucket, key))
+}
+
+// Webhooks lists the owner's webhooks, oldest first.
+func (tx *Tx) Webhooks(owner record.ID) ([]record.Webhook, error) {
+	return collect(hooks, tx, owner[:])
+}
+
+// Webhook reads one of the owner's webhooks.
+func (tx *Tx) Webhook(owner, id record.ID) (*record.Webhook, error) {
+	h, err := hooks.Get(tx.Tx, pair(owner, id[:]...))
+	return h, fault(err, "webhook")
+}
+
+// AddWebhook keeps a webhook: the changes of the same and later transactions
+// are delivered to it. An owner has MaxWebhooks at most.
+func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
+	if err := tx.owner(h.Owner); err != nil {
+		return h, err
+	}
+	n := 0
+	for range tx.Walk(hookBucket, h.Owner[:], nil, false) {
+		n++
+	}
+	if n >= MaxWebhooks {
+		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)}
+	}
+	h.ID, h.Created = tx.NewID(), tx.Now
+	return h, hooks.Put(tx.Tx, &h)
+}
+
+// SaveWebhook changes a webhook, which must have been read in the same
+// transaction. A change ends a pause: what waits is tried again.
+func (tx *Tx) SaveWebhook(h *record.Webhook) error {
+	h.Resume()
+	tx.due = true
+	return hooks.Put(tx.Tx, h)
+}
+
+// dropBatch is how many deliveries of a webhook that goes are dropped in one
+// transaction.
+const dropBatch = 500
+
+// RemoveWebhook takes a webhook and its deliveries away. It is turned off
+// first; the deliveries go in several transactions, so that others are not
+// kept waiting. When it is cut short, calling it again goes on.
+func (s *Store) RemoveWebhook(owner, id record.ID) error {
+	err := s.Update(func(tx *Tx) error {
+		h, err := tx.Webhook(owner, id)
+		if err != nil {
+			return err
+		}
+		h.Enabled = false
+		return tx.SaveWebhook(h)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *Tx) (err error) {
+			done, err = tx.dropWebhook(owner, id, dropBatch)
+			return err
+		})
+	}
+	return err
+}
+
+// dropWebhook drops so many of a webhook's deliveries, and the webhook itself
+// if none is left.
+func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) {
+	var some [][]byte
+	for k := range tx.Walk(deliveryBucket, id[:], nil, false) {
+		if some = append(some, slices.Clone(k)); len(some) == most {
+			break
+		}
+	}
+	for _, k := range some {
+		if err := tx.drop(k); err != nil {
+			return false, err
+		}
+	}
+	if done = len(some) < most; done {
+		_, err = hooks.Delete(tx.Tx, pair(owner, id[:]...))
+	}
+	return done, fault(err, "webhook")
+}
+
+func (s *Store) removeWebhooks(owner record.ID) error {
+	var all []record.Webhook
+	err := s.View(func(tx *Tx) (err error) {
+		all, err = tx.Webhooks(owner)
+		return err
+	})
+	for i := 0; err == nil && i < len(all); i++ {
+		if err = s.RemoveWebhook(owner, all[i].ID); missing(err) {
+			err = nil // removed by a request meanwhile
+		}
+	}
+	return err
+}
+
+// dropWebhooks drops the webhooks that came into being while the others were
+// removed.
+func (tx *Tx) dropWebhooks(owner record.ID) error {
+	all, err := tx.Webhooks(owner)
+	for i := 0; err == nil && i < len(all); i++ {
+		for done := false; err == nil && !done; {
+			done, err = tx.dropWebhook(owner, all[i].ID, dropBatch)
+		}
+	}
+	return err
+}
+
+// steady is the clock that retries go by. The store's own time stands still
+// after a clock that was ahead has been set back; this one goes on.
+type steady struct {
+	sync.Mutex
+	at      time.Time
+	elapsed time.Duration
+}
+
+// Steady is the time on the clock that retries go by: that of the store, or
+// later, and it never stands still.
+func (s *Store) Steady() time.Time {
+	s.steady.Lock()
+	defer s.steady.Unlock()
+	elapsed := s.elapsed()
+	at := s.steady.at.Add(elapsed - s.steady.elapsed)
+	if wall := s.wall(); s.steady.at.IsZero() || wall.After(at) {
+		at = wall
+	}
+	s.steady.at, s.steady.elapsed = at, elapsed
+	return at.Truncate(time.Millisecond)
+}
+
+// Due tells by a value that a delivery may be due since it was last asked. It
+// is for one reader.
+func (s *Store) Due() <-chan struct{} { return s.due }
+
+// A Place names a delivery. The part Hook of it orders the webhooks.
+type Place struct{ Owner, Hook, ID record.ID }
+
+func (p Place) key() []byte { return pair(p.Hook, p.ID[:]...) }
+
+// DueDeliveries finds deliveries whose time has come, of each webhook those
+// that are due for longest, beginning with the webhook after the given place
+// and going round. room says how many more of a webhook may go out, busy which
+// are out. wait is how long until the next one is due, if that is known and
+// nothing changes. What it costs goes by the number of webhooks for which
+// something waits and of what it finds, not by what is queued.
+func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy func(record.ID) bool) (found []Place, wait time.Duration, err error) {
+	now := tx.s.Steady().UnixMilli()
+	start := pair(after.Owner, after.Hook[:]...)
+	var early, all [][]byte // webhooks up to start, and from there on
+	for at := []byte(nil); ; {
+		var hook []byte
+		for k := range tx.Walk(deliveryDue, nil, at, false) {
+			hook = slices.Clone(k[:32])
+			break
+		}
+		if hook == nil {
+			break
+		}
+		if bytes.Compare(hook, start) <= 0 {
+			early = append(early, hook)
+		} else {
+			all = append(all, hook)
+		}
+		at = append(slices.Clone(hook), pastHook...)
+	}
+	for _, hook := range append(all, early...) {
+		h, err := hooks.Get(tx.Tx, hook)
+		if errors.Is(err, table.ErrMissing) {
+			continue // damage must not hold up the others
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("deliveries of webhook %x: %w", hook, err)
+		}
+		shut, err := tx.Shut(h.Owner)
+		if err != nil {
+			return nil, 0, err
+		}
+		if shut || !h.Enabled || !h.Paused.IsZero() {
+			continue
+		}
+		n := room(h)
+		for k := range tx.Walk(deliveryDue, hook, nil, false) {
+			id := record.ID(k[40:])
+			if busy(id) {
+				continue
+			}
+			if left := int64(binary.BigEndian.Uint64(k[32:])^1<<63) - now; left > 0 {
+				if d := time.Duration(left) * time.Millisecond; wait == 0 || d < wait {
+					wait = d
+				}
+				break
+			}
+			if n == 0 {
+				break
+			}
+			n--
+			found = append(found, Place{h.Owner, h.ID, id})
+		}
+	}
+	return found, wait, nil
+}
+
+// pastHook comes after all keys of a webhook in deliveryDue.
+var pastHook = bytes.Repeat([]byte{0xff}, 8+16)
+
+// Delivery reads a delivery and what it tells.
+func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
+	d, err := deliveries.Get(tx.Tx, p.key())
+	if err == nil && d.Owner != p.Owner {
+		err = table.ErrMissing
+	}
+	if err != nil {
+		return nil, nil, fault(err, "delivery")
+	}
+	n := new(record.Notice)
+	if err := json.Unmarshal(tx.Get(noticeBucket, p.key()), n); err != nil {
+		return nil, nil, fmt.Errorf("delivery %s: %w", d.ID, err)
+	}
+	return d, n, nil
+}
+
+// Tried writes down what came of sending a delivery. One that is gone is none
+// of the caller's business any more.
+func (tx *Tx) Tried(p Place, t record.Try) error {
+	steady := tx.s.Steady()
+	if err := tx.note(p.Owner, p.Hook, t, steady); err != nil {
+		if missing(err) {
+			return nil
+		}
+		return err
+	}
+	d, err := deliveries.Get(tx.Tx, p.key())
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Record(t, tx.Now, steady)
+	return tx.settle(d)
+}
+
+// note writes down at the webhook what came of a try.
+func (tx *Tx) note(owner, hook record.ID, t record.Try, steady time.Time) error {
+	h, err := tx.Webhook(owner, hook)
+	if err != nil {
+		return err
+	}
+	tx.due = tx.due || t.Error == "" && h.Failures > 0 // what was held back may go
+	h.Record(t, tx.Now, steady)
+	return hooks.Put(tx.Tx, h)
+}
+
+// Tested writes down a delivery that was sent by hand, outside of the queue.
+func (tx *Tx) Tested(p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
+	if err := tx.note(p.Owner, p.Hook, t, tx.s.Steady()); err != nil {
+		return err
+	}
+	notice, err := json.Marshal(n)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", e, err)
+	}
+	d := &record.Delivery{
+		ID: p.ID, Hook: p.Hook, Owner: p.Owner, Subject: p.Hook, Event: e, At: at, Size: int64(len(notice)),
+		State: record.Parked,
+	}
+	d.Record(t, tx.Now, time.Time{})
+	return errors.Join(tx.Put(noticeBucket, p.key(), notice), tx.settle(d))
+}
+
+// Redeliver has a delivery sent again, at once and with all its tries. Later
+// ones of the same subject wait for it. It fails with Taken if the webhook
+// sends nothing.
+func (tx *Tx) Redeliver(p Place) (*record.Delivery, error) {
+	h, err := tx.Webhook(p.Owner, p.Hook)
+	if err != nil {
+		return nil, err
+	}
+	if !h.Enabled || !h.Paused.IsZero() {
+		return nil, &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
+	}
+	d, _, err := tx.Delivery(p)
+	if err != nil {
+		return nil, err
+	}
+	before := tx.first(p.Hook, d.Subject)
+	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
+	if before == nil || string(before) >= string(p.key()) {
+		d.Due = tx.s.Steady()
+		if before != nil && string(before) > string(p.key()) { // it has to wait now
+			next, err := deliveries.Get(tx.Tx, before)
+			if err != nil {
+				return nil, err
+			}
+			next.Due = time.Time{}
+			if err := deliveries.Put(tx.Tx, next); err != nil {
+				return nil, err
+			}
+		}
+	}
+	tx.due = true
+	return d, deliveries.Put(tx.Tx, d)
+}
+
+// DeliveryLog lists the latest deliveries of a webhook that were tried or
+// given up, latest first: LogLength at most.
+func (tx *Tx) DeliveryLog(hook record.ID) ([]record.Delivery, error) {
+	var all []record.Delivery
+	for _, part := range []byte{logOver, logRetried} {
+		n := 0
+		for k := range tx.Walk(deliveryLog, pair(hook, part), nil, true) {
+			if n++; n > LogLength {
+				break
+			}
+			d, err := deliveries.Get(tx.Tx, pair(hook, k[len(k)-16:]...))
+			if err != nil {
+				return nil, fmt.Errorf("log of webhook %s: %w", hook, err)
+			}
+			all = append(all, *d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b record.Delivery) int { return b.Noted.Compare(a.Noted) })
+	return all[:min(len(all), LogLength)], nil
+}
+
+// Queued is how many deliveries wait for the webhook.
+func (tx *Tx) Queued(hook record.ID) int64 { return deliveries.Sum(tx.Tx, pair(hook, sumWaiting)) }

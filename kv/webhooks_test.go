@@ -1,0 +1,550 @@
+package kv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// still keeps the clock of retries with the store's own.
+func still(s *Store) *Store {
+	s.elapsed = func() time.Duration { return 0 }
+	return s
+}
+
+func hookFor(t testing.TB, s *Store, owner record.ID, events ...record.Event) (h record.Webhook) {
+	t.Helper()
+	update(t, s, func(tx *Tx) (err error) {
+		h, err = tx.AddWebhook(record.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: true})
+		return err
+	})
+	return h
+}
+
+// due lists what may go out, without bounds.
+func due(t testing.TB, s *Store) (found []Place, wait time.Duration) {
+	t.Helper()
+	view(t, s, func(tx *Tx) (err error) {
+		found, wait, err = tx.DueDeliveries(Place{}, func(*record.Webhook) int { return 1 << 20 }, func(record.ID) bool { return false })
+		return err
+	})
+	return found, wait
+}
+
+func tried(t testing.TB, s *Store, p Place, problem string) {
+	t.Helper()
+	update(t, s, func(tx *Tx) error { return tx.Tried(p, record.Try{Error: problem}) })
+}
+
+func hookNow(t testing.TB, s *Store, h record.Webhook) (now *record.Webhook) {
+	t.Helper()
+	view(t, s, func(tx *Tx) (err error) { now, err = tx.Webhook(h.Owner, h.ID); return err })
+	return now
+}
+
+// A delivery is tried at once and then as the schedule says, and is parked
+// after the eighth try. Nothing of that is lost when the store is opened again.
+func TestRetrySchedule(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := still(openAt(t, dir, c.now))
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	for i, wait := range []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 0} {
+		found, _ := due(t, s)
+		is.Equal(len(found), 1)
+		tried(t, s, found[0], "no")
+		is.Equal(hookNow(t, s, h).Failures, i+1)
+		if i%3 == 2 {
+			is.NoErr(s.Close())
+			s = still(openAt(t, dir, c.now))
+		}
+		found, left := due(t, s)
+		is.Equal(len(found), 0)
+		is.Equal(left, wait)
+		c.add(wait - time.Millisecond)
+		found, _ = due(t, s)
+		is.Equal(len(found), 0)
+		c.add(time.Millisecond)
+	}
+	view(t, s, func(tx *Tx) error {
+		d := deliveriesOf(t, tx, h.ID)[0]
+		is.Equal(d.State, record.Parked)
+		is.Equal(d.Tries, 8)
+		is.Equal(d.Error, "no")
+		return audit(tx)
+	})
+}
+
+// A target may ask for more time, an hour at most.
+func TestRetryAfter(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, t.TempDir(), c.now))
+	u := user(t, s, "ann")
+	hookFor(t, s, u.ID, "*")
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	for asked, want := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, time.Minute: time.Minute, 100 * time.Hour: time.Hour} {
+		found, _ := due(t, s)
+		update(t, s, func(tx *Tx) error { return tx.Tried(found[0], record.Try{Error: "no", Wait: asked}) })
+		_, left := due(t, s)
+		is.Equal(left, want)
+		update(t, s, func(tx *Tx) error { _, err := tx.Redeliver(found[0]); return err })
+	}
+}
+
+// A delivery that fails holds back the later ones of its record, and no other.
+func TestHeadOfLine(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, t.TempDir(), c.now))
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	one := add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	one = edit(t, s, one, `{"content":"two"}`)
+	other := add(t, s, u.ID, record.Notes, `{"content":"other"}`)
+	events := func() (all []string) {
+		found, _ := due(t, s)
+		view(t, s, func(tx *Tx) error {
+			for _, p := range found {
+				d, _, err := tx.Delivery(p)
+				is.NoErr(err)
+				all = append(all, fmt.Sprint(d.Event, " ", map[record.ID]string{one.ID: "one", other.ID: "other"}[d.Subject]))
+			}
+			return audit(tx)
+		})
+		slices.Sort(all)
+		return all
+	}
+	is.Equal(events(), []string{"note.created one", "note.created other"})
+	found, _ := due(t, s)
+	tried(t, s, found[0], "no")
+	is.Equal(events(), []string{"note.created other"})
+	tried(t, s, found[1], "")
+	is.Equal(events(), nil)
+	c.add(5 * time.Second)
+	is.Equal(events(), []string{"note.created one"})
+	tried(t, s, found[0], "")
+	is.Equal(events(), []string{"note.updated one"})
+	first := found[0]
+	found, _ = due(t, s)
+
+	// What is sent again by hand comes before what is later.
+	update(t, s, func(tx *Tx) error { _, err := tx.Redeliver(first); return err })
+	is.Equal(events(), []string{"note.created one"})
+	tried(t, s, found[0], "no") // was on its way
+	is.Equal(events(), []string{"note.created one"})
+	tried(t, s, first, "")
+	is.Equal(events(), []string{"note.updated one"})
+	is.Equal(hookNow(t, s, h).Failures, 0)
+}
+
+// A target that has failed for three days is paused; a change of the webhook,
+// or a delivery that goes well, ends that. What happened meanwhile waits.
+func TestPause(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, t.TempDir(), c.now))
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	fail := func() {
+		add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		found, _ := due(t, s)
+		tried(t, s, found[len(found)-1], "no")
+	}
+	pause := func() {
+		fail()
+		c.add(3*24*time.Hour - time.Second)
+		fail()
+		is.True(hookNow(t, s, h).Paused.IsZero())
+		c.add(time.Second)
+		fail()
+		is.Equal(hookNow(t, s, h).Paused.UnixMilli(), c.now().UnixMilli())
+		found, wait := due(t, s)
+		is.Equal(len(found), 0)
+		is.Equal(wait, time.Duration(0))
+		add(t, s, u.ID, record.Notes, `{"content":"meanwhile"}`)
+	}
+	pause()
+	c.add(24 * time.Hour)
+	update(t, s, func(tx *Tx) error {
+		h, err := tx.Webhook(u.ID, h.ID)
+		is.NoErr(err)
+		return tx.SaveWebhook(h)
+	})
+	found, _ := due(t, s)
+	is.Equal(len(found), 4)
+	for _, p := range found {
+		tried(t, s, p, "")
+	}
+	pause()
+	p := Place{u.ID, h.ID, record.ID{7}}
+	redeliver := s.Update(func(tx *Tx) error { _, err := tx.Redeliver(found[0]); return err })
+	is.Equal(code(redeliver), "webhook_off")
+	select {
+	case <-s.Due():
+	default:
+	}
+	update(t, s, func(tx *Tx) error {
+		return tx.Tested(p, record.WebhookTest, tx.Now, record.Notice{Title: "x"}, record.Try{Status: 204})
+	})
+	<-s.Due()
+	is.True(hookNow(t, s, h).Paused.IsZero())
+	view(t, s, func(tx *Tx) error {
+		log, err := tx.DeliveryLog(h.ID)
+		is.NoErr(err)
+		is.Equal(log[0].ID, p.ID)
+		is.Equal(log[0].State, record.Done)
+		return audit(tx)
+	})
+}
+
+// A clock that is set back does not hold up retries, though the store's time
+// stands still then.
+func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, t.TempDir(), c.now)
+	var elapsed time.Duration
+	s.elapsed = func() time.Duration { return elapsed }
+	u := user(t, s, "ann")
+	hookFor(t, s, u.ID, "*")
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	c.add(1000 * time.Hour)
+	found, _ := due(t, s)
+	tried(t, s, found[0], "no")
+	c.add(-1000 * time.Hour)
+	found, wait := due(t, s)
+	is.Equal(len(found), 0)
+	is.Equal(wait, 5*time.Second)
+	elapsed += 4 * time.Second
+	_, wait = due(t, s)
+	is.Equal(wait, time.Second)
+	elapsed += time.Second
+	found, _ = due(t, s)
+	is.Equal(len(found), 1)
+	was := s.Steady()
+	c.add(2000 * time.Hour) // and forward
+	is.Equal(s.Steady().Sub(was) > 900*time.Hour, true)
+}
+
+// A webhook of which too much waits gives up the oldest, and says so.
+func TestFullQueue(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, t.TempDir(), c.now))
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	const size = maxQueuedBytes / 10
+	big := record.Notice{Title: strings.Repeat("x", size)}
+	for i := range 13 {
+		update(t, s, func(tx *Tx) error { return tx.Emit(u.ID, record.UploadReceived, record.ID{byte(i % 2)}, big) })
+	}
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Queued(h.ID), int64(9))
+		states := map[record.DeliveryState]int{}
+		for _, d := range deliveriesOf(t, tx, h.ID) {
+			states[d.State]++
+			is.True((d.State == record.Parked) == (d.Error != ""))
+		}
+		is.Equal(states[record.Parked], 1) // the log has its own bound
+		return audit(tx)
+	})
+	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
+	found, _ := due(t, s)
+	is.Equal(len(found), 2)
+}
+
+// However much is queued for a target, looking for what is due reads what is
+// due, and every webhook has its turn.
+func TestDueIsCheapAndFair(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	dead, alive := hookFor(t, s, u.ID, record.UploadReceived), hookFor(t, s, u.ID, record.UploadApproved)
+	for range 10 {
+		update(t, s, func(tx *Tx) error {
+			for range 1000 {
+				if err := tx.Emit(u.ID, record.UploadReceived, tx.NewID(), record.Notice{Title: "t"}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	update(t, s, func(tx *Tx) error { return tx.Emit(u.ID, record.UploadApproved, tx.NewID(), record.Notice{}) })
+	view(t, s, func(tx *Tx) error {
+		asked := 0
+		found, _, err := tx.DueDeliveries(Place{}, func(*record.Webhook) int { return 2 }, func(record.ID) bool { asked++; return false })
+		is.NoErr(err)
+		is.Equal(len(found), 3)
+		is.True(asked <= 5) // two and one more, and one
+		is.Equal(found[2].Hook, alive.ID)
+		found, _, err = tx.DueDeliveries(found[0], func(*record.Webhook) int { return 1 }, func(record.ID) bool { return false })
+		is.NoErr(err)
+		is.Equal(found[0].Hook, alive.ID)
+		is.Equal(found[1].Hook, dead.ID)
+		return nil
+	})
+	is.NoErr(s.RemoveWebhook(u.ID, dead.ID))
+	view(t, s, func(tx *Tx) error {
+		is.Equal(leftOver(tx, dead.ID), nil)
+		return audit(tx)
+	})
+}
+
+// The log keeps the last 200 that are over, and shows what fails beside them.
+func TestDeliveryLog(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, t.TempDir(), c.now))
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	for i := range LogLength + 50 {
+		add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		found, _ := due(t, s)
+		p := found[len(found)-1]
+		update(t, s, func(tx *Tx) error { return tx.Tried(p, record.Try{Status: 200 + i, Answer: "fine"}) })
+		c.add(time.Second)
+	}
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	found, _ := due(t, s)
+	tried(t, s, found[0], "no")
+	add(t, s, u.ID, record.Notes, `{"content":"never tried"}`)
+	view(t, s, func(tx *Tx) error {
+		log, err := tx.DeliveryLog(h.ID)
+		is.NoErr(err)
+		is.Equal(len(log), LogLength)
+		is.Equal(log[0].Error, "no")
+		is.Equal(log[1].Status, 200+LogLength+49)
+		is.Equal(len(deliveriesOf(t, tx, h.ID)), LogLength+2)
+		return audit(tx)
+	})
+}
+
+func TestWebhookBounds(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	var h record.Webhook
+	for range MaxWebhooks {
+		h = hookFor(t, s, u.ID)
+	}
+	err := s.Update(func(tx *Tx) error { _, err := tx.AddWebhook(record.Webhook{Owner: u.ID}); return err })
+	is.Equal(code(err), "too_many_webhooks")
+	is.NoErr(s.RemoveWebhook(u.ID, h.ID))
+	hookFor(t, s, u.ID)
+	// What is gone is not written to.
+	p := Place{u.ID, h.ID, record.ID{1}}
+	tried(t, s, p, "no")
+	is.Equal(code(s.Update(func(tx *Tx) error { return tx.Tested(p, record.WebhookTest, tx.Now, record.Notice{}, record.Try{}) })), "not_found")
+	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.Redeliver(p); return err })), "not_found")
+}
+
+// An account that is shut is told of nothing until it is open again.
+func TestShutAccountsAreNotTold(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	user(t, s, "root")
+	u := user(t, s, "ann")
+	hookFor(t, s, u.ID, "*")
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	shut := func(yes bool) {
+		update(t, s, func(tx *Tx) error {
+			u, err := tx.User(u.ID)
+			is.NoErr(err)
+			u.Disabled = yes
+			return tx.SaveUser(u)
+		})
+	}
+	shut(true)
+	found, _ := due(t, s)
+	is.Equal(len(found), 0)
+	shut(false)
+	found, _ = due(t, s)
+	is.Equal(len(found), 1)
+}
+
+// The model of the queue: every delivery, in the order of making.
+type queued struct {
+	id      record.ID
+	hook    int
+	subject byte
+	state   record.DeliveryState
+	due     int64 // after start; only of the first that waits of a subject
+	tries   int
+}
+
+type queueModel struct {
+	all     []*queued
+	failing map[int]int64 // since when, by webhook
+	paused  map[int]bool
+}
+
+// first is the one of the subject that is next; nil if none waits.
+func (m *queueModel) first(hook int, subject byte) *queued {
+	for _, q := range m.all {
+		if q.hook == hook && q.subject == subject && q.state == record.Waiting {
+			return q
+		}
+	}
+	return nil
+}
+
+// Random histories, with restarts from what a kill leaves behind, a clock that
+// jumps both ways, results that come late, and webhooks that are paused, agree
+// with the model.
+func TestQueueModel(t *testing.T) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { queueHistory(t, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+func queueHistory(t *testing.T, rnd *rand.Rand) {
+	is := is.New(t)
+	c := newClock()
+	s := still(openAt(t, filepath.Join(t.TempDir(), "data"), c.now))
+	u := user(t, s, "ann")
+	hs := []record.Webhook{hookFor(t, s, u.ID, "*"), hookFor(t, s, u.ID, record.UploadReceived), hookFor(t, s, u.ID, record.UploadApproved)}
+	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}}
+	at := func(q *queued) Place { return Place{u.ID, hs[q.hook].ID, q.id} }
+	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
+	for step := range 250 {
+		now := s.Steady().UnixMilli()
+		switch op := rnd.IntN(20); {
+		case op < 7:
+			e, subject := []record.Event{record.UploadReceived, record.UploadApproved, record.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
+			planned := rnd.IntN(8) == 0
+			err := s.Update(func(tx *Tx) error {
+				if err := tx.Emit(u.ID, e, record.ID{subject}, record.Notice{Title: "t"}); err != nil || !planned {
+					return err
+				}
+				return errPlanned
+			})
+			if planned {
+				is.True(errors.Is(err, errPlanned))
+				break
+			}
+			is.NoErr(err)
+			for i, h := range hs {
+				if !h.Wants(e) {
+					continue
+				}
+				q := &queued{hook: i, subject: subject, state: record.Waiting, due: now}
+				view(t, s, func(tx *Tx) error {
+					all := deliveriesOf(t, tx, h.ID)
+					q.id = all[len(all)-1].ID
+					return nil
+				})
+				m.all = append(m.all, q)
+			}
+		case op < 14 && len(m.all) > 0: // a result, of what was due or comes late
+			q := m.all[rnd.IntN(len(m.all))]
+			if first := m.first(q.hook, q.subject); first != nil && rnd.IntN(6) > 0 {
+				q = first
+			}
+			fails := rnd.IntN(3) > 0
+			problem := ""
+			if fails {
+				problem = "no"
+			}
+			tried(t, s, at(q), problem)
+			q.tries++
+			switch {
+			case !fails:
+				delete(m.failing, q.hook)
+				m.paused[q.hook] = false
+				q.state = record.Done
+			case m.failing[q.hook] == 0:
+				m.failing[q.hook] = now
+			case now-m.failing[q.hook] >= (3 * 24 * time.Hour).Milliseconds():
+				m.paused[q.hook] = true
+			}
+			if fails && q.state == record.Waiting {
+				if q.due = 0; q.tries >= len(schedule) {
+					q.state = record.Parked
+				} else if m.first(q.hook, q.subject) == q {
+					q.due = now + schedule[q.tries]
+				}
+			}
+		case op == 14 && len(m.all) > 0: // by hand
+			q := m.all[rnd.IntN(len(m.all))]
+			err := s.Update(func(tx *Tx) error { _, err := tx.Redeliver(at(q)); return err })
+			if m.paused[q.hook] {
+				is.Equal(code(err), "webhook_off")
+				break
+			}
+			is.NoErr(err)
+			q.state, q.tries, q.due = record.Waiting, 0, now
+		case op == 15:
+			h := rnd.IntN(len(hs))
+			update(t, s, func(tx *Tx) error {
+				h, err := tx.Webhook(u.ID, hs[h].ID)
+				return errors.Join(err, tx.SaveWebhook(h))
+			})
+			delete(m.failing, h)
+			m.paused[h] = false
+		case op == 16:
+			s = still(copyOf(t, s)) // killed
+		case op == 17:
+			c.add(-time.Duration(rnd.IntN(3600)) * time.Second)
+		default:
+			c.add(time.Duration(rnd.ExpFloat64() * float64(2*time.Hour)))
+		}
+
+		now = s.Steady().UnixMilli()
+		want := map[Place]bool{}
+		for _, q := range m.all {
+			first := m.first(q.hook, q.subject) == q
+			if q.state == record.Waiting && !first {
+				q.due = 0
+			}
+			if first && q.due == 0 {
+				q.due = now
+			}
+			if first && q.due <= now && !m.paused[q.hook] {
+				want[at(q)] = true
+			}
+		}
+		found, _ := due(t, s)
+		got := map[Place]bool{}
+		for _, p := range found {
+			got[p] = true
+		}
+		for _, q := range m.all {
+			if got[at(q)] != want[at(q)] {
+				t.Fatalf("delivery %s of webhook %d: due %t, want %t", q.id, q.hook, got[at(q)], want[at(q)])
+			}
+		}
+		is.Equal(len(got), len(want))
+		view(t, s, func(tx *Tx) error {
+			for i, h := range hs {
+				all := deliveriesOf(t, tx, h.ID)
+				mine := slices.DeleteFunc(slices.Clone(m.all), func(q *queued) bool { return q.hook != i })
+				slices.SortFunc(mine, func(a, b *queued) int { return bytes.Compare(a.id[:], b.id[:]) })
+				is.Equal(len(all), len(mine))
+				for j, d := range all {
+					if d.ID != mine[j].id || d.State != mine[j].state || d.Tries != mine[j].tries {
+						t.Fatalf("delivery %s is %s after %d tries; want %+v", d.ID, d.State, d.Tries, mine[j])
+					}
+				}
+			}
+			if step%10 > 0 {
+				return nil
+			}
+			return audit(tx)
+		})
+	}
+}
