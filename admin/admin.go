@@ -61,6 +61,14 @@ type Tokens struct {
 	Users    []string `json:"disabledUsers"`
 }
 
+// A Target is where a webhook sends events.
+type Target struct {
+	User, Name, URL string
+	Failures        int // in a row
+	Error           string
+	Paused          time.Time // zero: it is not
+}
+
 // The bodies of requests. A nil field is left as it is.
 type (
 	newUser struct {
@@ -115,6 +123,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, about fu
 	mux.Handle("DELETE /keys/{id}", verb(v.removeKey))
 	mux.Handle("GET /tokens", verb(v.tokens))
 	mux.Handle("PUT /tokens", verb(v.setTokens))
+	mux.Handle("GET /webhooks", verb(v.webhooks))
 	mux.Handle("GET /copy", verb(v.checkCopy))
 	if about != nil {
 		mux.Handle("GET /about", verb(func(*http.Request, nothing) (About, error) { return about(), nil }))
@@ -181,6 +190,29 @@ func (v verbs) users(_ *http.Request, _ nothing) ([]User, error) {
 			shown[i] = showUser(&all[i])
 		}
 		return shown, err
+	})
+}
+
+// webhooks lists where events go, and no secret.
+func (v verbs) webhooks(*http.Request, nothing) ([]Target, error) {
+	return view(v, func(tx *kv.Tx) ([]Target, error) {
+		all := []Target{}
+		users, err := tx.Users()
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range users {
+			hooks, err := tx.Webhooks(u.ID)
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range hooks {
+				if h.Enabled {
+					all = append(all, Target{u.Name, h.Name, h.URL, h.Failures, h.LastError, h.Paused})
+				}
+			}
+		}
+		return all, nil
 	})
 }
 

@@ -110,7 +110,10 @@ func (d *checkup) server() {
 	}
 	client := overSocket(path)
 	var about About
-	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/about", nothing{}, &about), client.close())
+	var targets []Target
+	err = errors.Join(conn.Close(),
+		client.call(context.Background(), http.MethodGet, "/about", nothing{}, &about),
+		client.call(context.Background(), http.MethodGet, "/webhooks", nothing{}, &targets), client.close())
 	if err != nil {
 		d.say(wrong, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
 		return
@@ -125,6 +128,32 @@ func (d *checkup) server() {
 	d.address(about)
 	if about.Content != "" {
 		d.content(about)
+	}
+	d.webhooks(targets)
+}
+
+// webhooks tells which targets did not take what was sent to them last.
+func (d *checkup) webhooks(targets []Target) {
+	failing := 0
+	for _, t := range targets {
+		if t.Failures == 0 && t.Paused.IsZero() {
+			continue
+		}
+		failing++
+		host := t.URL // the rest may be a secret
+		if u, err := url.Parse(t.URL); err == nil {
+			host = u.Host
+		}
+		what := fmt.Sprintf("%q of %s, to %s, fails: %s", t.Name, t.User, host, t.Error)
+		change := "look at the target, and at the log of the webhook in the app; a target in your own network needs --allow-outbound"
+		if !t.Paused.IsZero() {
+			d.say(wrong, "webhook", fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)), change+"; test it there to go on")
+		} else {
+			d.say(unusual, "webhook", what, change)
+		}
+	}
+	if n := len(targets); n > 0 && failing == 0 {
+		d.well("webhooks", "all of %d take what is sent to them", n)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -92,6 +93,33 @@ func TestDoctor(t *testing.T) {
 		r := s.run("", "doctor")
 		is.Equal(r.code, 4)
 		is.True(strings.Contains(r.out, "content URL: requests to "+loop.URL+" arrive with Host"))
+	})
+	t.Run("webhooks", func(t *testing.T) {
+		is := is.New(t)
+		var well atomic.Bool
+		target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if !well.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		defer target.Close()
+		p := newPlace(t)
+		p.ann()
+		s := p.serve("--allow-outbound", "127.0.0.1")
+		key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+		hook := p.send("POST", "/api/v1/integrations/webhooks", key, "application/json", strings.NewReader(`{"name":"lamp","url":"`+target.URL+`/secret","events":["*"]}`))
+		var made struct{ Webhook struct{ ID string } }
+		is.NoErr(json.Unmarshal([]byte(hook), &made))
+		try := func() {
+			p.send("POST", "/api/v1/integrations/webhooks/"+made.Webhook.ID+"/test", key, "application/json", nil)
+		}
+		try()
+		r := s.run("", "doctor")
+		is.True(strings.Contains(r.out, `webhook: "lamp" of ann, to `+target.Listener.Addr().String()+", fails: "))
+		is.True(!strings.Contains(r.out, "/secret"))
+		well.Store(true)
+		try()
+		is.True(strings.Contains(s.run("", "doctor").out, "all of 1 take what is sent to them"))
 	})
 	t.Run("somebody else", func(t *testing.T) {
 		is := is.New(t)
