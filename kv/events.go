@@ -29,6 +29,30 @@ func (tx *Tx) emit(e record.Event, r *record.Record) error {
 	return nil
 }
 
+// emitItem is emit for an item of the queue: the delivery has its key and its
+// row, in place of a record's.
+func (tx *Tx) emitItem(e record.Event, i *record.Item) error {
+	all, err := tx.Webhooks(i.Owner)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	row, err := items.Encode(i)
+	if err != nil {
+		return err
+	}
+	for h := range all {
+		if !all[h].Wants(e) {
+			continue
+		}
+		if err := deliveries.Put(tx.Tx, &record.Delivery{
+			ID: tx.NewID(), Hook: all[h].ID, Owner: i.Owner, Event: e, At: tx.Now, Key: items.Key(i), Row: row,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (tx *Tx) deliver(h *record.Webhook, e record.Event, v *record.Shown) error {
 	return deliveries.Put(tx.Tx, &record.Delivery{
 		ID: tx.NewID(), Hook: h.ID, Owner: h.Owner, Event: e, At: tx.Now,

@@ -34,12 +34,18 @@ var (
 	deviceBucket   = table.Bucket{No: 23, Name: "device"}
 	deviceCode     = table.Bucket{No: 24, Name: "device.code"}
 	spentBucket    = table.Bucket{No: 25, Name: "spent"}
+	requestBucket  = table.Bucket{No: 31, Name: "request"}
+	itemBucket     = table.Bucket{No: 32, Name: "item"}
+	itemState      = table.Bucket{No: 33, Name: "item.state"}
+	itemBlob       = table.Bucket{No: 34, Name: "item.blob"}
+	senderBucket   = table.Bucket{No: 35, Name: "sender"}
 )
 
 var buckets = []table.Bucket{
 	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
+	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
 }
 
 // byNumber finds a bucket by its number.
