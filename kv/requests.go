@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -253,6 +254,7 @@ func (tx *Tx) countRequest(key []byte, n int64) error {
 type intake struct {
 	requests map[record.ID]*promised
 	owners   map[record.ID]int64 // bytes
+	given    chan struct{}       // is closed when something was given back; nil if nobody waits
 }
 
 type promised struct {
@@ -275,26 +277,58 @@ type Reservation struct {
 	files, bytes   int64 // the committer's
 }
 
-// Reserve keeps a place for files of so many bytes in all, from a sender who is
-// known by an address. The bytes may be fewer than will come, not more. It
-// fails with Missing or Gone if the request is not open, with Denied when a
-// limit of the request or the owner's quota is reached, with TooMany when the
-// sender's is, and with ErrFull while the disk has no room.
-func (s *Store) Reserve(q *record.Request, from string, files, bytes int64) (*Reservation, error) {
+// waitTime is how long a transfer waits for others to end.
+const waitTime = 10 * time.Second
+
+// Reserve keeps a place for a file from a sender who is known by an address.
+// The whole transfer will have least to most bytes; the reservation is for most
+// of them, or for all that are left: Room says. Where others are promised
+// what this one needs, Reserve waits a while for them to end, and then fails
+// with Busy. It fails with Missing or Gone if the request is not open, with
+// Denied when a limit of the request or the owner's quota is reached, with
+// TooMany when the sender's is, and with ErrFull while the disk has no room.
+func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, least, most int64) (*Reservation, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
-	return r, r.More(files, bytes)
+	for {
+		var given chan struct{}
+		err := s.Update(func(tx *Tx) error {
+			q, size, err := tx.admitted(r, 1, least, most)
+			in := &tx.s.intake
+			if err == nil {
+				in.add(r, q, 1, size)
+			} else if err == record.ErrWait { //nolint:errorlint // it is this very one
+				if in.given == nil {
+					in.given = make(chan struct{})
+				}
+				given = in.given
+			}
+			return err
+		})
+		if given == nil {
+			return r, err
+		}
+		select {
+		case <-given:
+		case <-ctx.Done():
+			return r, err
+		}
+	}
 }
 
-// More keeps a place for more of the same transfer. It fails as Reserve does;
-// what was kept before stays kept.
-func (r *Reservation) More(files, bytes int64) error {
+// Room is how many bytes the transfer may have.
+func (r *Reservation) Room() int64 { return r.bytes }
+
+// Another keeps a place for another file of the same transfer. It fails as
+// Reserve does; what was kept before stays kept.
+func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *Tx) error {
-		q, err := tx.admitted(r, files, bytes)
-		if err != nil {
-			return err
+		q, _, err := tx.admitted(r, 1, 0, 0)
+		if err == nil {
+			tx.s.intake.add(r, q, 1, 0)
 		}
-		tx.s.intake.add(r, q, files, bytes)
-		return nil
+		return err
 	})
 }
 
@@ -342,38 +376,38 @@ func (in *intake) drop(r *Reservation) {
 		delete(in.requests, r.request)
 	}
 	r.files, r.bytes = 0, 0
+	if in.given != nil {
+		close(in.given)
+		in.given = nil
+	}
 }
 
-// admitted reads the request of the reservation and says whether so much more
-// may come.
-func (tx *Tx) admitted(r *Reservation, files, size int64) (*record.Request, error) {
+// admitted reads the request of the reservation and says whether so many more
+// files may come, and how many of least to most more bytes.
+func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Request, size int64, err error) {
 	if tx.s.room.low.Load() {
-		return nil, ErrFull
+		return nil, 0, ErrFull
 	}
-	q, err := tx.Request(r.owner, r.request)
-	if missing(err) {
-		return nil, record.ErrNoRequest
+	if q, err = tx.Request(r.owner, r.request); missing(err) {
+		return nil, 0, record.ErrNoRequest
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := q.Open(tx.Now); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	u, err := tx.User(q.Owner)
 	if missing(err) || err == nil && u.Disabled {
-		return nil, record.ErrNoRequest
+		return nil, 0, record.ErrNoRequest
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if r.sender, err = tx.senderOf(q, r.from); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	taken := record.Intake{
-		Files: tx.received(q), Bytes: items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)),
-		Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)),
-	}
+	taken := record.Intake{Files: tx.received(q), Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))}
 	var again time.Duration
 	if q.PerSender > 0 {
 		since, oldest := tx.Now.Add(-time.Duration(q.Window)*time.Hour).UnixMilli(), tx.Now
@@ -386,21 +420,24 @@ func (tx *Tx) admitted(r *Reservation, files, size int64) (*record.Request, erro
 		}
 		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
 	}
+	promised := int64(0)
 	if p := tx.s.intake.requests[q.ID]; p != nil {
+		promised = p.bytes
 		taken.Files += p.files
-		taken.Bytes += p.bytes
 		taken.Pending += p.files
 		taken.Sender += p.senders[r.sender]
 	}
-	if err := q.Admit(taken, record.Intake{Files: files, Bytes: size, Pending: files, Sender: files}, again); err != nil {
-		return nil, err
+	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
+		return nil, 0, err
+	}
+	if most, err = record.Promise(q.MaxTotal, items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)), promised, least, most); err != nil {
+		return nil, 0, err
 	}
 	quota, err := tx.quota(u)
-	if err == nil && quota > 0 && tx.kept(q.Owner)+tx.s.intake.owners[q.Owner]+size > quota {
-		// What the owner may keep is no business of a stranger's.
-		err = &record.Error{Fault: record.Denied, Code: "limit_reached", Text: "This is more than the link has room for. Nothing was stored."}
+	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
+		most, err = record.Promise(quota, tx.kept(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
 	}
-	return q, err
+	return q, most, err
 }
 
 // kept is how many bytes count against the owner's quota: of files, and of what
@@ -437,7 +474,10 @@ func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]
 	for _, c := range came {
 		size += c.Size
 	}
-	q, err := tx.admitted(r, int64(len(came)), size)
+	q, room, err := tx.admitted(r, int64(len(came)), size, size)
+	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
+		err = record.ErrNoRoom
+	}
 	if err != nil {
 		return nil, err
 	}

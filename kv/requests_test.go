@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -40,9 +41,19 @@ func came(ref byte, size int64) Received {
 
 // leave is one transfer of a sender's from its beginning to its end.
 func leave(s *Store, q *record.Request, from string, files ...Received) ([]*record.Item, error) {
-	r, err := s.Reserve(q, from, int64(len(files)), 0)
+	size := int64(0)
+	for _, f := range files {
+		size += f.Size
+	}
+	r, err := s.Reserve(context.Background(), q, from, size/2, size+3) // as one knows it from the length of a body
+	for i := 1; err == nil && i < len(files); i++ {
+		err = r.Another()
+	}
+	if err == nil && r.Room() < size {
+		err = record.ErrNoRoom
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.Release())
 	}
 	var got []*record.Item
 	err = s.Update(func(tx *Tx) (err error) {
@@ -209,11 +220,12 @@ func TestRequestsModel(t *testing.T) {
 				}
 			}
 			switch {
-			case m.q.MaxUploads > 0 && count >= m.q.MaxUploads, m.q.MaxTotal > 0 && size+one.Size > m.q.MaxTotal && size < m.q.MaxTotal,
-				m.q.MaxTotal > 0 && one.Size > 0 && size >= m.q.MaxTotal:
+			case m.q.MaxUploads > 0 && count >= m.q.MaxUploads:
 				is.Equal(code(err), "limit_reached")
 			case m.q.PerSender > 0 && window >= m.q.PerSender:
 				is.Equal(code(err), "sender_limit")
+			case m.q.MaxTotal > 0 && (size+one.Size > m.q.MaxTotal || size == m.q.MaxTotal):
+				is.Equal(code(err), "limit_reached")
 			default:
 				is.NoErr(err)
 				it := &modelItem{got[0].ID, got[0].State, one.Ref[0], one.Size, got[0].Created, from, got[0].File}
@@ -331,7 +343,7 @@ func TestReserve(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 100 {
 					all.Go(func() {
-						r, err := s.Reserve(q, "192.0.2.1", 1, 10)
+						r, err := s.Reserve(t.Context(), q, "192.0.2.1", 10, 10)
 						if err == nil && i%2 == 0 { // half of them break off
 							err = r.Release()
 							mu.Lock()
@@ -383,10 +395,24 @@ func TestReserveAll(t *testing.T) {
 	s := open(t)
 	q := addRequest(t, s, user(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 10*10 })
 	var all sync.WaitGroup
+	errs := make(chan error, 100)
 	for i := range 100 {
-		all.Go(func() { _, _ = leave(s, q, fmt.Sprint(i), came(byte(i), 10)) })
+		all.Go(func() {
+			_, err := leave(s, q, fmt.Sprint(i), came(byte(i), 10))
+			errs <- err
+		})
 	}
 	all.Wait()
+	close(errs)
+	won := 0
+	for err := range errs {
+		if err == nil {
+			won++
+		} else {
+			is.Equal(code(err), "limit_reached")
+		}
+	}
+	is.Equal(won, 10)
 	view(t, s, func(tx *Tx) error { is.Equal(tx.received(q), int64(10)); return audit(tx) })
 }
 
@@ -399,9 +425,9 @@ func TestRestartForgetsReservations(t *testing.T) {
 	q := addRequest(t, s, user(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads = 2 })
 	_, err := leave(s, q, "a", came(1, 1))
 	is.NoErr(err)
-	r, err := s.Reserve(q, "b", 1, 1)
+	r, err := s.Reserve(t.Context(), q, "b", 1, 1)
 	is.NoErr(err)
-	_, err = s.Reserve(q, "c", 1, 1)
+	_, err = s.Reserve(t.Context(), q, "c", 1, 1)
 	is.Equal(code(err), "limit_reached")
 	is.NoErr(s.Close())
 	is.NoErr(r.Release()) // late, of a store that is closed
@@ -420,7 +446,7 @@ func TestReserveChanges(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "data"), clock.now)
 	ann := user(t, s, "ann")
 	q := addRequest(t, s, ann.ID, func(f *record.RequestForm) { f.PerSender = 1 })
-	r, err := s.Reserve(q, "a", 1, 1)
+	r, err := s.Reserve(t.Context(), q, "a", 1, 1)
 	is.NoErr(err)
 	update(t, s, func(tx *Tx) error {
 		now, err := tx.Request(ann.ID, q.ID)
@@ -446,13 +472,17 @@ func TestReserveChanges(t *testing.T) {
 		now.Active = true
 		return tx.SaveRequest(now)
 	})
-	_, err = s.Reserve(q, "a", 1, 11)
+	_, err = s.Reserve(t.Context(), q, "a", 11, 11)
 	is.Equal(code(err), "limit_reached") // and not a word of a quota
-	r, err = s.Reserve(q, "a", 1, 6)
+	r, err = s.Reserve(t.Context(), q, "a", 6, 6)
 	is.NoErr(err)
-	_, err = s.Reserve(q, "b", 1, 6)
-	is.Equal(code(err), "limit_reached")
+	gone, leave2 := context.WithCancel(t.Context())
+	leave2()
+	_, err = s.Reserve(gone, q, "b", 6, 6)
+	is.Equal(code(err), "busy")
 	is.NoErr(receive(r, came(1, 6)))
+	_, err = s.Reserve(t.Context(), q, "b", 6, 6)
+	is.Equal(code(err), "limit_reached")
 	f := record.NewForm(record.Files)
 	f.Body = &record.File{OriginalName: "own"}
 	err = s.Update(func(tx *Tx) error {

@@ -138,11 +138,11 @@ func (q *Request) Open(now time.Time) error {
 	return nil
 }
 
-// Intake is what a request has taken, and what is promised to transfers that
-// are under way.
+// Intake counts files that a request has taken, and those that are promised to
+// transfers under way.
 type Intake struct {
-	Files, Bytes, Pending int64
-	Sender                int64 // files of the sender in question, in the window
+	Files, Pending int64
+	Sender         int64 // of the sender in question, in the window
 }
 
 // errFull says that a request takes no more.
@@ -160,8 +160,6 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 			return errFull(fmt.Sprintf("This link takes %d more of the files, not all.", q.MaxUploads-taken.Files))
 		}
 		return errFull("This link has taken as many files as its owner allowed.")
-	case over(taken.Bytes, more.Bytes, q.MaxTotal):
-		return errFull("This is more than the link has room for. Nothing was stored.")
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
@@ -170,8 +168,33 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	return nil
 }
 
-// over reports whether taken and more exceed most, of which 0 is no limit.
-func over(taken, more, most int64) bool { return most > 0 && (taken >= most && more > 0 || more > most-taken) }
+// over reports whether more does not go on top of what was taken, where most
+// is the limit and 0 is none.
+func over(taken, more, most int64) bool { return most > 0 && more > 0 && more > most-taken }
+
+// ErrNoRoom says that a request has no room for so many bytes.
+var ErrNoRoom = errFull("This is more than the link has room for. Nothing was stored.")
+
+// ErrWait says that there is room for a transfer once others have ended, which
+// may take less than was promised to them.
+var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
+
+// Promise says how many bytes of a limit a transfer is promised that will take
+// least to most bytes: most of them if they are free, or all that are left if
+// nobody else is promised any; ErrWait if others' promises stand in the way,
+// and ErrNoRoom if what is kept does. A limit of 0 is none.
+func Promise(limit, kept, promised, least, most int64) (int64, error) {
+	free := limit - kept
+	switch {
+	case limit == 0, most <= free-promised:
+		return most, nil
+	case free <= 0, least > free:
+		return 0, ErrNoRoom
+	case promised > 0:
+		return 0, ErrWait
+	}
+	return free, nil
+}
 
 // Remaining is how many files the request still takes; -1 is any number.
 func (q *Request) Remaining(files int64) int64 {

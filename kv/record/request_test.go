@@ -21,7 +21,6 @@ func faultOf(err error) Fault {
 func TestAdmit(t *testing.T) {
 	q := func(set func(*Request)) *Request { r := NewRequest(); set(&r); return &r }
 	files := q(func(r *Request) { r.MaxUploads = 3 })
-	bytes := q(func(r *Request) { r.MaxTotal = 100 })
 	sender := q(func(r *Request) { r.PerSender = 2 })
 	queue := q(func(*Request) {})
 	direct := q(func(r *Request) { r.Approval = false })
@@ -31,15 +30,11 @@ func TestAdmit(t *testing.T) {
 		taken, more Intake
 		want        Fault
 	}{
-		{"no limit", queue, Intake{Files: 1e9, Bytes: 1e15, Sender: 1e9}, Intake{Files: 1, Bytes: 1, Pending: 1, Sender: 1}, 0},
+		{"no limit", queue, Intake{Files: 1e9, Sender: 1e9}, Intake{Files: 1, Pending: 1, Sender: 1}, 0},
 		{"the last file", files, Intake{Files: 2}, Intake{Files: 1}, 0},
 		{"one too many", files, Intake{Files: 3}, Intake{Files: 1}, Denied},
 		{"two where one goes", files, Intake{Files: 2}, Intake{Files: 2}, Denied},
 		{"a limit set lower than what is there", files, Intake{Files: 9}, Intake{Files: 1}, Denied},
-		{"the last byte", bytes, Intake{Bytes: 99}, Intake{Bytes: 1}, 0},
-		{"a byte too many", bytes, Intake{Bytes: 99}, Intake{Bytes: 2}, Denied},
-		{"nothing into what is full", bytes, Intake{Bytes: 100}, Intake{}, 0},
-		{"a sum that would overflow", bytes, Intake{Bytes: 50}, Intake{Bytes: 1<<63 - 1}, Denied},
 		{"the sender's last", sender, Intake{Sender: 1}, Intake{Sender: 1}, 0},
 		{"the sender's next", sender, Intake{Sender: 2}, Intake{Sender: 1}, TooMany},
 		{"a full queue", queue, Intake{Pending: MaxPending}, Intake{Pending: 1}, Denied},
@@ -49,6 +44,33 @@ func TestAdmit(t *testing.T) {
 			is := is.New(t)
 			is.Equal(faultOf(c.q.Admit(c.taken, c.more, time.Minute)), c.want)
 		})
+	}
+}
+
+func TestPromise(t *testing.T) {
+	is := is.New(t)
+	const lot = 1<<63 - 1
+	for _, c := range []struct {
+		limit, kept, promised, least, most int64
+		want                               int64
+		err                                error
+	}{
+		{0, lot, lot, 5, 9, 9, nil},
+		{100, 90, 0, 10, 10, 10, nil},
+		{100, 90, 0, 5, 20, 10, nil}, // alone with what is left
+		{100, 90, 0, 11, 20, 0, ErrNoRoom},
+		{100, 50, 40, 5, 10, 10, nil},
+		{100, 50, 40, 5, 20, 0, ErrWait}, // the others may take less
+		{100, 50, 40, 51, 60, 0, ErrNoRoom},
+		{100, 100, 0, 0, 9, 0, ErrNoRoom},
+		{100, 100, 0, 0, 0, 0, nil}, // an empty file needs no room
+		{100, 120, 0, 0, 9, 0, ErrNoRoom},
+		{100, 50, 0, lot, lot, 0, ErrNoRoom},
+		{100, 0, 0, 0, lot, 100, nil}, // of unknown length
+	} {
+		got, err := Promise(c.limit, c.kept, c.promised, c.least, c.most)
+		is.Equal(got, c.want) // in each row
+		is.Equal(err, c.err)
 	}
 }
 
