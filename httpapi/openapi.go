@@ -211,8 +211,10 @@ func failure(status int) object {
 
 // pathParams says what the parameters of paths are, with an example of each.
 var pathParams = map[string]struct{ doc, example string }{
-	"id":    {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"slug":  {"Slug; for files the id does as well.", "summer-24"},
+	"id":     {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":   {"Slug; for files the id does as well.", "summer-24"},
+	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+
 	"token": {"Token of the claim link.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
 
@@ -381,6 +383,13 @@ func components() []component {
 		{"Device", new(deviceForm), create},
 		{"DevicePoll", new(tokenForm), create},
 		{"DeviceDecision", new(verifyForm), create},
+		{"UploadRequest", new(record.ShownRequest), shown},
+		{"UploadRequestCreate", new(record.RequestForm), create},
+		{"UploadRequestEdit", new(record.RequestForm), edit},
+		{"UploadItem", new(record.Item), shown},
+		{"UploadDecision", new(record.Decision), create},
+		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
+		{"CaptchaToken", new(tokenOfCaptcha), create},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -22,7 +22,7 @@ import (
 	"kist/kv"
 )
 
-// Config is what a Server is made of. All but TrustedProxies is required.
+// Config is what a Server is made of. All but TrustedProxies and Outbound is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -38,7 +38,10 @@ type Config struct {
 	MaxUpload int64
 	// TrustedProxies may say who the client is (X-Forwarded-For).
 	TrustedProxies []netip.Prefix
-	Log            *slog.Logger
+	// Outbound asks other servers, which administrators name; nil is a client
+	// with a time limit.
+	Outbound *http.Client
+	Log      *slog.Logger
 }
 
 // Server is the handler of the whole site.
@@ -53,6 +56,7 @@ type Server struct {
 	guesses guesses
 	probe   probe
 	grants  *grants
+	captcha *captcha
 
 	crossOrigin *http.CrossOriginProtection
 
@@ -71,6 +75,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.captcha = newCaptcha(c.Outbound)
 	s.crossOrigin = http.NewCrossOriginProtection()
 	base, err := url.Parse(c.Base)
 	if err == nil { // a proxy may change the Host that Origin is held against
