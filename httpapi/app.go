@@ -41,6 +41,7 @@ func appPages() []appPage {
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "Home", asks: all},
 		appPage{path: "/search", id: "showSearch", title: "Search", asks: search, filter: true},
+		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
 		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
@@ -117,7 +118,9 @@ func (c *call) app(p appPage) error {
 	}
 	var data bytes.Buffer
 	limit := c.s.MaxUpload
+	var pending int64
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		pending = tx.PendingCount(c.owner())
 		set, err := tx.Settings()
 		if set.MaxUpload > 0 {
 			limit = min(limit, set.MaxUpload)
@@ -132,7 +135,14 @@ func (c *call) app(p appPage) error {
 	data.WriteString(`,"url":`)
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
-	data.WriteString(`,"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
+	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
+	requests, err := embed.Name("requests.js")
+	if err != nil {
+		return err
+	}
+	data.WriteString(`,"modules":{"requests":`)
+	text(c.s.prefix() + "/static/" + requests)
+	data.WriteString(`},"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
 	data.WriteString(`,"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
 	data.WriteString(`,"answers":{`)
 	own := p.asks
