@@ -110,7 +110,7 @@ func (p *captcha) challenge(now time.Time) challenge {
 }
 
 // errCaptcha asks for a captcha; programs know it by its code.
-func errCaptcha(text string) error {
+func errCaptcha(text string) *record.Error {
 	return &record.Error{Fault: record.Malformed, Code: "captcha_required", Text: text}
 }
 

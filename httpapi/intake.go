@@ -391,6 +391,9 @@ func postFiles(c *call) error {
 		return c.showLink(http.StatusCreated, q, items, "")
 	}
 	e, status := understood(err)
+	if e.Code == errNoCaptcha.Code {
+		return c.showLink(status, q, nil, "Nothing was sent: this link needs JavaScript in your browser, which shows that you are no program.")
+	}
 	switch e.Fault {
 	case record.Malformed, record.Denied, record.TooLarge, record.WrongType, record.Invalid, record.TooMany, record.Full:
 		return c.showLink(status, q, nil, e.Text)

@@ -300,6 +300,8 @@ func TestPlainForm(t *testing.T) {
 	is.True(strings.Contains(string(post(file{"", "application/octet-stream", ""}).want(422).body), "File is required"))
 	is.True(strings.Contains(string(post(file{"<b>.txt", "", "x"}).want(201).body), "&lt;b&gt;.txt"))
 	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "as many files"))
+	a.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).want(200)
+	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(400).body), "needs JavaScript"))
 	deadline := time.Now().Add(5 * time.Second)
 	for a.get("/api/v1/upload-requests/"+id).at("data.viewsCount") != 1.0 { // counted within a second
 		if time.Now().After(deadline) {
