@@ -132,7 +132,9 @@ func readLink(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.visits(q)
+	if !locked {
+		c.visits(q)
+	}
 	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = field.AppendString(append(dst, `{"title":`...), q.Title)
 		dst = strconv.AppendBool(append(dst, `,"requiresPassword":`...), q.Password != "")
