@@ -208,7 +208,7 @@ func (b *frozen) each(what string, copy func(ref blobs.Ref, n int64, p *progress
 				continue
 			}
 			for _, r := range tx.Having(ref) {
-				b.sum.Missing = append(b.sum.Missing, Lost{ID: r.ID, Name: fileName(r), Content: blobs.Ref(ref).String(), Why: why})
+				b.sum.Missing = append(b.sum.Missing, Lost{ID: r.ID, Name: r.Name, Content: blobs.Ref(ref).String(), Why: why})
 			}
 		}
 		return nil

@@ -62,7 +62,7 @@ func (s *Sweeper) missing(ctx context.Context) error {
 			}
 			for _, r := range tx.Having(ref) {
 				if n++; n <= mostMissing {
-					s.Log.Warn("a file is without its bytes and is set aside", "id", r.ID.String(), "name", fileName(r), "sha256", blobs.Ref(ref).String())
+					s.Log.Warn("a file is without its bytes and is set aside", "id", r.ID.String(), "name", r.Name, "sha256", blobs.Ref(ref).String())
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent))
+	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent), s.Store.Update((*kv.Tx).DropSenders))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}

@@ -159,7 +159,7 @@ func verify(c *Call, dir string) (*Verified, error) {
 // miss notes the records that have a content which cannot be read.
 func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
 	for _, r := range tx.Having(ref) {
-		v.Missing = append(v.Missing, Lost{ID: r.ID, Name: fileName(r), Content: ref.String(), Why: why})
+		v.Missing = append(v.Missing, Lost{ID: r.ID, Name: r.Name, Content: ref.String(), Why: why})
 	}
 }
 
@@ -216,17 +216,4 @@ func lastBackup(dir string) (time.Time, error) {
 // missing says that what a command was to work on is not there.
 func missing(what, where string) error {
 	return &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no %s %s.", what, where)}
-}
-
-// fileName is the name of a file's record; empty if it cannot be read.
-func fileName(r *record.Record) string {
-	b, err := r.Decode()
-	if err != nil {
-		return ""
-	}
-	f, ok := b.(*record.File)
-	if !ok {
-		return ""
-	}
-	return f.OriginalName
 }

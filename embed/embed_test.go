@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 )
@@ -34,18 +35,28 @@ var pages = map[string]Page{
 	"reference":    ReferencePage{},
 	"item":         ItemPage{},
 	"locked":       LockedPage{},
-	"wrong":        LockedPage{Base: "/kist", Slug: "a", Error: "b"},
+	"wrong":        LockedPage{Base: "/kist", Action: "/v/a", Button: "Show it", Error: "b"},
 	"card":         CardPage{},
-	"games":        GamesPage{},
-	"app":          AppPage{Title: "Home", Data: []byte(`{}`)},
-	"app, prefix":  AppPage{Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`)},
+	"upload":       UploadPage{Left: -1},
+	"upload, all": UploadPage{
+		Base: "/kist", Slug: "a", Title: "b", Description: "c", Owner: "d", Expires: time.Unix(1, 0), Approval: true, Color: "#0F6B5C",
+		FileSize: "1 MB", Left: 2, Types: []string{"image/*"}, Captcha: "pow", Came: []CameView{{"e", "1 kB"}}, Problem: "f",
+	},
+	"upload, full": UploadPage{},
+	"hostile upload": UploadPage{
+		Title: hostile, Slug: hostile, Description: hostile, Owner: hostile, Color: hostile, FileSize: hostile, Left: 1,
+		Types: []string{hostile}, Captcha: hostile, SiteKey: hostile, Came: []CameView{{hostile, hostile}}, Problem: hostile,
+	},
+	"games":       GamesPage{},
+	"app":         AppPage{Title: "Home", Data: []byte(`{}`)},
+	"app, prefix": AppPage{Base: "/kist", Title: "Home", Admin: true, Content: "https://content.example.org", Data: []byte(`{"a":1}`)},
 	"hostile claim": ClaimPage{
 		UserName: hostile,
 		Errors:   ClaimErrors{Form: hostile, UserName: hostile, Password: hostile, Repeat: hostile},
 	},
 	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
-	"hostile locked":  LockedPage{Base: "/kist", Slug: hostile, Error: hostile},
+	"hostile locked":  LockedPage{Base: "/kist", Action: "/v/" + hostile, Button: hostile, Error: hostile},
 	"hostile card":    CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
 	"hostile app":     AppPage{Title: hostile, Data: must(json.Marshal(map[string]string{"a": hostile, "b": "<!--<script>"}))},
 	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
@@ -306,7 +317,18 @@ func TestPagesAreSmall(t *testing.T) {
 			is.NoErr(err)
 			asset, _ := Static(sheet)
 			script, _ := Static(code)
-			is.True(len(html)+len(asset.Gzip())+len(script.Gzip()) < 15<<10)
+			total := len(html) + len(asset.Gzip())
+			if _, ok := page.(UploadPage); ok {
+				for _, file := range []string{"up.css", "up.js", "pow.js"} {
+					name, err := Name(file)
+					is.NoErr(err)
+					asset, _ := Static(name)
+					total += len(asset.Gzip())
+				}
+			} else {
+				total += len(script.Gzip())
+			}
+			is.True(total < 15<<10)
 		})
 	}
 }

@@ -165,6 +165,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		LockedPage{},
 		CardPage{},
 		GamesPage{},
+		UploadPage{},
 	} {
 		t, err := layout.Clone()
 		if err != nil {

@@ -99,13 +99,14 @@ type GameView struct {
 	Cover                    LinkView
 }
 
-// LockedPage asks for the password of an item and tells nothing of it. The form is posted to /v/{slug} with the field
-// password.
+// LockedPage asks for the password of an item and tells nothing of it. The form is posted to the path Action, below
+// Base, with the field password.
 type LockedPage struct {
-	Base  string
-	Slug  string
-	Error string // what was wrong, as a sentence
-	Wait  bool   // there is no use in typing it again at once
+	Base   string
+	Action string
+	Button string // what it says
+	Error  string // what was wrong, as a sentence
+	Wait   bool   // there is no use in typing it again at once
 }
 
 // CardPage is what a program that looks for a preview of a link gets in place of the item: no content, nothing counted.

@@ -129,11 +129,11 @@ func TestItemPageTellsOnlyTheOwnerOfViews(t *testing.T) {
 
 func TestLockedPage(t *testing.T) {
 	is := is.New(t)
-	page := render(t, LockedPage{Base: "/kist", Slug: "abc", Error: "The password is not right."})
+	page := render(t, LockedPage{Base: "/kist", Action: "/v/abc", Button: "Show it", Error: "The password is not right."})
 	is.True(strings.Contains(page, `<form class="fields" method="post" action="/kist/v/abc">`))
 	is.True(strings.Contains(page, `name="password"`) && strings.Contains(page, `aria-invalid="true"`))
 	is.True(strings.Contains(page, `role="alert"`))
-	is.True(!strings.Contains(render(t, LockedPage{Slug: "abc", Error: "Wait a minute.", Wait: true}), "aria-invalid"))
+	is.True(!strings.Contains(render(t, LockedPage{Action: "/v/abc", Error: "Wait a minute.", Wait: true}), "aria-invalid"))
 	is.True(!strings.Contains(render(t, LockedPage{}), "alert"))
 }
 
@@ -142,5 +142,29 @@ func TestDot(t *testing.T) {
 	is.Equal(Chip{Color: "#3F7fd0"}.Dot(), "#3F7fd0")
 	for _, none := range []string{"", "#fff", "red", "#3F7fdg", `#3F7fd"`, "#3F7fd00"} {
 		is.Equal(Chip{Color: none}.Dot(), "")
+	}
+}
+
+// The page of an upload link works as a plain form, lets in no provider that it does not need, and writes on the
+// owner's colour in what can be read there.
+func TestUploadPage(t *testing.T) {
+	is := is.New(t)
+	page := UploadPage{Base: "/kist", Slug: "abc", Title: "Photos", Owner: "Ann", FileSize: "1 MB", Left: 2, Types: []string{"image/*", ".pdf"}, Color: "#0F6B5C"}
+	html := render(t, page)
+	is.True(strings.Contains(html, `method="post" enctype="multipart/form-data" action="/kist/up/abc"`))
+	is.True(strings.Contains(html, `accept="image/*,.pdf"`))
+	is.True(strings.Contains(html, `fill="#0F6B5C"`))
+	is.True(strings.Contains(html, "2 more files"))
+	is.True(!strings.Contains(html, "noscript"))
+	is.True(!strings.Contains(page.Policy(), "http"))
+	page.Captcha = "pow"
+	is.True(strings.Contains(render(t, page), "<noscript>"))
+	is.True(!strings.Contains(page.Policy(), "http"))
+	page.Captcha = "turnstile"
+	is.True(strings.Contains(page.Policy(), "frame-src https://challenges.cloudflare.com;"))
+	page.Left = 0
+	is.True(!strings.Contains(render(t, page), "<form"))
+	for color, ink := range map[string]string{"#FFFFFF": "#000000", "#000000": "#FFFFFF", "#0F6B5C": "#FFFFFF", "#FFFF00": "#000000", "#777777": "#000000", "red": "", "": ""} {
+		is.Equal(UploadPage{Color: color}.Ink(), ink) // on color
 	}
 }

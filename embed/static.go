@@ -71,9 +71,13 @@ var sources = []source{
 	{"kist.css", staticFiles, "static/kist.css", false},
 	{"kist.svg", staticFiles, "static/kist.svg", false},
 	{"page.js", staticFiles, "static/page.js", false},
+	{"pow.js", staticFiles, "static/pow.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},
 	{"reference.js", staticFiles, "static/reference.js", false},
 	{"webhooks.js", staticFiles, "static/webhooks.js", false},
+	{"requests.js", staticFiles, "static/requests.js", false},
+	{"up.css", staticFiles, "static/up.css", false},
+	{"up.js", staticFiles, "static/up.js", false},
 	{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},
 	{"swagger-ui-bundle.js", swagger.FS, "swagger-ui-bundle.js.gz", true},
 }

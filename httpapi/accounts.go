@@ -400,7 +400,7 @@ func patchSettings(c *call) error {
 		if set, err = tx.Settings(); err != nil {
 			return err
 		}
-		if err := field.Of(&set).Patch(in); err != nil {
+		if err := errors.Join(field.Of(&set).Patch(in), set.Check()); err != nil {
 			return err
 		}
 		return tx.SetSettings(set)

@@ -46,6 +46,7 @@ func appPages() []appPage {
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "Home", asks: all},
 		appPage{path: "/search", id: "showSearch", title: "Search", asks: search, filter: true},
+		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}},
@@ -123,7 +124,9 @@ func (c *call) app(p appPage) error {
 	}
 	var data bytes.Buffer
 	limit := c.s.MaxUpload
+	var pending int64
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		pending = tx.PendingCount(c.owner())
 		set, err := tx.Settings()
 		if set.MaxUpload > 0 {
 			limit = min(limit, set.MaxUpload)
@@ -138,7 +141,18 @@ func (c *call) app(p appPage) error {
 	data.WriteString(`,"url":`)
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
-	data.WriteString(`,"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
+	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
+	for i, module := range []string{"requests", "webhooks"} {
+		name, err := embed.Name(module + ".js")
+		if err != nil {
+			return err
+		}
+		data.WriteString([]string{`,"modules":{`, `,`}[min(i, 1)])
+		text(module)
+		data.WriteByte(':')
+		text(c.s.prefix() + "/static/" + name)
+	}
+	data.WriteString(`},"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
 	data.WriteString(`,"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
 	data.WriteString(`,"answers":{`)
 	own := p.asks

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,16 +181,25 @@ func (b *tab) open(path string) {
 // js is the value of an expression in the page.
 func (b *tab) js(expression string) any {
 	b.Helper()
-	var v any
-	b.do(chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	v, err := b.ask(expression)
+	b.fatal(err)
 	return v
+}
+
+func (b *tab) ask(expression string) (v any, err error) {
+	err = chromedp.Run(b.ctx, chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return v, err
 }
 
 // until waits for an expression to be true.
 func (b *tab) until(expression string) {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if b.js("!!("+expression+")") == true {
+		v, err := b.ask("!!(" + expression + ")")
+		if err != nil && !strings.Contains(err.Error(), "navigated") { // a page that is being left does not answer
+			b.fatal(err)
+		}
+		if v == true {
 			return
 		}
 		if time.Now().After(end) {
@@ -224,7 +234,7 @@ func (b *tab) press(label string) {
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
 			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
 		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (!top && named(document));
-		e?.click();
+		if (e) setTimeout(() => e.click()); // and not before this has answered, from the page that it is in
 		return !!e;
 	})()`)
 }

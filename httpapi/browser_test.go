@@ -217,9 +217,9 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Tags", "Keys and devices", "Account", "Admin", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
+	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Account", "Admin", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
 		b.keys(kb.Tab)
-		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
+		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
 		is.Equal(got[1], true)
 		if i == 0 {

@@ -161,7 +161,7 @@ func TestBrowserDevice(t *testing.T) {
 	b.open(at)
 	b.enterAs("ann", "correct horse")
 	b.at("Connect a device")
-	is.Equal(b.js(`document.querySelector('.code').textContent`), code) // still filled in
+	is.Equal(b.js(`document.querySelector('.compare').textContent`), code) // still filled in
 	is.Equal(b.js(`document.querySelector('.sheet b').textContent`), "kist <b>extension")
 	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "It asked from 127.0.0.1"))
 	_, done = impatient.poll(secret)

@@ -182,7 +182,7 @@ func TestDoorScopes(t *testing.T) {
 		switch {
 		case r.method+" "+r.path == "POST /device", p == "auth/device/verify":
 			return browserAlone
-		case strings.HasPrefix(p, "auth/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
+		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin

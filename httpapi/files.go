@@ -10,6 +10,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,7 @@ type part struct {
 	stage   *blobs.Stage // nil if the content was only looked at
 	sum     [sha256.Size]byte
 	name    string // as the client has it, cleaned
+	unnamed bool   // the client says no name
 	claimed string // media type by the client's word
 	head    []byte
 }
@@ -187,6 +189,12 @@ type room struct {
 	disk  int64 // bytes that the disk takes
 	quota int64
 	look  bool // the content is looked at and not staged
+
+	// Of what strangers send.
+	names []string                             // of the fields that are read; all if nil
+	next  func() error                         // is asked before a file is read, unless it is nil
+	takes func(name string, head []byte) error // is asked once the file's first bytes are there, unless it is nil
+	full  error                                // in place of the quota's
 }
 
 // anyRoom is the room of an upload that was answered before, which is only
@@ -202,6 +210,8 @@ func (m *room) over(size int64) error {
 		return kv.ErrFull
 	case size > m.file:
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.file, 10) + " bytes."}
+	case size > m.left && m.full != nil:
+		return m.full
 	case size > m.left:
 		return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + strconv.FormatInt(m.quota, 10) + " bytes."}
 	}
@@ -311,6 +321,11 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 		}
 		name := p.FormName()
 		if name == "file" {
+			if m.next != nil {
+				if err := m.next(); err != nil {
+					return parts, nil, err
+				}
+			}
 			one, err := c.take(p, m)
 			parts = append(parts, one)
 			if err != nil {
@@ -324,6 +339,9 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 		}
 		if texts += len(value); len(value) > maxField || texts > maxTexts {
 			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
+		}
+		if m.names != nil && !slices.Contains(m.names, name) {
+			continue
 		}
 		if _, twice := fields[name]; twice {
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice."}
@@ -394,6 +412,12 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 		n += k
 	}
 	out.head = head[:n]
+	out.unnamed = p.FileName() == ""
+	if m.takes != nil && (n > 0 || !out.unnamed) && (err == nil || err == io.EOF) { //nolint:errorlint // readers return it bare
+		if err := m.takes(out.name, out.head); err != nil {
+			return out, err
+		}
+	}
 	if _, werr := to.Write(out.head); werr != nil {
 		return out, werr
 	}

@@ -303,7 +303,7 @@ var (
 func (a *app) keepsRules(req *http.Request, got *answer) {
 	a.Helper()
 	path := req.URL.Path
-	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || len(got.body) == 0 || len(got.body) > longText {
+	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || strings.HasSuffix(path, "/content") && got.status < 300 || len(got.body) == 0 || len(got.body) > longText {
 		return
 	}
 	if mediaOf(got.header) != "application/json" {

@@ -188,19 +188,21 @@ func (r *route) statuses() []int {
 // failure is an example of the answer with an error status.
 func failure(status int) object {
 	of := map[int][2]string{
-		http.StatusBadRequest:            {"malformed", "The body is not valid JSON: it ends too early."},
-		http.StatusUnauthorized:          {"unknown_key", "This API key is not known."},
-		http.StatusForbidden:             {"scope_missing", "This API key does not have the scope write."},
-		http.StatusNotFound:              {"not_found", "There is no such item."},
-		http.StatusConflict:              {"slug_taken", "This slug is in use already."},
-		http.StatusGone:                  {"expired", "This item has expired."},
-		http.StatusRequestEntityTooLarge: {"too_large", "The body is larger than 1048576 bytes."},
-		http.StatusUnsupportedMediaType:  {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
-		http.StatusUnprocessableEntity:   {"invalid_fields", "Title is required."},
-		http.StatusTooManyRequests:       {"too_many_guesses", "Too many wrong passwords. Try again later."},
-		http.StatusInternalServerError:   {"internal", "Something went wrong on the server. The log says more under this request id."},
-		http.StatusServiceUnavailable:    {"busy", "Too many passwords are being checked; try again in a moment."},
-		http.StatusInsufficientStorage:   {"disk_full", "The server's disk is full. Nothing was stored."},
+		http.StatusBadRequest:                   {"malformed", "The body is not valid JSON: it ends too early."},
+		http.StatusUnauthorized:                 {"unknown_key", "This API key is not known."},
+		http.StatusForbidden:                    {"scope_missing", "This API key does not have the scope write."},
+		http.StatusNotFound:                     {"not_found", "There is no such item."},
+		http.StatusConflict:                     {"slug_taken", "This slug is in use already."},
+		http.StatusGone:                         {"expired", "This item has expired."},
+		http.StatusPreconditionFailed:           {"precondition_failed", "The content is not the one that the request names."},
+		http.StatusRequestEntityTooLarge:        {"too_large", "The body is larger than 1048576 bytes."},
+		http.StatusUnsupportedMediaType:         {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
+		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the range that was asked for."},
+		http.StatusUnprocessableEntity:          {"invalid_fields", "Title is required."},
+		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
+		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
+		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
+		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
 	}[status]
 	e := object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
 	if status == http.StatusUnprocessableEntity {
@@ -211,8 +213,10 @@ func failure(status int) object {
 
 // pathParams says what the parameters of paths are, with an example of each.
 var pathParams = map[string]struct{ doc, example string }{
-	"id":    {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
-	"slug":  {"Slug; for files the id does as well.", "summer-24"},
+	"id":     {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":   {"Slug; for files the id does as well.", "summer-24"},
+	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+
 	"token": {"Token of the claim link.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
 
@@ -386,6 +390,13 @@ func components() []component {
 		{"WebhookCreate", blankWebhook(), create},
 		{"WebhookEdit", blankWebhook(), edit},
 		{"Delivery", new(shownDelivery), shown},
+		{"UploadRequest", new(record.ShownRequest), shown},
+		{"UploadRequestCreate", new(record.RequestForm), create},
+		{"UploadRequestEdit", new(record.RequestForm), edit},
+		{"UploadItem", new(record.Item), shown},
+		{"UploadDecision", new(record.Decision), create},
+		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
+		{"CaptchaToken", new(tokenOfCaptcha), create},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

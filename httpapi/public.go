@@ -384,17 +384,10 @@ func (g *gate) ReadFrom(r io.Reader) (int64, error) {
 
 // pay counts the view, if the answer with the status is one.
 func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
-	h := c.w.Header()
+	if err := c.refusal(status, size); err != nil || status == http.StatusNotModified {
+		return err
+	}
 	switch {
-	case status == http.StatusNotModified:
-		return nil
-	case status == http.StatusPreconditionFailed:
-		return errPrecondition
-	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent && h.Get("Content-Length") == "0":
-		h.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
-		return errRange
-	case status != http.StatusOK && status != http.StatusPartialContent:
-		return errInternal
 	case own, c.r.Method == http.MethodHead, c.granted(toRead, r):
 		return nil
 	case c.ahead():
@@ -412,6 +405,22 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 		return err
 	}
 	return c.give(toRead, r)
+}
+
+// refusal is the error of an answer with a status that is no delivery, so that
+// it looks like every other error.
+func (c *call) refusal(status int, size int64) error {
+	h := c.w.Header()
+	switch {
+	case status == http.StatusPreconditionFailed:
+		return errPrecondition
+	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent && h.Get("Content-Length") == "0":
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+		return errRange
+	case status != http.StatusOK && status != http.StatusPartialContent && status != http.StatusNotModified:
+		return errInternal
+	}
+	return nil
 }
 
 // fromStart reports whether one of the ranges, which http.ServeContent found

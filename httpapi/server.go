@@ -59,6 +59,7 @@ type Server struct {
 	probe   probe
 	courier *courier.Courier
 	grants  *grants
+	captcha *captcha
 
 	readiness readiness
 
@@ -81,6 +82,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.captcha = newCaptcha()
 	s.crossOrigin = http.NewCrossOriginProtection()
 	base, err := url.Parse(c.Base)
 	if err == nil { // a proxy may change the Host that Origin is held against

@@ -133,7 +133,7 @@ func (c *call) beginning(r *record.Record) ([]byte, error) {
 
 // locked asks for the password of an item.
 func (c *call) locked(status int, slug, problem string) error {
-	return c.page(status, embed.LockedPage{Base: c.s.prefix(), Slug: slug, Error: problem, Wait: status == http.StatusTooManyRequests})
+	return c.page(status, embed.LockedPage{Base: c.s.prefix(), Action: "/v/" + url.PathEscape(slug), Button: "Show it", Error: problem, Wait: status == http.StatusTooManyRequests})
 }
 
 // card tells a fetcher of link previews what the item is called and shows
@@ -185,6 +185,11 @@ func anything(c *call) error {
 	r, _, err := c.find(c.arg("slug"), record.Kinds)
 	if err == nil && r.Kind == record.Links {
 		return follow(c)
+	}
+	if missing(err) {
+		if q, err := c.request(c.arg("slug")); err == nil {
+			return c.redirect("/up/" + url.PathEscape(q.Slug))
+		}
 	}
 	return viewPage(c)
 }
@@ -315,8 +320,8 @@ func viewRoutes() []route {
 			door: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
 		},
 		{
-			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, or the target of a short link.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{302, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
+			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
+			door: visitors, args: sharePassword, reply: page, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
 		},
 	}
 }

@@ -147,16 +147,21 @@ func (s *Store) RemoveUser(id record.ID) error {
 					return err
 				}
 			}
-			if done = len(some) < removeBatch; done {
-				return tx.dropUser(id)
+			if len(some) == removeBatch {
+				return nil
 			}
-			return nil
+			none, err := tx.dropRequests(id, removeBatch)
+			if err != nil || !none {
+				return err
+			}
+			done = true
+			return tx.dropUser(id)
 		})
 	}
 	return err
 }
 
-// dropUser takes away what is left of an account that has no records. It is
+// dropUser takes away what is left of an account that has no records and no upload requests. It is
 // in the transaction that sees to that: a request of the user's may still be
 // under way.
 func (tx *Tx) dropUser(id record.ID) error {
@@ -187,7 +192,7 @@ func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
 
 // Usage is what an owner keeps.
 type Usage struct {
-	Bytes int64            // of files
+	Bytes int64            // of files, and of what waits for approval
 	Quota int64            // of files; 0 is no limit
 	Count map[string]int64 // of records, by kind
 }
@@ -195,7 +200,7 @@ type Usage struct {
 // Usage sums up what the user keeps.
 func (tx *Tx) Usage(u *record.User) (Usage, error) {
 	quota, err := tx.quota(u)
-	sum := Usage{Bytes: records.Sum(tx.Tx, bytesOf(u.ID)), Quota: quota, Count: map[string]int64{}}
+	sum := Usage{Bytes: tx.kept(u.ID), Quota: quota, Count: map[string]int64{}}
 	for _, k := range record.Kinds {
 		sum.Count[k.Name] = records.Sum(tx.Tx, pair(u.ID, k.Code))
 	}

@@ -1,16 +1,31 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
+
+	"kist/kv/table"
 )
 
-// Referenced reports whether a record has the content.
+// Referenced reports whether a record has the content, or an item that waits
+// for approval.
 func (tx *Tx) Referenced(ref [32]byte) bool {
-	for range tx.Walk(blobBucket, ref[:], nil, false) {
-		return true
+	for _, b := range []table.Bucket{blobBucket, itemBlob} {
+		for range tx.Walk(b, ref[:], nil, false) {
+			return true
+		}
 	}
 	return false
+}
+
+// loosen notes that the content has lost what had it, unless something else
+// has it.
+func (tx *Tx) loosen(ref [32]byte) error {
+	if tx.Referenced(ref) {
+		return nil
+	}
+	return tx.Put(looseBucket, bytes.Clone(ref[:]), tx.instant())
 }
 
 // Loose reports whether the content may be unlinked: no record has it, and it

@@ -230,6 +230,33 @@ func audit(tx *Tx) error {
 			say("%s is public and used up", r.ID)
 		}
 	}
+	qs, err7 := collect(requests, tx, nil)
+	for i := range qs {
+		ids[qs[i].ID] = true
+		file(recordSlug, []byte(qs[i].Slug), requestKey(qs[i].Owner, qs[i].ID))
+		there(userBucket, qs[i].Owner[:], qs[i].ID)
+	}
+	for i, err := range items.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		there(requestBucket, requestKey(i.Owner, i.Request), i.ID)
+		for _, ix := range items.Indexes {
+			ix.Keys(i, func(e []byte) { file(ix.Bucket, e, nil) })
+		}
+		items.Tally(i, func(k []byte, n int64) { sums[string(k)] += n })
+		if pending := i.State == record.Pending; pending {
+			refs[i.Ref] = true
+		} else if i.Ref != [32]byte{} {
+			say("%s is %s and has content", i.ID, i.State)
+		}
+		if (i.State == record.Approved) != (i.File != uuid.Nil && i.FileSlug != "") || (i.State == record.Pending) != i.Decided.IsZero() {
+			say("%s is %s and half so", i.ID, i.State)
+		}
+	}
+	for k := range tx.Walk(senderBucket, nil, nil, false) {
+		there(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
+	}
 	for k, n := range sums {
 		if n != 0 {
 			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -304,7 +331,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -324,7 +351,7 @@ func audit(tx *Tx) error {
 	if n != len(want) {
 		say("%d derived entries, want %d", n, len(want))
 	}
-	return errors.Join(append(errs, err, err2, err3, err4, err5, err6)...)
+	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7)...)
 }
 
 // leftOver finds what names the account, the marks in the feed of changes

@@ -151,6 +151,16 @@ func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
 // quota, with Invalid if the form does not hold at this instant, and with
 // ErrFull while the disk has no room.
 func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	if bytes != nil {
+		if err := tx.charge(owner, bytes.Size); err != nil {
+			return nil, err
+		}
+	}
+	return tx.add(owner, k, f, bytes, password)
+}
+
+// add is Add of content that was charged before.
+func (tx *Tx) add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	if tx.s.room.low.Load() {
 		return nil, ErrFull
 	}
@@ -171,11 +181,6 @@ func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 	}
 	if err := tx.fileUnder(r, f); err != nil {
 		return nil, err
-	}
-	if bytes != nil {
-		if err := tx.charge(owner, bytes.Size); err != nil {
-			return nil, err
-		}
 	}
 	if err := tx.save(r); err != nil {
 		return nil, err
@@ -207,7 +212,7 @@ func (tx *Tx) charge(owner record.ID, size int64) error {
 		return err
 	}
 	quota, err := tx.quota(u)
-	if err != nil || quota == 0 || records.Sum(tx.Tx, bytesOf(owner))+size <= quota {
+	if err != nil || quota == 0 || tx.kept(owner)+size <= quota {
 		return err
 	}
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
@@ -322,8 +327,8 @@ func (tx *Tx) Remove(r *record.Record) error {
 		tx.Delete(viewBucket, r.ID[:]),
 		tx.Put(changeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),
 	)
-	if r.Bytes != nil && !tx.Referenced(r.Bytes.Ref) {
-		err = errors.Join(err, tx.Put(looseBucket, r.Bytes.Ref[:], binary.BigEndian.AppendUint64(nil, uint64(tx.Now.UnixMilli()))))
+	if r.Bytes != nil {
+		err = errors.Join(err, tx.loosen(r.Bytes.Ref))
 	}
 	return err
 }

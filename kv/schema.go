@@ -39,6 +39,11 @@ var (
 	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
 	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
 	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
+	requestBucket  = table.Bucket{No: 31, Name: "request"}
+	itemBucket     = table.Bucket{No: 32, Name: "item"}
+	itemState      = table.Bucket{No: 33, Name: "item.state"}
+	itemBlob       = table.Bucket{No: 34, Name: "item.blob"}
+	senderBucket   = table.Bucket{No: 35, Name: "sender"}
 )
 
 var buckets = []table.Bucket{
@@ -46,6 +51,7 @@ var buckets = []table.Bucket{
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
+	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
 }
 
 // byNumber finds a bucket by its number.

@@ -60,6 +60,7 @@ type Store struct {
 	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
 	last    record.ID    // the latest id; the committer's
 	seq     uint64       // the latest place of the feed of changes; the committer's
+	intake  intake       // the committer's
 
 	// What is read often is kept until a commit changes it: the commit puts an
 	// empty map in place before it is acknowledged. A reader takes the map

@@ -55,6 +55,12 @@ func (s *Store) flush() error {
 	}
 	err := s.Update(func(tx *Tx) error {
 		for key, n := range views {
+			if key[len(record.ID{})] == 0 { // kind 0 is none
+				if err := tx.countRequest(key[:], n); err != nil {
+					return err
+				}
+				continue
+			}
 			r, err := records.Get(tx.Tx, key[:])
 			if errors.Is(err, table.ErrMissing) {
 				continue // removed meanwhile
@@ -123,20 +129,24 @@ func (u *usage) use(key [32]byte, at time.Time) {
 // views is a record's counter: all views, and those against its limit.
 type views struct{ total, used int64 }
 
-func (tx *Tx) views(r *record.Record) views {
-	if b := tx.Get(viewBucket, r.ID[:]); len(b) == 16 {
+func (v views) row() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(v.total)), uint64(v.used))
+}
+
+func (tx *Tx) views(r *record.Record) views { return tx.viewsOf(r.ID) }
+
+func (tx *Tx) viewsOf(id record.ID) views {
+	if b := tx.Get(viewBucket, id[:]); len(b) == 16 {
 		return views{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
 	}
 	return views{}
 }
 
 func (tx *Tx) setViews(r *record.Record, was, is views) error {
-	row := binary.BigEndian.AppendUint64(nil, uint64(is.total))
-	row = binary.BigEndian.AppendUint64(row, uint64(is.used))
 	return errors.Join(
 		tx.Delete(recordOrder, viewOrder(r, was.total)),
 		tx.Put(recordOrder, viewOrder(r, is.total), nil),
-		tx.Put(viewBucket, r.ID[:], row),
+		tx.Put(viewBucket, r.ID[:], is.row()),
 	)
 }
 

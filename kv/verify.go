@@ -136,6 +136,18 @@ func (tx *Tx) Audit(problem func(error)) error {
 			say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
 		}
 	}, problem))
+	add(requests.Check(tx.Tx, func(q *record.Request) {
+		there(userBucket, q.Owner[:], "upload request", q.ID)
+		if tx.Get(viewBucket, q.ID[:]) != nil {
+			counted++
+		}
+	}, problem))
+	add(items.Check(tx.Tx, func(i *record.Item) {
+		there(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
+		if i.State == record.Pending && tx.Get(looseBucket, i.Ref[:]) != nil {
+			say("upload %s has content that is marked as nobody's", i.ID)
+		}
+	}, problem))
 	for _, k := range tx.Walk(changeBucket, nil, nil, false) {
 		if tx.Get(recordBucket, k) == nil {
 			owed[changeBucket]++ // the mark of a removal
@@ -152,10 +164,14 @@ func (tx *Tx) Audit(problem func(error)) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "answer of", record.ID(k[:16]))
 	}
+	for k := range tx.Walk(senderBucket, nil, nil, false) {
+		there(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "sender of", record.ID(k[16:32]))
+	}
 	return nil
 }
 
-// Contents yields each content that records have, once, and its size in bytes.
+// Contents yields each content that records or pending uploads have, once, and
+// its size in bytes.
 func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] {
 	return func(yield func([32]byte, int64) bool) {
 		var last []byte
@@ -172,15 +188,49 @@ func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] {
 				return
 			}
 		}
+		last = nil
+		for k := range tx.Walk(itemBlob, nil, nil, false) {
+			if len(k) < 32 || bytes.Equal(k[:32], last) {
+				continue
+			}
+			last = bytes.Clone(k[:32])
+			shared := false
+			for range tx.Walk(blobBucket, last, nil, false) {
+				shared = true
+				break
+			}
+			i, err := items.Get(tx.Tx, k[32:])
+			if shared || err != nil {
+				continue
+			}
+			if !yield([32]byte(last), i.Size) {
+				return
+			}
+		}
 	}
 }
 
-// Having lists the records that have the content.
-func (tx *Tx) Having(ref [32]byte) []*record.Record {
-	var all []*record.Record
+// A Holder is a file, or an upload that waits for approval.
+type Holder struct {
+	ID   record.ID
+	Name string // empty if it cannot be read
+}
+
+// Having lists what has the content.
+func (tx *Tx) Having(ref [32]byte) []Holder {
+	var all []Holder
 	for k := range tx.Walk(blobBucket, ref[:], nil, false) {
 		if r, err := records.Get(tx.Tx, k[32:]); err == nil {
-			all = append(all, r)
+			name := ""
+			if b, err := r.Decode(); err == nil {
+				name = b.Title()
+			}
+			all = append(all, Holder{r.ID, name})
+		}
+	}
+	for k := range tx.Walk(itemBlob, ref[:], nil, false) {
+		if i, err := items.Get(tx.Tx, k[32:]); err == nil {
+			all = append(all, Holder{i.ID, i.Name})
 		}
 	}
 	return all
@@ -351,7 +401,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			tx.Tx = table.On(b)
 			return nil
 		}
-		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket} {
+		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, senderBucket} {
 			for k, v := range was.Walk(raw, nil, nil, false) {
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
 					return err
@@ -383,6 +433,18 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 					}
 				}
 				return tx.Put(recordOrder, viewOrder(r, was.views(r).total), nil)
+			}),
+			refill(requests, was, tx, lost, renew, func(q *record.Request) error {
+				if n := was.Get(viewBucket, q.ID[:]); n != nil {
+					return tx.Put(viewBucket, bytes.Clone(q.ID[:]), bytes.Clone(n))
+				}
+				return nil
+			}),
+			refill(items, was, tx, lost, renew, func(i *record.Item) error {
+				if i.State != record.Pending {
+					return nil
+				}
+				return tx.Delete(looseBucket, bytes.Clone(i.Ref[:]))
 			}),
 		)
 		latest := uint64(0)

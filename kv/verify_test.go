@@ -29,6 +29,11 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		}
 		return err
 	})
+	q := addRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 5 })
+	if _, err := leave(s, q, "here", came(2, 3), came(3, 3)); err != nil {
+		t.Fatal(err)
+	}
+	s.RequestSeen(q)
 	gone := add(t, s, u.ID, record.Notes, `{"content":"gone"}`)
 	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true}`, `{"content":"two","tags":["b"],"isFavorite":true}`} {
 		add(t, s, u.ID, record.Notes, text)
@@ -73,7 +78,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, deliveryLine, deliveryDue, deliverySum} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, deliveryLine, deliveryDue, deliverySum} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)

@@ -5,7 +5,6 @@
 // ---- What came with the page ----
 
 const start = JSON.parse(document.getElementById('start').textContent);
-const parts = document.currentScript.dataset; // addresses of what is loaded when it is asked for
 const { base } = start;
 let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 let tags = start.answers.tags ?? [];
@@ -1454,14 +1453,6 @@ const pages = {
     return 'Keys and devices';
   },
 
-  async webhooks(v) {
-    const made = (await import(parts.webhooks)).default({
-      h, add, api, base, kinds, icon, button, iconButton, when, plural, number, hostOf, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip,
-    });
-    Object.assign(acts, made.acts);
-    return made.page(v);
-  },
-
   async account(v) {
     const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
     const quota = me.quotaEffectiveBytes;
@@ -1501,7 +1492,16 @@ const pages = {
       inline('Limits', [
         { name: 'defaultQuotaBytes', label: 'Storage for each user', type: 'size', placeholder: 'no limit', hint: 'Such as 50 GB. A user can be given another.' },
         { name: 'maxUploadBytes', label: 'Largest file', type: 'size', placeholder: bytes(start.maxUpload) },
-      ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); })),
+      ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
+      inline('Captcha of upload requests', [
+        { name: 'captchaProvider', label: 'Provider', type: 'choice', required: true, choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
+        { name: 'captchaSiteKey', label: 'Site key', plain: true, half: true },
+        { name: 'captchaSecret', label: 'Secret', type: 'password', half: true, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
+        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', placeholder: 'the provider’s own' },
+      ], { ...s, captchaProvider: s.captchaProvider ?? 'pow' }, 'Save', async ({ captchaSecret, ...now }) => {
+        await api('PATCH', 'admin/settings', captchaSecret ? { ...now, captchaSecret } : now);
+        toast('Saved.');
+      })),
     h('div.head', {}, h('h2', {}, 'Users'), h('small.soft', {}, plural(users.total, 'account')), h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), 'New user'))),
     h('ul.list', { 'aria-label': 'Users' }, users.data.map((u) => {
       const row = h('li.item.plain', {}, h('span.pic', {}, h('b', {}, (u.displayName || u.username).slice(0, 2).toUpperCase())),
@@ -1514,7 +1514,35 @@ const pages = {
     })));
     return 'Admin';
   },
+
+  'upload-requests': async (v) => (await module('requests'))(v),
+  webhooks: async (v) => (await module('webhooks'))(v),
 };
+
+// module is a page that is loaded when it is first opened.
+const modules = {};
+function module(name) {
+  modules[name] ??= import(start.modules[name]).then((m) => m.default({
+    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copyAddress, heading, nothing, rerender, rowOfEvent, acts, kinds, Problem, base, here, pending,
+  }));
+  modules[name].catch(() => { delete modules[name]; });
+  return modules[name];
+}
+
+// pending shows how many uploads wait: so many more, or a number.
+let waits = start.pending ?? 0;
+function pending(more, count = waits + more) {
+  waits = Math.max(0, count);
+  for (const el of all('.rail .waits')) {
+    el.hidden = !waits;
+    el.firstChild.textContent = waits > 999 ? '999+' : waits;
+  }
+}
+pending(0);
+setInterval(() => {
+  if (document.hidden) return;
+  fetch(`${base}/api/v1/upload-requests/queue?limit=1`).then((a) => a.ok && a.json()).then((q) => q && pending(null, q.total), () => {});
+}, 60e3);
 
 // load is an answer that came along or is fetched; null where the caller may not have it.
 async function load(name, path, signal) {

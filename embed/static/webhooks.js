@@ -1,6 +1,6 @@
 // The page of webhooks. app.js loads it when it is asked for and hands over what its pages are made with.
 export default function webhooks(kit) {
-  const { h, add, api, base, kinds, icon, button, iconButton, when, plural, number, hostOf, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip } = kit;
+  const { h, add, api, base, kinds, icon, button, iconButton, when, plural, number, hostOf, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip, acts } = kit;
   const at = 'integrations/webhooks';
 
   const events = { '*': 'Everything, whatever comes' };
@@ -107,7 +107,7 @@ export default function webhooks(kit) {
 
   const reload = async (el) => { try { await el.closest('.body').reload(); } catch (e) { failed(e); } };
 
-  const acts = {
+  Object.assign(acts, {
     'hook-new': () => edit(null),
     'hook-edit': (el) => edit(rowOfEvent(el).hook),
     'hook-log': (el) => log(rowOfEvent(el).hook),
@@ -138,6 +138,6 @@ export default function webhooks(kit) {
         await reload(el);
       } catch (e) { failed(e); }
     },
-  };
-  return { page, acts };
+  });
+  return page;
 }

@@ -332,6 +332,23 @@ func (s *Set) MaybeNumber(name string, p *int64, least, top int64, traits ...Tra
 	return s.add(name, &integer{p, least, top, true}, traits)
 }
 
+// Limit binds a limit: a whole number from 1 to top, or 0 or null for none,
+// which is kept as 0 and shown as null.
+func (s *Set) Limit(name string, p *int64, top int64, traits ...Traits) *Field {
+	return s.add(name, &limit{integer{p, 0, top, true}}, traits)
+}
+
+type limit struct{ integer }
+
+func (b *limit) clear() bool { *b.p = 0; return true }
+
+func (b *limit) append(dst []byte) []byte {
+	if *b.p == 0 {
+		return append(dst, "null"...)
+	}
+	return b.integer.append(dst)
+}
+
 // TimeLayout is how times are written: RFC 3339, UTC, milliseconds.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 

@@ -1,9 +1,11 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -141,6 +143,35 @@ type Settings struct {
 	TokensOff    bool  // all API keys are off
 	DefaultQuota int64 // bytes of files a user may keep; 0 is no limit
 	MaxUpload    int64 // bytes of one file; 0 leaves it to the command line
+
+	Captcha        CaptchaProvider `json:",omitempty"` // "" is CaptchaPow
+	CaptchaSiteKey string          `json:",omitempty"`
+	CaptchaSecret  string          `json:",omitempty"`
+	CaptchaURL     string          `json:",omitempty"` // where tokens are verified; "" is the provider's own
+}
+
+// CaptchaProvider is who tells people from programs.
+type CaptchaProvider string
+
+// The providers.
+const (
+	CaptchaNone      CaptchaProvider = "none"
+	CaptchaPow       CaptchaProvider = "pow" // proof of work, built in
+	CaptchaTurnstile CaptchaProvider = "turnstile"
+	CaptchaHCaptcha  CaptchaProvider = "hcaptcha"
+)
+
+var captchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnstile, CaptchaHCaptcha}
+
+// Provider is the captcha provider that holds.
+func (v *Settings) Provider() CaptchaProvider { return cmp.Or(v.Captcha, CaptchaPow) }
+
+// Check says what is wrong with the settings together.
+func (v *Settings) Check() error {
+	if p := v.Provider(); (p == CaptchaTurnstile || p == CaptchaHCaptcha) && (v.CaptchaSiteKey == "" || v.CaptchaSecret == "") {
+		return Bad(map[string]string{"captchaProvider": "needs captchaSiteKey and captchaSecret"})
+	}
+	return nil
 }
 
 // Fields is the shape of the settings.
@@ -150,6 +181,14 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Bytes of files a user may keep unless told otherwise; null is no limit.", `107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
+	field.MaybeChoice(s, "captchaProvider", &v.Captcha, captchaProviders).
+		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server and is what null stands for; turnstile; hcaptcha; or none.", `"pow"`)
+	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)
+	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret that they gave; it is never shown.", `"0x4AAAAAAA-secret"`)
+	s.Shown("hasCaptchaSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
+		return strconv.AppendBool(dst, v.CaptchaSecret != "")
+	}).Says("Whether there is a secret.", `false`)
+	s.URL("captchaVerifyUrl", &v.CaptchaURL).Says("Where tokens are verified; empty is the provider's own address.", `"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
 }
 
 // Device is a client's request to be let in by the device flow (RFC 8628).

@@ -1,0 +1,223 @@
+// Sends files from the page of an upload link, one after another, with progress. Without it the form does the same.
+"use strict";
+
+(() => {
+  const form = document.getElementById("up");
+  if (!form) return;
+  const { api, slug, captcha, key, worker, brand, ink } = form.dataset;
+  const most = Number(form.dataset.most);
+  const $ = (id) => document.getElementById(id);
+  const input = $("file"), list = $("list"), drop = $("drop"), send = $("send"), work = $("work"), said = $("said");
+  const files = [];
+  let busy = false, sent = 0;
+
+  if (brand) {
+    document.body.style.setProperty("--brand", brand);
+    document.body.style.setProperty("--brand-ink", ink);
+  }
+  $("hint").hidden = false;
+  input.required = false;
+
+  const size = (n) => {
+    let unit = -1;
+    if (n < 1000) return `${n} bytes`;
+    do { n /= 1000; unit++; } while (n >= 999.5 && unit < 3);
+    return `${n.toFixed(n < 99.95 ? 1 : 0)} ${["kB", "MB", "GB", "TB"][unit]}`;
+  };
+  const time = (s) => s < 60 ? `${Math.max(1, Math.round(s))} s` : s < 3600 ? `${Math.round(s / 60)} min` : `${Math.floor(s / 3600)} h ${Math.round(s % 3600 / 60)} min`;
+
+  const make = (name, text, props) => Object.assign(document.createElement(name), { textContent: text ?? "" }, props);
+
+  // ---- The list ----
+
+  function add(all) {
+    for (const file of all) {
+      const f = { file, state: "waits", row: make("li"), note: make("small", size(file.size)), bar: make("progress", "", { max: 1, value: 0, hidden: true }) };
+      f.again = make("button", "Retry", { type: "button", hidden: true, onclick: () => { mark(f, "waits", size(file.size)); run(); } });
+      f.drop = make("button", "Remove", { type: "button", onclick: () => remove(f) });
+      for (const b of [f.again, f.drop]) {
+        b.className = "quiet";
+        b.setAttribute("aria-label", `${b.textContent} ${file.name}`);
+      }
+      f.bar.setAttribute("aria-label", `Progress of ${file.name}`);
+      const tools = make("span");
+      tools.append(f.again, f.drop);
+      f.row.append(make("b", file.name), f.note, tools, f.bar);
+      files.push(f);
+      list.append(f.row);
+      if (file.size > most) mark(f, "refused", `Too large: at most ${size(most)} are taken`);
+    }
+    if (files.length && captcha === "pow") pass().catch(() => {});
+    if (captcha && captcha !== "pow") widget();
+  }
+
+  function remove(f) {
+    f.xhr?.abort();
+    files.splice(files.indexOf(f), 1);
+    f.row.remove();
+    input.focus();
+  }
+
+  function mark(f, state, text) {
+    f.state = state;
+    f.note.textContent = text;
+    f.note.className = state === "failed" || state === "refused" ? "bad" : "";
+    f.again.hidden = state !== "failed";
+    f.bar.hidden = state !== "sends";
+    f.drop.hidden = state === "done";
+    f.drop.textContent = state === "sends" ? "Cancel" : "Remove";
+    f.drop.setAttribute("aria-label", `${f.drop.textContent} ${f.file.name}`);
+  }
+
+  input.addEventListener("change", () => { add([...input.files]); input.value = ""; });
+  let depth = 0;
+  const over = (by) => { depth = Math.max(0, depth + by); drop.classList.toggle("over", depth > 0); };
+  const carries = (e) => [...(e.dataTransfer?.types ?? [])].includes("Files");
+  addEventListener("dragenter", (e) => { if (carries(e)) { e.preventDefault(); over(1); } });
+  addEventListener("dragleave", () => over(-1));
+  addEventListener("dragover", (e) => { if (carries(e)) e.preventDefault(); });
+  addEventListener("drop", (e) => {
+    if (!carries(e)) return;
+    e.preventDefault();
+    depth = 0;
+    over(0);
+    add([...e.dataTransfer.files]);
+  });
+  addEventListener("beforeunload", (e) => { if (files.some((f) => f.state === "sends")) e.preventDefault(); });
+
+  // ---- The captcha ----
+
+  let held = null; // {pass, until}, or the promise of it
+
+  async function json(path, body) {
+    const answer = await fetch(api + path, body && { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    const data = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(data.error ?? "The server cannot be reached.");
+    return data;
+  }
+
+  async function trade(token) {
+    const { pass, expiresAt } = await json("captcha/verify", { token });
+    return { pass, until: Date.parse(expiresAt) - 60000 };
+  }
+
+  async function prove() {
+    work.textContent = "Showing that you are no program. This takes a few seconds …";
+    try {
+      const c = await json("captcha/challenge");
+      const number = await new Promise((done, fail) => {
+        const w = new Worker(worker);
+        w.onmessage = (e) => { w.terminate(); done(e.data); };
+        w.onerror = () => { w.terminate(); fail(new Error("The captcha could not be solved. Load the page again.")); };
+        w.postMessage(c);
+      });
+      return await trade(btoa(JSON.stringify({ algorithm: c.algorithm, challenge: c.challenge, number, salt: c.salt, signature: c.signature })));
+    } finally {
+      work.textContent = "";
+    }
+  }
+
+  let shown = null; // the provider's widget, and what waits for it
+  function widget() {
+    if (shown) return;
+    shown = {};
+    $("widget").hidden = false;
+    const script = make("script", "", {
+      src: form.dataset.script,
+      onerror: () => { work.textContent = "The captcha cannot be loaded. See whether something blocks it."; },
+    });
+    script.onload = () => {
+      shown.id = window[captcha].render("#widget", { sitekey: key, callback: (token) => { shown.token = token; shown.wake?.(); } });
+    };
+    document.head.append(script);
+  }
+
+  async function ask() {
+    widget();
+    if (!shown.token) {
+      work.textContent = "Solve the captcha, please.";
+      await new Promise((done) => { shown.wake = done; });
+      work.textContent = "";
+    }
+    const token = shown.token;
+    shown.token = null;
+    try { return await trade(token); } finally { window[captcha]?.reset(shown.id); }
+  }
+
+  async function pass() {
+    if (!captcha) return "";
+    const now = await held;
+    if (now && Date.now() < now.until) return now.pass;
+    const next = captcha === "pow" ? prove() : ask();
+    held = next;
+    next.catch(() => { if (held === next) held = null; });
+    return (await next).pass;
+  }
+
+  // ---- Sending ----
+
+  function transfer(f, proof) {
+    return new Promise((done) => {
+      const x = f.xhr = new XMLHttpRequest();
+      const body = new FormData();
+      body.append("name", $("name").value);
+      body.append("message", $("message").value);
+      body.append("file", f.file);
+      let since = performance.now(), before = 0, rate = 0;
+      x.upload.onprogress = (e) => {
+        const now = performance.now();
+        f.bar.value = e.total ? e.loaded / e.total : 0;
+        if (now - since < 300) return;
+        const speed = (e.loaded - before) * 1000 / (now - since);
+        rate = rate ? rate * 0.7 + speed * 0.3 : speed;
+        since = now;
+        before = e.loaded;
+        f.note.textContent = `${size(e.loaded)} of ${size(e.total)}, ${size(rate)}/s` + (rate ? `, ${time((e.total - e.loaded) / rate)} left` : "");
+      };
+      x.onload = () => {
+        let data = {};
+        try { data = JSON.parse(x.responseText); } catch { /* an answer of something in between */ }
+        done({ status: x.status, data });
+      };
+      x.onerror = () => done({ status: 0, data: { error: "The server cannot be reached." } });
+      x.onabort = () => done(null);
+      x.open("POST", `${api}upload-requests/p/${encodeURIComponent(slug)}/files`);
+      if (proof) x.setRequestHeader("x-captcha-pass", proof);
+      x.send(body);
+    });
+  }
+
+  async function one(f) {
+    mark(f, "sends", "Sending …");
+    for (let tries = 0; ; tries++) {
+      let answer;
+      try { answer = await transfer(f, await pass()); } catch (e) { answer = { status: 0, data: { error: e.message } }; }
+      if (!answer) return; // taken back
+      const { status, data } = answer;
+      if (status === 400 && data.code === "captcha_required" && tries === 0) { held = null; continue; }
+      if (status === 401) { location.reload(); return; }
+      if (status === 201) {
+        sent++;
+        return mark(f, "done", data.items?.[0]?.status === "pending" ? "Sent; it waits for approval" : "Sent");
+      }
+      const text = data.error ?? `The server answered with status ${status}.`;
+      return mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text);
+    }
+  }
+
+  async function run() {
+    if (busy) return;
+    busy = send.disabled = true;
+    said.textContent = "";
+    for (let f; (f = files.find((x) => x.state === "waits"));) await one(f);
+    busy = send.disabled = false;
+    const left = files.filter((f) => f.state !== "done").length;
+    said.textContent = sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} came in.` : left ? `${left} of ${files.length} could not be sent.` : "";
+  }
+
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    if (files.some((f) => f.state === "waits")) run();
+    else { said.textContent = "Choose a file first."; input.focus(); }
+  });
+})();

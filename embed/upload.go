@@ -1,0 +1,90 @@
+package embed
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// UploadPage is where strangers leave files for someone. Its form is posted to /up/{slug}, multipart, with the fields
+// file (several), name and message; its script does the same in the background, by the API.
+type UploadPage struct {
+	Base        string
+	Slug        string
+	Title       string
+	Description string
+	Owner       string // as the owner wants to be called
+	Expires     time.Time
+	Approval    bool   // the owner looks at files first
+	Color       string // #RRGGBB of the owner's choice; "" is none
+	MaxFile     int64  // bytes of one file
+	FileSize    string // the same for people
+	Left        int64  // files that it still takes; -1 is any number
+	Types       []string
+	Captcha     string // provider, which needs the script; "" is none
+	SiteKey     string // of the provider
+
+	Came    []CameView // what the form has left just now
+	Problem string     // why it left nothing, as a sentence
+}
+
+// CameView is a file that came in.
+type CameView struct{ Name, Size string }
+
+// widgets are the scripts of captcha providers, and where these get all else from.
+var widgets = map[string]struct{ script, origins string }{
+	"turnstile": {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com"},
+	"hcaptcha":  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://hcaptcha.com https://*.hcaptcha.com"},
+}
+
+// Script is the address of the provider's script; "" if none is needed.
+func (p UploadPage) Script() string { return widgets[p.Captcha].script }
+
+// Policy implements [Page]. The page of a link that asks for a provider's captcha lets that in, and no other does.
+func (p UploadPage) Policy() string {
+	script, frame, more := "'self'", "'none'", ""
+	if w, ok := widgets[p.Captcha]; ok {
+		script, frame = script+" "+w.origins, w.origins
+		if p.Captcha == "hcaptcha" {
+			more = " " + w.origins
+		}
+	}
+	return "default-src 'none'; script-src " + script + "; worker-src 'self'; style-src 'self'" + more + "; img-src 'self' data:; " +
+		"connect-src 'self'" + more + "; frame-src " + frame + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+}
+
+func (UploadPage) file() string { return "up.html" }
+
+// Accept is what a file dialog offers.
+func (p UploadPage) Accept() string { return strings.Join(p.Types, ",") }
+
+// Full reports whether the link takes no more.
+func (p UploadPage) Full() bool { return p.Left == 0 }
+
+// Brand is the colour if it is one. It is drawn by an attribute of SVG and set by the script: a style would need a
+// wider policy.
+func (p UploadPage) Brand() string { return Chip{Color: p.Color}.Dot() }
+
+// Ink is black or white, whichever can be read better on the colour (WCAG 2.2, contrast ratio); one of the two has a
+// contrast of 4.5 on every colour.
+func (p UploadPage) Ink() string {
+	if p.Brand() == "" {
+		return ""
+	}
+	light := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		n, _ := strconv.ParseUint(p.Color[1+2*i:3+2*i], 16, 8) // Brand has looked
+		v := float64(n) / 255
+		if v <= 0.04045 {
+			v /= 12.92
+		} else {
+			v = math.Pow((v+0.055)/1.055, 2.4)
+		}
+		light += weight * v
+	}
+	if (light+0.05)/0.05 >= 1.05/(light+0.05) {
+		return "#000000"
+	}
+	return "#FFFFFF"
+}

@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// TestQuarantine walks every address of the server, in every form that an
+// address can have, as everyone but the owner, while uploads wait, are approved
+// and are rejected: nothing of them is told but by the owner's queue.
+func TestQuarantine(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(map[string]any{"slug": "inbox", "folderName": "Quarantine-folder"})
+	secrets := []string{"s3cret-sender", "s3cret-message", "Quarantine-folder"}
+	words := []string{id, slug}
+	var items []string
+	var refs [][32]byte
+	for i, state := range []string{"pending", "approved", "rejected"} {
+		name, text := fmt.Sprintf("s3cret-name-%d.txt", i), fmt.Sprintf("s3cret-content-%d", i)
+		left := a.leave(slug, nil, map[string]string{"name": "s3cret-sender", "message": "s3cret-message"}, file{name, "text/plain", text}).want(201)
+		item := left.text("items.0.itemId")
+		items = append(items, item)
+		ref := sha256.Sum256([]byte(text))
+		refs = append(refs, ref)
+		digest := hex.EncodeToString(ref[:])
+		secrets = append(secrets, name, text, digest, base64.StdEncoding.EncodeToString(ref[:]))
+		words = append(words, item, digest, name)
+		if state != "pending" {
+			done := a.patch("/api/v1/upload-requests/"+id+"/queue/"+item, map[string]any{"action": strings.TrimSuffix(strings.TrimSuffix(state, "d"), "e") + map[bool]string{true: "e"}[state == "approved"]}).want(200)
+			if s, _ := done.at("data.fileSlug").(string); s != "" {
+				words = append(words, s, done.text("data.fileId"))
+			}
+		}
+	}
+	admin := a.addUser("root", record.Admin)
+	bob := a.addUser("bob", record.Member)
+	var session string
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, session, err = tx.AddSession(bob.ID, "test", "192.0.2.1")
+		return err
+	}))
+	callers := map[string]http.Header{
+		"a stranger":       {},
+		"another user":     {"Cookie": {a.server.sessionCookie() + "=" + session}},
+		"another's key":    {"X-Api-Key": {a.addKey(bob, record.ScopeAll)}},
+		"an administrator": {"X-Api-Key": {a.addKey(admin, record.ScopeAdmin)}},
+	}
+
+	seen := map[string]bool{}
+	tried := 0
+	try := func(who string, header http.Header, method, path, body, media string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
+		if err != nil {
+			return // no address
+		}
+		req.Header = header.Clone()
+		if body != "" {
+			req.Header.Set("Content-Type", media)
+		}
+		res, err := plain.Do(req)
+		is.NoErr(err)
+		defer res.Body.Close()
+		var got bytes.Buffer
+		_, err = got.ReadFrom(res.Body)
+		is.NoErr(err)
+		var all bytes.Buffer
+		is.NoErr(res.Header.Write(&all))
+		text := all.String() + got.String()
+		tried++
+		seen[method+" "+fmt.Sprint(res.StatusCode)] = true
+		for _, s := range secrets {
+			// What is asked for may be said back: a word of the path, in an error.
+			if strings.Contains(text, s) && !strings.Contains(path, s) {
+				t.Errorf("%s: %s %s tells %q", who, method, path, s)
+			}
+			if strings.Contains(s, "content") && strings.Contains(text, s) {
+				t.Errorf("%s: %s %s has the bytes", who, method, path)
+			}
+		}
+	}
+	for who, header := range callers {
+		for _, r := range a.server.routes {
+			if r.id == "logout" || r.id == "removeUser" || r.id == "endOtherSessions" || strings.HasPrefix(r.id, "removeSession") || r.id == "signOut" {
+				continue // it would end what the walk is made with
+			}
+			if r.method == http.MethodDelete && who == "an administrator" && strings.Contains(r.path, "/admin/") {
+				continue
+			}
+			params := strings.Count(r.path, "{")
+			var paths []string
+			switch params {
+			case 0:
+				if paths = append(paths, r.path); r.method == http.MethodGet {
+					paths = append(paths, r.path+"?q=s3cret", r.path+"?folder=Quarantine-folder", r.path+"?status=pending&limit=500")
+				}
+			case 1:
+				for _, w := range words {
+					at := r.path[:strings.Index(r.path, "{")] + w + r.path[strings.Index(r.path, "}")+1:]
+					if paths = append(paths, at); r.tag == "public" && r.method == http.MethodGet {
+						paths = append(paths, at+".txt?download=1&g=x")
+					}
+				}
+			default:
+				for _, first := range []string{id, slug} {
+					for _, second := range append(slices.Clone(items), words[3]) {
+						at := strings.Replace(r.path, r.path[strings.Index(r.path, "{"):strings.Index(r.path, "}")+1], first, 1)
+						paths = append(paths, at[:strings.Index(at, "{")]+second+at[strings.Index(at, "}")+1:])
+					}
+				}
+			}
+			for _, path := range paths {
+				switch r.method {
+				case http.MethodGet:
+					try(who, header, http.MethodGet, path, "", "")
+				case http.MethodDelete:
+					if params > 0 {
+						try(who, header, r.method, path, "", "")
+					}
+				default:
+					if strings.Contains(path, "/admin/") || strings.HasSuffix(path, "/logout") {
+						continue
+					}
+					try(who, header, r.method, path, `{"action":"approve","into":"`+items[0]+`"}`, jsonType)
+				}
+			}
+		}
+		for _, w := range words { // what is no route at all
+			for _, at := range []string{"/blobs/", "/blobs/" + w[:min(2, len(w))] + "/", "/up/" + slug + "/", "/api/v1/blobs/", "/api/v1/upload-requests/queue/", "/static/", "/cache/thumbs/", "/.."} {
+				try(who, header, http.MethodGet, at+w, "", "")
+			}
+		}
+	}
+	is.True(tried > 2000)
+	is.True(seen["GET 200"] && seen["GET 404"] && seen["PATCH 404"] && seen["DELETE 404"]) // it walks where something is
+
+	// Nobody has changed anything; the owner has all of it, in the queue alone.
+	queue := a.get("/api/v1/upload-requests/" + id + "/queue").want(200)
+	for i, state := range []string{"pending", "approved", "rejected"} {
+		is.Equal(queue.at(fmt.Sprintf("items.%d.status", i)), state)
+	}
+	is.Equal(string(a.get("/api/v1/upload-requests/"+id+"/queue/"+items[0]+"/content").want(200).body), "s3cret-content-0")
+	for _, i := range []int{0, 2} { // to the owner as well, they are no files
+		digest := hex.EncodeToString(refs[i][:])
+		for _, path := range []string{"/api/v1/files?limit=500", "/api/v1/files?q=s3cret-name-" + fmt.Sprint(i), "/api/v1/files/" + items[i], "/x/" + items[i], "/v/" + items[i], "/t/" + items[i], "/" + items[i], "/x/" + digest, "/api/v1/files/" + digest} {
+			got := a.get(path)
+			for _, s := range []string{fmt.Sprintf("s3cret-content-%d", i), digest} {
+				is.True(!bytes.Contains(got.body, []byte(s)) || strings.Contains(path, s))
+			}
+			is.True(!strings.Contains(string(got.body), fmt.Sprintf("s3cret-name-%d.txt", i)) || strings.Contains(path, "queue"))
+		}
+	}
+
+	// No picture was made small of what waits, and the log tells nothing of it.
+	is.NoErr(filepath.WalkDir(filepath.Join(a.server.Store.Dir(), "cache", "thumbs"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(path, hex.EncodeToString(refs[0][:4])) {
+			t.Errorf("there is a small picture at %s", path)
+		}
+		return err
+	}))
+	for _, s := range secrets[:2] {
+		is.True(!strings.Contains(a.log.String(), s))
+	}
+}

@@ -1,0 +1,277 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+const requestsPath = apiPath + "upload-requests"
+
+// requestRoutes are the owner's operations of upload requests.
+func requestRoutes() []route {
+	status := param{"query", "status", "How far the items are; any if absent.", object{"type": "string", "enum": record.States}, "pending"}
+	page := []param{
+		{"query", "limit", "Items of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
+		{"query", "offset", "Items to pass over.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
+	}
+	queue := jsonOf(members(object{
+		"items": object{"type": "array", "items": ref("UploadItem")}, "total": object{"type": "integer", "description": "Of the whole list."},
+	}, "items", "total"), nil)
+	first := status
+	first.doc = "How far the items are; pending if absent."
+	return []route{
+		{
+			method: "GET", path: requestsPath, id: "listUploadRequests", tag: "upload-requests", summary: "Lists the caller's upload requests.",
+			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of them.", listOf("UploadRequest")}, serve: listRequests,
+		},
+		{
+			method: "POST", path: requestsPath, id: "createUploadRequest", tag: "upload-requests", summary: "Makes an upload request: a link at which others leave files.",
+			door: writes, body: bodyOf("UploadRequestCreate"), reply: reply{201, "The upload request.", dataOf("UploadRequest")}, fails: []int{409}, serve: createRequest,
+		},
+		{
+			method: "GET", path: requestsPath + "/{id}", id: "readUploadRequest", tag: "upload-requests", summary: "Reads an upload request.",
+			door: reads, reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404}, serve: readRequest,
+		},
+		{
+			method: "PATCH", path: requestsPath + "/{id}", id: "editUploadRequest", tag: "upload-requests", summary: "Changes an upload request.",
+			door: writes, body: bodyOf("UploadRequestEdit"), reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404, 409}, serve: patchRequest,
+		},
+		{
+			method: "DELETE", path: requestsPath + "/{id}", id: "removeUploadRequest", tag: "upload-requests", summary: "Deletes an upload request and what waits in its queue; approved files stay.",
+			door: writes, reply: done, fails: []int{404}, serve: removeRequest,
+		},
+		{
+			method: "GET", path: requestsPath + "/queue", id: "listPendingUploads", tag: "upload-requests", summary: "Lists what came in by all upload requests, oldest first.",
+			door: reads, args: append([]param{first}, page...), reply: reply{200, "A page of the queue.", queue}, serve: listQueue,
+		},
+		{
+			method: "GET", path: requestsPath + "/{id}/queue", id: "listUploadItems", tag: "upload-requests", summary: "Lists what came in by one upload request, oldest first.",
+			door: reads, args: append([]param{status}, page...), reply: reply{200, "A page of the queue.", queue}, fails: []int{404}, serve: listQueue,
+		},
+		{
+			method: "PATCH", path: requestsPath + "/{id}/queue/{itemId}", id: "decideUpload", tag: "upload-requests", summary: "Approves a pending item, which makes a file of it, or rejects it.",
+			door: writes, body: bodyOf("UploadDecision"), reply: reply{200, "The item.", dataOf("UploadItem")}, fails: []int{404, 409}, serve: decideItem,
+		},
+		{
+			method: "GET", path: requestsPath + "/{id}/queue/{itemId}/content", id: "readUploadContent", tag: "upload-requests", summary: "The bytes of a pending item, for its owner alone.",
+			door: reads, args: conditional, reply: reply{200, "The content.", bytesOf()}, fails: []int{206, 304, 404, 412, 416}, serve: readItemContent,
+		},
+	}
+}
+
+// answerRequest answers {"data": request}, as it is now.
+func (c *call) answerRequest(status int, id record.ID) error {
+	v := &record.ShownRequest{Base: c.s.Base}
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		q, err := tx.Request(c.owner(), id)
+		if err == nil {
+			tx.ShowRequest(q, v)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(status, v)
+}
+
+func listRequests(c *call) error {
+	return answerList(c,
+		func(tx *kv.Tx) ([]record.Request, error) { return tx.Requests(c.owner()) },
+		func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
+		func(tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
+			v := &record.ShownRequest{Base: c.s.Base}
+			tx.ShowRequest(q, v)
+			return v, nil
+		})
+}
+
+func createRequest(c *call) error {
+	form := &record.RequestForm{Request: record.NewRequest()}
+	problems := c.create(form)
+	var ends error
+	if err := record.CheckEnd(form.Expires, c.s.Store.Now()); err != nil {
+		ends = field.Problems{"expiresAt": err.Error()}
+	}
+	if err := check(problems, ends); err != nil {
+		return err
+	}
+	form.Finish()
+	hash, err := c.hash(form.Secret)
+	if err != nil {
+		return err
+	}
+	var q *record.Request
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		q, err = tx.AddRequest(c.owner(), form, hash)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.answerRequest(http.StatusCreated, q.ID)
+}
+
+func readRequest(c *call) error {
+	id, err := c.uuid("upload request")
+	if err != nil {
+		return err
+	}
+	return c.answerRequest(http.StatusOK, id)
+}
+
+func patchRequest(c *call) error {
+	id, err := c.uuid("upload request")
+	if err != nil {
+		return err
+	}
+	form := new(record.RequestForm)
+	in, err := c.change(form)
+	if err != nil {
+		return err
+	}
+	hash, err := c.hash(form.Secret)
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		q, err := tx.Request(c.owner(), id)
+		if err != nil {
+			return err
+		}
+		form := &record.RequestForm{Request: *q}
+		if err := field.Of(form).Patch(in); err != nil {
+			return err
+		}
+		form.Finish()
+		if form.Secret.Said {
+			form.Password = hash
+		}
+		return tx.SaveRequest(&form.Request)
+	}); err != nil {
+		return err
+	}
+	return c.answerRequest(http.StatusOK, id)
+}
+
+func removeRequest(c *call) error {
+	id, err := c.uuid("upload request")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.RemoveRequest(c.owner(), id); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// listQueue lists the items of one request, or the pending ones of all.
+func listQueue(c *call) error {
+	values, err := c.query()
+	if err != nil {
+		return err
+	}
+	args := arguments{Values: values}
+	q := kv.Queue{
+		Owner: c.owner(), State: record.State(args.Get("status")),
+		Limit: args.number("limit", 1, maxPage, defaultPage), Offset: args.number("offset", 0, maxOffset, 0),
+	}
+	if q.State != "" && !slices.Contains(record.States, q.State) {
+		args.refuse("status must be one of: " + join(record.States))
+	}
+	if err := args.err(); err != nil {
+		return err
+	}
+	if c.arg("id") == "" {
+		if q.State == "" {
+			q.State = record.Pending
+		}
+	} else if q.Request, err = c.uuid("upload request"); err != nil {
+		return err
+	}
+	var items []*record.Item
+	var total int64
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		if q.Request != uuid.Nil {
+			if _, err := tx.Request(q.Owner, q.Request); err != nil {
+				return err
+			}
+		}
+		items, total, err = tx.Queue(q)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = appendAll(append(dst, `{"items":`...), items)
+		return append(strconv.AppendInt(append(dst, `,"total":`...), total, 10), '}'), nil
+	})
+}
+
+// place reads which item the path names.
+func (c *call) place() (request, item record.ID, err error) {
+	request, err = c.uuid("upload request")
+	if err == nil {
+		if item, err = uuid.Parse(c.arg("itemId")); err != nil {
+			err = record.NotFound("upload")
+		}
+	}
+	return request, item, err
+}
+
+func decideItem(c *call) error {
+	request, item, err := c.place()
+	if err != nil {
+		return err
+	}
+	decision := new(record.Decision)
+	if err := c.create(decision); err != nil {
+		return err
+	}
+	var i *record.Item
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		i, err = tx.Decide(c.owner(), request, item, decision)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, i)
+}
+
+// readItemContent lets the owner look at what waits. It comes with the headers
+// of any stored byte: it is as hostile, and nobody has vouched for it.
+func readItemContent(c *call) error {
+	request, item, err := c.place()
+	if err != nil {
+		return err
+	}
+	var i *record.Item
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { i, err = tx.Item(c.owner(), request, item); return err }); err != nil {
+		return err
+	}
+	if i.State != record.Pending {
+		return record.NotFound("content")
+	}
+	f, err := c.s.Blobs.Get(i.Ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.s.Log.Error("an upload has no content", "requestId", c.id, "id", i.ID.String(), "error", err)
+		return record.NotFound("content")
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := c.w.Header()
+	hostile(h, i.MimeType, i.Name, c.saved(), false)
+	h.Set("Etag", `"`+hex.EncodeToString(i.Ref[:])+`"`)
+	h.Set("Cache-Control", "private, no-store")
+	return c.deliver(f, i.Size, func(status int) error { return c.refusal(status, i.Size) })
+}

@@ -1,0 +1,579 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// ask makes an upload request and answers its id and slug.
+func (a *app) ask(fields map[string]any) (id, slug string) {
+	a.Helper()
+	all := map[string]any{"title": "Photos"}
+	for k, v := range fields {
+		all[k] = v
+	}
+	made := a.post("/api/v1/upload-requests", all).want(201)
+	return made.text("data.id"), made.text("data.slug")
+}
+
+// leave sends files to an upload link, as a stranger does.
+func (a *app) leave(slug string, header http.Header, fields map[string]string, files ...file) *answer {
+	a.Helper()
+	q := a.uploadRequest(fields, files...)
+	q.path, q.anyone = "/api/v1/upload-requests/p/"+slug+"/files", true
+	for name, v := range header {
+		q.header[name] = v
+	}
+	return a.do(q)
+}
+
+func (a *app) codeOf(g *answer, status int) string { a.Helper(); return g.want(status).text("code") }
+
+func TestUploadRequests(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	made := a.post("/api/v1/upload-requests", map[string]any{
+		"title": "Photos", "slug": "wedding", "maxUploads": 0, "maxFileSize": nil, "maxTotalSize": 1000, "password": "sesame",
+		"allowedTypes": []string{"IMAGE/*", ".txt"}, "brandColor": "#abc",
+	}).want(201)
+	id := made.text("data.id")
+	is.Equal(made.at("data.url"), "https://kist.example.org/up/wedding")
+	is.Equal(made.at("data.isActive"), true)
+	is.Equal(made.at("data.requiresApproval"), true)
+	is.Equal(made.at("data.perUserWindowHours"), 24.0)
+	is.Equal(made.at("data.maxUploads"), nil)
+	is.Equal(made.at("data.maxTotalSize"), 1000.0)
+	is.Equal(made.at("data.brandColor"), "#AABBCC")
+	is.Equal(made.at("data.hasPassword"), true)
+	is.Equal(made.at("data.uploadsCount"), 0.0)
+
+	// What is not named stays; null clears.
+	at := "/api/v1/upload-requests/" + id
+	edited := a.patch(at, map[string]any{"description": "please", "maxTotalSize": nil, "slug": nil}).want(200)
+	is.Equal(edited.at("data.slug"), "wedding")
+	is.Equal(edited.at("data.description"), "please")
+	is.Equal(edited.at("data.maxTotalSize"), nil)
+	is.Equal(edited.at("data.hasPassword"), true)
+	is.Equal(a.patch(at, map[string]any{"password": ""}).want(200).at("data.hasPassword"), false)
+	is.Equal(a.get(at).want(200).at("data.allowedTypes.1"), ".txt")
+	is.Equal(a.get("/api/v1/upload-requests").want(200).at("total"), 1.0)
+
+	// One namespace of slugs.
+	is.Equal(a.codeOf(a.post("/api/v1/notes", map[string]any{"content": "x", "slug": "wedding"}), 409), "slug_taken")
+	is.Equal(a.codeOf(a.post("/api/v1/upload-requests", map[string]any{"title": "x", "slug": "wedding"}), 409), "slug_taken")
+	is.Equal(a.visit("/wedding").want(303).header.Get("Location"), "/up/wedding")
+	a.post("/api/v1/notes", map[string]any{"content": "x", "slug": "note-1"}).want(201)
+	is.Equal(a.codeOf(a.patch(at, map[string]any{"slug": "note-1"}), 409), "slug_taken")
+
+	for _, bad := range []map[string]any{{}, {"title": " "}, {"title": "x", "slug": "up"}, {"title": "x", "maxUploads": -1}, {"title": "x", "allowedTypes": []string{"*"}}, {"title": "x", "expiresAt": "2001-01-01T00:00:00Z"}} {
+		a.do(request{method: "POST", path: "/api/v1/upload-requests", json: bad, raw: true}).want(422)
+	}
+
+	// Another's are not there.
+	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	for _, q := range []request{
+		{method: "GET", path: at},
+		{method: "PATCH", path: at, json: map[string]any{"title": "mine"}},
+		{method: "DELETE", path: at},
+		{method: "GET", path: at + "/queue"},
+		{method: "GET", path: "/api/v1/upload-requests/nothing"},
+	} {
+		q.key = bob
+		a.do(q).want(404)
+	}
+	is.Equal(a.do(request{method: "GET", path: "/api/v1/upload-requests", key: bob}).want(200).at("total"), 0.0)
+
+	a.delete(at).want(200)
+	a.delete(at).want(404)
+	a.visit("/up/wedding").want(404)
+}
+
+func TestUploadLink(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(map[string]any{"description": "please", "maxUploads": 3, "maxFileSize": 100, "allowedTypes": []string{"text/plain", ".bin"}, "folderName": "In"})
+	public := "/api/v1/upload-requests/p/" + slug
+	got := a.visit(public).want(200)
+	is.Equal(got.at("owner.displayName"), "ann")
+	is.Equal(got.at("authorized"), true)
+	is.Equal(got.at("limits.maxFileSize"), 100.0)
+	is.Equal(got.at("limits.remainingUploads"), 3.0)
+	is.Equal(got.at("captcha"), nil)
+	a.visit("/api/v1/upload-requests/p/nothing").want(404)
+
+	// A stranger can set the file, a name and a message, and learns four things.
+	left := a.leave(slug, nil, map[string]string{
+		"name": "Bob", "message": "hello", "isPublic": "true", "slug": "mine", "folderName": "Out", "status": "approved", "maxViews": "1", "tags": "x",
+	}, file{"../a.txt", "text/html", "first"}, file{"b.bin", "", "\x00\x01"}).want(201)
+	var sent struct{ Items []map[string]any }
+	a.fatal(json.Unmarshal(left.body, &sent))
+	is.Equal(len(sent.Items), 2)
+	is.Equal(len(sent.Items[0]), 4)
+	is.Equal(left.at("items.0.status"), "pending")
+	is.Equal(left.at("items.0.fileName"), "a.txt")
+	is.Equal(left.at("items.0.fileSize"), 5.0)
+
+	all := a.get("/api/v1/upload-requests/queue").want(200)
+	is.Equal(all.at("total"), 2.0)
+	is.Equal(all.at("items.0.uploaderName"), "Bob")
+	is.Equal(all.at("items.0.message"), "hello")
+	is.Equal(all.at("items.0.mimeType"), "text/plain")
+	is.Equal(all.at("items.0.decidedAt"), nil)
+	is.Equal(all.at("items.0.fileId"), nil)
+	is.Equal(all.at("items.0.itemId"), left.at("items.0.itemId"))
+	is.Equal(a.get("/api/v1/files").want(200).at("total"), 0.0)
+	is.Equal(a.get("/api/v1/me").want(200).at("data.usedBytes"), 7.0) // it counts against the quota
+
+	// The owner looks first, in the sandbox.
+	queue := "/api/v1/upload-requests/" + id + "/queue"
+	first, second := left.text("items.0.itemId"), left.text("items.1.itemId")
+	look := a.get(queue + "/" + first + "/content").want(200)
+	is.Equal(string(look.body), "first")
+	is.True(strings.Contains(look.header.Get("Content-Security-Policy"), "sandbox"))
+	is.Equal(look.header.Get("Content-Type"), "text/plain; charset=utf-8")
+	is.Equal(look.header.Get("X-Content-Type-Options"), "nosniff")
+	is.Equal(look.header.Get("Cache-Control"), "private, no-store")
+	is.Equal(string(a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=1-2"}}}).want(206).body), "ir")
+	a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=99-"}}}).want(416)
+	is.True(strings.HasPrefix(a.get(queue+"/"+second+"/content").want(200).header.Get("Content-Disposition"), "attachment"))
+
+	// Decisions: once.
+	done := a.patch(queue+"/"+first, map[string]any{"action": "approve", "tags": []string{"new"}}).want(200)
+	is.Equal(done.at("data.status"), "approved")
+	file1 := a.get("/api/v1/files/" + done.text("data.fileSlug")).want(200)
+	is.Equal(file1.at("data.isPublic"), false)
+	is.Equal(file1.at("data.folder.name"), "In")
+	is.Equal(file1.at("data.tags.0.name"), "new")
+	is.Equal(file1.at("data.id"), done.at("data.fileId"))
+	a.visit("/x/" + done.text("data.fileSlug")).want(404)
+	for _, action := range []string{"approve", "reject"} {
+		is.Equal(a.codeOf(a.patch(queue+"/"+first, map[string]any{"action": action}), 409), "already_decided")
+	}
+	a.get(queue + "/" + first + "/content").want(404)
+	a.do(request{method: "PATCH", path: queue + "/" + second, json: `{"action":"keep"}`, raw: true}).want(422)
+	a.do(request{method: "PATCH", path: queue + "/" + second, json: `{}`, raw: true}).want(422)
+	is.Equal(a.patch(queue+"/"+second, map[string]any{"action": "reject"}).want(200).at("data.fileSlug"), nil)
+	a.get(queue + "/" + second + "/content").want(404)
+	is.Equal(a.get(queue+"?status=rejected").want(200).at("items.0.itemId"), second)
+	is.Equal(a.get(queue+"?status=pending").want(200).at("total"), 0.0)
+	is.Equal(a.get(queue).want(200).at("total"), 2.0)
+	a.do(request{method: "GET", path: queue + "?status=lost", raw: true}).want(400)
+
+	// The bytes of what was rejected are free for the sweep; of what was approved they are not.
+	view := func(text string) (loose bool) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			loose = tx.Loose(sha256.Sum256([]byte(text)), tx.Now)
+			return nil
+		}))
+		return loose
+	}
+	is.True(view("\x00\x01"))
+	is.True(!view("first"))
+
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"a.html", "text/plain", "<html><body>"}), 415), "type_not_allowed")
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"a.txt", "", strings.Repeat("x", 101)}), 413), "too_large")
+	is.Equal(a.codeOf(a.leave(slug, nil, map[string]string{"name": "x"}), 422), "invalid_fields")
+	is.Equal(a.codeOf(a.leave(slug, nil, map[string]string{"name": strings.Repeat("x", 101)}, file{"a.txt", "", "x"}), 422), "invalid_fields")
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"a.txt", "", "1"}, file{"b.txt", "", "2"}), 403), "limit_reached") // one more goes, not two
+	a.leave(slug, nil, nil, file{"a.txt", "", "1"}).want(201)
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"a.txt", "", "1"}), 403), "limit_reached")
+	got = a.visit(public).want(200)
+	is.Equal(got.at("limits.remainingUploads"), 0.0)
+	is.Equal(a.get("/api/v1/upload-requests/"+id).at("data.uploadsCount"), 3.0)
+
+	// Switched off it is not there, and over it is gone.
+	at := "/api/v1/upload-requests/" + id
+	a.patch(at, map[string]any{"maxUploads": nil, "isActive": false}).want(200)
+	a.visit(public).want(404)
+	a.leave(slug, nil, nil, file{"a.txt", "", "1"}).want(404)
+	a.patch(at, map[string]any{"isActive": true, "expiresAt": a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339)}).want(200)
+	a.visit(public).want(200)
+	a.clock.advance(2 * time.Hour)
+	a.visit(public).want(410)
+	a.visit("/up/" + slug).want(410)
+	a.leave(slug, nil, nil, file{"a.txt", "", "1"}).want(410)
+
+	// Without approval it is a private file at once.
+	_, direct := a.ask(map[string]any{"requiresApproval": false})
+	is.Equal(a.leave(direct, nil, nil, file{"z.txt", "", "zzz"}).want(201).at("items.0.status"), "approved")
+	is.Equal(a.get("/api/v1/files").want(200).at("data.0.originalName"), "z.txt")
+	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
+
+	// An account that is shut takes nothing.
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.AddUser(record.User{Name: "other", Role: record.Admin, Quota: -1})
+		if err != nil {
+			return err
+		}
+		_ = u
+		me, err := tx.User(a.user.ID)
+		if err != nil {
+			return err
+		}
+		me.Disabled = true
+		return tx.SaveUser(me)
+	}))
+	a.visit("/api/v1/upload-requests/p/" + direct).want(404)
+	a.leave(direct, nil, nil, file{"z.txt", "", "zzz"}).want(404)
+}
+
+func TestUploadLinkPassword(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"password": "sesame", "description": "inner", "requiresCaptcha": true})
+	public := "/api/v1/upload-requests/p/" + slug
+	var told map[string]any
+	a.fatal(json.Unmarshal(a.visit(public).want(200).body, &told))
+	is.Equal(len(told), 4) // the title, that there is a password, a captcha, and that it was not given
+	is.Equal(told["authorized"], false)
+	is.Equal(a.codeOf(a.leave(slug, nil, nil, file{"a", "", "x"}), 401), "password_required")
+	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"wrong"}}, nil, file{"a", "", "x"}), 401), "wrong_password")
+	right := a.visit(public, "X-Upload-Password", "sesame").want(200)
+	is.Equal(right.at("description"), "inner")
+	is.Equal(right.at("captcha.provider"), "pow")
+	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, file{"a", "", "x"}), 400), "captcha_required")
+	for range guessesFrom {
+		a.visit(public, "X-Upload-Password", "guess")
+	}
+	is.Equal(a.codeOf(a.visit(public, "X-Upload-Password", "sesame"), 429), "too_many_guesses")
+	a.visit("/api/v1/upload-requests/p/nothing", "X-Upload-Password", "x").want(404)
+
+	// The page asks by a form, and the cookie is for this link alone.
+	a.clock.advance(guessWindow)
+	locked := a.visit("/up/" + slug).want(401)
+	is.True(strings.Contains(string(locked.body), `action="/up/`+slug+`/unlock"`))
+	is.True(!strings.Contains(string(locked.body), "Photos"))
+	unlock := func(password string) *answer {
+		return a.do(request{
+			method: "POST", path: "/up/" + slug + "/unlock", anyone: true, json: url.Values{"password": {password}}.Encode(),
+			header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
+		})
+	}
+	unlock("").want(401)
+	unlock("no").want(401)
+	in := unlock("sesame").want(303)
+	cookie, _, _ := strings.Cut(in.header.Get("Set-Cookie"), ";")
+	page := a.visit("/up/"+slug, "Cookie", cookie).want(200)
+	is.True(strings.Contains(string(page.body), "Photos"))
+	is.Equal(a.visit(public, "Cookie", cookie).want(200).at("authorized"), true)
+	_, other := a.ask(map[string]any{"password": "sesame"})
+	a.visit("/up/"+other, "Cookie", cookie).want(401)
+}
+
+// TestPlainForm: the page works without JavaScript.
+func TestPlainForm(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(map[string]any{"maxUploads": 1, "brandColor": "#FF0000"})
+	page := a.visit("/up/" + slug).want(200)
+	is.True(strings.Contains(string(page.body), `fill="#FF0000"`))
+	a.do(request{method: "HEAD", path: "/up/" + slug, anyone: true}).want(200)
+	a.get("/up/" + slug).want(200) // the owner
+	post := func(files ...file) *answer {
+		q := a.uploadRequest(map[string]string{"name": "Bob"}, files...)
+		q.path, q.anyone = "/up/"+slug, true
+		return a.do(q)
+	}
+	is.True(strings.Contains(string(post(file{"", "application/octet-stream", ""}).want(422).body), "File is required"))
+	is.True(strings.Contains(string(post(file{"<b>.txt", "", "x"}).want(201).body), "&lt;b&gt;.txt"))
+	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "as many files"))
+	a.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).want(200)
+	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(400).body), "needs JavaScript"))
+	deadline := time.Now().Add(5 * time.Second)
+	for a.get("/api/v1/upload-requests/"+id).at("data.viewsCount") != 1.0 { // counted within a second
+		if time.Now().After(deadline) {
+			t.Fatal("the view of the page is not counted")
+		}
+	}
+}
+
+// TestRacingSenders: of a hundred who send at the same time, as many get
+// through as the limit says.
+func TestRacingSenders(t *testing.T) {
+	const size = 3000
+	for name, c := range map[string]struct {
+		fields map[string]any
+		want   int
+		code   string
+	}{
+		"count":  {map[string]any{"maxUploads": 7}, 7, "limit_reached"},
+		"bytes":  {map[string]any{"maxTotalSize": 7*size + size/2}, 7, "limit_reached"},
+		"exact":  {map[string]any{"maxTotalSize": 7 * size}, 7, "limit_reached"},
+		"sender": {map[string]any{"perUserUploadLimit": 7}, 7, "sender_limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			id, slug := a.ask(c.fields)
+			var all sync.WaitGroup
+			answers := make([]*answer, 100)
+			for i := range answers {
+				all.Go(func() {
+					answers[i] = a.leave(slug, nil, nil, file{"a.bin", "", fmt.Sprintf("%0*d", size, i)})
+				})
+			}
+			all.Wait()
+			won := 0
+			for _, g := range answers {
+				if g.status == 201 {
+					won++
+					continue
+				}
+				is.Equal(g.text("code"), c.code)
+			}
+			is.Equal(won, c.want)
+			is.Equal(a.get("/api/v1/upload-requests/"+id).at("data.pendingCount"), float64(c.want))
+			if c.code == "sender_limit" {
+				is.True(a.leave(slug, nil, nil, file{"a", "", "x"}).want(429).header.Get("Retry-After") != "")
+			}
+		})
+	}
+}
+
+// TestBrokenTransfers: whatever breaks off or is refused gives its place back
+// and leaves nothing.
+func TestBrokenTransfers(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000})
+	host := strings.TrimPrefix(a.url, "http://")
+	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
+	for range 3 {
+		conn, err := net.Dial("tcp", host)
+		is.NoErr(err)
+		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 190000\r\n\r\n%sabc", slug, head)
+		is.NoErr(err)
+		// What is too large in any case tells whether there is a place: 403 if
+		// not, which is found first.
+		until := func(status int) {
+			deadline := time.Now().Add(5 * time.Second)
+			for a.leave(slug, nil, nil, file{"b.txt", "", strings.Repeat("x", 150_001)}).status != status {
+				if time.Now().After(deadline) {
+					t.Fatalf("no answer was %d", status)
+				}
+			}
+		}
+		until(403) // its place is taken while it sends
+		is.NoErr(conn.Close())
+		until(413)
+	}
+	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
+		g := a.do(request{
+			method: "POST", path: "/api/v1/upload-requests/p/" + slug + "/files", anyone: true, raw: true, body: strings.NewReader(body),
+			header: http.Header{"Content-Type": {"multipart/form-data; boundary=b"}},
+		})
+		is.True(g.status == 400 || g.status == 403 && strings.Contains(body, "y\r\n"))
+	}
+	a.do(request{method: "POST", path: "/api/v1/upload-requests/p/" + slug + "/files", anyone: true, raw: true, json: `{}`}).want(415)
+	a.leave(slug, nil, nil, file{"b.txt", "", strings.Repeat("x", 150_000)}).want(201) // there is all the room there was
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
+	n := 0
+	for _, err := range a.server.Blobs.All() {
+		is.NoErr(err)
+		n++
+	}
+	is.Equal(n, 1)
+}
+
+// TestUploadLinkFullDisk: nothing is read that the disk has no room for.
+func TestUploadLinkFullDisk(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	is.NoErr(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n", slug, int64(1)<<60)
+	is.NoErr(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	is.NoErr(err)
+	is.True(strings.Contains(line, " 507 "))
+}
+
+// solve works out a challenge as a widget does.
+func (a *app) solve() string {
+	a.Helper()
+	c := a.visit("/api/v1/captcha/challenge").want(200)
+	salt, want := c.text("salt"), c.text("challenge")
+	for n := range powMost + 1 {
+		if sum := sha256.Sum256([]byte(salt + strconv.Itoa(n))); hex.EncodeToString(sum[:]) == want {
+			b, err := json.Marshal(map[string]any{"algorithm": "SHA-256", "challenge": want, "number": n, "salt": salt, "signature": c.text("signature"), "took": 12})
+			a.fatal(err)
+			return base64.StdEncoding.EncodeToString(b)
+		}
+	}
+	a.Fatal("the challenge has no solution")
+	return ""
+}
+
+func TestProofOfWork(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
+	try := func(name, value string) *answer {
+		return a.leave(slug, http.Header{name: {value}}, nil, file{"a", "", "x"})
+	}
+	token := a.solve()
+	try("X-Captcha-Token", token).want(201)
+	is.Equal(a.codeOf(try("X-Captcha-Token", token), 400), "captcha_required") // once
+	verify := func(token string) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": token}})
+	}
+	is.Equal(a.codeOf(verify(token), 400), "captcha_required")
+	got := verify(a.solve()).want(200)
+	pass := got.text("pass")
+	is.Equal(got.at("ok"), true)
+	for range 3 {
+		try("X-Captcha-Pass", pass).want(201)
+	}
+	is.Equal(a.codeOf(try("X-Captcha-Pass", pass+"A"), 400), "captcha_required")
+	is.True(a.server.captcha.passes(pass, netip.MustParseAddr("127.0.0.1"), a.clock.now()))
+	is.True(!a.server.captcha.passes(pass, netip.MustParseAddr("127.0.0.2"), a.clock.now()))
+	late := a.solve()
+	a.clock.advance(powTime)
+	is.Equal(a.codeOf(verify(late), 400), "captcha_required")
+	is.Equal(a.codeOf(try("X-Captcha-Pass", pass), 400), "captcha_required")
+
+	// What was tampered with.
+	plain, err := base64.StdEncoding.DecodeString(a.solve())
+	is.NoErr(err)
+	for _, change := range [][2]string{
+		{`"SHA-256"`, `"SHA-1"`},
+		{`"number":`, `"number":-`},
+		{`"signature":"`, `"signature":"0`},
+		{`?expires=`, `?expires=9`},
+		{`"salt":"`, `"salt":"0`},
+	} {
+		bad := strings.Replace(string(plain), change[0], change[1], 1)
+		is.True(bad != string(plain))
+		verify(base64.StdEncoding.EncodeToString([]byte(bad))).want(400)
+	}
+	verify(base64.StdEncoding.EncodeToString(plain)).want(200)
+	verify("no").want(400)
+
+	// No captcha on this instance: nothing is asked for.
+	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "none"}).want(200)
+	a.leave(slug, nil, nil, file{"a", "", "x"}).want(201)
+	is.Equal(a.visit("/api/v1/upload-requests/p/"+slug).want(200).at("captcha"), nil)
+	a.visit("/api/v1/captcha/challenge").want(404)
+}
+
+// TestSpentChallengesAreBounded: what is remembered of solved challenges does
+// not grow without end, and nothing is taken that could not be remembered.
+func TestSpentChallengesAreBounded(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	p := a.server.captcha
+	for i := range maxSpent {
+		p.spent[sha256.Sum256([]byte(strconv.Itoa(i)))] = a.clock.now().Add(time.Minute)
+	}
+	token := a.solve()
+	var e *record.Error
+	is.True(errors.As(p.solved(token, a.clock.now()), &e) && e.Fault == record.Busy)
+	is.NoErr(p.solved(token, a.clock.now().Add(2*time.Minute)))
+	is.Equal(len(p.spent), 1)
+}
+
+// TestCaptchaProvider holds the providers' verification against a server that
+// behaves in every way.
+func TestCaptchaProvider(t *testing.T) {
+	is := is.New(t)
+	var how http.HandlerFunc
+	var asked url.Values
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := r.ParseForm()
+		asked = r.PostForm
+		if a == nil {
+			how(w, r)
+		}
+	}))
+	defer provider.Close()
+	gone, stop := context.WithCancel(t.Context())
+	a := start(t)
+	a.server.captcha.wait = 500 * time.Millisecond
+	set := func(fields map[string]any) *answer { return a.patch("/api/v1/admin/settings", fields) }
+	set(map[string]any{"captchaProvider": "turnstile"}).want(422) // without its keys
+	got := set(map[string]any{"captchaProvider": "turnstile", "captchaSiteKey": "site", "captchaSecret": "hush", "captchaVerifyUrl": provider.URL + "/siteverify"}).want(200)
+	is.Equal(got.at("data.hasCaptchaSecret"), true)
+	is.True(!bytes.Contains(got.body, []byte("hush")))
+	is.True(!bytes.Contains(a.get("/api/v1/admin/settings").want(200).body, []byte("hush")))
+	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
+	is.Equal(a.visit("/api/v1/upload-requests/p/"+slug).want(200).at("captcha.siteKey"), "site")
+	is.True(strings.Contains(a.visit("/up/"+slug).want(200).header.Get("Content-Security-Policy"), "challenges.cloudflare.com"))
+	try := func() *answer {
+		return a.leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, file{"a", "", "x"})
+	}
+	says := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	how = says(200, `{"success":true,"hostname":"x"}`)
+	try().want(201)
+	is.Equal(asked, url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
+	pass := a.do(request{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": "tok"}}).want(200).text("pass")
+	how = says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`)
+	is.Equal(a.codeOf(try(), 400), "captcha_required")
+	a.leave(slug, http.Header{"X-Captcha-Pass": {pass}}, nil, file{"a", "", "x"}).want(201)
+	for name, bad := range map[string]http.HandlerFunc{
+		"garbage": says(200, "<html>"), "nothing": says(200, ""), "another shape": says(200, `{"ok":true}`), "no boolean": says(200, `{"success":"true"}`),
+		"an error": says(500, `{"success":true}`),
+		"a bomb":   says(200, `{"success":true,"x":"`+strings.Repeat("x", 2*verifyBytes)+`"}`),
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, provider.URL+"/elsewhere", http.StatusTemporaryRedirect)
+		},
+		"silence": func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-gone.Done():
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			how = bad
+			g := try().want(503)
+			is.Equal(g.text("code"), "captcha_unavailable")
+			is.True(g.header.Get("Retry-After") != "")
+		})
+	}
+	stop()
+	provider.Close()
+	try().want(503)
+	is.True(!strings.Contains(a.log.String(), "hush"))
+}
+
+func FuzzCaptchaToken(f *testing.F) {
+	f.Add("eyJhbGdvcml0aG0iOiJTSEEtMjU2In0=")
+	f.Add(base64.StdEncoding.EncodeToString([]byte(`{"algorithm":"SHA-256","challenge":"0","number":1,"salt":"a?expires=99999999999&","signature":"0"}`)))
+	p := newCaptcha()
+	f.Fuzz(func(t *testing.T, token string) {
+		if err := p.solved(token, time.Unix(1, 0)); !errors.Is(err, errBadCaptcha) {
+			t.Fatalf("%q: %v", token, err)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"kist/kv/field"
+)
+
+// Request is an upload request: an address at which strangers leave files for
+// its owner.
+type Request struct {
+	ID, Owner   ID
+	Slug        string
+	Title       string
+	Description string
+	FolderName  string // where files go; "" is none
+	Active      bool
+	Approval    bool   // files wait in the queue until the owner approves them
+	Password    string // hash; "" is none
+	Captcha     bool   // strangers must pass the instance's captcha
+	Expires     time.Time
+	MaxUploads  int64    // files in all; 0 is no limit, as with those below
+	MaxFile     int64    // bytes of one file
+	MaxTotal    int64    // bytes of all files
+	Types       []string // media types, type/* or .ext; none is any
+	PerSender   int64    // files that one sender may leave in Window hours
+	Window      int64
+	Color       string // #RRGGBB; "" is none
+	Created     time.Time
+	Updated     time.Time
+}
+
+// Bounds of upload requests.
+const (
+	maxTypes      = 64
+	defaultWindow = 24      // hours
+	maxWindow     = 24 * 90 // hours
+	// MaxPending is how many files of one request may wait for a decision.
+	MaxPending = 10_000
+	// MaxSenderName and MaxMessage bound what a stranger says, in characters.
+	MaxSenderName = 100
+	MaxMessage    = 2000
+)
+
+// NewRequest is a request as it is unless its owner says otherwise.
+func NewRequest() Request {
+	return Request{Active: true, Approval: true, Window: defaultWindow}
+}
+
+// RequestForm is what an owner may say of a request.
+type RequestForm struct {
+	Request
+	Secret field.Secret
+}
+
+// Fields is the shape of a create and of a patch.
+func (f *RequestForm) Fields(s *field.Set) {
+	f.fields(s)
+	s.Secret("password", &f.Secret).Says("Password that senders need; \"\" removes it.", `"open sesame"`)
+}
+
+func (q *Request) fields(s *field.Set) {
+	s.Name("title", &q.Title, MaxName, field.Required, field.Filled).Says("What is asked for.", `"Photos of the wedding"`)
+	s.Text("description", &q.Description, MaxDescription).Says("Free text for senders.", `"The originals, please."`)
+	s.Ruled("slug", &q.Slug, CleanSlug, SlugPattern, MaxSlug).
+		Says("End of the link, unique over all items; made up if absent.", `"wedding"`)
+	s.Name("folderName", &q.FolderName, MaxName).Says("Folder for what comes in; made if there is none.", `"Wedding"`)
+	s.Bool("isActive", &q.Active).Says("Whether the link takes files.", `true`)
+	s.Bool("requiresApproval", &q.Approval).Says("Whether files wait for the owner's approval.", `true`)
+	s.Bool("requiresCaptcha", &q.Captcha).Says("Whether senders must pass a captcha.", `false`)
+	s.Time("expiresAt", &q.Expires).Says("When the link ends.", `"2030-01-01T00:00:00.000Z"`)
+	s.Limit("maxUploads", &q.MaxUploads, field.MaxCount).Says("Files that it takes in all; 0 or null is no limit.", `100`)
+	s.Limit("maxFileSize", &q.MaxFile, 1<<53).Says("Bytes of one file; 0 or null is no limit.", `104857600`)
+	s.Limit("maxTotalSize", &q.MaxTotal, 1<<53).Says("Bytes of all files that come in; 0 or null is no limit.", `1073741824`)
+	s.Texts("allowedTypes", &q.Types, CleanFileType, maxTypes, 128).
+		Says("Media types (image/png, image/*) or extensions (.pdf) that it takes; empty is all.", `["image/*",".pdf"]`)
+	s.Limit("perUserUploadLimit", &q.PerSender, field.MaxCount).Says("Files that one sender may leave in the window; 0 or null is no limit.", `10`)
+	s.Limit("perUserWindowHours", &q.Window, maxWindow).Says("The window in hours; 0 or null is 24.", `24`)
+	s.Ruled("brandColor", &q.Color, CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the usual one.", `"#0F6B5C"`)
+}
+
+// Finish fills in what was left out, once input was read into the form.
+func (f *RequestForm) Finish() {
+	if f.Window == 0 {
+		f.Window = defaultWindow
+	}
+}
+
+// ShownRequest is a request as its owner sees it, with what the store counts.
+type ShownRequest struct {
+	Request
+	Uploads, Views, Pending int64
+	Base                    string // absolute address of the server, without a slash at the end
+}
+
+// Fields is the shape of a request in an answer.
+func (v *ShownRequest) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	v.fields(s)
+	s.Shown("hasPassword", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
+		return fmt.Appendf(dst, "%t", v.Password != "")
+	}).Says("Whether senders need a password.", `false`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Base+"/up/"+v.Slug)
+	}).Says("The link.", `"https://kist.example.org/up/wedding"`)
+	s.Number("uploadsCount", &v.Uploads, 0, 1<<53).Says("Files that came in, whatever became of them.", `7`)
+	s.Number("viewsCount", &v.Views, 0, 1<<53).Says("How often others have opened the link.", `12`)
+	s.Number("pendingCount", &v.Pending, 0, 1<<53).Says("Files that wait for a decision.", `2`)
+	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+// ErrNoRequest is the one answer for a link that is unknown or switched off.
+var ErrNoRequest = NotFound("upload link")
+
+// Open says whether the link is there for others at the given instant: nil,
+// Missing or Gone.
+func (q *Request) Open(now time.Time) error {
+	switch {
+	case !q.Active:
+		return ErrNoRequest
+	case !q.Expires.IsZero() && !now.Before(q.Expires):
+		return &Error{Fault: Gone, Code: "expired", Text: "This upload link has expired."}
+	}
+	return nil
+}
+
+// Intake counts files that a request has taken, and those that are promised to
+// transfers under way.
+type Intake struct {
+	Files, Pending int64
+	Sender         int64 // of the sender in question, in the window
+}
+
+// errFull says that a request takes no more.
+func errFull(text string) error {
+	return &Error{Fault: Denied, Code: "limit_reached", Text: text}
+}
+
+// Admit says whether more may come on top of what was taken: nil, Denied when a
+// limit of the request is reached, or TooMany when the sender's is. again is
+// when the sender's oldest file leaves the window.
+func (q *Request) Admit(taken, more Intake, again time.Duration) error {
+	switch {
+	case over(taken.Files, more.Files, q.MaxUploads):
+		if taken.Files < q.MaxUploads {
+			return errFull(fmt.Sprintf("This link takes %d more of the files, not all.", q.MaxUploads-taken.Files))
+		}
+		return errFull("This link has taken as many files as its owner allowed.")
+	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
+		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
+	case over(taken.Sender, more.Sender, q.PerSender):
+		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You may leave %d files here in %d hours. Try again later.", q.PerSender, q.Window), Retry: max(again, time.Second)}
+	}
+	return nil
+}
+
+// over reports whether more does not go on top of what was taken, where most
+// is the limit and 0 is none.
+func over(taken, more, most int64) bool { return most > 0 && more > 0 && more > most-taken }
+
+// ErrNoRoom says that a request has no room for so many bytes.
+var ErrNoRoom = errFull("This is more than the link has room for. Nothing was stored.")
+
+// ErrWait says that there is room for a transfer once others have ended, which
+// may take less than was promised to them.
+var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
+
+// Promise says how many bytes of a limit a transfer is promised that will take
+// least to most bytes: most of them if they are free, or all that are left if
+// nobody else is promised any; ErrWait if others' promises stand in the way,
+// and ErrNoRoom if what is kept does. A limit of 0 is none.
+func Promise(limit, kept, promised, least, most int64) (int64, error) {
+	free := limit - kept
+	switch {
+	case limit == 0, most <= free-promised:
+		return most, nil
+	case free <= 0, least > free:
+		return 0, ErrNoRoom
+	case promised > 0:
+		return 0, ErrWait
+	}
+	return free, nil
+}
+
+// Remaining is how many files the request still takes; -1 is any number.
+func (q *Request) Remaining(files int64) int64 {
+	if q.MaxUploads == 0 {
+		return -1
+	}
+	return max(0, q.MaxUploads-files)
+}
+
+var fileType = regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}))$`)
+
+// CleanFileType is the rule of allowed types: a media type, one with * for its
+// second half, or an extension with its dot; in lower case.
+func CleanFileType(t string) (string, error) {
+	t = Fold(strings.TrimSpace(t))
+	if !fileType.MatchString(t) {
+		return "", errors.New("must be a media type such as image/png or image/*, or an extension such as .pdf")
+	}
+	return t, nil
+}
+
+// Takes reports whether the request takes a file of the name and the media
+// type, which must have been worked out from the bytes: a sender's word for it
+// counts for nothing.
+func (q *Request) Takes(name, mimeType string) bool {
+	name, mimeType = Fold(name), strings.ToLower(mimeType)
+	top, _, _ := strings.Cut(mimeType, "/")
+	return len(q.Types) == 0 || slices.ContainsFunc(q.Types, func(t string) bool {
+		if strings.HasPrefix(t, ".") {
+			return path.Ext(name) == t || strings.HasSuffix(name, t) && len(name) > len(t)
+		}
+		return t == mimeType || t == top+"/*"
+	})
+}
+
+// State is how far a file that came in is.
+type State string
+
+// The states. Only a pending one can be decided.
+const (
+	Pending  State = "pending"
+	Approved State = "approved"
+	Rejected State = "rejected"
+)
+
+// States lists the states.
+var States = []State{Pending, Approved, Rejected}
+
+// Item is a file that came in by a request. Its content is its own only as
+// long as it is pending: an approved one has become a file, a rejected one has
+// none.
+type Item struct {
+	ID, Owner, Request ID
+	State              State
+	Name, MimeType     string
+	Size               int64
+	Ref                [32]byte // of the content; zero unless pending
+	Sender, Message    string
+	Created            time.Time
+	Decided            time.Time // zero: not yet
+	File               ID        // that it became
+	FileSlug           string
+}
+
+// Decide moves the item on; Taken unless it is pending.
+func (i *Item) Decide(to State, now time.Time) error {
+	if i.State != Pending {
+		return &Error{Fault: Taken, Code: "already_decided", Text: "This file was " + string(i.State) + " already."}
+	}
+	i.State, i.Decided, i.Ref = to, now, [32]byte{}
+	return nil
+}
+
+// Fields is the shape of an item in its owner's queue.
+func (i *Item) Fields(s *field.Set) {
+	const id = `"01890a5d-ac96-774b-bcce-b302099a8057"`
+	s.ID("itemId", &i.ID).Says("Id of the item.", id)
+	s.ID("id", &i.ID).Says("The same.", id)
+	s.ID("uploadRequestId", &i.Request).Says("Id of the upload request.", id)
+	field.Choice(s, "status", &i.State, States).Says("How far it is.", `"pending"`)
+	s.Text("fileName", &i.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
+	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
+	s.Text("mimeType", &i.MimeType, 255).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
+	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
+	s.Text("message", &i.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
+	s.Time("createdAt", &i.Created).Says("When it came in.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("decidedAt", &i.Decided).Says("When it was decided; null before.", `null`)
+	s.ID("fileId", &i.File).Says("Id of the file that it became; null if none.", `null`)
+	s.Shown("fileSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
+		if i.FileSlug == "" {
+			return append(dst, "null"...)
+		}
+		return field.AppendString(dst, i.FileSlug)
+	}).Says("Slug of that file.", `null`)
+}
+
+// Receipt is an item as its sender sees it.
+type Receipt struct{ *Item }
+
+// Fields is all that a sender learns.
+func (r Receipt) Fields(s *field.Set) {
+	s.ID("itemId", &r.ID).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	field.Choice(s, "status", &r.State, States).Says("Whether it waits for approval.", `"pending"`)
+	s.Text("fileName", &r.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
+	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
+}
+
+// SenderForm is what a sender may say beside the files.
+type SenderForm struct{ Name, Message string }
+
+// Fields is the shape of it.
+func (f *SenderForm) Fields(s *field.Set) {
+	s.Name("name", &f.Name, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
+	s.Text("message", &f.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
+}
+
+// Decision is what an owner says of a pending item.
+type Decision struct {
+	Action     string // approve or reject
+	Public     bool
+	FolderName string // "" is the request's
+	Tags       []string
+}
+
+// Approves reports whether the item is to become a file.
+func (d *Decision) Approves() bool { return d.Action == "approve" }
+
+// Fields is the shape of it.
+func (d *Decision) Fields(s *field.Set) {
+	field.Choice(s, "action", &d.Action, []string{"approve", "reject"}, field.Required).Says("What to do.", `"approve"`)
+	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; they cannot unless said.", `false`)
+	s.Name("folderName", &d.FolderName, MaxName).Says("Folder in place of the request's.", `"Wedding"`)
+	s.Texts("tags", &d.Tags, CleanTag, MaxTags, MaxTag).Says("Tag names for the file.", `["wedding"]`)
+}

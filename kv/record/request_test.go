@@ -1,0 +1,171 @@
+package record
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/field"
+)
+
+func faultOf(err error) Fault {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Fault
+	}
+	return 0
+}
+
+func TestAdmit(t *testing.T) {
+	q := func(set func(*Request)) *Request { r := NewRequest(); set(&r); return &r }
+	files := q(func(r *Request) { r.MaxUploads = 3 })
+	sender := q(func(r *Request) { r.PerSender = 2 })
+	queue := q(func(*Request) {})
+	direct := q(func(r *Request) { r.Approval = false })
+	for _, c := range []struct {
+		name        string
+		q           *Request
+		taken, more Intake
+		want        Fault
+	}{
+		{"no limit", queue, Intake{Files: 1e9, Sender: 1e9}, Intake{Files: 1, Pending: 1, Sender: 1}, 0},
+		{"the last file", files, Intake{Files: 2}, Intake{Files: 1}, 0},
+		{"one too many", files, Intake{Files: 3}, Intake{Files: 1}, Denied},
+		{"two where one goes", files, Intake{Files: 2}, Intake{Files: 2}, Denied},
+		{"a limit set lower than what is there", files, Intake{Files: 9}, Intake{Files: 1}, Denied},
+		{"the sender's last", sender, Intake{Sender: 1}, Intake{Sender: 1}, 0},
+		{"the sender's next", sender, Intake{Sender: 2}, Intake{Sender: 1}, TooMany},
+		{"a full queue", queue, Intake{Pending: MaxPending}, Intake{Pending: 1}, Denied},
+		{"no queue", direct, Intake{Pending: MaxPending}, Intake{Pending: 1}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(faultOf(c.q.Admit(c.taken, c.more, time.Minute)), c.want)
+		})
+	}
+}
+
+func TestPromise(t *testing.T) {
+	is := is.New(t)
+	const lot = 1<<63 - 1
+	for _, c := range []struct {
+		limit, kept, promised, least, most int64
+		want                               int64
+		err                                error
+	}{
+		{0, lot, lot, 5, 9, 9, nil},
+		{100, 90, 0, 10, 10, 10, nil},
+		{100, 90, 0, 5, 20, 10, nil}, // alone with what is left
+		{100, 90, 0, 11, 20, 0, ErrNoRoom},
+		{100, 50, 40, 5, 10, 10, nil},
+		{100, 50, 40, 5, 20, 0, ErrWait}, // the others may take less
+		{100, 50, 40, 51, 60, 0, ErrNoRoom},
+		{100, 100, 0, 0, 9, 0, ErrNoRoom},
+		{100, 100, 0, 0, 0, 0, nil}, // an empty file needs no room
+		{100, 120, 0, 0, 9, 0, ErrNoRoom},
+		{100, 50, 0, lot, lot, 0, ErrNoRoom},
+		{100, 0, 0, 0, lot, 100, nil}, // of unknown length
+	} {
+		got, err := Promise(c.limit, c.kept, c.promised, c.least, c.most)
+		is.Equal(got, c.want) // in each row
+		is.Equal(err, c.err)
+	}
+}
+
+func TestRequestOpen(t *testing.T) {
+	is := is.New(t)
+	now := time.UnixMilli(1_000_000)
+	for _, c := range []struct {
+		active bool
+		ends   time.Time
+		want   Fault
+	}{
+		{true, time.Time{}, 0},
+		{true, now.Add(time.Millisecond), 0},
+		{true, now, Gone},
+		{false, time.Time{}, Missing},
+		{false, now, Missing},
+	} {
+		is.Equal(faultOf((&Request{Active: c.active, Expires: c.ends}).Open(now)), c.want)
+	}
+}
+
+func TestTakes(t *testing.T) {
+	is := is.New(t)
+	for _, c := range []struct {
+		types      []string
+		name, mime string
+		want       bool
+	}{
+		{nil, "x", "application/octet-stream", true},
+		{[]string{"image/*"}, "x.jpg", "image/jpeg", true},
+		{[]string{"image/*"}, "x.jpg", "text/html", false},
+		{[]string{"image/*"}, "x", "imagine/jpeg", false},
+		{[]string{"image/png"}, "x.png", "image/PNG", true},
+		{[]string{"image/png"}, "x.png", "image/png2", false},
+		{[]string{".pdf"}, "X.PDF", "application/octet-stream", true},
+		{[]string{".pdf"}, "x.pdf.exe", "application/pdf", false},
+		{[]string{".pdf"}, ".pdf", "application/pdf", true},
+		{[]string{".tar.gz"}, "a.tar.gz", "application/gzip", true},
+		{[]string{".tar.gz"}, "a.gz", "application/gzip", false},
+		{[]string{".pdf", "text/plain"}, "a.txt", "text/plain", true},
+	} {
+		is.Equal((&Request{Types: c.types}).Takes(c.name, c.mime), c.want) // in each row
+	}
+}
+
+func TestCleanFileType(t *testing.T) {
+	is := is.New(t)
+	for in, want := range map[string]string{
+		"image/*": "image/*", " IMAGE/PNG ": "image/png", ".PDF": ".pdf", ".tar.gz": ".tar.gz", ".Ä": ".ä",
+		"application/vnd.ms-excel": "application/vnd.ms-excel",
+	} {
+		got, err := CleanFileType(in)
+		is.NoErr(err)
+		is.Equal(got, want)
+	}
+	for _, in := range []string{"", "*", "*/*", "pdf", ".", "..", "./a", "image/", "/png", "image/p g", "image/png;q=1", "a/b/c", ".a\x00", ".a,b"} {
+		_, err := CleanFileType(in)
+		is.True(err != nil) // in
+	}
+}
+
+func TestDecide(t *testing.T) {
+	is := is.New(t)
+	for _, from := range States {
+		for _, to := range []State{Approved, Rejected} {
+			i := Item{State: from, Ref: [32]byte{1}}
+			err := i.Decide(to, time.UnixMilli(5))
+			if from != Pending {
+				is.Equal(faultOf(err), Taken)
+				is.Equal(i, Item{State: from, Ref: [32]byte{1}})
+				continue
+			}
+			is.NoErr(err)
+			is.Equal(i, Item{State: to, Decided: time.UnixMilli(5)})
+		}
+	}
+}
+
+func TestRequestForm(t *testing.T) {
+	is := is.New(t)
+	in, err := field.Parse([]byte(`{"title":" A  b ","maxUploads":0,"maxFileSize":null,"maxTotalSize":"12","perUserWindowHours":null,"allowedTypes":".PDF,image/*","brandColor":"abc","password":"x"}`))
+	is.NoErr(err)
+	f := &RequestForm{Request: NewRequest()}
+	is.NoErr(field.Of(f).Create(in))
+	f.Finish()
+	is.Equal([]any{f.Title, f.MaxUploads, f.MaxFile, f.MaxTotal, f.Window, f.Types, f.Color, f.Active, f.Approval, f.Secret.Text},
+		[]any{"A b", int64(0), int64(0), int64(12), int64(24), []string{".pdf", "image/*"}, "#AABBCC", true, true, "x"})
+	in, err = field.Parse([]byte(`{"maxTotalSize":null,"perUserWindowHours":null,"description":"d","password":null}`))
+	is.NoErr(err)
+	is.NoErr(field.Of(f).Patch(in))
+	f.Finish()
+	is.Equal([]any{f.Title, f.MaxTotal, f.Window, f.Description, f.Secret}, []any{"A b", int64(0), int64(24), "d", field.Secret{Said: true}})
+	for _, bad := range []string{`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`, `{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`} {
+		in, err := field.Parse([]byte(bad))
+		is.NoErr(err)
+		is.True(field.Of(&RequestForm{Request: NewRequest()}).Create(in) != nil) // bad
+	}
+}

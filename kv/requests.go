@@ -1,0 +1,671 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// requestKey is the primary key of an upload request. It has the form of a
+// record's key, of kind 0, which is none: requests and records share the index
+// of slugs, so that a slug is unique over both.
+func requestKey(owner, id record.ID) []byte { return append(pair(owner, 0), id[:]...) }
+
+var requests = rows(requestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
+	table.Index[record.Request]{Bucket: recordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
+		file([]byte(q.Slug))
+	}})
+
+func itemKey(owner, request record.ID, rest ...byte) []byte {
+	return append(pair(owner, request[:]...), rest...)
+}
+
+// items is the queue of what came in by upload requests.
+var items = func() *table.Table[record.Item] {
+	key := func(i *record.Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
+	t := rows(
+		itemBucket, key,
+		table.Index[record.Item]{Bucket: itemState, Keys: func(i *record.Item, file func([]byte)) {
+			file(append(append(pair(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
+		}},
+		table.Index[record.Item]{Bucket: itemBlob, Keys: func(i *record.Item, file func([]byte)) {
+			if i.State == record.Pending {
+				file(append(bytes.Clone(i.Ref[:]), key(i)...))
+			}
+		}},
+	)
+	t.Sums = sumBucket
+	t.Tally = func(i *record.Item, add func([]byte, int64)) {
+		add(inState(i.Owner, i.State), 1)
+		add(inRequest(i.Owner, i.Request, i.State), 1)
+		add(receivedBytes(i.Owner, i.Request), i.Size)
+		if i.State == record.Pending {
+			add(pendingBytes(i.Owner), i.Size)
+		}
+	}
+	return t
+}()
+
+// Where sums over items are kept. Kind 0 is none.
+func inState(owner record.ID, s record.State) []byte { return pair(owner, 0, 'i', s[0]) }
+
+func inRequest(owner, request record.ID, s record.State) []byte {
+	return append(append(pair(owner, 0, 'n'), request[:]...), s[0])
+}
+
+func receivedBytes(owner, request record.ID) []byte {
+	return append(pair(owner, 0, 's'), request[:]...)
+}
+
+func pendingBytes(owner record.ID) []byte { return pair(owner, 0, 'q') }
+
+// Request reads one of the owner's upload requests.
+func (tx *Tx) Request(owner, id record.ID) (*record.Request, error) {
+	q, err := requests.Get(tx.Tx, requestKey(owner, id))
+	return q, fault(err, "upload request")
+}
+
+// RequestAt reads the upload request with the slug, whoever owns it. One of an
+// account that is shut is Missing, as it shares nothing.
+func (tx *Tx) RequestAt(slug string) (*record.Request, error) {
+	if slug == "" {
+		return nil, record.ErrNoRequest
+	}
+	q, err := requests.Find(tx.Tx, recordSlug, []byte(slug))
+	if errors.Is(err, table.ErrMissing) {
+		return nil, record.ErrNoRequest
+	}
+	if err != nil {
+		return nil, err
+	}
+	shut, err := tx.Shut(q.Owner)
+	if shut {
+		return nil, record.ErrNoRequest
+	}
+	return q, err
+}
+
+// Requests lists the owner's upload requests, oldest first.
+func (tx *Tx) Requests(owner record.ID) ([]record.Request, error) {
+	return collect(requests, tx, owner[:])
+}
+
+// ShowRequest fills v with the request and what is counted of it.
+func (tx *Tx) ShowRequest(q *record.Request, v *record.ShownRequest) {
+	v.Request = *q
+	v.Uploads = tx.received(q)
+	v.Pending = items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))
+	v.Views = tx.viewsOf(q.ID).total
+}
+
+// received is how many files came in, whatever became of them.
+func (tx *Tx) received(q *record.Request) (n int64) {
+	for _, s := range record.States {
+		n += items.Sum(tx.Tx, inRequest(q.Owner, q.ID, s))
+	}
+	return n
+}
+
+// Remaining is how many files the request still takes; -1 is any number.
+func (tx *Tx) Remaining(q *record.Request) int64 { return q.Remaining(tx.received(q)) }
+
+// AddRequest makes an upload request; password is the hash of the form's. It
+// fails with Taken if the slug is in use and with Invalid if it ends before it
+// begins.
+func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
+	if tx.s.room.low.Load() {
+		return nil, ErrFull
+	}
+	if err := tx.owner(owner); err != nil {
+		return nil, err
+	}
+	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {
+		return nil, record.Bad(map[string]string{"expiresAt": err.Error()})
+	}
+	q := f.Request
+	q.ID, q.Owner, q.Password, q.Created, q.Updated = tx.NewID(), owner, password, tx.Now, tx.Now
+	if q.Slug == "" {
+		q.Slug = tx.newSlug()
+	}
+	return &q, fault(requests.Put(tx.Tx, &q), "upload request")
+}
+
+// SaveRequest changes an upload request, which must have been read in the same
+// transaction. A slug that was emptied stays as it was.
+func (tx *Tx) SaveRequest(q *record.Request) error {
+	if q.Slug == "" {
+		was, err := tx.Request(q.Owner, q.ID)
+		if err != nil {
+			return err
+		}
+		q.Slug = was.Slug
+	}
+	q.Updated = tx.Now
+	return fault(requests.Put(tx.Tx, q), "upload request")
+}
+
+// RemoveRequest takes an upload request away, and its queue with it. What was
+// approved stays. It goes in several transactions, the first of which switches
+// the request off; when it is cut short, calling it again goes on.
+func (s *Store) RemoveRequest(owner, id record.ID) error {
+	err := s.Update(func(tx *Tx) error {
+		q, err := tx.Request(owner, id)
+		if err != nil {
+			return err
+		}
+		q.Active = false
+		return tx.SaveRequest(q)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *Tx) error {
+			q, err := tx.Request(owner, id)
+			if err == nil {
+				done, err = tx.dropRequest(q, removeBatch)
+			}
+			return err
+		})
+	}
+	return err
+}
+
+// dropRequest removes up to most items of a request, and the request itself if
+// that leaves none.
+func (tx *Tx) dropRequest(q *record.Request, most int) (done bool, err error) {
+	var some []*record.Item
+	for i, err := range items.All(tx.Tx, itemKey(q.Owner, q.ID)) {
+		if err != nil {
+			return false, err
+		}
+		if len(some) == most {
+			break
+		}
+		some = append(some, i)
+	}
+	for _, i := range some {
+		if _, err := items.Delete(tx.Tx, items.Key(i)); err != nil {
+			return false, err
+		}
+		if i.State == record.Pending {
+			if err := tx.loosen(i.Ref); err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(some) == most {
+		return false, nil
+	}
+	var senders [][]byte
+	for k := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID), nil, false) {
+		senders = append(senders, bytes.Clone(k))
+	}
+	for _, k := range senders {
+		err = errors.Join(err, tx.Delete(senderBucket, k))
+	}
+	_, gone := requests.Delete(tx.Tx, requestKey(q.Owner, q.ID))
+	return true, errors.Join(err, fault(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
+}
+
+// dropRequests removes requests of an account with up to most items, and says
+// whether none is left.
+func (tx *Tx) dropRequests(owner record.ID, most int) (done bool, err error) {
+	all, err := tx.Requests(owner)
+	for i := range all {
+		if done, err := tx.dropRequest(&all[i], most); err != nil || !done || len(all) > removeBatch && i == removeBatch {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// RequestSeen counts that someone other than the owner opened the link. The
+// count is written within a second.
+func (s *Store) RequestSeen(q *record.Request) {
+	s.pending.Lock()
+	defer s.pending.Unlock()
+	s.pending.view([record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
+}
+
+// countRequest adds views that were counted in memory; key is the request's.
+func (tx *Tx) countRequest(key []byte, n int64) error {
+	if tx.Get(requestBucket, key) == nil {
+		return nil // removed meanwhile
+	}
+	id := key[len(key)-len(record.ID{}):]
+	was := tx.viewsOf(record.ID(id))
+	return tx.Put(viewBucket, bytes.Clone(id), views{was.total + n, was.used}.row())
+}
+
+// intake is what is promised to transfers that are under way. It is the
+// committer's: promises and what the transactions count are read and changed by
+// one goroutine, one job after another, and a promise becomes a row in one job.
+// So no two transfers can be promised the same place, and none is counted twice
+// or not at all. A restart forgets all promises, of which nothing was kept.
+type intake struct {
+	requests map[record.ID]*promised
+	owners   map[record.ID]int64 // bytes
+	given    chan struct{}       // is closed when something was given back; nil if nobody waits
+}
+
+type promised struct {
+	files, bytes int64
+	senders      map[sender]int64 // files
+}
+
+// sender is a sender's address as it is kept: hashed with the store's secret,
+// for one request alone.
+type sender [16]byte
+
+// A Reservation is the place that is kept for a transfer: files and bytes that
+// count against the limits of the request, the sender and the owner as if they
+// were there already. It must be released, however the transfer ends.
+type Reservation struct {
+	s              *Store
+	owner, request record.ID
+	from           string
+	sender         sender
+	files, bytes   int64 // the committer's
+}
+
+// waitTime is how long a transfer waits for others to end.
+const waitTime = 10 * time.Second
+
+// Reserve keeps a place for a file from a sender who is known by an address.
+// The whole transfer will have least to most bytes; the reservation is for most
+// of them, or for all that are left: Room says. Where others are promised
+// what this one needs, Reserve waits a while for them to end, and then fails
+// with Busy. It fails with Missing or Gone if the request is not open, with
+// Denied when a limit of the request or the owner's quota is reached, with
+// TooMany when the sender's is, and with ErrFull while the disk has no room.
+func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, least, most int64) (*Reservation, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
+	for {
+		var given chan struct{}
+		err := s.Update(func(tx *Tx) error {
+			q, size, err := tx.admitted(r, 1, least, most)
+			in := &tx.s.intake
+			if err == nil {
+				in.add(r, q, 1, size)
+			} else if err == record.ErrWait { //nolint:errorlint // it is this very one
+				if in.given == nil {
+					in.given = make(chan struct{})
+				}
+				given = in.given
+			}
+			return err
+		})
+		if given == nil {
+			return r, err
+		}
+		select {
+		case <-given:
+		case <-ctx.Done():
+			return r, err
+		}
+	}
+}
+
+// Room is how many bytes the transfer may have.
+func (r *Reservation) Room() int64 { return r.bytes }
+
+// Another keeps a place for another file of the same transfer. It fails as
+// Reserve does; what was kept before stays kept.
+func (r *Reservation) Another() error {
+	return r.s.Update(func(tx *Tx) error {
+		q, _, err := tx.admitted(r, 1, 0, 0)
+		if err == nil {
+			tx.s.intake.add(r, q, 1, 0)
+		}
+		return err
+	})
+}
+
+// Release gives the place back; a second time, or once the files are received,
+// it does nothing.
+func (r *Reservation) Release() error {
+	err := r.s.Update(func(tx *Tx) error { tx.s.intake.drop(r); return nil })
+	if errors.Is(err, ErrClosed) {
+		return nil // and forgotten with all others
+	}
+	return err
+}
+
+func (in *intake) add(r *Reservation, q *record.Request, files, bytes int64) {
+	if in.requests == nil {
+		in.requests, in.owners = map[record.ID]*promised{}, map[record.ID]int64{}
+	}
+	p := in.requests[q.ID]
+	if p == nil {
+		p = &promised{senders: map[sender]int64{}}
+		in.requests[q.ID] = p
+	}
+	p.files += files
+	p.bytes += bytes
+	p.senders[r.sender] += files
+	in.owners[q.Owner] += bytes
+	r.files += files
+	r.bytes += bytes
+}
+
+func (in *intake) drop(r *Reservation) {
+	p := in.requests[r.request]
+	if p == nil || r.files == 0 && r.bytes == 0 {
+		return
+	}
+	p.files -= r.files
+	p.bytes -= r.bytes
+	if p.senders[r.sender] -= r.files; p.senders[r.sender] == 0 {
+		delete(p.senders, r.sender)
+	}
+	if in.owners[r.owner] -= r.bytes; in.owners[r.owner] == 0 {
+		delete(in.owners, r.owner)
+	}
+	if len(p.senders) == 0 {
+		delete(in.requests, r.request)
+	}
+	r.files, r.bytes = 0, 0
+	if in.given != nil {
+		close(in.given)
+		in.given = nil
+	}
+}
+
+// admitted reads the request of the reservation and says whether so many more
+// files may come, and how many of least to most more bytes.
+func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Request, size int64, err error) {
+	if tx.s.room.low.Load() {
+		return nil, 0, ErrFull
+	}
+	if q, err = tx.Request(r.owner, r.request); missing(err) {
+		return nil, 0, record.ErrNoRequest
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := q.Open(tx.Now); err != nil {
+		return nil, 0, err
+	}
+	u, err := tx.User(q.Owner)
+	if missing(err) || err == nil && u.Disabled {
+		return nil, 0, record.ErrNoRequest
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if r.sender, err = tx.senderOf(q, r.from); err != nil {
+		return nil, 0, err
+	}
+	taken := record.Intake{Files: tx.received(q), Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))}
+	var again time.Duration
+	if q.PerSender > 0 {
+		since, oldest := tx.Now.Add(-time.Duration(q.Window)*time.Hour).UnixMilli(), tx.Now
+		for _, at := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID, r.sender[:]...), nil, false) {
+			if ms := int64(binary.BigEndian.Uint64(at)); ms > since {
+				if taken.Sender++; time.UnixMilli(ms).Before(oldest) {
+					oldest = time.UnixMilli(ms)
+				}
+			}
+		}
+		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
+	}
+	promised := int64(0)
+	if p := tx.s.intake.requests[q.ID]; p != nil {
+		promised = p.bytes
+		taken.Files += p.files
+		taken.Pending += p.files
+		taken.Sender += p.senders[r.sender]
+	}
+	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
+		return nil, 0, err
+	}
+	if most, err = record.Promise(q.MaxTotal, items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)), promised, least, most); err != nil {
+		return nil, 0, err
+	}
+	quota, err := tx.quota(u)
+	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
+		most, err = record.Promise(quota, tx.kept(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
+	}
+	return q, most, err
+}
+
+// kept is how many bytes count against the owner's quota: of files, and of what
+// waits for approval.
+func (tx *Tx) kept(owner record.ID) int64 {
+	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
+}
+
+func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {
+	secret := tx.Get(metaBucket, metaSecret)
+	if secret == nil {
+		return sender{}, errors.New("the store has no secret")
+	}
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("kist sender "))
+	h.Write(q.ID[:])
+	h.Write([]byte(from))
+	return sender(h.Sum(nil)[:len(sender{})]), nil
+}
+
+// A Received is a file that came in, whose content is kept and pinned.
+type Received struct {
+	Name, MimeType string
+	Ref            [32]byte
+	Size           int64
+}
+
+// Receive makes items of the queue out of what a sender left, and files at once
+// if the request needs no approval. It turns the reservation into what is
+// counted, by what really came; it fails as Reserve does.
+func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
+	tx.s.intake.drop(r) // all or nothing of it is counted from here on
+	size := int64(0)
+	for _, c := range came {
+		size += c.Size
+	}
+	q, room, err := tx.admitted(r, int64(len(came)), size, size)
+	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
+		err = record.ErrNoRoom
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*record.Item
+	for _, c := range came {
+		i := &record.Item{
+			ID: tx.NewID(), Owner: q.Owner, Request: q.ID, State: record.Pending, Name: c.Name, MimeType: c.MimeType, Size: c.Size,
+			Ref: c.Ref, Sender: f.Name, Message: f.Message, Created: tx.Now,
+		}
+		if q.Approval {
+			if err := tx.Delete(looseBucket, bytes.Clone(c.Ref[:])); err != nil {
+				return nil, err
+			}
+		} else if err := tx.approve(q, i, &record.Decision{}); err != nil {
+			return nil, err
+		}
+		if err := items.Put(tx.Tx, i); err != nil {
+			return nil, err
+		}
+		if err := tx.emitItem(record.UploadReceived, i); err != nil {
+			return nil, err
+		}
+		if q.PerSender > 0 {
+			key := append(itemKey(q.Owner, q.ID, r.sender[:]...), i.ID[:]...)
+			if err := tx.Put(senderBucket, key, tx.instant()); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// approve makes a file of the owner's out of an item.
+func (tx *Tx) approve(q *record.Request, i *record.Item, d *record.Decision) error {
+	f := record.NewForm(record.Files)
+	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
+	if f.FolderName == "" {
+		f.FolderName = q.FolderName
+	}
+	f.Body = &record.File{OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size}
+	content := &record.Content{Ref: i.Ref, Size: i.Size}
+	if err := i.Decide(record.Approved, tx.Now); err != nil {
+		return err
+	}
+	r, err := tx.add(i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
+	if err != nil {
+		return err
+	}
+	i.File, i.FileSlug = r.ID, r.Slug
+	return nil
+}
+
+// Item reads an item of the owner's queue.
+func (tx *Tx) Item(owner, request, id record.ID) (*record.Item, error) {
+	i, err := items.Get(tx.Tx, itemKey(owner, request, id[:]...))
+	return i, fault(err, "upload")
+}
+
+// Decide approves or rejects a pending item; Taken if it was decided. An
+// approved one becomes a file; of a rejected one nothing is left but its row,
+// and its bytes are unlinked by a later sweep unless they are also a file's.
+func (tx *Tx) Decide(owner, request, id record.ID, d *record.Decision) (*record.Item, error) {
+	i, err := tx.Item(owner, request, id)
+	if err != nil {
+		return nil, err
+	}
+	event, ref := record.UploadRejected, i.Ref
+	if d.Approves() {
+		event = record.UploadApproved
+		q, err := tx.Request(owner, request)
+		if err == nil {
+			err = tx.approve(q, i, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else if err := i.Decide(record.Rejected, tx.Now); err != nil {
+		return nil, err
+	}
+	if err := items.Put(tx.Tx, i); err != nil {
+		return nil, err
+	}
+	if !d.Approves() {
+		if err := tx.loosen(ref); err != nil {
+			return nil, err
+		}
+	}
+	return i, tx.emitItem(event, i)
+}
+
+// emitItem tells the owner's webhooks of an item, as the queue shows it.
+func (tx *Tx) emitItem(e record.Event, i *record.Item) error {
+	return tx.Emit(i.Owner, e, i.ID, record.Notice{Title: i.Name, Path: "/upload-requests", Data: field.Of(i).AppendJSON(nil)})
+}
+
+// A Queue says which items are wanted.
+type Queue struct {
+	Owner         record.ID
+	Request       record.ID    // zero: of all requests, which takes a State
+	State         record.State // "": any
+	Limit, Offset int
+}
+
+// Queue lists items, oldest first, and says how many there are in all.
+func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
+	read := func(key []byte) error {
+		if q.Offset > 0 {
+			q.Offset--
+			return nil
+		}
+		i, err := items.Get(tx.Tx, key)
+		if err != nil {
+			return fmt.Errorf("item %x: %w", key, err)
+		}
+		page = append(page, i)
+		return nil
+	}
+	if q.Request == uuid.Nil {
+		prefix := pair(q.Owner, q.State[0])
+		for k := range tx.Walk(itemState, prefix, nil, false) {
+			if len(page) == q.Limit {
+				break
+			}
+			id, request := k[len(prefix):len(prefix)+16], record.ID(k[len(prefix)+16:])
+			if err := read(itemKey(q.Owner, request, id...)); err != nil {
+				return nil, 0, err
+			}
+		}
+		return page, items.Sum(tx.Tx, inState(q.Owner, q.State)), nil
+	}
+	for _, s := range record.States {
+		if q.State == "" || q.State == s {
+			total += items.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
+		}
+	}
+	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), nil, false) {
+		if len(page) == q.Limit {
+			break
+		}
+		if q.State != "" {
+			i, err := items.Decode(k, row)
+			if err != nil {
+				return nil, 0, err
+			}
+			if i.State != q.State {
+				continue
+			}
+		}
+		if err := read(k); err != nil {
+			return nil, 0, err
+		}
+	}
+	return page, total, nil
+}
+
+// PendingCount is how many items wait for the owner.
+func (tx *Tx) PendingCount(owner record.ID) int64 {
+	return items.Sum(tx.Tx, inState(owner, record.Pending))
+}
+
+// DropSenders forgets who sent what when that is longer ago than the window of
+// the request, or when the request has no limit for senders any more.
+func (tx *Tx) DropSenders() error {
+	windows := map[record.ID]int64{} // in milliseconds, by request
+	var over [][]byte
+	for k, at := range tx.Walk(senderBucket, nil, nil, false) {
+		owner, id := record.ID(k[:16]), record.ID(k[16:32])
+		window, known := windows[id]
+		if !known {
+			q, err := tx.Request(owner, id)
+			if err != nil && !missing(err) {
+				return err
+			}
+			if err == nil && q.PerSender > 0 {
+				window = q.Window * time.Hour.Milliseconds()
+			}
+			windows[id] = window
+		}
+		if int64(binary.BigEndian.Uint64(at)) <= tx.Now.UnixMilli()-window {
+			over = append(over, bytes.Clone(k))
+		}
+	}
+	for _, k := range over {
+		if err := tx.Delete(senderBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
