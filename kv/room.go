@@ -107,6 +107,20 @@ func (s *Store) watch() {
 	}
 }
 
+// commitRoom is what the working copy may grow by in a commit.
+const commitRoom = 1 << 20
+
+// makeRoom gives up the ballast if a commit of bbolt's may not find room for
+// its pages: it cannot be tried again, as an append to the journal can.
+func (s *Store) makeRoom() {
+	if !s.room.held.Load() {
+		return
+	}
+	if r, err := s.room.space(); err == nil && r.Free < commitRoom {
+		s.giveUpBallast()
+	}
+}
+
 // giveUpBallast makes room for removals; it reports whether it did.
 func (s *Store) giveUpBallast() bool {
 	if !s.room.held.Swap(false) {

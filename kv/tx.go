@@ -184,6 +184,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err != nil {
 		return rollback(s.full(err))
 	}
+	s.makeRoom()
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
 		return batch, errors.Join(s.full(fmt.Errorf("commit: %w", err)), s.journal.Retract())
