@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,7 +101,11 @@ func TestFullDisk(t *testing.T) {
 		fill(t, filepath.Join(disk, "filler"))
 		remove := func(n int) {
 			t.Helper()
-			c := l.clients[n%len(l.clients)]
+			i := slices.IndexFunc(slices.Concat(l.clients[n%len(l.clients):], l.clients), func(c *client) bool { return len(c.live()) > 0 })
+			if i < 0 {
+				t.Fatal("nothing is left to remove")
+			}
+			c := l.clients[(n+i)%len(l.clients)]
 			th := c.live()[0]
 			if !c.do(http.DefaultClient, "DELETE", "/api/v1/"+th.kind+"/"+th.name, nil, 200, map[*thing]*shown{th: nil}, nil) {
 				t.FailNow()

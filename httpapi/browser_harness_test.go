@@ -234,7 +234,7 @@ func (b *tab) press(label string) {
 		const named = (root) => [...root.querySelectorAll('button, a, input, summary')].find((e) =>
 			(e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim().startsWith(` + quoted(label) + `) && e.getClientRects().length);
 		const e = (top && named(top)) || named(document.querySelector('#toasts') ?? document.createElement('p')) || (!top && named(document));
-		if (e) setTimeout(() => e.click()); // and not before this has answered, from the page that it is in
+		e?.click();
 		return !!e;
 	})()`)
 }

@@ -39,7 +39,12 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // openAt opens a store that is closed with the test.
 func openAt(t testing.TB, dir string, now func() time.Time) *Store {
 	t.Helper()
-	s, err := Open(dir, Options{Now: now, Log: quiet})
+	return opened(t, dir, Options{Now: now, Log: quiet})
+}
+
+func opened(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	s, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

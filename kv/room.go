@@ -47,9 +47,6 @@ func (s *Store) openRoom() error {
 		return err
 	}
 	s.room.folder = f
-	if s.room.space == nil {
-		s.room.space = func() (disk.Room, error) { return disk.Space(s.dir) }
-	}
 	file, err := f.Read(ballastName)
 	if err == nil {
 		s.room.held.Store(true)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -17,26 +18,28 @@ import (
 // there is room again.
 func TestFullDisk(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
+	const total = 1 << 40
+	var free atomic.Uint64
+	free.Store(total)
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
+		Log: quiet, space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
+	})
 	u := user(t, s, "ann")
 	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)
 	gone := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	ballast := filepath.Join(s.Dir(), "cache", ballastName)
-	const total = 1 << 40
-	free := uint64(total)
-	s.room.space = func() (disk.Room, error) { return disk.Room{Free: free, Total: total}, nil }
 	s.watch()
 	info, err := os.Stat(ballast)
 	is.NoErr(err)
 	is.Equal(info.Size(), int64(ballastMost))
 	is.Equal(s.Room(), int64(total-reserveMost))
 
-	free = reserveMost / 2 // for files; what is in records still fits
+	free.Store(reserveMost / 2) // for files; what is in records still fits
 	s.watch()
 	is.Equal(s.Room(), int64(0))
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 
-	free = 1 << 20
+	free.Store(1 << 20)
 	s.watch()
 	_, err = os.Stat(ballast)
 	is.True(os.IsNotExist(err)) // given up
@@ -69,7 +72,7 @@ func TestFullDisk(t *testing.T) {
 		return tx.Remove(r)
 	})
 
-	free = total
+	free.Store(total)
 	s.watch()
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	_, err = os.Stat(ballast)

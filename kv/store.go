@@ -19,6 +19,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/blobs/disk"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -34,6 +35,8 @@ var ErrClosed = errors.New("the store is closed")
 type Options struct {
 	Now func() time.Time // the wall clock; time.Now if nil
 	Log *slog.Logger     // where background work reports; slog.Default if nil
+
+	space func() (disk.Room, error) // of the disk; asked for if nil
 }
 
 // A Store is an open data directory. It is safe for concurrent use.
@@ -98,6 +101,9 @@ func Open(dir string, o Options) (*Store, error) {
 	s.elapsed = func() time.Duration { return time.Since(begun) }
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
+	if s.room.space = o.space; o.space == nil {
+		s.room.space = func() (disk.Room, error) { return disk.Space(dir) }
+	}
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
 	if err := s.open(migrations); err != nil {
