@@ -54,3 +54,13 @@ type Delivery struct {
 	Tags            []Tag
 	Folder          string
 }
+
+// A Change is a place in the feed of changes: the record was written there for
+// the last time, or removed.
+type Change struct {
+	Seq    uint64
+	Owner  ID
+	Kind   *Kind
+	ID     ID
+	Record *Record // nil: it is not there any more
+}
