@@ -163,3 +163,14 @@ func (s *Store) Trim(places []uint64) error {
 // Changed receives after commits that made changes, once for several if it is
 // not listened to meanwhile. It is for one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Feed reads changes as Tx.Changes does, with the latest place and that of the
+// last mark that was taken away.
+func (s *Store) Feed(since uint64, most int) (some []record.Change, latest, trimmed uint64, err error) {
+	err = s.View(func(tx *Tx) (err error) {
+		latest, trimmed = tx.Latest(), tx.Trimmed()
+		some, err = tx.Changes(since, most)
+		return err
+	})
+	return some, latest, trimmed, err
+}
