@@ -27,6 +27,7 @@ import (
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // app is a server over a store in a temporary directory, with one user.
@@ -73,7 +74,14 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
+	// Most tests read records through; those that search run the index.
+	index := search.New(search.Options{
+		Dir: filepath.Join(dir, "cache", "index"), Store: "test", Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(),
+		Content: func(r *record.Record) ([]byte, error) { return files.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
 	c := Config{
+		Search: index,
 		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -20,6 +20,7 @@ import (
 	"kist/blobs"
 	"kist/httpapi/thumb"
 	"kist/kv"
+	"kist/search"
 )
 
 // Config is what a Server is made of. All but TrustedProxies is required.
@@ -28,6 +29,8 @@ type Config struct {
 	Blobs     *blobs.Store
 	Passwords *kv.Passwords
 	Thumbs    *thumb.Maker
+	// Search finds records. While it does not run, they are read through.
+	Search *search.Index
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string

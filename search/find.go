@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,6 +68,17 @@ func (h *Hits) Total() int {
 		}
 	}
 	return n
+}
+
+// sort brings the loose hits into their order.
+func (h *Hits) sort() *Hits {
+	slices.SortFunc(h.loose, func(a, b Hit) int {
+		if a.before(&b) {
+			return -1
+		}
+		return 1
+	})
+	return h
 }
 
 // Page lists up to most hits that come after a hit, or the first ones if that
@@ -245,7 +257,8 @@ func (v *View) Close() {
 
 // Find looks the query up. tail are the changes after Place, which the index
 // does not have yet: of these records, what is found is what they are now.
-// An error means that the index cannot be used; it is made anew.
+// An error is ErrUnusable: the index is made anew, and the records have to be
+// read through; or that of ctx.
 func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hits, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -253,6 +266,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		}
 		if err != nil && ctx.Err() == nil {
 			v.x.spoilt(err)
+			err = fmt.Errorf("%w: %w", ErrUnusable, err)
 		}
 	}()
 	h = new(Hits)
@@ -273,12 +287,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 			h.loose = append(h.loose, Hit{c.Kind, c.ID, score})
 		}
 	}
-	slices.SortFunc(h.loose, func(a, b Hit) int {
-		if a.before(&b) {
-			return -1
-		}
-		return 1
-	})
+	h.sort()
 	for _, s := range v.snap.Segments() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -302,6 +311,9 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 	}
 	return h, nil
 }
+
+// ErrUnusable says that the index cannot answer.
+var ErrUnusable = errors.New("the search index cannot be used")
 
 // lookup evaluates a query within a segment. The bitmaps that it reads are the
 // index's own memory: they are not changed.

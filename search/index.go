@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -104,15 +105,17 @@ const (
 	Closed   Phase = "closed"
 )
 
-var (
-	errDamaged = errors.New("the search index is damaged")
-	errEnded   = errors.New("the search index is being closed")
-)
+// Phases are all phases.
+func Phases() []string {
+	return []string{string(Opening), string(Building), string(Ready), string(Failed), string(Closed)}
+}
+
+var errDamaged = errors.New("the search index is damaged")
 
 // New makes an index, which is not open until Run is called.
 func New(o Options) *Index {
 	return &Index{
-		o: o, state: State{Phase: Opening}, moved: make(chan struct{}),
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
 		hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
 	}
 }
@@ -171,8 +174,12 @@ func (x *Index) Rebuild() {
 	}
 }
 
-// View is the index as it is now; false if it is not ready.
-func (x *Index) View() (*View, bool) {
+// View is the index as it is now; false if it is not ready. While it is being
+// opened, which takes a moment at the start, it waits for that.
+func (x *Index) View(ctx context.Context) (*View, bool) {
+	if _, err := x.Await(ctx, func(s State) bool { return s.Phase != Opening }); err != nil {
+		return nil, false
+	}
 	x.mu.RLock()
 	if x.live == nil || x.State().Phase != Ready {
 		x.mu.RUnlock()
@@ -254,6 +261,7 @@ func (x *Index) forget(s *scorch.IndexSnapshot) {
 // Run opens the index, keeps it up to date until ctx is over, and closes it.
 // It is called once.
 func (x *Index) Run(ctx context.Context) {
+	x.change(func(s *State) { s.Phase = Opening })
 	x.queue = index.NewAnalysisQueue(1)
 	defer x.queue.Close()
 	defer x.change(func(s *State) { s.Phase = Closed })
@@ -278,7 +286,7 @@ func (x *Index) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-x.anew:
-			wipe = true
+			x.Rebuild() // keep looks again
 		case <-time.After(retryAfter):
 		}
 	}
@@ -298,6 +306,11 @@ func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
 func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	select {
 	case <-x.broken: // of the one before
+	default:
+	}
+	select {
+	case <-x.anew:
+		wipe = true
 	default:
 	}
 	_, latest, trimmed, err := x.o.Feed(^uint64(0)>>1, 1)
@@ -322,6 +335,8 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 		}
 		x.change(func(s *State) { *s = State{Phase: Building, Latest: latest, Built: s.Built + 1} })
 		at = 0
+	} else {
+		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Built: s.Built} })
 	}
 	live, err := x.open()
 	if err != nil {
@@ -463,6 +478,14 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 		}
 		caught := len(some) == 0 || at >= latest
+		if caught && at < latest {
+			// The places in between are empty: the removals there are forgotten,
+			// or never came to be.
+			if err := x.mark(ctx, live, latest); err != nil {
+				return err
+			}
+			at = latest
+		}
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
 			if s.Documents += int64(len(some)); caught && (s.Phase == Opening || s.Phase == Building) || !building && s.Phase == Opening {
@@ -548,6 +571,13 @@ func (x *Index) apply(ctx context.Context, live *scorch.Scorch, some []record.Ch
 	return nil
 }
 
+// mark notes that the index has reached a place.
+func (x *Index) mark(ctx context.Context, live *scorch.Scorch, at uint64) error {
+	b := index.NewBatch()
+	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, at))
+	return x.write(ctx, live, b)
+}
+
 // write writes one batch. The library's own goroutines may have died of a
 // damaged file, in which case it would never return.
 func (x *Index) write(ctx context.Context, live *scorch.Scorch, b *index.Batch) error {
@@ -626,4 +656,29 @@ func (a analyzer) Analyze([]byte) analysis.TokenStream {
 		}
 	}
 	return stream
+}
+
+// Score is how well a record fits, read through without the index; false if it
+// does not fit.
+func (x *Index) Score(f *Finder, r *record.Record) (int, bool) {
+	score, ok, err := f.score(r, x.content)
+	return score, ok && err == nil // a row that cannot be read is not there
+}
+
+// Scan reads records through in place of an index that is not ready, until ctx
+// is over: then it reports that there may be more.
+func (x *Index) Scan(ctx context.Context, f *Finder, all iter.Seq2[*record.Record, error]) (h *Hits, complete bool) {
+	h = new(Hits)
+	for r, err := range all {
+		if ctx.Err() != nil {
+			return h.sort(), false
+		}
+		if err != nil {
+			continue // as above
+		}
+		if score, ok := x.Score(f, r); ok {
+			h.loose = append(h.loose, Hit{r.Kind, r.ID, score})
+		}
+	}
+	return h.sort(), true
 }

@@ -61,7 +61,7 @@ func (l *library) open(how ...func(*Options)) {
 			return l.store.Trim(places)
 		},
 		Content: func(r *record.Record) ([]byte, error) { return []byte(l.files[r.Bytes.Ref]), nil },
-		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:     slog.New(slog.NewTextHandler(l.Output(), nil)),
 	}
 	for _, f := range how {
 		f(&o)
@@ -161,7 +161,7 @@ func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 	l.Helper()
 	q, err := Parse(text)
 	l.fatal(err)
-	v, ok := l.x.View()
+	v, ok := l.x.View(l.Context())
 	if !ok {
 		l.Fatalf("the index is not ready: %+v", l.x.State())
 	}
@@ -270,8 +270,8 @@ func TestFind(t *testing.T) {
 			{"tag:nothing", ""},
 			{"-tag:sea kind:notes", "Boats|Old harbour"},
 			{"-tag:nothing kind:note", "Harbours|Boats|Old harbour"},
-			{"sea", "Trip|Harbours"},        // by the name of a tag
-			{"trip", "Trip|Harbours"},       // title and tag alike
+			{"sea", "Trip|Harbours"},  // by the name of a tag
+			{"trip", "Trip|Harbours"}, // title and tag alike
 			{"-sea kind:note", "Boats|Old harbour"},
 			{"is:public", "Trip"},
 			{"is:favorite", "Boats"},
@@ -296,4 +296,3 @@ func TestFind(t *testing.T) {
 		l.caught()
 	}
 }
-

@@ -88,6 +88,7 @@ func tooLong(text string) error {
 
 // Narrow adds filters, as if kind:… and tag:… were in the text. k may be nil.
 func (q *Query) Narrow(k *record.Kind, tags []string) {
+	q.filters = slices.Clip(q.filters) // a copy of the query has its own
 	if k != nil {
 		q.filters = append(q.filters, filter{kind: k})
 	}
@@ -96,8 +97,10 @@ func (q *Query) Narrow(k *record.Kind, tags []string) {
 	}
 }
 
-// Worded reports whether the query looks for text, and not only narrows.
-func (q *Query) Worded() bool { return len(q.must) > 0 || q.nothing }
+// MayErr reports whether the query has a word that may have a typing error.
+func (q *Query) MayErr() bool {
+	return slices.ContainsFunc(q.must, func(c clause) bool { return c.fuzzy })
+}
 
 // tagOf is the name of a tag as the store compares it; of what can be no name,
 // what no tag has.
