@@ -74,14 +74,8 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
-	// Most tests read records through; those that search run the index.
-	index := search.New(search.Options{
-		Dir: filepath.Join(dir, "cache", "index"), Store: "test", Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(),
-		Content: func(r *record.Record) ([]byte, error) { return files.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent) },
-		Log:     slog.New(slog.DiscardHandler),
-	})
 	c := Config{
-		Search: index,
+		Search: indexOf(dir, store, files),
 		Thumbs: thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -107,6 +101,16 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	a.user = a.addUser("ann", record.Admin)
 	a.key = a.addKey(a.user, record.ScopeAdmin)
 	return a
+}
+
+// indexOf makes the index of a store, which does not run unless the test sees
+// to that: most tests have records read through.
+func indexOf(dir string, store *kv.Store, files *blobs.Store) *search.Index {
+	return search.New(search.Options{
+		Dir: filepath.Join(dir, "cache", "index"), Store: "test", Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(),
+		Content: func(r *record.Record) ([]byte, error) { return files.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
 }
 
 func (a *app) fatal(err error) {
