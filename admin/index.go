@@ -135,5 +135,9 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if is.Phase != search.Ready {
 		return fmt.Errorf("the search index could not be made: %s", cmp.Or(is.Problem, "the server is ending"))
 	}
-	return c.say(is, "Indexed %d records in %s.", is.Documents, time.Since(p.begun).Round(10*time.Millisecond))
+	what := "records"
+	if is.Documents == 1 {
+		what = "record"
+	}
+	return c.say(is, "Indexed %d %s in %s.", is.Documents, what, time.Since(p.begun).Round(10*time.Millisecond))
 }

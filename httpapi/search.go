@@ -25,6 +25,10 @@ import (
 // when it is not.
 const searchWait = time.Second
 
+// enough is how many results are not filled up with what fits but for a typing
+// error.
+const enough = 20
+
 // maxTail is how many changes the index may lack that are read instead.
 const maxTail = 1000
 
@@ -230,14 +234,11 @@ func searchAll(c *call) error {
 	}
 	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
 		err := c.looking(true, func(tx *kv.Tx, look look) error {
-			finder := text.For(c.owner(), false, tx.TagNames(c.owner()))
-			hits, err := look(finder)
-			complete := true
-			if errors.Is(err, search.ErrUnusable) {
-				ctx, cancel := context.WithTimeout(c.r.Context(), searchWait)
-				defer cancel()
-				hits, complete = c.s.Search.Scan(ctx, finder, everything(tx, c.owner(), kind))
-				err = c.r.Context().Err()
+			finder := text.For(c.owner(), true, tx.TagNames(c.owner()))
+			hits, complete, err := c.hits(tx, finder, kind, look)
+			if err == nil && complete && text.MayErr() && hits.Total() < enough {
+				finder = text.For(c.owner(), false, tx.TagNames(c.owner()))
+				hits, complete, err = c.hits(tx, finder, kind, look)
 			}
 			if err != nil {
 				return err
@@ -275,6 +276,18 @@ func searchAll(c *call) error {
 		})
 		return dst, err
 	})
+}
+
+// hits asks the index, or reads records through for a while.
+func (c *call) hits(tx *kv.Tx, f *search.Finder, kind *record.Kind, look look) (*search.Hits, bool, error) {
+	hits, err := look(f)
+	if !errors.Is(err, search.ErrUnusable) {
+		return hits, true, err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), searchWait)
+	defer cancel()
+	hits, complete := c.s.Search.Scan(ctx, f, everything(tx, c.owner(), kind))
+	return hits, complete, c.r.Context().Err()
 }
 
 // everything yields the owner's records of a kind, or of all if that is nil.

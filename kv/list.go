@@ -54,9 +54,9 @@ type Query struct {
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
 	// Match, if not nil, decides further. Among, if not nil, are the only ones
-	// that may be listed, in ascending order; those that are not there, or not
-	// the owner's, or of another kind, are passed over. Text is what both were
-	// made from.
+	// that may be listed, in ascending order: records of the owner's and of the
+	// kind. The total may count one that is not there; the pages pass it over.
+	// Text is what both were made from.
 	Match  func(*record.Record) bool
 	Among  []record.ID
 	Text   string
@@ -108,8 +108,12 @@ func (tx *Tx) List(q Query) (Page, error) {
 	from.keep(want, without)
 	known := true
 	switch {
-	case q.Among != nil || q.Match != nil:
+	case q.Match != nil:
 		known = false
+	case q.Among != nil:
+		if known = len(from.tests) == 0; known {
+			total = int64(len(q.Among))
+		}
 	case len(from.tests) == 0:
 	case len(from.tests) == 1 && from.bucket != recordLabel:
 		// One filter alone: its sum is the total.

@@ -446,10 +446,9 @@ func (m *model) query() (Query, []*modelRecord) {
 		filter(func(r *modelRecord) bool { return strings.HasPrefix(strings.ToLower(r.title), "title 1") })
 	}
 	if m.rnd.IntN(4) == 0 {
-		// Some of all that there are, and one that never was.
-		q.Among, q.Text = []record.ID{{1}}, q.Text+" among"
+		q.Among, q.Text = []record.ID{}, q.Text+" among"
 		for _, r := range m.records {
-			if m.rnd.IntN(2) == 0 {
+			if r.owner == owner && r.kind == q.Kind && m.rnd.IntN(2) == 0 {
 				q.Among = append(q.Among, r.id)
 			}
 		}

@@ -228,7 +228,16 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, most 
 
 // ascending appends the ids of the documents in b in their order.
 func (o *order) ascending(to []record.ID, b *roaring.Bitmap) []record.ID {
-	ranks := make([]uint32, 0, b.GetCardinality())
+	n := b.GetCardinality()
+	if n > uint64(len(o.down))/16 { // to look through all is faster than to sort many
+		for _, doc := range slices.Backward(o.down) {
+			if b.Contains(doc) {
+				to = append(to, o.ids[doc])
+			}
+		}
+		return to
+	}
+	ranks := make([]uint32, 0, n)
 	for it := b.Iterator(); it.HasNext(); {
 		ranks = append(ranks, o.rank[it.Next()])
 	}

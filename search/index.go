@@ -4,6 +4,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -42,11 +44,21 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Bounds of a batch: of changes, and of the text in it, in bytes.
+// Bounds of a batch: of changes, of those while the index is made anew, when
+// larger ones leave less to merge, and of the text in it, in bytes.
 const (
 	batchChanges = 500
+	batchAnew    = 2000
 	batchText    = 1 << 20
 )
+
+// largeBuild is how many records make an index of which the memory that making
+// it took is given back: its segments are merged into one, and it is opened
+// anew.
+const largeBuild = 5000
+
+// idle is how long nothing must have changed until memory is given back.
+const idle = time.Minute
 
 // linger is how long changes may wait for more of them, so that a few are not
 // a batch of their own. They are found meanwhile: see View.Find.
@@ -269,10 +281,15 @@ func (x *Index) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := x.keep(ctx, wipe)
 		if ctx.Err() != nil {
-			if err != nil && !errors.Is(err, ctx.Err()) {
+			if !errors.Is(err, ctx.Err()) && !errors.Is(err, errSettled) {
 				x.o.Log.Warn("the search index is made anew at the next start", "error", err)
 			}
 			return
+		}
+		if errors.Is(err, errSettled) {
+			wipe = false
+			debug.FreeOSMemory() // making the index took more than keeping it does
+			continue
 		}
 		var again *rebuild
 		if wipe = errors.As(err, &again); wipe {
@@ -360,8 +377,11 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	x.live = live
 	x.mu.Unlock()
 	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
+	x.relax(live) // opening it has read here and there
 	err = x.follow(ctx, live, at, wipe)
-	ended = ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()))
+	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
+		ended = ended || errors.Is(err, ctx.Err())
+	}
 	return err
 }
 
@@ -452,18 +472,22 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building bool) error {
 	begun := time.Now()
 	for {
-		some, latest, _, err := x.o.Feed(at, batchChanges)
+		most := batchChanges
+		if building {
+			most = batchAnew
+		}
+		some, latest, _, err := x.o.Feed(at, most)
 		if err != nil {
 			return err
 		}
 		if len(some) > 0 {
 			if x.o.Room != nil && x.o.Room() <= 0 {
-				if err := x.wait(ctx, nil, time.After(retryAfter)); err != nil {
+				if _, err := x.wait(ctx, nil, time.After(retryAfter)); err != nil {
 					return err
 				}
 				continue
 			}
-			if err := x.apply(ctx, live, some); err != nil {
+			if err := x.apply(live, some); err != nil {
 				return err
 			}
 			at = some[len(some)-1].Seq
@@ -481,7 +505,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		if caught && at < latest {
 			// The places in between are empty: the removals there are forgotten,
 			// or never came to be.
-			if err := x.mark(ctx, live, latest); err != nil {
+			if err := x.mark(live, latest); err != nil {
 				return err
 			}
 			at = latest
@@ -494,51 +518,97 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		})
 		if caught && building {
 			building = false
-			if n := x.State().Documents; n > 0 {
+			n := x.State().Documents
+			if n > 0 {
 				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
+			}
+			if n >= largeBuild {
+				return x.settle(ctx, live)
 			}
 		}
 		if snap, err := snapshot(live); err == nil {
 			x.forget(snap)
 			_ = snap.Close()
 		}
-		if err := x.rest(ctx, caught); err != nil {
+		if err := x.rest(ctx, live, caught); err != nil {
 			return err
+		}
+	}
+}
+
+// errSettled says that the index is to be closed and opened again.
+var errSettled = errors.New("the search index is made")
+
+// settle merges the segments of an index that was just made into one.
+func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
+	if err := x.guard(func() error { return live.ForceMerge(ctx, nil) }); err != nil {
+		return err
+	}
+	return cmp.Or(ctx.Err(), errSettled)
+}
+
+// relax gives back the memory that the index's files take: it is theirs again
+// when they are read.
+func (x *Index) relax(live *scorch.Scorch) {
+	snap, err := snapshot(live)
+	if err != nil {
+		return
+	}
+	defer snap.Close()
+	for _, s := range snap.Segments() {
+		if mapped, ok := s.Segment().(interface{ Data() []byte }); ok {
+			release(mapped.Data())
 		}
 	}
 }
 
 // rest waits for changes if there are none, and then a little for more.
-func (x *Index) rest(ctx context.Context, caught bool) error {
+func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
 	if !caught {
 		over := make(chan time.Time)
 		close(over)
-		return x.wait(ctx, nil, over)
-	}
-	if err := x.wait(ctx, x.o.Wake, nil); err != nil {
+		_, err := x.wait(ctx, nil, over)
 		return err
 	}
-	t := time.NewTimer(linger)
-	defer t.Stop()
-	return x.wait(ctx, x.hurry, t.C)
+	quiet := time.NewTimer(idle)
+	defer quiet.Stop()
+	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
+	if err == nil && !woken {
+		x.relax(live)
+		_, err = x.wait(ctx, x.o.Wake, nil)
+	}
+	if err != nil {
+		return err
+	}
+	soon := time.NewTimer(linger)
+	defer soon.Stop()
+	_, err = x.wait(ctx, x.hurry, soon.C)
+	return err
 }
 
-// wait returns when one of the two receives, or when the index cannot go on.
-func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan time.Time) error {
+// wait returns when one of the two receives, and whether it was the first; or
+// when the index cannot go on.
+func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan time.Time) (woken bool, err error) {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	case err := <-x.broken:
-		if persists(err) {
-			return err
-		}
-		return &rebuild{err}
+		return false, because(err)
 	case <-x.anew:
-		return &rebuild{}
+		return false, &rebuild{}
 	case <-wake:
+		return true, nil
 	case <-after:
+		return false, nil
 	}
-	return nil
+}
+
+// because is what follows from an error that was told behind the calls.
+func because(err error) error {
+	if persists(err) {
+		return err
+	}
+	return &rebuild{err}
 }
 
 // persists reports whether an error is one of writing, which a full disk
@@ -549,7 +619,7 @@ func persists(err error) bool {
 }
 
 // apply writes changes in batches and returns when they are on the disk.
-func (x *Index) apply(ctx context.Context, live *scorch.Scorch, some []record.Change) error {
+func (x *Index) apply(live *scorch.Scorch, some []record.Change) error {
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {
@@ -562,7 +632,7 @@ func (x *Index) apply(ctx context.Context, live *scorch.Scorch, some []record.Ch
 		}
 		if volume > batchText || i == len(some)-1 {
 			b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, c.Seq))
-			if err := x.write(ctx, live, b); err != nil {
+			if err := x.write(live, b); err != nil {
 				return err
 			}
 			b, volume = index.NewBatch(), 0
@@ -572,35 +642,34 @@ func (x *Index) apply(ctx context.Context, live *scorch.Scorch, some []record.Ch
 }
 
 // mark notes that the index has reached a place.
-func (x *Index) mark(ctx context.Context, live *scorch.Scorch, at uint64) error {
+func (x *Index) mark(live *scorch.Scorch, at uint64) error {
 	b := index.NewBatch()
 	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, at))
-	return x.write(ctx, live, b)
+	return x.write(live, b)
 }
 
-// write writes one batch. The library's own goroutines may have died of a
-// damaged file, in which case it would never return.
-func (x *Index) write(ctx context.Context, live *scorch.Scorch, b *index.Batch) error {
+// write writes one batch.
+func (x *Index) write(live *scorch.Scorch, b *index.Batch) error {
+	return x.guard(func() error { return live.Batch(b) })
+}
+
+// guard runs a call of the library. The library's own goroutines may have died
+// of a damaged file, in which case it would never return.
+func (x *Index) guard(call func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				done <- fmt.Errorf("%w: %v", errDamaged, p)
+				done <- &rebuild{fmt.Errorf("%w: %v", errDamaged, p)}
 			}
 		}()
-		done <- live.Batch(b)
+		done <- call()
 	}()
 	select {
 	case err := <-done:
-		if errors.Is(err, errDamaged) {
-			err = &rebuild{err}
-		}
 		return err
 	case err := <-x.broken:
-		if persists(err) {
-			return err
-		}
-		return &rebuild{err}
+		return because(err)
 	}
 }
 
