@@ -73,8 +73,13 @@ func BenchmarkSearch(b *testing.B) {
 	a.fatal(err)
 	b.Logf("indexed %d documents, %.0f a second", s.Documents, float64(s.Documents)/time.Since(begun).Seconds())
 	for _, c := range []struct{ name, q string }{
-		{"rare", words[15000]}, {"common", words[0]}, {"prefix", words[300][:4]}, {"prefix2", words[300][:2]},
-		{"phrase", `"` + words[0] + " " + words[1] + `"`}, {"two", words[0] + " " + words[300]}, {"error", words[300][:4] + "x" + words[300][5:]},
+		{"rare", words[15000]},
+		{"common", words[0]},
+		{"prefix", words[300][:4]},
+		{"prefix2", words[300][:2]},
+		{"phrase", `"` + words[0] + " " + words[1] + `"`},
+		{"two", words[0] + " " + words[300]},
+		{"error", words[300][:4] + "x" + words[300][5:]},
 	} {
 		for _, at := range []string{"search", "notes"} {
 			b.Run(c.name+"/"+at, func(b *testing.B) {
