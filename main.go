@@ -33,6 +33,7 @@ import (
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -118,9 +119,13 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer func() { err = errors.Join(err, thumbs.Close()) }()
 
+	index, err := admin.NewIndex(store, content, c.Log)
+	if err != nil {
+		return err
+	}
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
-		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs,
+		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
 		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
 		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
@@ -148,13 +153,14 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep}
 	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
+	work.Go(func() { index.Run(ctx) })
 	about := func() admin.About {
 		return admin.About{
 			Version: version, Base: base, Content: apart, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
 		}
 	}
-	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), about), ReadHeaderTimeout: time.Minute}
+	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("the admin socket has ended", "error", err)

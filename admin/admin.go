@@ -104,14 +104,15 @@ type verbs struct {
 	store     *kv.Store
 	passwords *kv.Passwords
 	sweep     SweepFunc
+	index     IndexFunc
 }
 
 // Handler answers what the commands ask. It checks no credential: whoever may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
 // about tells of the server; nil if none runs.
-func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, about func() About) http.Handler {
-	v := verbs{store, passwords, sweep}
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index IndexFunc, about func() About) http.Handler {
+	v := verbs{store, passwords, sweep, index}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
 	mux.Handle("POST /users", verb(v.addUser))
@@ -125,6 +126,8 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, about fu
 	mux.Handle("PUT /tokens", verb(v.setTokens))
 	mux.Handle("GET /webhooks", verb(v.webhooks))
 	mux.Handle("GET /copy", verb(v.checkCopy))
+	mux.Handle("GET /index", verb(v.indexState))
+	mux.Handle("POST /index", verb(v.reindex))
 	if about != nil {
 		mux.Handle("GET /about", verb(func(*http.Request, nothing) (About, error) { return about(), nil }))
 	}

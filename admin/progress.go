@@ -15,8 +15,9 @@ type progress struct {
 	w        io.Writer
 	terminal bool
 	what     string
-	total    int64 // bytes; 0 if not known
+	total    int64 // bytes, or what unit counts; 0 if not known
 	done     int64
+	unit     func(int64) string
 	begun    time.Time
 	said     time.Time
 }
@@ -31,7 +32,7 @@ const (
 func (c *Call) progress(what string, total int64) *progress {
 	f, ok := c.Stderr.(*os.File)
 	now := time.Now()
-	return &progress{w: c.Stderr, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, total: total, begun: now, said: now}
+	return &progress{w: c.Stderr, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, total: total, unit: size, begun: now, said: now}
 }
 
 // add says that n more bytes are done.
@@ -49,9 +50,9 @@ func (p *progress) add(n int64) {
 
 func (p *progress) say(now time.Time) {
 	rate := float64(p.done) / max(now.Sub(p.begun).Seconds(), 0.001)
-	text := fmt.Sprintf("%s: %s, %s/s", p.what, size(p.done), size(int64(rate)))
+	text := fmt.Sprintf("%s: %s, %s/s", p.what, p.unit(p.done), p.unit(int64(rate)))
 	if p.total > 0 {
-		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, size(p.done), size(p.total), p.done*100/p.total, size(int64(rate)))
+		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.unit(p.done), p.unit(p.total), p.done*100/p.total, p.unit(int64(rate)))
 		if rate > 0 && p.done < p.total {
 			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
 			text += ", " + left.Round(time.Second).String() + " left"

@@ -189,7 +189,7 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 		}
 		store, err := kv.Open(dir, kv.Options{Log: c.Log})
 		if err == nil {
-			return onStore(store, c.sweepOn(store)), nil
+			return c.onStore(store), nil
 		}
 		held, ok := errors.AsType[*kv.InUse](err)
 		if !ok {
@@ -211,6 +211,8 @@ func overSocket(path string) *client {
 	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
 }
 
-func onStore(s *kv.Store, sweep SweepFunc) *client {
-	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep, nil)}}, s.Close}
+func (c *Call) onStore(s *kv.Store) *client {
+	index, end := c.indexOn(s)
+	handler := Handler(s, kv.NewPasswords(), c.sweepOn(s), index, nil)
+	return &client{http.Client{Transport: inProcess{handler}}, func() error { return errors.Join(end(), s.Close()) }}
 }

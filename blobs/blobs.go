@@ -193,6 +193,16 @@ func (s *Store) Get(ref Ref) (*os.File, error) {
 	return f, nil
 }
 
+// Head reads the first bytes of a content, at most most.
+func (s *Store) Head(ref Ref, most int64) ([]byte, error) {
+	f, err := s.Get(ref)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
 // Stat describes the blob without opening it. Its errors are those of Get.
 func (s *Store) Stat(ref Ref) (Info, error) {
 	folder, err := s.root.Lstat(ref.folder())

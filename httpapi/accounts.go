@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // shownUser is an account as its owner and administrators see it.
@@ -414,6 +415,7 @@ func patchSettings(c *call) error {
 type stats struct {
 	users, bytes int64
 	counts       map[string]int64
+	index        search.State
 }
 
 func (v *stats) Fields(s *field.Set) {
@@ -422,6 +424,22 @@ func (v *stats) Fields(s *field.Set) {
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return appendCounts(dst, v.counts)
 	}).Says("Records, by kind.", `{"file":3,"note":1}`)
+	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
+		return field.Of(&indexState{&v.index}).AppendJSON(dst)
+	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
+}
+
+// indexState is how the search index is.
+type indexState struct{ *search.State }
+
+func (v *indexState) Fields(s *field.Set) {
+	behind := int64(v.Latest - min(v.Latest, v.Place))
+	s.Shown("state", field.Schema{Type: "string", Enum: search.Phases()}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(v.Phase))
+	}).Says("ready, or why records are read through instead.", `"ready"`)
+	s.Number("documents", &v.Documents, 0, 1<<53).Says("Records that were indexed since the start.", `4`)
+	s.Number("behind", &behind, 0, 1<<53).Says("Changes that are not in the index yet; they are found all the same.", `0`)
+	s.LongText("problem", &v.Problem, record.MaxContent).Says("What is wrong, if something is.", `""`)
 }
 
 func readStats(c *call) error {
@@ -441,6 +459,7 @@ func readStats(c *call) error {
 	}); err != nil {
 		return err
 	}
+	v.index = c.s.Search.State()
 	return c.data(http.StatusOK, v)
 }
 

@@ -38,14 +38,14 @@ const maxAlong = 48 << 10
 
 // appPages lists the addresses of the app.
 func appPages() []appPage {
-	var all, search []string
+	var all []string
 	var pages []appPage
 	for _, k := range record.Kinds {
-		all, search = append(all, k.Path+firstOfHome), append(search, k.Path+"?brief=true&limit=20")
+		all = append(all, k.Path+firstOfHome)
 	}
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "Home", asks: all},
-		appPage{path: "/search", id: "showSearch", title: "Search", asks: search, filter: true},
+		appPage{path: "/search", id: "showSearch", title: "Search", asks: []string{"search?limit=40"}, filter: true},
 		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
@@ -152,15 +152,9 @@ func (c *call) app(p appPage) error {
 		data.WriteByte(':')
 		text(c.s.prefix() + "/static/" + name)
 	}
-	data.WriteString(`},"search":` + strconv.FormatBool(c.s.row(apiPath+"search") != nil))
-	data.WriteString(`,"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
+	data.WriteString(`},"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
 	data.WriteString(`,"answers":{`)
 	own := p.asks
-	if p.path == "/search" && c.s.row(apiPath+"search") != nil {
-		own = []string{"search?limit=40"}
-	} else if p.filter && c.r.URL.Query().Get("q") != "" {
-		own = nil // lists look for words in every record: the page is there first, and its script asks
-	}
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, own...)
 	for i, ask := range asks {
 		path, query, _ := strings.Cut(ask, "?")

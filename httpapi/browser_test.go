@@ -282,6 +282,32 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
 }
 
+// TestBrowserSearch finds things of every kind while typing, and shows where.
+func TestBrowserSearch(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.indexed()
+	b.post("/api/v1/notes", map[string]any{"title": "Harbour <b>walk</b>", "content": "Along the 😀 harbour wall", "tags": []string{"sea"}}).want(201)
+	b.post("/api/v1/bookmarks", map[string]any{"title": "Harbours", "url": "https://example.org/x"}).want(201)
+	b.post("/api/v1/games", map[string]any{"title": "Chess"}).want(201)
+	b.open("/")
+	b.keys("/")
+	b.keys("h", "a", "r", "b", "o", "u", "r")
+	b.until(`location.search === '?q=harbour' && document.querySelectorAll('#main .item').length === 2`)
+	marks := func() any {
+		return b.js(`[...document.querySelectorAll('#main mark')].map((m) => m.textContent).join('|')`)
+	}
+	is.Equal(marks(), "Harbour|harbour|Harbours")
+	is.Equal(b.js(`document.querySelector('#main .name').textContent`), "Harbour <b>walk</b>") // text, not HTML
+	b.keys(kb.Enter)                                                                           // to the first result
+	b.until(`document.activeElement.textContent.startsWith('Harbour <b>')`)
+	b.open("/search?tag=sea&kind=note")
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.open("/search?q=kind:game")
+	b.until(`document.querySelectorAll('#main .item').length === 1 && document.querySelector('#main .name').textContent === 'Chess'`)
+	is.True(b.sound())
+}
+
 // TestBrowserShare sets everything that sharing has.
 func TestBrowserShare(t *testing.T) {
 	is := is.New(t)

@@ -701,8 +701,8 @@ func TestDoorQueryBounds(t *testing.T) {
 	get := func(query string) int {
 		return a.do(request{method: "GET", path: "/api/v1/notes?" + query, raw: true}).status
 	}
-	is.Equal(get("q="+strings.Repeat("a", maxQuery-2)), 200)
-	is.Equal(get("q="+strings.Repeat("a", maxQuery-1)), 400)
+	is.Equal(get("a="+strings.Repeat("a", maxQuery-2)), 200)
+	is.Equal(get("a="+strings.Repeat("a", maxQuery-1)), 400)
 	is.Equal(get(strings.Repeat("&", maxArgs)), 400)
 	is.Equal(get("a=%zz"), 400)
 	r := httptest.NewRequest("GET", "/api/v1/notes?"+strings.Repeat("a=b&", 1_000_000), nil)

@@ -28,6 +28,7 @@ import (
 	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // app is a server over a store in a temporary directory, with one user.
@@ -100,7 +101,8 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	c := Config{
 		Outbound: local(t),
 		Thumbs:   thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
-		Log: slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Search: indexOf(dir, store, files),
+		Log:    slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range with {
 		f(&c)
@@ -125,6 +127,16 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 		}
 	})
 	return a
+}
+
+// indexOf makes the index of a store, which does not run unless the test sees
+// to that: most tests have records read through.
+func indexOf(dir string, store *kv.Store, files *blobs.Store) *search.Index {
+	return search.New(search.Options{
+		Dir: filepath.Join(dir, "cache", "index"), Store: "test", Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(),
+		Content: func(r *record.Record) ([]byte, error) { return files.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
 }
 
 func (a *app) fatal(err error) {

@@ -219,7 +219,9 @@ func (p *page) position(list string) (place []byte, err error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(p.cursor)
 	place, ok := bytes.CutPrefix(b, p.mark(list))
 	if err != nil || !ok || len(place) < len(record.ID{}) || len(place) > maxPlace+1+len(record.ID{}) {
-		return nil, &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text: "The cursor is not one of this list."}
+		return nil, errCursor
 	}
 	return place, nil
 }
+
+var errCursor = &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text: "The cursor is not one of this list."}

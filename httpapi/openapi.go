@@ -380,6 +380,7 @@ func components() []component {
 		{"Settings", new(record.Settings), shown},
 		{"SettingsEdit", new(record.Settings), edit},
 		{"Stats", new(stats), shown},
+		{"SearchResult", &result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, shown},
 		{"Password", new(passwordForm), create},
 		{"Login", new(loginForm), create},
 		{"Session", new(shownSession), shown},

@@ -12,6 +12,7 @@ import (
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // shownPool keeps records bound to their shape for another use, by kind.
@@ -191,13 +192,17 @@ func listRecords(k *record.Kind) func(*call) error {
 		if err != nil {
 			return err
 		}
+		text, err := search.Parse(args.Get("q"))
+		if err != nil {
+			return err
+		}
 		brief := args.Get("brief") == "true"
 		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
-			err := c.s.Store.View(func(tx *kv.Tx) error {
+			err := c.looking(q.Text != "", func(tx *kv.Tx, look look) error {
 				var page kv.Page
 				known, err := narrow(tx, &q, names, folder)
 				if err == nil && known {
-					page, err = tx.List(q)
+					page, err = c.list(tx, q, text, look)
 				}
 				if err != nil {
 					return err
@@ -232,11 +237,7 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 	q.Limit, q.Offset, q.After, q.Sort = page.limit, page.offset, page.cursor, page.sort
 	q.Favorite, q.Public = args.flag("favorite"), args.flag("public")
 	_ = args.flag("brief") // says what is wrong with it
-	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
-		if t = strings.TrimSpace(t); t != "" {
-			tags = append(tags, t)
-		}
-	}
+	tags = tagNames(values)
 	if q.Kind == record.Files {
 		folder = args.Get("folder")
 		if t := args.Get("type"); t != "" {
@@ -248,31 +249,18 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 			q.Class = &class
 		}
 	}
-	if text := strings.TrimSpace(args.Get("q")); text != "" {
-		q.Text, q.Match = text, matcher(text)
-	}
+	q.Text = strings.TrimSpace(args.Get("q"))
 	return tags, folder, args.err()
 }
 
-// matcher finds records with a text that contains what is looked for, without
-// regard to case.
-func matcher(text string) func(*record.Record) bool {
-	text = record.Fold(text)
-	return func(r *record.Record) bool {
-		if strings.Contains(record.Fold(r.Slug), text) {
-			return true
+// tagNames reads the tags that a list is to be narrowed to.
+func tagNames(values url.Values) (tags []string) {
+	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
+		if t = strings.TrimSpace(t); t != "" {
+			tags = append(tags, t)
 		}
-		b, err := r.Decode()
-		if err != nil {
-			return false
-		}
-		for t := range field.Of(b).Strings() {
-			if strings.Contains(record.Fold(t), text) {
-				return true
-			}
-		}
-		return false
 	}
+	return tags
 }
 
 // narrow turns names into ids. It reports false when the owner has no tag or

@@ -173,6 +173,10 @@ func (s *Server) table() []route {
 			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
 		},
 	}
+	rows = append(rows, route{
+		method: "GET", path: apiPath + "search", id: "search", tag: "search", summary: "Looks for records of every kind, the best first and of equals the newest.",
+		door: reads, args: searchParams(), reply: reply{200, "A page of results. incomplete says that the index is being made and not all could be read.", resultsOf()}, serve: searchAll,
+	})
 	rows = append(rows, sessionRoutes()...)
 	rows = append(rows, viewRoutes()...)
 	rows = append(rows, webhookRoutes()...)

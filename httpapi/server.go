@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
+	"kist/search"
 )
 
 // Config is what a Server is made of. All but TrustedProxies is required.
@@ -32,6 +33,8 @@ type Config struct {
 	Thumbs    *thumb.Maker
 	// Outbound sends the requests that go to addresses which people name.
 	Outbound *outbound.Client
+	// Search finds records. While it does not run, they are read through.
+	Search *search.Index
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string

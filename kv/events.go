@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"kist/kv/record"
 	"kist/kv/table"
@@ -20,27 +21,96 @@ func collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 	return all, nil
 }
 
-// A Change is a place in the feed of changes: the record with the key was
-// written, or taken away if it is not there any more.
-type Change struct {
-	Seq   uint64
-	Owner record.ID
-	Kind  *record.Kind
-	ID    record.ID
-}
+// Bounds of what Changes reads at once, in bytes of rows.
+const changesVolume = 4 << 20
 
-// Changes lists up to most changes after the place since, in order. Each
-// record that is there occurs once, at the place of its latest change.
-func (tx *Tx) Changes(since uint64, most int) ([]Change, error) {
-	var all []Change
+// Changes lists up to most changes after the place since, in order, with the
+// records as they are now. Each record that is there occurs once, at the place
+// of its latest change. Fewer are listed, but at least one, when their rows
+// are large. A row that cannot be read counts as one that is not there; Audit
+// tells of it.
+func (tx *Tx) Changes(since uint64, most int) ([]record.Change, error) {
+	var all []record.Change
+	volume := 0
 	for k, v := range tx.Walk(changeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
-		if len(all) == most {
+		if len(all) == most || volume > changesVolume {
 			break
 		}
 		if len(k) != 8 || len(v) != record.KeySize || record.KindOf(v[16]) == nil {
 			return nil, fmt.Errorf("change %x: damaged", k)
 		}
-		all = append(all, Change{binary.BigEndian.Uint64(k), record.ID(v[:16]), record.KindOf(v[16]), record.ID(v[17:])})
+		c := record.Change{Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]), Kind: record.KindOf(v[16]), ID: record.ID(v[17:])}
+		if row := tx.Get(recordBucket, v); row != nil {
+			volume += len(row)
+			if r, err := record.ParseRow(v, row); err == nil && r.Seq == c.Seq {
+				c.Record = r
+			}
+		}
+		all = append(all, c)
 	}
 	return all, nil
+}
+
+// Latest is the place of the latest change in the feed.
+func (tx *Tx) Latest() uint64 {
+	if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+// Trimmed is a place of the feed such that marks of removals up to it may be
+// gone: a reader that stopped before it has to begin anew.
+func (tx *Tx) Trimmed() uint64 {
+	if v := tx.Get(metaBucket, metaTrimmed); len(v) == 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+// trimBatch bounds a transaction of Trim, in marks.
+const trimBatch = 500
+
+// Trim takes away the marks of removals at the given places, once the reader
+// of the feed needs them no more. Places of records that are there are let be.
+func (s *Store) Trim(places []uint64) error {
+	for some := range slices.Chunk(places, trimBatch) {
+		if err := s.Update(func(tx *Tx) error {
+			was := tx.Trimmed()
+			high := was
+			for _, seq := range some {
+				k := binary.BigEndian.AppendUint64(nil, seq)
+				v := tx.Get(changeBucket, k)
+				if v == nil || tx.Get(recordBucket, v) != nil {
+					continue
+				}
+				if err := tx.Delete(changeBucket, k); err != nil {
+					return err
+				}
+				high = max(high, seq)
+			}
+			if high == was {
+				return nil
+			}
+			return tx.Put(metaBucket, metaTrimmed, binary.BigEndian.AppendUint64(nil, high))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Changed receives after commits that made changes, once for several if it is
+// not listened to meanwhile. It is for one reader.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Feed reads changes as Tx.Changes does, with the latest place and that of the
+// last mark that was taken away.
+func (s *Store) Feed(since uint64, most int) (some []record.Change, latest, trimmed uint64, err error) {
+	err = s.View(func(tx *Tx) (err error) {
+		latest, trimmed = tx.Latest(), tx.Trimmed()
+		some, err = tx.Changes(since, most)
+		return err
+	})
+	return some, latest, trimmed, err
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/google/uuid"
@@ -42,6 +43,18 @@ func (tx *Tx) Tag(owner, id record.ID) (*record.Tag, error) {
 func (tx *Tx) TagNamed(owner record.ID, name string) (*record.Tag, error) {
 	t, err := tags.Find(tx.Tx, tagName, named(owner, name))
 	return t, fault(err, "tag")
+}
+
+// TagNames yields the ids of the owner's tags and their names, folded as
+// record.Fold does, in the order of the names.
+func (tx *Tx) TagNames(owner record.ID) iter.Seq2[record.ID, string] {
+	return func(yield func(record.ID, string) bool) {
+		for k, v := range tx.Walk(tagName, owner[:], nil, false) {
+			if len(v) == 2*len(owner) && !yield(record.ID(v[len(owner):]), string(k[len(owner):])) {
+				return
+			}
+		}
+	}
 }
 
 // AddTag makes a tag; Taken if the owner has one of that name.

@@ -1,9 +1,11 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
 
 	"github.com/google/uuid"
@@ -51,8 +53,12 @@ type Query struct {
 	Favorite, Public *bool
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
-	// Match, if not nil, decides further; Text is what it was made from.
+	// Match, if not nil, decides further. Among, if not nil, are the only ones
+	// that may be listed, in ascending order: records of the owner's and of the
+	// kind. The total may count one that is not there; the pages pass it over.
+	// Text is what both were made from.
 	Match  func(*record.Record) bool
+	Among  []record.ID
 	Text   string
 	Limit  int    // records of a page, at least 1
 	Offset int    // records to pass over first
@@ -74,7 +80,8 @@ type Page struct {
 // however long the list is. Of several filters it walks the entries of the
 // rarest label, to the end for the total. In an order other than by age, and
 // for what is not favourite or not public, it walks the list until the page is
-// full. Rows are read for the page alone, unless Match has to see them.
+// full. With Among and by age, it costs what those that it names cost. Rows are
+// read for the page alone, unless Match has to see them.
 func (tx *Tx) List(q Query) (Page, error) {
 	if q.Sort == "" {
 		q.Sort = Newest
@@ -87,11 +94,13 @@ func (tx *Tx) List(q Query) (Page, error) {
 	}
 
 	// The source is the primary order, an order of its own, or, if the list is
-	// by age, the entries of the rarest label.
+	// by age, those that may be listed or the entries of the rarest label.
 	from := source{tx: tx, q: &q, bucket: recordBucket, prefix: pair(q.Owner, q.Kind.Code)}
 	total := records.Sum(tx.Tx, from.prefix)
 	if way.by != 0 {
 		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
+	} else if q.Among != nil {
+		from.among = true
 	} else if l, n := tx.rarest(q, want); n >= 0 {
 		from.bucket, from.prefix, total = recordLabel, l.key(q.Owner, q.Kind), n
 		want = slices.DeleteFunc(want, func(x label) bool { return x == l })
@@ -99,8 +108,14 @@ func (tx *Tx) List(q Query) (Page, error) {
 	from.keep(want, without)
 	known := true
 	switch {
-	case len(from.tests) == 0 && q.Match == nil:
-	case q.Match == nil && len(from.tests) == 1 && from.bucket != recordLabel:
+	case q.Match != nil:
+		known = false
+	case q.Among != nil:
+		if known = len(from.tests) == 0; known {
+			total = int64(len(q.Among))
+		}
+	case len(from.tests) == 0:
+	case len(from.tests) == 1 && from.bucket != recordLabel:
 		// One filter alone: its sum is the total.
 		n := records.Sum(tx.Tx, from.tests[0].key[:labelSize])
 		if total -= n; from.tests[0].has {
@@ -112,7 +127,7 @@ func (tx *Tx) List(q Query) (Page, error) {
 
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // place of the last record on the page
-	for k, v := range tx.Walk(from.bucket, from.prefix, after, way.down) {
+	for k, v := range from.walk(after, way.down) {
 		r, ok, err := from.fits(k, v)
 		switch {
 		case err != nil:
@@ -136,7 +151,7 @@ func (tx *Tx) List(q Query) (Page, error) {
 	}
 	if !known {
 		page.Total = 0
-		for k, v := range tx.Walk(from.bucket, from.prefix, nil, way.down) {
+		for k, v := range from.walk(nil, way.down) {
 			_, ok, err := from.fits(k, v)
 			if err != nil {
 				return Page{}, err
@@ -155,7 +170,44 @@ type source struct {
 	q      *Query
 	bucket table.Bucket
 	prefix []byte
+	among  bool // of the bucket, only those that the query names
 	tests  []test
+}
+
+// walk yields the entries of the source after a place.
+func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
+	if !s.among {
+		return s.tx.Walk(s.bucket, s.prefix, after, down)
+	}
+	return func(yield func([]byte, []byte) bool) {
+		all := s.q.Among
+		if len(after) >= len(record.ID{}) {
+			at, found := place(all, after)
+			if down {
+				all = all[:at]
+			} else if found {
+				all = all[at+1:]
+			} else {
+				all = all[at:]
+			}
+		}
+		key := append(bytes.Clone(s.prefix), make([]byte, len(record.ID{}))...)
+		for i := range all {
+			id := &all[i]
+			if down {
+				id = &all[len(all)-1-i]
+			}
+			copy(key[len(s.prefix):], id[:])
+			if row := s.tx.Get(s.bucket, key); row != nil && !yield(key, row) {
+				return
+			}
+		}
+	}
+}
+
+// place is where an id stands or would stand among others in order.
+func place(all []record.ID, id []byte) (int, bool) {
+	return slices.BinarySearchFunc(all, id[:len(record.ID{})], func(x record.ID, id []byte) int { return bytes.Compare(x[:], id) })
 }
 
 // test is the key of a label's entry, its last 16 bytes still to be filled in
@@ -180,6 +232,11 @@ func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
 	for _, t := range s.tests {
 		copy(t.key[labelSize:], k[len(k)-16:])
 		if (s.tx.Get(recordLabel, t.key) != nil) != t.has {
+			return nil, false, nil
+		}
+	}
+	if s.q.Among != nil && !s.among {
+		if _, ok := place(s.q.Among, k[len(k)-16:]); !ok {
 			return nil, false, nil
 		}
 	}

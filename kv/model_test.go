@@ -442,8 +442,18 @@ func (m *model) query() (Query, []*modelRecord) {
 	}
 	if m.rnd.IntN(4) == 0 {
 		q.Text = "title 1"
-		q.Match = func(r *record.Record) bool { return strings.HasPrefix(r.Order, q.Text) }
-		filter(func(r *modelRecord) bool { return strings.HasPrefix(strings.ToLower(r.title), q.Text) })
+		q.Match = func(r *record.Record) bool { return strings.HasPrefix(r.Order, "title 1") }
+		filter(func(r *modelRecord) bool { return strings.HasPrefix(strings.ToLower(r.title), "title 1") })
+	}
+	if m.rnd.IntN(4) == 0 {
+		q.Among, q.Text = []record.ID{}, q.Text+" among"
+		for _, r := range m.records {
+			if r.owner == owner && r.kind == q.Kind && m.rnd.IntN(2) == 0 {
+				q.Among = append(q.Among, r.id)
+			}
+		}
+		slices.SortFunc(q.Among, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+		filter(func(r *modelRecord) bool { return slices.Contains(q.Among, r.id) })
 	}
 	var want []*modelRecord
 	for _, r := range m.records {
@@ -519,10 +529,13 @@ func (m *model) check() {
 		is.NoErr(err)
 		var live []record.ID
 		for _, c := range changes {
-			if r, err := tx.Record(c.Owner, c.Kind, c.ID.String()); err == nil {
+			r, err := tx.Owned(c.Owner, c.Kind, c.ID)
+			is.Equal(r, c.Record)
+			if err == nil {
 				is.Equal(r.Seq, c.Seq)
 				live = append(live, c.ID)
 			}
+			is.True(c.Seq <= tx.Latest())
 		}
 		byTouch := slices.Clone(m.records)
 		slices.SortFunc(byTouch, func(a, b *modelRecord) int { return cmp.Compare(a.touched, b.touched) })

@@ -336,14 +336,30 @@ func (tx *Tx) Remove(r *record.Record) error {
 // Record reads the owner's record of the kind with the given id or slug.
 func (tx *Tx) Record(owner record.ID, k *record.Kind, idOrSlug string) (*record.Record, error) {
 	if id, err := uuid.Parse(idOrSlug); err == nil {
-		r, err := records.Get(tx.Tx, record.RowKey(owner, k, id))
-		return r, fault(err, k.Name)
+		return tx.Owned(owner, k, id)
 	}
 	r, err := tx.Slug(idOrSlug)
 	if errors.Is(err, record.ErrMissing) || err == nil && (r.Owner != owner || r.Kind != k) {
 		return nil, record.NotFound(k.Name) // one answer for both
 	}
 	return r, err
+}
+
+// Owned reads the owner's record of the kind with the given id.
+func (tx *Tx) Owned(owner record.ID, k *record.Kind, id record.ID) (*record.Record, error) {
+	r, err := records.Get(tx.Tx, record.RowKey(owner, k, id))
+	return r, fault(err, k.Name)
+}
+
+// Newest yields the owner's records of the kind, newest first.
+func (tx *Tx) Newest(owner record.ID, k *record.Kind) iter.Seq2[*record.Record, error] {
+	return func(yield func(*record.Record, error) bool) {
+		for key, row := range tx.Walk(recordBucket, pair(owner, k.Code), nil, true) {
+			if !yield(record.ParseRow(key, row)) {
+				return
+			}
+		}
+	}
 }
 
 // Slug reads the record with the given slug, whoever owns it.

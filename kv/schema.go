@@ -68,6 +68,7 @@ var (
 	metaInstant  = []byte("instant")  // uint64, milliseconds: the latest transaction's
 	metaLast     = []byte("last")     // the latest id
 	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
+	metaTrimmed  = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed
 	metaSettings = []byte("settings") // JSON
 	metaClaim    = []byte("claim")    // SHA-256 of the claim token
 	metaSecret   = []byte("secret")   // 32 random bytes

@@ -60,10 +60,11 @@ type Store struct {
 	work    sync.WaitGroup // the committer and a snapshot
 	ticking sync.WaitGroup // flushLoop
 
-	instant atomic.Int64 // the latest instant of a transaction, in milliseconds
-	last    record.ID    // the latest id; the committer's
-	seq     uint64       // the latest place of the feed of changes; the committer's
-	intake  intake       // the committer's
+	instant atomic.Int64  // the latest instant of a transaction, in milliseconds
+	last    record.ID     // the latest id; the committer's
+	seq     uint64        // the latest place of the feed of changes; the committer's
+	intake  intake        // the committer's
+	changed chan struct{} // see Changed
 
 	// What is read often is kept until a commit changes it: the commit puts an
 	// empty map in place before it is acknowledged. A reader takes the map
@@ -96,7 +97,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1)}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
 	s.stopping, s.stop = context.WithCancel(context.Background())

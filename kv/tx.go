@@ -190,6 +190,12 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		return batch, errors.Join(s.full(fmt.Errorf("commit: %w", err)), s.journal.Retract())
 	}
 	s.state = to
+	if s.seq != seq {
+		select {
+		case s.changed <- struct{}{}:
+		default: // it was not received yet
+		}
+	}
 	if callers {
 		s.callers.Store(new(sync.Map))
 	}

@@ -416,11 +416,13 @@ function pictureOf(r) {
 }
 
 function rowOf(r) {
-  const k = kindOf(r), title = titleOf(r), out = k.href?.(r);
+  const k = kindOf(r), title = titleOf(r), out = k.href?.(r), hit = r.found;
+  const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
   const row = h('li.item', {},
     h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), pictureOf(r)),
     h('div.what', {},
-      out ? h('a.name', { href: out, target: '_blank', rel: 'noopener noreferrer' }, title) : h('a.name', { href: placeOf(r) }, title),
+      out ? h('a.name', { href: out, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: placeOf(r) }, name),
+      hit?.highlight.text && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
       h('div.meta', {}, k.meta(r).filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         sharing(r).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         tagNames(r).map(chip), r.createdAt && when(r.createdAt))),
@@ -500,19 +502,34 @@ class Source {
   }
 }
 
-// A Search reads the answers of the search over all kinds, where the server has it.
+// A Search reads the answers of the search over all kinds, page by page. Each record knows where its words were found.
 class Search {
-  constructor(q) { Object.assign(this, { q, cursor: '', total: 0, first: take('search') }); }
+  constructor(params) { Object.assign(this, { params, cursor: '', total: 0, first: take('search') }); }
 
   get ended() { return this.cursor === null; }
 
   async next(n, signal) {
-    const answer = this.first ?? await api('GET', 'search?' + new URLSearchParams({ q: this.q, limit: n, ...(this.cursor && { cursor: this.cursor }) }), undefined, { signal });
+    const query = new URLSearchParams(this.params);
+    query.set('limit', n);
+    if (this.cursor) query.set('cursor', this.cursor);
+    const answer = this.first ?? await api('GET', `search?${query}`, undefined, { signal });
     this.first = null;
     this.cursor = answer.nextCursor ?? null;
     this.total = answer.total;
-    return answer.data.filter((r) => kinds[r.kind]);
+    this.incomplete = answer.incomplete;
+    return answer.data.filter((hit) => kinds[hit.kind]).map((hit) => ({ ...hit.record, found: hit }));
   }
+}
+
+// marked is text with what was found in it. The ranges count UTF-16 code units, as strings do here.
+function marked(text, ranges) {
+  const out = [];
+  let at = 0;
+  for (const [start, end] of ranges) {
+    out.push(text.slice(at, start), h('mark', {}, text.slice(start, end)));
+    at = end;
+  }
+  return [...out, text.slice(at)].filter((part) => part !== '');
 }
 
 const selected = new Map();
@@ -559,6 +576,7 @@ function listOf(source, { page = 50, empty, grid = false, counted = null }) {
     for (const r of records) {
       const head = source.heads?.find((x) => x.k === kindOf(r));
       if (head) head.total -= n;
+      else if (!source.heads) source.total -= n;
     }
     self.settle();
   };
@@ -1385,26 +1403,21 @@ const pages = {
     const p = v.params, box = find('#q');
     const words = (p.get('q') ?? '').trim();
     if (document.activeElement !== box) box.value = words || p.getAll('tag').map((t) => `tag:${t.includes(' ') ? `"${t}"` : t}`).join(' ');
-    const query = new URLSearchParams();
-    let kind = p.get('kind') ?? '';
-    for (const t of p.getAll('tag')) query.append('tag', t);
-    const text = words.replace(/\btag:("[^"]*"|\S+)/gi, (_, t) => { query.append('tag', t.replace(/"/g, '')); return ''; })
-      .replace(/\bkind:(\S+)/gi, (_, n) => { kind = kinds[n] ? n : kind; return ''; }).trim();
-    if (text) query.set('q', text);
-    const names = kinds[kind] ? [kind] : Object.keys(kinds);
+    const query = new URLSearchParams(words && { q: words });
+    const kind = kinds[p.get('kind')] ? p.get('kind') : '', tagged = p.getAll('tag');
+    if (kind) query.set('kind', kind);
+    for (const t of tagged) query.append('tag', t);
     const count = h('small.soft', { 'aria-live': 'polite' });
-    // The page came with the answers for its address as it stands; words such as tag:x are read here.
-    if (kind || words !== text) for (const k of Object.values(kinds)) take(k.api);
-    const source = start.search && words && !p.getAll('tag').length ? new Search([words, kind && `kind:${kind}`].filter(Boolean).join(' ')) : new Source(names, query, 20);
+    const source = new Search(query);
     v.list = listOf(source, {
-      page: 40, counted: (n) => { count.textContent = plural(n, 'item'); },
-      empty: () => nothing('Nothing was found.', 'Try fewer or other words. tag:x looks for a tag, kind:note for notes.'),
+      page: 40, counted: (n) => { count.textContent = plural(n, 'item') + (source.incomplete ? ' so far: the search index is being made' : ''); },
+      empty: () => nothing('Nothing was found.', 'Try fewer or other words. "words in a row", tag:x, kind:note, is:favorite and -word narrow a search.'),
     });
-    const title = query.getAll('tag').length && !text ? query.getAll('tag').join(' + ') : text ? `“${text}”` : 'Everything';
+    const title = words ? `“${words}”` : tagged.join(' + ') || 'Everything';
     add(v.out, heading(title, count), h('div.filters', { role: 'group', 'aria-label': 'Kind' },
       [['', 'All'], ...Object.values(kinds).map((k) => [k.name, k.many])].map(([n, t]) =>
         h('a.chip.big', { href: `${base}/search${withParam(p, 'kind', n)}`, 'aria-current': n === kind ? 'true' : null }, t))), v.list.node);
-    return text ? `Search: ${text}` : 'Search';
+    return words ? `Search: ${words}` : 'Search';
   },
 
   async tags(v) {
@@ -2037,7 +2050,12 @@ function searchNow() {
   if (q) go(`${base}/search?q=${encodeURIComponent(q)}`, { replace: view?.name === 'search' });
   else if (view?.name === 'search') go(base + '/', { replace: true });
 }
-searchForm.addEventListener('submit', (e) => { e.preventDefault(); searchNow(); });
+searchForm.addEventListener('submit', (e) => {
+  e.preventDefault();
+  // Once the results are there, Enter goes to the first of them.
+  if (view?.name === 'search' && view.params.get('q') === find('#q').value.trim() && all('#main .item').length) step(1);
+  else searchNow();
+});
 find('#q').addEventListener('input', () => { clearTimeout(searchTimer); searchTimer = setTimeout(searchNow, 250); });
 
 // ---- Keys ----

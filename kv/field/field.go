@@ -268,12 +268,12 @@ func (f *Field) load(w *walker) error {
 	return nil
 }
 
-// Strings yields the texts of the shape that people read and write, in the
-// order they were bound.
+// Strings yields the texts of the shape that people write, in the order they
+// were bound.
 func (s *Set) Strings() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range s.fields {
-			if b, ok := s.fields[i].binding.(interface{ words() string }); ok && !yield(b.words()) {
+			if b, ok := s.fields[i].binding.(interface{ words() string }); ok && s.fields[i].Traits&ReadOnly == 0 && !yield(b.words()) {
 				return
 			}
 		}

@@ -261,3 +261,13 @@ func (n *Notice) Shown() (*Shown, error) {
 	}
 	return &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder}, nil
 }
+
+// A Change is a place in the feed of changes: the record was written there for
+// the last time, or removed.
+type Change struct {
+	Seq    uint64
+	Owner  ID
+	Kind   *Kind
+	ID     ID
+	Record *Record // nil: it is not there any more
+}

@@ -43,7 +43,7 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("tags", field.Schema{Type: "array", Items: &tag}, v.appendTagRefs).
 			Says("Its tags.", `[{"id":"01890a5d-ac96-774b-bcce-b302099a8057","name":"travel","color":"#3B82F6"}]`)
 	} else {
-		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.appendTagNames).
+		s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
 			Says("Names of its tags.", `["travel","2024"]`)
 	}
 	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How often others have seen it.", `3`)
@@ -90,7 +90,8 @@ func (v *Shown) appendFolder(dst []byte) []byte {
 	return field.Of(&FolderRef{v.Folder, v.FolderName}).AppendJSON(dst)
 }
 
-func (v *Shown) appendTagNames(dst []byte) []byte {
+// AppendTagNames appends the names of the tags as a JSON array.
+func (v *Shown) AppendTagNames(dst []byte) []byte {
 	dst = append(dst, '[')
 	for i := range v.TagList {
 		if i > 0 {

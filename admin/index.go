@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// NewIndex makes the search index of a data directory, which is kept from when
+// its Run is called.
+func NewIndex(store *kv.Store, content *blobs.Store, log *slog.Logger) (*search.Index, error) {
+	secret, err := store.Secret()
+	if err != nil {
+		return nil, fmt.Errorf("cannot name the store: %w", err)
+	}
+	name := sha256.Sum256(append([]byte("search index of "), secret[:]...))
+	return search.New(search.Options{
+		Dir: filepath.Join(store.Dir(), "cache", "index"), Store: hex.EncodeToString(name[:]),
+		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.Room, Log: log,
+		Content: func(r *record.Record) ([]byte, error) {
+			return content.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent)
+		},
+	}), nil
+}
+
+// IndexFunc is how the handler comes by the search index: in a running server
+// it is the server's own.
+type IndexFunc func() (*search.Index, error)
+
+// indexing is how far the making of the index is.
+type indexing struct {
+	search.State
+	Built int `json:"built"` // how often it was begun
+}
+
+func (v verbs) indexState(*http.Request, nothing) (indexing, error) {
+	x, err := v.index()
+	if err != nil {
+		return indexing{}, err
+	}
+	s := x.State()
+	return indexing{s, s.Built}, nil
+}
+
+// reindex begins the index anew, and tells how it was.
+func (v verbs) reindex(r *http.Request, in nothing) (indexing, error) {
+	was, err := v.indexState(r, in)
+	if err != nil {
+		return was, err
+	}
+	x, err := v.index()
+	if err == nil {
+		x.Rebuild()
+	}
+	return was, err
+}
+
+// indexOn runs the index of a store that is open in this process, from when it
+// is asked for until end is called.
+func (c *Call) indexOn(store *kv.Store) (index IndexFunc, end func() error) {
+	var x *search.Index
+	var content *blobs.Store
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	index = func() (*search.Index, error) {
+		if x != nil {
+			return x, nil
+		}
+		var err error
+		if content, err = blobs.Open(filepath.Join(store.Dir(), "blobs")); err != nil {
+			return nil, fmt.Errorf("cannot open the content: %w", err)
+		}
+		made, err := NewIndex(store, content, c.Log)
+		if err != nil {
+			return nil, errors.Join(err, content.Close())
+		}
+		x = made
+		work.Go(func() { x.Run(ctx) })
+		return x, nil
+	}
+	return index, func() error {
+		cancel()
+		work.Wait()
+		if content == nil {
+			return nil
+		}
+		return content.Close()
+	}
+}
+
+type reindexCommand struct{}
+
+// reindexPoll is how often the progress is asked for.
+const reindexPoll = 100 * time.Millisecond
+
+func (cmd *reindexCommand) Run(c *Call) (err error) {
+	ctx := context.Background()
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.close()) }()
+	var was, is indexing
+	if err := client.call(ctx, http.MethodPost, "/index", nothing{}, &was); err != nil {
+		return err
+	}
+	p := c.progress("Indexing", 0)
+	p.unit = func(n int64) string { return strconv.FormatInt(n, 10) }
+	for {
+		if err := client.call(ctx, http.MethodGet, "/index", nothing{}, &is); err != nil {
+			return err
+		}
+		if is.Built > was.Built && is.Phase != search.Building {
+			break
+		}
+		p.total = int64(is.Latest)
+		p.add(int64(is.Place) - p.done)
+		time.Sleep(reindexPoll)
+	}
+	p.end()
+	if is.Phase != search.Ready {
+		return fmt.Errorf("the search index could not be made: %s", cmp.Or(is.Problem, "the server is ending"))
+	}
+	what := "records"
+	if is.Documents == 1 {
+		what = "record"
+	}
+	return c.say(is, "Indexed %d %s in %s.", is.Documents, what, time.Since(p.begun).Round(10*time.Millisecond))
+}

@@ -1,0 +1,63 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// found asks the search of the running server, by titles.
+func (p *place) found(key, q string) string {
+	p.t.Helper()
+	status, body := p.get("/api/v1/search?q="+q, key)
+	var answer struct {
+		Data []struct{ Title string }
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 200 {
+		p.t.Fatalf("%d %s", status, body)
+	}
+	var all []string
+	for _, d := range answer.Data {
+		all = append(all, d.Title)
+	}
+	return strings.Join(all, "|")
+}
+
+// The index is made anew live and offline, and again by itself after it was
+// killed, damaged or deleted; what was written is found all the while.
+func TestReindex(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	p.upload(key, "harbour.txt", "the lighthouse keeper")
+	is.Equal(p.found(key, "lighthouse"), "harbour.txt")
+	said := regexp.MustCompile(`^Indexed 1 record in [0-9.]+m?s\.$`)
+	is.True(said.MatchString(p.must("reindex")))
+	is.Equal(p.found(key, "lighthouse"), "harbour.txt")
+	s.stop()
+	is.True(said.MatchString(p.must("reindex")))
+	is.True(p.exists(p.data("cache", "index", "proof.json"))) // it can be taken up
+
+	s = p.serve()
+	p.upload(key, "second.txt", "another lighthouse")
+	is.Equal(p.found(key, "lighthouse"), "second.txt|harbour.txt")
+	s.kill()
+	s = p.serve()
+	is.Equal(p.found(key, "lighthouse"), "second.txt|harbour.txt")
+	s.stop()
+	is.NoErr(os.WriteFile(p.data("cache", "index", "scorch", "root.bolt"), []byte(strings.Repeat("damaged", 5000)), 0o600))
+	s = p.serve()
+	is.Equal(p.found(key, "lighthouse"), "second.txt|harbour.txt")
+	s.stop()
+	is.NoErr(os.RemoveAll(p.data("cache", "index")))
+	s = p.serve()
+	is.Equal(p.found(key, "lighthouse"), "second.txt|harbour.txt")
+	s.stop()
+	r := newPlace(t).run("", "reindex")
+	is.Equal(r.code, 3) // nothing there
+}

@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+	"kist/search"
+)
+
+// indexed runs the search index of the app until the test ends, or end is
+// called.
+func (a *app) indexed() (end func()) {
+	a.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { a.server.Search.Run(ctx) })
+	end = func() { cancel(); work.Wait() }
+	a.Cleanup(end)
+	wait, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	_, err := a.server.Search.Await(wait, func(s search.State) bool { return s.Phase == search.Ready })
+	a.fatal(err)
+	return end
+}
+
+// found are the titles that a search finds, in order.
+func (a *app) found(q string, more ...string) string {
+	a.Helper()
+	values := url.Values{"q": {q}}
+	for i := 0; i < len(more); i += 2 {
+		values.Add(more[i], more[i+1])
+	}
+	answer := a.get("/api/v1/search?" + values.Encode()).want(200)
+	var titles []string
+	for _, x := range answer.at("data").([]any) {
+		titles = append(titles, x.(map[string]any)["title"].(string))
+	}
+	if answer.at("nextCursor") == nil && answer.at("total") != float64(len(titles)) && values.Get("cursor") == "" {
+		a.Errorf("%q: %v results, total %v", q, len(titles), answer.at("total"))
+	}
+	return strings.Join(titles, "|")
+}
+
+// What was just written is found by the next request, whether the index is
+// there, is not, or is behind.
+func TestSearch(t *testing.T) {
+	for _, how := range []string{"index", "scan"} {
+		t.Run(how, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			if how == "index" {
+				a.indexed()
+			}
+			id := a.post("/api/v1/notes", map[string]any{"title": "Summer plans", "content": "Go to the *sea* <b>soon</b>", "tags": []string{"Long trip"}}).want(201).text("data.id")
+			a.post("/api/v1/notes", map[string]any{"content": "\n untitled, the sea"}).want(201)
+			a.post("/api/v1/bookmarks", map[string]any{"url": "https://example.org/sea", "title": "Sea", "isPublic": true}).want(201)
+			slug := a.upload(map[string]string{"isPublic": "true"}, file{"sea story.txt", "", "Once upon a time there was a lighthouse keeper 😀 who lit the lamp."}).want(201).text("slug")
+
+			is.Equal(a.found("sea"), "sea story.txt|Sea|untitled, the sea|Summer plans")
+			is.Equal(a.found("sea", "kind", "notes"), "untitled, the sea|Summer plans")
+			is.Equal(a.found("sea", "tag", "long trip"), "Summer plans")
+			is.Equal(a.found("lighthose"), "sea story.txt") // in the text of a file, with an error
+			is.Equal(a.found("", "tags", "nothing"), "")
+			is.Equal(a.found("tag:trip"), "")
+			is.Equal(a.found(`tag:"long trip"`), "Summer plans")
+
+			one := a.get("/api/v1/search?q=keeper+who").want(200)
+			is.Equal(one.text("data.0.slug"), slug)
+			is.Equal(one.text("data.0.url"), "https://kist.example.org/x/"+slug)
+			is.Equal(one.text("data.0.record.originalName"), "sea story.txt")
+			is.Equal(one.text("data.0.highlight.text"), "Once upon a time there was a lighthouse keeper 😀 who lit the lamp.")
+			is.Equal(fmt.Sprint(one.at("data.0.highlight.ranges")), "[[40 46] [50 53]]") // of UTF-16, in which 😀 counts two
+			two := a.get("/api/v1/search?q=soon+summer").want(200)
+			is.Equal(two.text("data.0.highlight.text"), "Go to the *sea* <b>soon</b>") // text, not HTML
+			is.Equal(fmt.Sprint(two.at("data.0.highlight.title")), "[[0 6]]")
+			is.Equal(fmt.Sprint(two.at("data.0.tags")), "[Long trip]")
+
+			// Edits and removals show at once.
+			a.patch("/api/v1/notes/"+id, map[string]any{"title": "Winter plans"}).want(200)
+			is.Equal(a.found("summer"), "")
+			is.Equal(a.found("winter"), "Winter plans")
+			a.delete("/api/v1/notes/" + id).want(200)
+			is.Equal(a.found("winter"), "")
+			is.Equal(a.found("kind:note"), "untitled, the sea")
+
+			// Another's are not found, whatever is asked.
+			bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
+			is.Equal(bob.found("sea"), "")
+			is.Equal(bob.found(""), "")
+			is.Equal(bob.found("owner:"+a.user.ID.String()), "")
+			is.Equal(bob.found("tag:trip -tag:nothing"), "")
+		})
+	}
+}
+
+// Pages of a search are what is found in one.
+func TestSearchPages(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	end := a.indexed()
+	for i := range 25 {
+		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprintf("%s %02d", []string{"sea", "x"}[i%2], i), "content": "sea"}).want(201)
+	}
+	whole := a.found("sea", "limit", "500")
+	is.Equal(len(strings.Split(whole, "|")), 25)
+	for range 2 {
+		var pages []string
+		cursor := ""
+		for {
+			answer := a.get("/api/v1/search?q=sea&limit=7&cursor=" + cursor).want(200)
+			is.Equal(answer.at("total"), 25.0)
+			is.Equal(answer.at("incomplete"), false)
+			for _, x := range answer.at("data").([]any) {
+				pages = append(pages, x.(map[string]any)["title"].(string))
+			}
+			if answer.at("nextCursor") == nil {
+				break
+			}
+			cursor = answer.text("nextCursor")
+		}
+		is.Equal(strings.Join(pages, "|"), whole)
+		a.get("/api/v1/search?q=other&cursor=" + cursor).want(400)
+		end() // the same without the index
+	}
+	for _, bad := range []string{"?limit=0", "?limit=501", "?kind=cat", "?cursor=x", "?q=" + strings.Repeat("x", 1001), "?q=" + strings.Repeat("a+", 33)} {
+		a.do(request{method: "GET", path: "/api/v1/search" + bad, raw: true}).want(400)
+	}
+}
+
+// q of a list is complete and in the list's order, with its filters.
+func TestListsSearch(t *testing.T) {
+	for _, how := range []string{"index", "scan"} {
+		t.Run(how, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			if how == "index" {
+				a.indexed()
+			}
+			for i := range 12 {
+				a.post("/api/v1/notes", map[string]any{"title": fmt.Sprintf("%c sea", 'l'-i), "content": "x", "isFavorite": i%2 == 0, "tags": []string{[]string{"odd", "even"}[i%2]}}).want(201)
+				a.post("/api/v1/snippets", map[string]any{"title": "sea", "content": "x"}).want(201)
+			}
+			a.post("/api/v1/notes", map[string]any{"title": "hills", "content": "no water"}).want(201)
+			list := func(query string) string {
+				t.Helper()
+				answer := a.get("/api/v1/notes?" + query).want(200)
+				text := fmt.Sprint(answer.at("total"), ":")
+				for _, x := range answer.at("data").([]any) {
+					text += x.(map[string]any)["title"].(string)[:1]
+				}
+				return text
+			}
+			is.Equal(list("q=sea"), "12:abcdefghijkl")
+			is.Equal(list("q=sea&sort=oldest&limit=3"), "12:lkj")
+			is.Equal(list("q=sea&sort=title&offset=10"), "12:kl")
+			is.Equal(list("q=se&favorite=true&limit=2"), "6:bd")
+			is.Equal(list("q=sea&tag=odd&sort=title"), "6:bdfhjl")
+			is.Equal(list("q=-sea"), "1:h")
+			is.Equal(list("q=tag:odd+-is:favorite"), "0:")
+			is.Equal(list("q=saes"), "0:")   // two errors
+			is.Equal(list("q=hlils"), "1:h") // one
+			is.Equal(list("q=%2B*"), "0:")
+			next := a.get("/api/v1/notes?q=sea&limit=5").want(200).text("nextCursor")
+			is.Equal(list("q=sea&limit=5&cursor="+next), "12:fghij")
+			a.do(request{method: "GET", path: "/api/v1/notes?q=other&cursor=" + next, raw: true}).want(400)
+		})
+	}
+}
+
+// While writers do not stop, whatever was acknowledged is found.
+func TestSearchWhileWriting(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.indexed()
+	var work sync.WaitGroup
+	for w := range 4 {
+		work.Go(func() {
+			for i := range 40 {
+				word := fmt.Sprintf("word%dx%d", w, i)
+				a.post("/api/v1/notes", map[string]any{"title": word, "content": ""}).want(201)
+				if got := a.found(`"` + word + `"`); got != word {
+					t.Errorf("%s was not found: %q", word, got)
+				}
+			}
+		})
+	}
+	work.Wait()
+	is.Equal(a.get("/api/v1/notes?q=word&limit=1").want(200).at("total"), 160.0)
+	is.Equal(a.get("/api/v1/admin/stats").want(200).text("data.index.state"), "ready")
+}

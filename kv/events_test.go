@@ -1,0 +1,54 @@
+package kv
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// Marks of removals go when they were read; what stands in the feed for a
+// record that is there does not, whoever asks.
+func TestTrim(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	owner := user(t, s, "ann")
+	kept := add(t, s, owner.ID, record.Notes, `{"content":"kept"}`)
+	gone := add(t, s, owner.ID, record.Notes, `{"content":"gone"}`)
+	select {
+	case <-s.Changed():
+	default:
+		t.Fatal("a commit with changes was not told")
+	}
+	update(t, s, func(tx *Tx) error { return tx.Remove(gone) })
+	feed := func() (all []record.Change) {
+		view(t, s, func(tx *Tx) (err error) {
+			all, err = tx.Changes(0, 100)
+			return err
+		})
+		return all
+	}
+	all := feed()
+	is.Equal(len(all), 2)
+	is.Equal(all[0].Record.AppendRow(nil), kept.AppendRow(nil))
+	is.True(all[1].Record == nil)
+	is.Equal(all[1].ID, gone.ID)
+
+	is.NoErr(s.Trim([]uint64{kept.Seq, 7777})) // a record that is there, and nothing
+	is.Equal(len(feed()), 2)
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Trimmed(), uint64(0))
+		return nil
+	})
+	is.NoErr(s.Trim([]uint64{all[1].Seq}))
+	is.Equal(len(feed()), 1)
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Trimmed(), all[1].Seq)
+		is.Equal(tx.Latest(), all[1].Seq)
+		var problems []error
+		is.NoErr(tx.Audit(func(err error) { problems = append(problems, err) }))
+		is.Equal(len(problems), 0)
+		return nil
+	})
+}

@@ -1,0 +1,148 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"kist/kv/record"
+)
+
+// Bounds of an excerpt, in characters: its length, and how much of that comes
+// before what was found.
+const (
+	excerptLength = 240
+	excerptBefore = 60
+)
+
+// A Range is a part of a text, [start, end), in UTF-16 code units, as
+// JavaScript, Java and Swift count characters.
+type Range [2]int
+
+// A Highlight shows what was found of a record: it is plain text, and where in
+// it the words are. Nothing in it is markup.
+type Highlight struct {
+	Title      string
+	TitleMarks []Range
+	Text       string // an excerpt of the rest; "" if there is no more
+	TextMarks  []Range
+}
+
+// Highlight says what of a record the query has found.
+func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
+	d, err := proseOf(r, nil)
+	if err != nil {
+		return Highlight{}, err
+	}
+	h := Highlight{Title: d.title}
+	var best fit
+	best, h.TitleMarks = f.marks(d.title)
+	shown, at, found := "", 0, nowhere
+	look := func(t string) {
+		if how, spans := f.spans(t); how > found {
+			shown, at, found = t, spans[0].start, how
+		}
+	}
+	for _, t := range d.texts {
+		if t != r.Slug || len(f.q.must) > 0 {
+			look(t)
+		}
+	}
+	if found == nowhere && best == nowhere && r.Bytes != nil && r.Bytes.Class == record.Text && len(f.q.must) > 0 {
+		look(x.content(r))
+	}
+	if found == nowhere && len(d.texts) > 0 && d.texts[0] != r.Slug {
+		shown = d.texts[0]
+	}
+	h.Text = excerpt(shown, at)
+	_, h.TextMarks = f.marks(h.Text)
+	return h, nil
+}
+
+// excerpt is the text around a place, with its white space folded.
+func excerpt(t string, at int) string {
+	from := at
+	for range excerptBefore {
+		_, size := utf8.DecodeLastRuneInString(t[:from])
+		from -= size
+	}
+	cutOff := from > 0
+	if cutOff { // not within a word
+		if space := strings.IndexAny(t[from:at], " \t\n"); space >= 0 {
+			from += space
+		}
+	}
+	part := cut(t[from:], excerptLength)
+	more := from+len(part) < len(t)
+	part = strings.Join(strings.Fields(part), " ")
+	if cutOff {
+		part = "… " + part
+	}
+	if more {
+		part += " …"
+	}
+	return part
+}
+
+// spans finds where the words of the query are in a text, best first, and how
+// well the best of them fits.
+func (f *Finder) spans(text string) (fit, []span) {
+	if len(f.q.must) == 0 || text == "" {
+		return nowhere, nil
+	}
+	all := slices.Collect(words(text))
+	l := make(line, len(all))
+	for i, t := range all {
+		l[i] = t.term
+	}
+	best := nowhere
+	var found []span
+	for i := range f.q.must {
+		c := &f.q.must[i]
+		for at := 0; at+len(c.parts) <= len(l); at++ {
+			how := c.at(l, at)
+			if how == nowhere || how == misspelt && f.strict {
+				continue
+			}
+			best = max(best, how)
+			found = append(found, span{how, all[at].start, all[at+len(c.parts)-1].end})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b span) int { return int(b.fit) - int(a.fit) })
+	return best, found
+}
+
+// span is a part of a text in bytes.
+type span struct {
+	fit        fit
+	start, end int
+}
+
+// marks are the words of the query in a text, in order, those that touch
+// joined.
+func (f *Finder) marks(text string) (fit, []Range) {
+	best, found := f.spans(text)
+	slices.SortFunc(found, func(a, b span) int { return a.start - b.start })
+	marks := []Range{}
+	units, at := 0, 0 // UTF-16 code units before the byte at
+	count := func(to int) int {
+		for _, r := range text[at:max(at, to)] {
+			units += max(1, utf16.RuneLen(r))
+		}
+		at = max(at, to)
+		return units
+	}
+	for i := 0; i < len(found); {
+		end := found[i].end
+		j := i + 1
+		for j < len(found) && found[j].start <= end {
+			end = max(end, found[j].end)
+			j++
+		}
+		start := count(found[i].start)
+		marks = append(marks, Range{start, count(end)})
+		i = j
+	}
+	return best, marks
+}

@@ -1,0 +1,753 @@
+// Package search finds records by their words. It keeps an index beside the
+// store, which is derived from it and made anew whenever it is not proven
+// whole. The index only proposes: who asks reads each record from the store.
+package search
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/blevesearch/bleve/v2/analysis"
+	"github.com/blevesearch/bleve/v2/document"
+	"github.com/blevesearch/bleve/v2/index/scorch"
+	index "github.com/blevesearch/bleve_index_api"
+
+	"kist/kv/record"
+)
+
+// Options are what an Index is made of. All but Room and Content are required.
+type Options struct {
+	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
+	Store string // names the store whose records these are: another one's index is made anew
+	// Feed reads up to most changes after a place, with the records as they
+	// are now, the latest place there is, and the place up to which removals
+	// may be forgotten.
+	Feed func(since uint64, most int) (some []record.Change, latest, trimmed uint64, err error)
+	// Trim forgets the removals at the places, which are in the index.
+	Trim func(places []uint64) error
+	Wake <-chan struct{} // receives when there are changes
+	// Room is how many bytes the disk takes at present: without room the index
+	// waits, so that it takes no one else's.
+	Room func() int64
+	// Content reads the first MaxContent bytes of a file.
+	Content func(*record.Record) ([]byte, error)
+	Log     *slog.Logger
+}
+
+// Bounds of a batch: of changes, of those while the index is made anew, when
+// larger ones leave less to merge, and of the text in it, in bytes.
+const (
+	batchChanges = 500
+	batchAnew    = 2000
+	batchText    = 1 << 20
+)
+
+// largeBuild is how many records make an index of which the memory that making
+// it took is given back: its segments are merged into one, and it is opened
+// anew.
+const largeBuild = 5000
+
+// idle is how long nothing must have changed until memory is given back.
+const idle = time.Minute
+
+// linger is how long changes may wait for more of them, so that a few are not
+// a batch of their own. They are found meanwhile: see View.Find.
+const linger = time.Second
+
+// retryAfter is how long the index is let be after something went wrong, such
+// as a full disk.
+const retryAfter = 10 * time.Second
+
+// An Index is the search index of a store. Run keeps it; it is safe for
+// concurrent use.
+type Index struct {
+	o     Options
+	queue *index.AnalysisQueue
+
+	mu   sync.RWMutex   // held for reading by each View
+	live *scorch.Scorch // nil while there is none to be asked
+
+	ordersMu sync.Mutex
+	orders   map[uint64]*order // by segment
+
+	stateMu sync.Mutex
+	state   State
+	moved   chan struct{} // closed when the state has changed
+
+	hurry  chan struct{} // somebody waits for the index to catch up
+	broken chan error    // why the index that is open cannot go on
+	anew   chan struct{} // it is to be made anew
+}
+
+// State is how an index is.
+type State struct {
+	Phase Phase `json:"state"`
+	// Documents is how many were written since the index was opened or begun
+	// anew.
+	Documents int64 `json:"documents"`
+	// Place is the place in the feed of changes that it has reached, Latest
+	// the last one that was there when it looked.
+	Place  uint64 `json:"place"`
+	Latest uint64 `json:"latest"`
+	// Problem is why it is not ready, if something is wrong.
+	Problem string `json:"problem,omitempty"`
+	Built   int    `json:"-"` // how often it was made anew by this process
+}
+
+// Phase is what an index does.
+type Phase string
+
+// The phases. An index that is not Ready is not asked: records are read
+// through instead.
+const (
+	Opening  Phase = "opening"
+	Building Phase = "building"
+	Ready    Phase = "ready"
+	Failed   Phase = "failed" // it is tried again
+	Closed   Phase = "closed"
+)
+
+// Phases are all phases.
+func Phases() []string {
+	return []string{string(Opening), string(Building), string(Ready), string(Failed), string(Closed)}
+}
+
+var errDamaged = errors.New("the search index is damaged")
+
+// New makes an index, which is not open until Run is called.
+func New(o Options) *Index {
+	return &Index{
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
+		hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
+	}
+}
+
+// State tells how the index is.
+func (x *Index) State() State {
+	x.stateMu.Lock()
+	defer x.stateMu.Unlock()
+	return x.state
+}
+
+// change changes the state and tells those who wait for that.
+func (x *Index) change(fn func(*State)) {
+	x.stateMu.Lock()
+	defer x.stateMu.Unlock()
+	fn(&x.state)
+	close(x.moved)
+	x.moved = make(chan struct{})
+}
+
+// Await returns when the state satisfies a condition, with it, or when ctx is
+// over, with its error.
+func (x *Index) Await(ctx context.Context, is func(State) bool) (State, error) {
+	for {
+		x.stateMu.Lock()
+		s, moved := x.state, x.moved
+		x.stateMu.Unlock()
+		if is(s) {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-moved:
+		}
+	}
+}
+
+// Hurry lets what waits for more changes go on at once, and returns when the
+// index is beyond the place, is not ready any more, or ctx is over.
+func (x *Index) Hurry(ctx context.Context, place uint64) {
+	select {
+	case x.hurry <- struct{}{}:
+	default:
+	}
+	_, _ = x.Await(ctx, func(s State) bool { return s.Phase != Ready || s.Place > place })
+}
+
+// Rebuild has the index made anew. It returns at once; State tells how far it
+// is.
+func (x *Index) Rebuild() {
+	x.change(func(s *State) { s.Phase = Building })
+	select {
+	case x.anew <- struct{}{}:
+	default:
+	}
+}
+
+// View is the index as it is now; false if it is not ready. While it is being
+// opened, which takes a moment at the start, it waits for that.
+func (x *Index) View(ctx context.Context) (*View, bool) {
+	if _, err := x.Await(ctx, func(s State) bool { return s.Phase != Opening }); err != nil {
+		return nil, false
+	}
+	x.mu.RLock()
+	if x.live == nil || x.State().Phase != Ready {
+		x.mu.RUnlock()
+		return nil, false
+	}
+	r, err := x.live.Reader()
+	snap, ok := r.(*scorch.IndexSnapshot)
+	if err != nil || !ok || snap == nil {
+		x.mu.RUnlock()
+		return nil, false
+	}
+	return &View{x: x, snap: snap, at: placeOf(snap)}, true
+}
+
+// spoilt notes that the index that is open must not be asked any more.
+func (x *Index) spoilt(err error) {
+	x.change(func(s *State) {
+		if s.Phase == Ready || s.Phase == Building {
+			s.Phase, s.Problem = Failed, err.Error()
+		}
+	})
+	select {
+	case x.broken <- err:
+	default:
+	}
+}
+
+// content is what of a file is searched.
+func (x *Index) content(r *record.Record) string {
+	if x.o.Content == nil {
+		return ""
+	}
+	b, err := x.o.Content(r)
+	if err != nil {
+		x.o.Log.Warn("a file is searched by its name alone: it cannot be read", "id", r.ID, "error", err)
+		return ""
+	}
+	return TextOf(b)
+}
+
+// orderOf is the order of a segment.
+func (x *Index) orderOf(s *scorch.SegmentSnapshot) (*order, error) {
+	x.ordersMu.Lock()
+	o := x.orders[s.Id()]
+	x.ordersMu.Unlock()
+	if o != nil {
+		return o, nil
+	}
+	o, err := newOrder(s.Segment())
+	if err != nil {
+		return nil, err
+	}
+	x.ordersMu.Lock()
+	defer x.ordersMu.Unlock()
+	if x.orders == nil {
+		x.orders = map[uint64]*order{}
+	}
+	x.orders[s.Id()] = o
+	return o, nil
+}
+
+// forget drops the orders of segments that are no more.
+func (x *Index) forget(s *scorch.IndexSnapshot) {
+	there := map[uint64]bool{}
+	if s != nil {
+		for _, seg := range s.Segments() {
+			there[seg.Id()] = true
+		}
+	}
+	x.ordersMu.Lock()
+	defer x.ordersMu.Unlock()
+	for id := range x.orders {
+		if !there[id] {
+			delete(x.orders, id)
+		}
+	}
+}
+
+// Run opens the index, keeps it up to date until ctx is over, and closes it.
+// It is called once.
+func (x *Index) Run(ctx context.Context) {
+	x.change(func(s *State) { s.Phase = Opening })
+	x.queue = index.NewAnalysisQueue(1)
+	defer x.queue.Close()
+	defer x.change(func(s *State) { s.Phase = Closed })
+	wipe := false
+	for ctx.Err() == nil {
+		err := x.keep(ctx, wipe)
+		if ctx.Err() != nil {
+			if !errors.Is(err, ctx.Err()) && !errors.Is(err, errSettled) {
+				x.o.Log.Warn("the search index is made anew at the next start", "error", err)
+			}
+			return
+		}
+		if errors.Is(err, errSettled) {
+			wipe = false
+			debug.FreeOSMemory() // making the index took more than keeping it does
+			continue
+		}
+		var again *rebuild
+		if wipe = errors.As(err, &again); wipe {
+			if again.why != nil {
+				x.o.Log.Warn("the search index is made anew", "error", again.why)
+			}
+			continue
+		}
+		x.o.Log.Error("the search index cannot be kept; it is tried again, and searches take longer meanwhile", "error", err, "after", retryAfter)
+		x.change(func(s *State) { s.Phase, s.Problem = Failed, err.Error() })
+		select {
+		case <-ctx.Done():
+		case <-x.anew:
+			x.Rebuild() // keep looks again
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+// rebuild says that the index must be made anew, and why if that is not what
+// somebody wanted.
+type rebuild struct{ why error }
+
+func (r *rebuild) Error() string { return fmt.Sprintf("the search index must be made anew: %v", r.why) }
+func (r *rebuild) Unwrap() error { return r.why }
+
+func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
+
+// keep opens the index, or begins a new one, and follows the feed until ctx is
+// over or something is wrong.
+func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
+	select {
+	case <-x.broken: // of the one before
+	default:
+	}
+	select {
+	case <-x.anew:
+		wipe = true
+	default:
+	}
+	_, latest, trimmed, err := x.o.Feed(^uint64(0)>>1, 1)
+	if err != nil {
+		return err
+	}
+	at := uint64(0)
+	if !wipe {
+		if at, err = x.proven(latest, trimmed); err != nil {
+			if !errors.Is(err, os.ErrNotExist) {
+				x.o.Log.Info("the search index is made anew", "because", err)
+			}
+			wipe = true
+		}
+	}
+	if err := os.Remove(x.proofFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if wipe {
+		if err := os.RemoveAll(x.folder()); err != nil {
+			return fmt.Errorf("cannot remove the old search index: %w", err)
+		}
+		x.change(func(s *State) { *s = State{Phase: Building, Latest: latest, Built: s.Built + 1} })
+		at = 0
+	} else {
+		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Built: s.Built} })
+	}
+	live, err := x.open()
+	if err != nil {
+		if !wipe {
+			err = &rebuild{err}
+		}
+		return err
+	}
+	ended := false
+	defer func() { err = errors.Join(err, x.end(live, ended)) }()
+	snap, err := snapshot(live)
+	if err != nil {
+		return err
+	}
+	has := placeOf(snap)
+	_ = snap.Close()
+	if has != at {
+		return &rebuild{fmt.Errorf("%w: it is at %d and should be at %d", errDamaged, has, at)}
+	}
+	x.mu.Lock()
+	x.live = live
+	x.mu.Unlock()
+	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
+	x.relax(live) // opening it has read here and there
+	err = x.follow(ctx, live, at, wipe)
+	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
+		ended = ended || errors.Is(err, ctx.Err())
+	}
+	return err
+}
+
+// end closes the index that was open; if it ended well, it proves it whole.
+func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, p)
+		}
+	}()
+	x.mu.Lock() // waits for those who are looking
+	x.live = nil
+	x.mu.Unlock()
+	x.forget(nil)
+	at := uint64(0)
+	if snap, err := snapshot(live); err == nil {
+		at = placeOf(snap)
+		_ = snap.Close()
+	}
+	if err := live.Close(); err != nil {
+		return err
+	}
+	if well && x.State().Phase == Ready {
+		return x.prove(at)
+	}
+	return nil
+}
+
+// open opens what is in the folder. A damaged index makes an error, whatever
+// the library does about it.
+func (x *Index) open() (s *scorch.Scorch, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, p)
+		}
+	}()
+	if err := os.MkdirAll(x.folder(), 0o700); err != nil {
+		return nil, err
+	}
+	made, err := scorch.NewScorch(scorch.Name, map[string]any{
+		"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen(),
+	}, x.queue)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := made.(*scorch.Scorch)
+	if !ok {
+		return nil, fmt.Errorf("%w: not the kind of index that was made", errDamaged)
+	}
+	if err := s.Open(); err != nil {
+		return nil, fmt.Errorf("cannot open the search index: %w", err)
+	}
+	return s, nil
+}
+
+// The library calls by name whoever is to hear of what goes wrong behind the
+// calls, with the path of the index.
+const listener = "kist"
+
+var listeners sync.Map // of *Index, by path
+
+func init() {
+	scorch.RegistryAsyncErrorCallbacks[listener] = func(err error, path string) {
+		if x, ok := listeners.Load(path); ok {
+			x.(*Index).spoilt(err) //nolint:errcheck // nothing else is in it
+		}
+	}
+}
+
+func (x *Index) listen() string {
+	listeners.Store(x.folder(), x)
+	return listener
+}
+
+func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
+	r, err := s.Reader()
+	if err != nil {
+		return nil, err
+	}
+	snap, ok := r.(*scorch.IndexSnapshot)
+	if !ok || snap == nil {
+		return nil, errDamaged
+	}
+	return snap, nil
+}
+
+// follow applies changes as they come.
+func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building bool) error {
+	begun := time.Now()
+	for {
+		most := batchChanges
+		if building {
+			most = batchAnew
+		}
+		some, latest, _, err := x.o.Feed(at, most)
+		if err != nil {
+			return err
+		}
+		if len(some) > 0 {
+			if x.o.Room != nil && x.o.Room() <= 0 {
+				if _, err := x.wait(ctx, nil, time.After(retryAfter)); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := x.apply(live, some); err != nil {
+				return err
+			}
+			at = some[len(some)-1].Seq
+			var gone []uint64
+			for _, c := range some {
+				if c.Record == nil {
+					gone = append(gone, c.Seq)
+				}
+			}
+			if err := x.o.Trim(gone); err != nil {
+				x.o.Log.Warn("marks of removals were not taken away", "error", err)
+			}
+		}
+		caught := len(some) == 0 || at >= latest
+		if caught && at < latest {
+			// The places in between are empty: the removals there are forgotten,
+			// or never came to be.
+			if err := x.mark(live, latest); err != nil {
+				return err
+			}
+			at = latest
+		}
+		x.change(func(s *State) {
+			s.Place, s.Latest = at, max(latest, at)
+			if s.Documents += int64(len(some)); caught && (s.Phase == Opening || s.Phase == Building) || !building && s.Phase == Opening {
+				s.Phase = Ready
+			}
+		})
+		if caught && building {
+			building = false
+			n := x.State().Documents
+			if n > 0 {
+				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
+			}
+			if n >= largeBuild {
+				return x.settle(ctx, live)
+			}
+		}
+		if snap, err := snapshot(live); err == nil {
+			x.forget(snap)
+			_ = snap.Close()
+		}
+		if err := x.rest(ctx, live, caught); err != nil {
+			return err
+		}
+	}
+}
+
+// errSettled says that the index is to be closed and opened again.
+var errSettled = errors.New("the search index is made")
+
+// settle merges the segments of an index that was just made into one.
+func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
+	if err := x.guard(func() error { return live.ForceMerge(ctx, nil) }); err != nil {
+		return err
+	}
+	return cmp.Or(ctx.Err(), errSettled)
+}
+
+// relax gives back the memory that the index's files take: it is theirs again
+// when they are read.
+func (x *Index) relax(live *scorch.Scorch) {
+	snap, err := snapshot(live)
+	if err != nil {
+		return
+	}
+	defer snap.Close()
+	for _, s := range snap.Segments() {
+		if mapped, ok := s.Segment().(interface{ Data() []byte }); ok {
+			release(mapped.Data())
+		}
+	}
+}
+
+// rest waits for changes if there are none, and then a little for more.
+func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
+	if !caught {
+		over := make(chan time.Time)
+		close(over)
+		_, err := x.wait(ctx, nil, over)
+		return err
+	}
+	quiet := time.NewTimer(idle)
+	defer quiet.Stop()
+	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
+	if err == nil && !woken {
+		x.relax(live)
+		_, err = x.wait(ctx, x.o.Wake, nil)
+	}
+	if err != nil {
+		return err
+	}
+	soon := time.NewTimer(linger)
+	defer soon.Stop()
+	_, err = x.wait(ctx, x.hurry, soon.C)
+	return err
+}
+
+// wait returns when one of the two receives, and whether it was the first; or
+// when the index cannot go on.
+func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan time.Time) (woken bool, err error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case err := <-x.broken:
+		return false, because(err)
+	case <-x.anew:
+		return false, &rebuild{}
+	case <-wake:
+		return true, nil
+	case <-after:
+		return false, nil
+	}
+}
+
+// because is what follows from an error that was told behind the calls.
+func because(err error) error {
+	if persists(err) {
+		return err
+	}
+	return &rebuild{err}
+}
+
+// persists reports whether an error is one of writing, which a full disk
+// makes: what is on the disk is whole.
+func persists(err error) bool {
+	var e *scorch.ScorchError
+	return errors.As(err, &e) && errors.Is(e, scorch.ErrPersist)
+}
+
+// apply writes changes in batches and returns when they are on the disk.
+func (x *Index) apply(live *scorch.Scorch, some []record.Change) error {
+	b := index.NewBatch()
+	volume := 0
+	for i := range some {
+		c := &some[i]
+		if d, n := x.document(c); d == nil {
+			b.Delete(docID(c.Kind, c.ID))
+		} else {
+			b.Update(d)
+			volume += n
+		}
+		if volume > batchText || i == len(some)-1 {
+			b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, c.Seq))
+			if err := x.write(live, b); err != nil {
+				return err
+			}
+			b, volume = index.NewBatch(), 0
+		}
+	}
+	return nil
+}
+
+// mark notes that the index has reached a place.
+func (x *Index) mark(live *scorch.Scorch, at uint64) error {
+	b := index.NewBatch()
+	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, at))
+	return x.write(live, b)
+}
+
+// write writes one batch.
+func (x *Index) write(live *scorch.Scorch, b *index.Batch) error {
+	return x.guard(func() error { return live.Batch(b) })
+}
+
+// guard runs a call of the library. The library's own goroutines may have died
+// of a damaged file, in which case it would never return.
+func (x *Index) guard(call func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- &rebuild{fmt.Errorf("%w: %v", errDamaged, p)}
+			}
+		}()
+		done <- call()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case err := <-x.broken:
+		return because(err)
+	}
+}
+
+// document is what is indexed of a record, and how much text it has; nil if it
+// is not there.
+func (x *Index) document(c *record.Change) (*document.Document, int) {
+	r := c.Record
+	if r == nil {
+		return nil, 0
+	}
+	text, err := proseOf(r, x.content)
+	if err != nil {
+		x.o.Log.Error("a record cannot be indexed", "error", err)
+		return nil, 0
+	}
+	d := document.NewDocument(docID(c.Kind, c.ID))
+	word := func(field string, value []byte) {
+		d.AddField(document.NewTextFieldCustom(field, nil, value, index.IndexField, nil))
+	}
+	word(ownerField, r.Owner[:])
+	word(kindField, []byte{r.Kind.Code})
+	for _, t := range r.Tags {
+		word(tagField, t[:])
+	}
+	if r.Public {
+		word(flagField, []byte{isPublic})
+	}
+	if r.Favorite {
+		word(flagField, []byte{isFavorite})
+	}
+	const placed = index.IndexField | index.IncludeTermVectors
+	d.AddField(document.NewTextFieldCustom(titleField, nil, nil, placed, analyzer{text.title}))
+	d.AddField(document.NewTextFieldCustom(textField, nil, nil, placed, analyzer(text.texts)))
+	n := len(text.title)
+	for _, t := range text.texts {
+		n += len(t)
+	}
+	return d, n
+}
+
+// analyzer gives the terms of texts, at their places in a line.
+type analyzer []string
+
+// Analyze implements [analysis.Analyzer]; what it is given is not looked at.
+func (a analyzer) Analyze([]byte) analysis.TokenStream {
+	l := lineOf(a...)
+	tokens := make([]analysis.Token, 0, len(l))
+	stream := make(analysis.TokenStream, 0, len(l))
+	for i, term := range l {
+		if term != "" {
+			tokens = append(tokens, analysis.Token{Term: []byte(term), Position: i + 1})
+			stream = append(stream, &tokens[len(tokens)-1])
+		}
+	}
+	return stream
+}
+
+// Score is how well a record fits, read through without the index; false if it
+// does not fit.
+func (x *Index) Score(f *Finder, r *record.Record) (int, bool) {
+	score, ok, err := f.score(r, x.content)
+	return score, ok && err == nil // a row that cannot be read is not there
+}
+
+// Scan reads records through in place of an index that is not ready, until ctx
+// is over: then it reports that there may be more.
+func (x *Index) Scan(ctx context.Context, f *Finder, all iter.Seq2[*record.Record, error]) (h *Hits, complete bool) {
+	h = new(Hits)
+	for r, err := range all {
+		if ctx.Err() != nil {
+			return h.sort(), false
+		}
+		if err != nil {
+			continue // as above
+		}
+		if score, ok := x.Score(f, r); ok {
+			h.loose = append(h.loose, Hit{r.Kind, r.ID, score})
+		}
+	}
+	return h.sort(), true
+}

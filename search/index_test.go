@@ -1,0 +1,298 @@
+package search
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// library is a store with its index.
+type library struct {
+	testing.TB
+	dir   string
+	store *kv.Store
+	x     *Index
+	files map[[32]byte]string // contents
+	stop  func()
+	trims int // marks that were trimmed
+	mu    sync.Mutex
+}
+
+func newLibrary(t testing.TB) *library {
+	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}}
+	var err error
+	l.store, err = kv.Open(l.dir, kv.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l.fatal(err)
+	t.Cleanup(func() {
+		l.close()
+		l.fatal(l.store.Close())
+	})
+	return l
+}
+
+func (l *library) fatal(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// open runs the index; how may change its options.
+func (l *library) open(how ...func(*Options)) {
+	o := Options{
+		Dir: filepath.Join(l.dir, "cache", "index"), Store: "test", Feed: l.store.Feed, Wake: l.store.Changed(),
+		Trim: func(places []uint64) error {
+			l.mu.Lock()
+			l.trims += len(places)
+			l.mu.Unlock()
+			return l.store.Trim(places)
+		},
+		Content: func(r *record.Record) ([]byte, error) { return []byte(l.files[r.Bytes.Ref]), nil },
+		Log:     slog.New(slog.NewTextHandler(l.Output(), nil)),
+	}
+	for _, f := range how {
+		f(&o)
+	}
+	l.x = New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { l.x.Run(ctx) })
+	l.stop = func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+func (l *library) close() {
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+}
+
+// ready waits until the index may be asked.
+func (l *library) ready() State { return l.until(func(s State) bool { return s.Phase == Ready }) }
+
+func (l *library) until(is func(State) bool) State {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := l.x.Await(ctx, is)
+	if err != nil {
+		l.Fatalf("%v: %+v", err, s)
+	}
+	return s
+}
+
+// caught waits until the index has all that is in the store.
+func (l *library) caught() {
+	l.Helper()
+	l.ready()
+	_, latest, _, err := l.store.Feed(1<<62, 1)
+	l.fatal(err)
+	for l.x.State().Place < latest {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		l.x.Hurry(ctx, l.x.State().Place)
+		err := ctx.Err()
+		cancel()
+		l.fatal(err)
+	}
+}
+
+func (l *library) user(name string) record.ID {
+	var u *record.User
+	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
+		u, err = tx.AddUser(record.User{Name: name, Quota: -1})
+		return err
+	}))
+	return u.ID
+}
+
+func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Record {
+	l.Helper()
+	f := record.NewForm(k)
+	in, err := field.Parse([]byte(text))
+	l.fatal(err)
+	var content *record.Content
+	if k == record.Files {
+		b := f.Body.(*record.File)
+		b.OriginalName, b.MimeType = in["originalName"].(string), "text/plain"
+		body, _ := in["content"].(string)
+		content = &record.Content{Ref: sha256.Sum256([]byte(body)), Size: int64(len(body))}
+		l.files[content.Ref] = body
+		delete(in, "content")
+		l.fatal(field.Of(record.Upload{Form: f}).Create(in))
+	} else {
+		l.fatal(field.Of(f).Create(in))
+	}
+	var r *record.Record
+	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
+		r, err = tx.Add(owner, k, f, content, "")
+		return err
+	}))
+	return r
+}
+
+func (l *library) remove(r *record.Record) {
+	l.fatal(l.store.Update(func(tx *kv.Tx) error {
+		now, err := tx.Owned(r.Owner, r.Kind, r.ID)
+		if err != nil {
+			return err
+		}
+		return tx.Remove(now)
+	}))
+}
+
+// find looks a text up in the index, with what it does not have yet.
+func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
+	l.Helper()
+	q, err := Parse(text)
+	l.fatal(err)
+	v, ok := l.x.View(l.Context())
+	if !ok {
+		l.Fatalf("the index is not ready: %+v", l.x.State())
+	}
+	defer v.Close()
+	l.fatal(l.store.View(func(tx *kv.Tx) error {
+		tail, err := tx.Changes(v.Place(), 1<<20)
+		if err != nil {
+			return err
+		}
+		hits, err := v.Find(l.Context(), q.For(owner, strict, tx.TagNames(owner)), tail)
+		if err != nil {
+			return err
+		}
+		// Page by page it is the same as all at once.
+		all = hits.Page(nil, 1<<20)
+		var paged []Hit
+		for after := (*Hit)(nil); ; after = &paged[len(paged)-1] {
+			some := hits.Page(after, 3)
+			if paged = append(paged, some...); len(some) < 3 {
+				break
+			}
+		}
+		if !slices.Equal(all, paged) || len(all) != hits.Total() {
+			l.Errorf("%q: %d in all, %d by pages, total %d", text, len(all), len(paged), hits.Total())
+		}
+		var ids []record.ID
+		for _, h := range all {
+			ids = append(ids, h.ID)
+		}
+		slices.SortFunc(ids, func(a, b record.ID) int { return strings.Compare(string(a[:]), string(b[:])) })
+		if !slices.Equal(ids, hits.IDs()) {
+			l.Errorf("%q: ids differ", text)
+		}
+		return nil
+	}))
+	return all
+}
+
+// titles are the titles of what is found, in order.
+func (l *library) titles(owner record.ID, text string) string {
+	l.Helper()
+	var all []string
+	for _, h := range l.find(owner, text, false) {
+		l.fatal(l.store.View(func(tx *kv.Tx) error {
+			r, err := tx.Owned(owner, h.Kind, h.ID)
+			if err != nil {
+				return err
+			}
+			b, err := r.Decode()
+			all = append(all, b.Title())
+			return err
+		}))
+	}
+	return strings.Join(all, "|")
+}
+
+// What is found, and in which order; before and after it is in the index.
+func TestFind(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann, bob := l.user("ann"), l.user("bob")
+	l.open()
+	l.ready()
+	l.add(ann, record.Notes, `{"title":"Old harbour","content":"boats and nets"}`)
+	l.add(ann, record.Notes, `{"title":"Boats","content":"in the old harbour of Kraków","isFavorite":true}`)
+	l.add(ann, record.Notes, `{"title":"Harbours","content":"many","tags":["Sea","Long trip"]}`)
+	l.add(ann, record.Bookmarks, `{"title":"Trip","url":"https://boats.example.org/crème-brûlée","isPublic":true,"tags":["sea"]}`)
+	l.add(ann, record.Files, `{"originalName":"holiday_photo.txt","content":"The quick brown fox 東京都庁 jumps"}`)
+	l.add(ann, record.Snippets, `{"title":"main.go","content":"func don't() { return }","language":"go"}`)
+	l.add(ann, record.Recipes, `{"title":"Soup 🍜","ingredients":"salt","instructions":"stir 手順 well"}`)
+	l.add(ann, record.Games, `{"title":"Chess","status":"playing","notes":"boat","platform":"board"}`)
+	l.add(ann, record.Links, `{"originalUrl":"https://example.org/boats","description":"Boat tickets","slug":"fares"}`)
+	l.add(bob, record.Notes, `{"title":"Secret harbour","content":"`+ann.String()+` owner ann","tags":["sea"]}`)
+	for _, where := range []string{"in the feed", "in the index"} {
+		for _, c := range []struct{ text, want string }{
+			// The title comes before the text, whole words before the beginnings of longer ones, errors last; then the newer first.
+			{"harbour", "Old harbour|Harbours|Boats"},
+			{"boats", "Boats|Boat tickets|Trip|Old harbour|Chess"},
+			{"boat", "Boat tickets|Boats|Chess|Trip|Old harbour"},
+			{"old harbour", "Old harbour|Boats"},
+			{"harbuor", "Harbours|Boats|Old harbour"[9:]},
+			{"krakow", "Boats"},
+			{"KRAKÓW", "Boats"},
+			{"creme brulee", "Trip"},
+			{`"old harbour"`, "Old harbour|Boats"},
+			{`"harbour old"`, ""},
+			{`"harbour of k"`, ""},
+			{`"harbour of k`, ""}, // a letter is not the beginning of a word
+			{`"harbour of kr`, "Boats"},
+			{"photo", "holiday_photo.txt"},
+			{"quick fox", "holiday_photo.txt"},
+			{"東京", "holiday_photo.txt"},
+			{"京都", "holiday_photo.txt"},
+			{"都", "holiday_photo.txt"},
+			{"庁", "holiday_photo.txt"},
+			{"東京都庁", "holiday_photo.txt"},
+			{"東都", ""},
+			{"手順", "Soup 🍜"},
+			{"🍜", "Soup 🍜"},
+			{"main.go", "main.go"},
+			{"go", "main.go"},
+			{"don't", "main.go"},
+			{"tag:sea", "Trip|Harbours"},
+			{"tag:SEA -kind:bookmark", "Harbours"},
+			{`tag:"long  trip"`, "Harbours"},
+			{"tag:nothing", ""},
+			{"-tag:sea kind:notes", "Boats|Old harbour"},
+			{"-tag:nothing kind:note", "Harbours|Boats|Old harbour"},
+			{"sea", "Trip|Harbours"},  // by the name of a tag
+			{"trip", "Trip|Harbours"}, // title and tag alike
+			{"-sea kind:note", "Boats|Old harbour"},
+			{"is:public", "Trip"},
+			{"is:favorite", "Boats"},
+			{"is:private kind:bookmark", ""},
+			{"boats -nets", "Boats|Boat tickets|Trip|Chess"},
+			{`boats -"old harbour"`, "Boat tickets|Trip|Chess"},
+			{"fares", "Boat tickets"},
+			{"secret", ""},
+			{"owner", ""},
+			{"owner:" + ann.String(), ""},
+			{"_id:*", ""},
+			{"+*", ""},
+			{"kind:game kind:note", ""},
+		} {
+			if got := l.titles(ann, c.text); got != c.want {
+				t.Errorf("%s: %q finds %q, not %q", where, c.text, got, c.want)
+			}
+		}
+		is.Equal(l.titles(bob, "harbour"), "Secret harbour")
+		is.Equal(l.titles(bob, "owner:ann"), "Secret harbour") // a phrase
+		is.Equal(len(l.find(ann, "", false)), 9)
+		l.caught()
+	}
+}

@@ -1,0 +1,301 @@
+package search
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	segment "github.com/blevesearch/scorch_segment_api/v2"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// How much of a text is searched, in bytes.
+const (
+	maxField = 64 << 10
+	// MaxContent is how much of a text file.
+	MaxContent = 256 << 10
+)
+
+// prose is what of a record is searched.
+type prose struct {
+	title string
+	texts []string
+}
+
+// proseOf reads what of a record is searched: its title, and what else
+// people wrote in it. content, if not nil, reads the beginning of a file.
+func proseOf(r *record.Record, content func(*record.Record) string) (prose, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return prose{}, err
+	}
+	d := prose{title: readable(b.Title())}
+	for t := range field.Of(b).Strings() {
+		if t = readable(t); t != d.title && t != "" {
+			d.texts = append(d.texts, clip(t, maxField))
+		}
+	}
+	if r.Slug != "" {
+		d.texts = append(d.texts, r.Slug)
+	}
+	if content != nil && r.Bytes != nil && r.Bytes.Class == record.Text {
+		if t := content(r); t != "" {
+			d.texts = append(d.texts, t)
+		}
+	}
+	return d, nil
+}
+
+// readable is an address as people would write it; other text is as it is.
+func readable(t string) string {
+	if strings.HasPrefix(t, "http") && strings.Contains(t, "%") {
+		if plain, err := url.PathUnescape(t); err == nil && utf8.ValidString(plain) {
+			return plain
+		}
+	}
+	return t
+}
+
+// clip is the beginning of text of at most most bytes, without half a
+// character at its end.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// TextOf is what of a file's first bytes is searched: nothing if they are no
+// text in UTF-8.
+func TextOf(b []byte) string {
+	t := string(b[:min(len(b), MaxContent)])
+	if len(b) >= MaxContent { // may end within a character
+		for i := 0; i < utf8.UTFMax && len(t) > 0 && !utf8.ValidString(t[max(0, len(t)-utf8.UTFMax):]); i++ {
+			t = t[:len(t)-1]
+		}
+	}
+	if !utf8.ValidString(t) || strings.Contains(t, "\x00") {
+		return ""
+	}
+	return t
+}
+
+// How well a clause fits a record. What fits in several ways counts for the
+// best of them; the levels of all clauses of a query are added up. A typing
+// error is far from everything else.
+const (
+	errorLevel       = 0
+	textPrefixLevel  = 9
+	textLevel        = 10
+	titlePrefixLevel = 11
+	titleLevel       = 12
+	noLevel          = -1
+)
+
+// line is the terms of a text, or of several, in their order. Where two texts
+// meet there is a "" between them.
+type line []string
+
+func lineOf(texts ...string) line {
+	var l line
+	for i, t := range texts {
+		if i > 0 {
+			l = append(l, "")
+		}
+		for w := range words(t) {
+			l = append(l, w.term)
+		}
+	}
+	return l
+}
+
+// fit is how a clause is found in a line.
+type fit int
+
+const (
+	nowhere fit = iota
+	misspelt
+	begun
+	exactly
+)
+
+func (c *clause) in(l line) fit {
+	best := nowhere
+	for at := 0; at+len(c.parts) <= len(l); at++ {
+		if f := c.at(l, at); f > best {
+			if best = f; best == exactly {
+				break
+			}
+		}
+	}
+	return best
+}
+
+// at is how the clause fits the line at a place.
+func (c *clause) at(l line, at int) fit {
+	for i, p := range c.parts {
+		term := l[at+i]
+		switch {
+		case term == p.term:
+		case p.prefix && strings.HasPrefix(term, p.term):
+			return begun // of the last part alone
+		case c.fuzzy && near(term, p.term):
+			return misspelt
+		default:
+			return nowhere
+		}
+	}
+	return exactly
+}
+
+// A Finder is a query made ready for one owner: the names of tags are looked
+// up.
+type Finder struct {
+	owner   record.ID
+	q       *Query
+	strict  bool
+	words   [2][]labelled // for each clause of q.must and q.not, the tags whose names it fits
+	filters []known
+
+	automata map[string]segment.Automaton // by word: see automaton
+}
+
+// labelled are the ids of tags by how a clause fits their names.
+type labelled [exactly + 1]map[record.ID]bool
+
+// known is a filter whose tag, if it has one, is known by its id; the zero id
+// is no tag.
+type known struct {
+	filter
+	id record.ID
+}
+
+// For makes the query ready. names yields the owner's tags by their folded
+// names. strict leaves typing errors out.
+func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.ID, string) bool)) *Finder {
+	f := &Finder{owner: owner, q: q, strict: strict}
+	all := [2][]clause{q.must, q.not}
+	for i, clauses := range all {
+		f.words[i] = make([]labelled, len(clauses))
+	}
+	ids := map[string]record.ID{}
+	for _, x := range q.filters {
+		if x.tag != "" {
+			ids[x.tag] = record.ID{}
+		}
+	}
+	if len(ids) > 0 || len(q.must)+len(q.not) > 0 {
+		for id, name := range names {
+			if _, ok := ids[name]; ok {
+				ids[name] = id
+			}
+			l := lineOf(name)
+			for i, clauses := range all {
+				for j := range clauses {
+					if fit := clauses[j].in(l); fit != nowhere {
+						set := &f.words[i][j][fit]
+						if *set == nil {
+							*set = map[record.ID]bool{}
+						}
+						(*set)[id] = true
+					}
+				}
+			}
+		}
+	}
+	for _, x := range q.filters {
+		f.filters = append(f.filters, known{x, ids[x.tag]})
+	}
+	return f
+}
+
+// passes reports whether the filters let a record through.
+func (f *Finder) passes(r *record.Record) bool {
+	for _, x := range f.filters {
+		var is bool
+		switch {
+		case x.kind != nil:
+			is = r.Kind == x.kind
+		case x.flag == isPublic:
+			is = r.Public
+		case x.flag == isFavorite:
+			is = r.Favorite
+		default:
+			is = x.id != record.ID{} && has(r.Tags, map[record.ID]bool{x.id: true})
+		}
+		if is == x.not {
+			return false
+		}
+	}
+	return true
+}
+
+func has(ids []record.ID, set map[record.ID]bool) bool {
+	for _, id := range ids {
+		if set[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// score is how well a record fits; false if it does not.
+func (f *Finder) score(r *record.Record, content func(*record.Record) string) (int, bool, error) {
+	if f.q.nothing || r.Owner != f.owner || !f.passes(r) {
+		return 0, false, nil
+	}
+	if len(f.q.must)+len(f.q.not) == 0 {
+		return 0, true, nil
+	}
+	d, err := proseOf(r, content)
+	if err != nil {
+		return 0, false, err
+	}
+	title, text := lineOf(d.title), lineOf(d.texts...)
+	for i := range f.q.not {
+		if f.level(1, i, r, title, text) != noLevel {
+			return 0, false, nil
+		}
+	}
+	score := 0
+	for i := range f.q.must {
+		level := f.level(0, i, r, title, text)
+		if level == noLevel || level == errorLevel && f.strict {
+			return 0, false, nil
+		}
+		score += level
+	}
+	return score, true, nil
+}
+
+// level is how well one clause fits: of q.must (0) or q.not (1).
+func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
+	c := &[2][]clause{f.q.must, f.q.not}[of][i]
+	tags := &f.words[of][i]
+	in := c.in(title)
+	for fit := exactly; fit > in; fit-- {
+		if has(r.Tags, tags[fit]) {
+			in = fit
+		}
+	}
+	if in == exactly {
+		return titleLevel
+	}
+	if in == begun {
+		return titlePrefixLevel
+	}
+	switch also := c.in(text); {
+	case also == exactly:
+		return textLevel
+	case also == begun:
+		return textPrefixLevel
+	case also == misspelt || in == misspelt:
+		return errorLevel
+	}
+	return noLevel
+}

@@ -1,0 +1,156 @@
+package search
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// proof is what a clean stop leaves behind: that the files are those of a
+// whole index, of which store, and how far it is. An index without one is not
+// opened, as the library may panic or hang on one that is torn.
+type proof struct {
+	Mapping int
+	Store   string
+	Place   uint64
+	Root    uint32           // CRC-32 of root.bolt, which says what the segments are
+	Files   map[string]int64 // sizes of all files
+}
+
+func (x *Index) proofFile() string { return filepath.Join(x.o.Dir, "proof.json") }
+
+const rootName = "root.bolt"
+
+// prove writes the proof of an index that was closed at a place.
+func (x *Index) prove(at uint64) error {
+	p := proof{Mapping: mappingVersion, Store: x.o.Store, Place: at}
+	var err error
+	if p.Files, err = sizes(x.folder()); err != nil {
+		return err
+	}
+	if p.Root, err = checksum(filepath.Join(x.folder(), rootName), 0); err != nil {
+		return err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	aside := x.proofFile() + ".new"
+	if err := os.WriteFile(aside, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(aside, x.proofFile())
+}
+
+// proven reads the proof and holds it against what is there. It returns the
+// place that the index has reached; the error says why it cannot be used, and
+// is os.ErrNotExist where there is none.
+func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
+	text, err := os.ReadFile(x.proofFile())
+	if errors.Is(err, os.ErrNotExist) {
+		if _, there := os.Stat(x.folder()); there == nil {
+			return 0, errors.New("its last stop was not a clean one")
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	var p proof
+	if err := json.Unmarshal(text, &p); err != nil {
+		return 0, fmt.Errorf("its proof cannot be read: %w", err)
+	}
+	switch {
+	case p.Mapping != mappingVersion:
+		return 0, fmt.Errorf("it is of version %d and this program's is %d", p.Mapping, mappingVersion)
+	case p.Store != x.o.Store:
+		return 0, errors.New("it is of another store")
+	case p.Place > latest:
+		return 0, fmt.Errorf("it is at change %d and the store at %d", p.Place, latest)
+	case p.Place < trimmed:
+		return 0, fmt.Errorf("it is at change %d and removals up to %d are forgotten", p.Place, trimmed)
+	}
+	files, err := sizes(x.folder())
+	if err != nil {
+		return 0, err
+	}
+	for name, size := range p.Files {
+		if is, ok := files[name]; !ok || is != size {
+			return 0, fmt.Errorf("%w: %s has %d bytes and should have %d", errDamaged, name, is, size)
+		}
+		path := filepath.Join(x.folder(), name)
+		if name == rootName {
+			if sum, err := checksum(path, 0); err != nil || sum != p.Root {
+				return 0, errors.Join(err, fmt.Errorf("%w: %s is not what it was", errDamaged, name))
+			}
+		}
+		if strings.HasSuffix(name, ".zap") {
+			if err := checkSegment(path); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return p.Place, nil
+}
+
+// sizes are the sizes of the files in the folder.
+func sizes(folder string) (map[string]int64, error) {
+	all, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]int64{}
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		files[e.Name()] = info.Size()
+	}
+	return files, nil
+}
+
+// checksum is the CRC-32 (IEEE) of a file but for its last bytes.
+func checksum(path string, last int64) (uint32, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	sum := crc32.NewIEEE()
+	_, err = io.CopyBuffer(sum, struct{ io.Reader }{io.LimitReader(f, info.Size()-last)}, make([]byte, 64<<10))
+	return sum.Sum32(), err
+}
+
+// checkSegment holds a segment against the checksum at its end.
+func checkSegment(path string) error {
+	sum, err := checksum(path, 4)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var end [4]byte
+	if _, err := f.Seek(-4, io.SeekEnd); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(f, end[:]); err != nil {
+		return err
+	}
+	if binary.BigEndian.Uint32(end[:]) != sum {
+		return fmt.Errorf("%w: %s is not what it was", errDamaged, filepath.Base(path))
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"kist/kv/record"
+)
+
+// Bounds of a query.
+const (
+	MaxText  = 1000 // bytes
+	MaxTerms = 32   // words, those of phrases and filters included
+)
+
+// A Query is what somebody looks for. The zero Query finds everything.
+//
+// Words are to be found all; a word of two characters or more is also found as
+// the beginning of a longer one, and from four on with one typing error.
+// "Words in quotes" are found as they stand, in a row. What is joined without
+// a space, such as main.go, is looked for in a row too. tag:x, tag:"x y",
+// kind:note, is:public, is:private and is:favorite narrow it. A minus before
+// any of these excludes. Everything else is text, whatever it looks like.
+type Query struct {
+	must, not []clause
+	filters   []filter
+	nothing   bool // there was text, and nothing in it that could be looked for
+}
+
+// clause is a word, or several in a row.
+type clause struct {
+	parts []part
+	fuzzy bool // may have a typing error; of one word alone
+}
+
+type part struct {
+	term   string
+	prefix bool // also as the beginning of a longer one; the last part only
+}
+
+// filter is what narrows a query by something else than text: exactly one of
+// tag, kind and flag is set.
+type filter struct {
+	not  bool
+	tag  string // as record.Fold makes it
+	kind *record.Kind
+	flag byte
+}
+
+// Parse reads what somebody typed. It fails, as Malformed, only where it is
+// too long.
+func Parse(text string) (*Query, error) {
+	if len(text) > MaxText {
+		return nil, tooLong(fmt.Sprintf("The text to search for must be at most %d bytes long.", MaxText))
+	}
+	q := new(Query)
+	p := parser{rest: strings.ToValidUTF8(text, " ")}
+	terms := 0
+	for p.next() {
+		if f, ok := p.filter(); ok {
+			q.filters = append(q.filters, f)
+			terms++
+			continue
+		}
+		c := clauseOf(p.text, p.not || p.closed)
+		if terms += len(c.parts); len(c.parts) == 0 {
+			continue // such as a dash between words
+		}
+		if p.not {
+			q.not = append(q.not, c)
+		} else {
+			q.must = append(q.must, c)
+		}
+	}
+	if terms > MaxTerms {
+		return nil, tooLong(fmt.Sprintf("At most %d words can be searched for at once.", MaxTerms))
+	}
+	q.nothing = terms == 0 && strings.TrimSpace(text) != ""
+	return q, nil
+}
+
+func tooLong(text string) error {
+	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: text}
+}
+
+// Narrow adds filters, as if kind:… and tag:… were in the text. k may be nil.
+func (q *Query) Narrow(k *record.Kind, tags []string) {
+	q.filters = slices.Clip(q.filters) // a copy of the query has its own
+	if k != nil {
+		q.filters = append(q.filters, filter{kind: k})
+	}
+	for _, t := range tags {
+		q.filters = append(q.filters, filter{tag: tagOf(t)})
+	}
+}
+
+// MayErr reports whether the query has a word that may have a typing error.
+func (q *Query) MayErr() bool {
+	return slices.ContainsFunc(q.must, func(c clause) bool { return c.fuzzy })
+}
+
+// tagOf is the name of a tag as the store compares it; of what can be no name,
+// what no tag has.
+func tagOf(name string) string {
+	clean, err := record.CleanTag(name)
+	if err != nil {
+		return "\x00"
+	}
+	return record.Fold(clean)
+}
+
+// clauseOf makes a clause of text; exact says that it is meant as it stands.
+func clauseOf(text string, exact bool) clause {
+	all := slices.Collect(words(text))
+	n := len(all)
+	if n > 1 && all[n-1].open && all[n-2].end == all[n-1].end {
+		n-- // the pair before it has the character in it
+	}
+	var c clause
+	for _, t := range all[:n] {
+		c.parts = append(c.parts, part{term: t.term})
+	}
+	if n == 0 {
+		return c
+	}
+	last := &c.parts[n-1]
+	first, _ := utf8.DecodeRuneInString(last.term)
+	switch long := utf8.RuneCountInString(last.term); {
+	case all[n-1].open:
+		last.prefix = true // of the pairs that begin with it
+	case !exact && !isUnspaced(first):
+		last.prefix = long >= 2
+		c.fuzzy = n == 1 && long >= 4 && letters(last.term)
+	}
+	return c
+}
+
+// letters reports whether there is a letter in a word: numbers are not typed
+// wrong, they are others.
+func letters(term string) bool { return strings.ContainsFunc(term, unicode.IsLetter) }
+
+// parser takes a text apart at its spaces and quotes.
+type parser struct {
+	rest string
+
+	// The piece at hand: [-][name:]text, the text in quotes or not.
+	not        bool
+	name, text string
+	closed     bool   // the text is in quotes, and the second one is there
+	whole      string // text with name, as it was written
+}
+
+var quotes = map[rune]string{'"': `"`, '“': "”\"", '”': "”\"", '„': "“”\"", '«': "»", '»': "«"}
+
+func (p *parser) next() bool {
+	p.rest = strings.TrimLeftFunc(p.rest, unicode.IsSpace)
+	if p.rest == "" {
+		return false
+	}
+	*p = parser{rest: p.rest}
+	if after, ok := strings.CutPrefix(p.rest, "-"); ok && after != "" {
+		if r, _ := utf8.DecodeRuneInString(after); !unicode.IsSpace(r) && r != '-' {
+			p.not, p.rest = true, after
+		}
+	}
+	if p.quote() {
+		p.whole = p.text
+		return true
+	}
+	end := strings.IndexFunc(p.rest, func(r rune) bool { return unicode.IsSpace(r) || quotes[r] != "" && r != '»' && r != '”' })
+	if end < 0 {
+		end = len(p.rest)
+	}
+	word := p.rest[:end]
+	if name, ok := strings.CutSuffix(word, ":"); ok && end < len(p.rest) && names[strings.ToLower(name)] {
+		p.rest = p.rest[end:]
+		if p.quote() {
+			p.name, p.whole = strings.ToLower(name), word+p.text
+			return true
+		}
+		p.text, p.whole = word, word // tag: and a space
+		return true
+	}
+	p.rest = p.rest[end:]
+	p.text, p.whole = word, word
+	if name, value, ok := strings.Cut(word, ":"); ok && value != "" && names[strings.ToLower(name)] {
+		p.name, p.text = strings.ToLower(name), value
+	}
+	return true
+}
+
+// quote takes text in quotes off the rest, if that begins with one. The last
+// quote may be missing, as somebody may be typing it.
+func (p *parser) quote() bool {
+	r, size := utf8.DecodeRuneInString(p.rest)
+	ends := quotes[r]
+	if ends == "" {
+		return false
+	}
+	p.text = p.rest[size:]
+	if at := strings.IndexAny(p.text, ends); at >= 0 {
+		_, size := utf8.DecodeRuneInString(p.text[at:])
+		p.text, p.rest, p.closed = p.text[:at], p.text[at+size:], true
+		return true
+	}
+	p.rest = ""
+	return true
+}
+
+var names = map[string]bool{"tag": true, "kind": true, "is": true}
+
+// Flags of records, as they are indexed.
+const (
+	isPublic   = 'p'
+	isFavorite = 'f'
+)
+
+// filter is the piece at hand as a filter, if it is one. What only looks like
+// one becomes text again.
+func (p *parser) filter() (filter, bool) {
+	f := filter{not: p.not}
+	switch value := strings.ToLower(p.text); p.name {
+	case "tag":
+		if strings.TrimSpace(p.text) != "" {
+			f.tag = tagOf(p.text)
+			return f, true
+		}
+	case "kind":
+		if f.kind = kindNamed(value); f.kind != nil {
+			return f, true
+		}
+	case "is":
+		switch value {
+		case "public":
+			f.flag = isPublic
+		case "private":
+			f.flag, f.not = isPublic, !f.not
+		case "favorite", "favourite":
+			f.flag = isFavorite
+		default:
+			p.text = p.whole
+			return f, false
+		}
+		return f, true
+	}
+	p.text = p.whole
+	return f, false
+}
+
+// kindNamed finds a kind by its name, its collection, or either in the plural.
+func kindNamed(name string) *record.Kind {
+	for _, k := range record.Kinds {
+		if name == k.Name || name == k.Name+"s" || name == k.Path {
+			return k
+		}
+	}
+	if name == "link" || name == "links" {
+		return record.Links
+	}
+	return nil
+}
+
+// KindNamed is the kind that kind:name means; nil if there is none.
+func KindNamed(name string) *record.Kind { return kindNamed(strings.ToLower(name)) }

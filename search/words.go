@@ -1,0 +1,233 @@
+package search
+
+import (
+	"iter"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxTerm is how much of a word counts, in characters. Longer ones are found
+// by their beginning.
+const maxTerm = 64
+
+// A token is a word as it is looked for, and where it stands in its text.
+type token struct {
+	term       string
+	start, end int // in bytes
+	// open says that the word goes on after the term: it is the last character
+	// of a run in a script without spaces. See words.
+	open bool
+}
+
+// words yields the words of a text: runs of letters, digits and marks, each
+// folded, and symbols such as emoji, each by itself. Scripts that put no space
+// between words (see unspaced) are cut into pairs of characters, each
+// character with the next one; the last of a run stands alone. So any two
+// characters in a row are one term, and three are two terms in a row.
+func words(text string) iter.Seq[token] {
+	return func(yield func(token) bool) {
+		for i := 0; i < len(text); {
+			c := text[i]
+			if c < utf8.RuneSelf {
+				if !asciiWord[c] {
+					i++
+					continue
+				}
+			}
+			r, size := rune(c), 1
+			if c >= utf8.RuneSelf {
+				r, size = utf8.DecodeRuneInString(text[i:])
+			}
+			switch end := i + size; {
+			case isUnspaced(r):
+				var ok bool
+				if i, ok = pairs(text, i, yield); !ok {
+					return
+				}
+			case inWord(r):
+				plain := c < utf8.RuneSelf && !(c >= 'A' && c <= 'Z')
+				for end < len(text) {
+					c := text[end]
+					if c < utf8.RuneSelf {
+						if !asciiWord[c] {
+							break
+						}
+						plain = plain && !(c >= 'A' && c <= 'Z')
+						end++
+						continue
+					}
+					r, size := utf8.DecodeRuneInString(text[end:])
+					if !inWord(r) && !unicode.IsMark(r) && !joins(r) || isUnspaced(r) {
+						break
+					}
+					plain = false
+					end += size
+				}
+				term := text[i:end]
+				if !plain {
+					term = fold(term)
+				}
+				if term = cut(term, maxTerm); term != "" && !yield(token{term: term, start: i, end: end}) {
+					return
+				}
+				i = end
+			default:
+				if symbol(r) && !yield(token{term: text[i:end], start: i, end: end}) {
+					return
+				}
+				i = end
+			}
+		}
+	}
+}
+
+// pairs yields the terms of a run in a script without spaces that begins at
+// i; it returns where the run ends.
+func pairs(text string, i int, yield func(token) bool) (int, bool) {
+	was, begun := "", i
+	for {
+		end := i
+		if r, _ := utf8.DecodeRuneInString(text[i:]); i < len(text) && isUnspaced(r) {
+			if end += norm.NFKC.NextBoundaryInString(text[i:], true); end == i {
+				end = len(text)
+			}
+			for end < len(text) { // vowel signs belong to their letter
+				r, size := utf8.DecodeRuneInString(text[end:])
+				if !unicode.IsMark(r) && !joins(r) {
+					break
+				}
+				end += size
+			}
+		}
+		if end == i {
+			return i, was == "" || yield(token{term: was, start: begun, end: i, open: true})
+		}
+		char := fold(text[i:end])
+		if was != "" && !yield(token{term: was + char, start: begun, end: end}) {
+			return end, false
+		}
+		was, begun, i = char, i, end
+	}
+}
+
+var asciiWord = func() (is [utf8.RuneSelf]bool) {
+	for c := range is {
+		is[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	return is
+}()
+
+// symbol reports what is a word by itself.
+func symbol(r rune) bool {
+	return r >= utf8.RuneSelf && r != utf8.RuneError && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sc, r))
+}
+
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
+
+// joins reports characters that nobody sees and that part no word.
+func joins(r rune) bool { return r == '\u200c' || r == '\u200d' || r == '\u00ad' || r == '\u2060' }
+
+// unspaced are the scripts whose words no space parts, and Hangul, whose words
+// have their endings attached.
+var unspaced = []*unicode.RangeTable{
+	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
+}
+
+func isUnspaced(r rune) bool {
+	if r < 0x0e00 {
+		return false
+	}
+	// U+30FC and its half-width form lengthen the vowel before them.
+	return r == 'ー' || r == 'ｰ' || r == 'ﾞ' || r == 'ﾟ' || unicode.IsLetter(r) && unicode.In(r, unspaced...)
+}
+
+// fold is the form in which words are compared: without regard to case, to
+// compatibility forms such as full width and ligatures, and to accents and
+// other signs that people leave out when they type.
+func fold(t string) string {
+	plain := true
+	for i := range len(t) {
+		plain = plain && t[i] < utf8.RuneSelf
+	}
+	if plain {
+		return strings.ToLower(t)
+	}
+	t = norm.NFKD.String(cases.Fold().String(norm.NFKD.String(t)))
+	var b strings.Builder
+	b.Grow(len(t))
+	for _, r := range t {
+		switch plain, special := latin[r]; {
+		case special:
+			b.WriteString(plain)
+		case joins(r), leftOut(r):
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return norm.NFC.String(b.String())
+}
+
+// latin has the letters that are typed as others and do not decompose.
+var latin = map[rune]string{
+	'ø': "o", 'đ': "d", 'ð': "d", 'ħ': "h", 'ı': "i", 'ł': "l", 'ŧ': "t", 'þ': "th", 'æ': "ae", 'œ': "oe",
+}
+
+// leftOut reports signs that do not tell words apart for those who search:
+// accents, the points of Hebrew and Arabic, variation selectors. The signs of
+// other scripts, such as the vowels of Indic ones and the voicing of kana, do.
+func leftOut(r rune) bool {
+	switch {
+	case r < 0x300:
+		return false
+	case r <= 0x36f, r >= 0x483 && r <= 0x489, r >= 0x591 && r <= 0x5c7, r >= 0x610 && r <= 0x61a, r == 0x640,
+		r >= 0x64b && r <= 0x65f, r == 0x670, r >= 0x6d6 && r <= 0x6ed, r >= 0x1ab0 && r <= 0x1aff, r >= 0x1dc0 && r <= 0x1dff,
+		r >= 0x20d0 && r <= 0x20ff, r >= 0xfe00 && r <= 0xfe0f, r >= 0xfe20 && r <= 0xfe2f:
+		return unicode.IsMark(r) || r == 0x640
+	}
+	return false
+}
+
+// cut shortens text to most characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}
+
+// near reports whether one typing error makes b out of a: a character left
+// out, added, changed, or two next to each other exchanged. The first
+// character must be right.
+func near(a, b string) bool {
+	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {
+		return false
+	}
+	x, y := []rune(a), []rune(b)
+	if len(x) > len(y) {
+		x, y = y, x
+	}
+	if len(x) == 0 || x[0] != y[0] || len(y)-len(x) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(x) && x[i] == y[i] {
+		i++
+	}
+	same := func(a, b []rune) bool { return string(a) == string(b) }
+	if len(x) < len(y) {
+		return same(x[i:], y[i+1:])
+	}
+	return i == len(x) || same(x[i+1:], y[i+1:]) ||
+		i+1 < len(x) && x[i] == y[i+1] && x[i+1] == y[i] && same(x[i+2:], y[i+2:])
+}
