@@ -44,6 +44,16 @@ var noIndex look = func(*search.Finder) (*search.Hits, error) { return nil, sear
 // that whatever was written before the request is found. fn may run a second
 // time, without the index, if its first error is ErrUnusable.
 func (c *call) looking(asks bool, fn func(*kv.Tx, look) error) error {
+	err := c.nearly(asks, fn)
+	if err != nil && c.r.Context().Err() != nil {
+		// The client has gone, as those do that ask with every letter typed.
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// nearly is looking, for a client that waits for the answer.
+func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
 	without := func() error {
 		return c.s.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
 	}

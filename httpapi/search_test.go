@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -195,4 +197,22 @@ func TestSearchWhileWriting(t *testing.T) {
 	work.Wait()
 	is.Equal(a.get("/api/v1/notes?q=word&limit=1").want(200).at("total"), 160.0)
 	is.Equal(a.get("/api/v1/admin/stats").want(200).text("data.index.state"), "ready")
+}
+
+// A client that goes away before the answer leaves no error in the log.
+func TestSearchAbandoned(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.post("/api/v1/notes", map[string]any{"title": "sea", "content": ""}).want(201)
+	for _, path := range []string{"/api/v1/search?q=sea", "/api/v1/notes?q=sea"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
+		r.Header.Set("X-Api-Key", a.key)
+		func() {
+			defer func() { is.Equal(recover(), http.ErrAbortHandler) }()
+			a.server.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+	}
+	is.True(!strings.Contains(a.log.String(), `"level":"ERROR"`))
 }

@@ -57,6 +57,10 @@ const (
 // anew.
 const largeBuild = 5000
 
+// mostGone bounds the marks of removals that are kept in mind while they cannot
+// be taken away. Others go when the index is next made anew.
+const mostGone = 100_000
+
 // idle is how long nothing must have changed until memory is given back.
 const idle = time.Minute
 
@@ -471,6 +475,7 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 // follow applies changes as they come.
 func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building bool) error {
 	begun := time.Now()
+	var gone []uint64 // the places of removals that were applied
 	for {
 		most := batchChanges
 		if building {
@@ -491,14 +496,15 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				return err
 			}
 			at = some[len(some)-1].Seq
-			var gone []uint64
 			for _, c := range some {
 				if c.Record == nil {
 					gone = append(gone, c.Seq)
 				}
 			}
-			if err := x.o.Trim(gone); err != nil {
-				x.o.Log.Warn("marks of removals were not taken away", "error", err)
+			if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
+				gone = gone[:0]
+			} else {
+				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
 			}
 		}
 		caught := len(some) == 0 || at >= latest
