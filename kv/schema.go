@@ -39,6 +39,8 @@ var (
 	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
 	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
 	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
+	uploadBucket   = table.Bucket{No: 40, Name: "upload"}
+	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
 )
 
 var buckets = []table.Bucket{
@@ -46,6 +48,7 @@ var buckets = []table.Bucket{
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
+	uploadBucket, uploadSlug,
 }
 
 // byNumber finds a bucket by its number.

@@ -37,6 +37,9 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		f := form(t, record.Files, `{}`)
 		f.FolderName = "folder"
 		_, err := tx.Add(u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
+		if err == nil {
+			_, err = tx.AddUpload(Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
+		}
 		if err != nil {
 			return err
 		}
@@ -73,7 +76,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, deliveryLine, deliveryDue, deliverySum} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, deliveryLine, deliveryDue, deliverySum, uploadSlug} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)
