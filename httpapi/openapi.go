@@ -155,11 +155,11 @@ func (d *document) operation(r route) object {
 	for _, status := range r.statuses() {
 		switch {
 		case status < 400:
-			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
 		case strings.HasPrefix(r.path, apiPath):
-			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", jsonOf(ref("Error"), failure(status)))
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))
 		default:
-			answers[strconv.Itoa(status)] = object{"description": http.StatusText(status) + ".", "content": object{
+			answers[strconv.Itoa(status)] = object{"description": statusText(status) + ".", "content": object{
 				"text/plain": object{"schema": object{"type": "string"}, "example": "There is no such item.\n"},
 				"text/html":  object{"schema": object{"type": "string"}, "example": "<!doctype html>…"},
 			}}
@@ -197,6 +197,9 @@ func failure(status int) object {
 		http.StatusRequestEntityTooLarge: {"too_large", "The body is larger than 1048576 bytes."},
 		http.StatusUnsupportedMediaType:  {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
 		http.StatusUnprocessableEntity:   {"invalid_fields", "Title is required."},
+		http.StatusMethodNotAllowed:      {"method_not_allowed", "This address does not know the method."},
+		http.StatusPreconditionFailed:    {"tus_version", "The request must have Tus-Resumable: 1.0.0."},
+		statusChecksum:                   {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
 		http.StatusTooManyRequests:       {"too_many_guesses", "Too many wrong passwords. Try again later."},
 		http.StatusInternalServerError:   {"internal", "Something went wrong on the server. The log says more under this request id."},
 		http.StatusServiceUnavailable:    {"busy", "Too many passwords are being checked; try again in a moment."},
@@ -386,6 +389,7 @@ func components() []component {
 		{"WebhookCreate", blankWebhook(), create},
 		{"WebhookEdit", blankWebhook(), edit},
 		{"Delivery", new(shownDelivery), shown},
+		{"ResumableUpload", new(shownUpload), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})
