@@ -73,6 +73,7 @@ var sources = []source{
 	{"page.js", staticFiles, "static/page.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},
 	{"reference.js", staticFiles, "static/reference.js", false},
+	{"tus.js", staticFiles, "static/tus.js", false},
 	{"webhooks.js", staticFiles, "static/webhooks.js", false},
 	{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},
 	{"swagger-ui-bundle.js", swagger.FS, "swagger-ui-bundle.js.gz", true},
