@@ -100,8 +100,8 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 
 // Sweep unlinks the contents that no record has had for the delay, then those
 // that a crash left without any record, removes the thumbnails of what no
-// record has, which wait for no delay, and drops the kept answers whose time is
-// over. Told to do it now, it waits for no delay; what an upload under way
+// record has, which wait for no delay, ends the uploads that nobody goes on
+// with, and drops the kept answers whose time is over. Told to do it now, it waits for no delay; what an upload under way
 // has pinned stays, and so does what was staged within the last hour and never
 // had a record.
 //
@@ -121,7 +121,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
 	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
 	w.since = s.Store.Now().Add(-delay)
-	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx))
+	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.parts())
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
@@ -224,6 +224,31 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 		n := min(len(refs), sweepBatch)
 		err = w.Store.Update(func(tx *kv.Tx) error { return tx.NoteOrphans(refs[:n]) })
 		refs = refs[n:]
+	}
+	return err
+}
+
+// parts forgets the uploads whose time is over, and removes the bytes that none
+// waits for: an upload is noted before its first byte is taken.
+func (w *sweep) parts() error {
+	err := w.Store.Update((*kv.Tx).DropUploads)
+	names, err2 := w.Blobs.Parts()
+	var awaited map[string]bool
+	if err = errors.Join(err, err2); err == nil && len(names) > 0 {
+		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = tx.AwaitedUploads(); return err })
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if awaited[name] {
+			continue
+		}
+		if e := w.Blobs.DropPart(name); e != nil {
+			err = errors.Join(err, e)
+		} else {
+			w.swept.Temps++
+		}
 	}
 	return err
 }

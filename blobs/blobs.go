@@ -256,7 +256,7 @@ func CheckBytes(ref Ref, r io.Reader) error {
 // An error comes with a zero Info and concerns one name or one folder, so the
 // caller may go on: it is ErrForeign for a name the store did not make, such
 // as a symbolic link, and the file system's own when a folder or a file cannot
-// be looked at. The temporary folder is passed over.
+// be looked at. The folders of what has no final name yet are passed over.
 func (s *Store) All() iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		folders, err := s.list(".")
@@ -267,7 +267,7 @@ func (s *Store) All() iter.Seq2[Info, error] {
 		for _, folder := range folders {
 			b, ok := parseFolder(folder.Name())
 			switch {
-			case folder.Name() == tempFolder && folder.IsDir():
+			case (folder.Name() == tempFolder || folder.Name() == partFolder) && folder.IsDir():
 				continue
 			case !ok || !folder.IsDir():
 				if !yield(Info{}, foreign(folder.Name())) {

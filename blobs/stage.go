@@ -39,6 +39,7 @@ type Stage struct {
 	store *Store
 	file  *os.File
 	temp  string // the file's name in tempFolder, empty while it has none
+	part  string // in place of that, the name in partFolder of content that comes in pieces
 	hash  hash.Hash
 	size  int64
 	begun int64 // the bytes of the file whose writing to disk was started
@@ -198,7 +199,7 @@ func (st *Stage) Drop() error {
 }
 
 // discard closes the file and takes away the name it has in the temporary
-// folder, if any.
+// folder, if any. A part keeps its own: what came in is not lost by a failure.
 func (st *Stage) discard() error {
 	if st.file != nil {
 		// The bytes are either synced by now or not wanted.
@@ -241,7 +242,8 @@ func (st *Stage) released() {
 // atomically. So the right bytes stand under the name when Keep returns, and
 // content that was damaged on disk is mended by uploading it again.
 //
-// When Keep fails, the stage is dropped and nothing is pinned. If syncing the
+// When Keep fails, the stage is dropped and nothing is pinned; of a part the
+// bytes stay, and Resume takes them up again. If syncing the
 // folder was what failed, the complete blob may have got its name; the sweep
 // removes it.
 //
@@ -315,7 +317,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	if err := s.do("sync file", st.file.Sync); err != nil {
 		return err
 	}
-	if st.temp == "" {
+	if st.temp == "" && st.part == "" {
 		err := s.do("link", func() error { return disk.LinkUnnamed(st.file, folder, ref.String()) })
 		if err == nil {
 			return st.discard()
@@ -331,10 +333,11 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	}
 	// Some systems do not rename an open file.
 	_ = st.file.Close()
-	err := s.do("rename", func() error {
-		return s.root.Rename(tempFolder+"/"+st.temp, ref.path())
-	})
-	if err != nil {
+	from := tempFolder + "/" + st.temp
+	if st.part != "" {
+		from = partFolder + "/" + st.part
+	}
+	if err := s.do("rename", func() error { return s.root.Rename(from, ref.path()) }); err != nil {
 		return err
 	}
 	st.released()

@@ -74,6 +74,7 @@ var sources = []source{
 	{"pow.js", staticFiles, "static/pow.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},
 	{"reference.js", staticFiles, "static/reference.js", false},
+	{"tus.js", staticFiles, "static/tus.js", false},
 	{"webhooks.js", staticFiles, "static/webhooks.js", false},
 	{"requests.js", staticFiles, "static/requests.js", false},
 	{"up.css", staticFiles, "static/up.css", false},

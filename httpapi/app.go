@@ -142,7 +142,7 @@ func (c *call) app(p appPage) error {
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"requests", "webhooks"} {
+	for i, module := range []string{"requests", "tus", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

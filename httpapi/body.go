@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -56,7 +57,8 @@ type paced struct {
 	due    int64 // bytes until the deadline moves on
 	begun  bool
 	ended  bool
-	expect bool // the client sends nothing until the body is read
+	over   atomic.Bool // nothing more is to be read
+	expect bool        // the client sends nothing until the body is read
 }
 
 func pace(ctl *http.ResponseController, r *http.Request) *paced {
@@ -68,6 +70,15 @@ func pace(ctl *http.ResponseController, r *http.Request) *paced {
 func (p *paced) extend() {
 	p.due = paceBytes
 	_ = p.ctl.SetReadDeadline(time.Now().Add(paceTime)) // a connection without deadlines has none to keep
+	if p.over.Load() {
+		_ = p.ctl.SetReadDeadline(time.Now())
+	}
+}
+
+// cut ends reading, from another goroutine: what waits for bytes fails.
+func (p *paced) cut() {
+	p.over.Store(true)
+	_ = p.ctl.SetReadDeadline(time.Now())
 }
 
 func (p *paced) Read(b []byte) (int, error) {

@@ -1,12 +1,16 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
@@ -142,6 +146,54 @@ func TestBrowserUpload(t *testing.T) {
 	b.press("Retry")
 	b.says("“middle.bin” is uploaded.")
 	is.Equal(b.get("/api/v1/files").at("total"), 4.0)
+}
+
+// TestBrowserLargeUpload uploads what is large in pieces: it is paused, the
+// connection breaks, and the page is closed on the way; each time it goes on.
+func TestBrowserLargeUpload(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t, func(c *Config) { c.MaxUpload = 64 << 20 })
+	path := filepath.Join(t.TempDir(), "film.bin")
+	content := strings.Repeat("0123456789", 1<<20)
+	b.fatal(os.WriteFile(path, []byte(content), 0o600))
+	begin := func() {
+		b.open("/files")
+		b.slow(4 << 20)
+		b.do(chromedp.SetUploadFiles("input[type=file]", []string{path}, chromedp.NodeReady))
+	}
+	moved := `[...document.querySelectorAll('#uploads .item')].some((i) => i.upload.sent > 1e6)`
+	begin()
+	b.until(moved)
+	b.press("Pause")
+	b.until(`document.querySelector('#uploads').textContent.includes('Paused at')`)
+	is.Equal(b.get("/api/v1/tus").at("total"), 1.0)
+
+	b.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
+	begin()
+	b.until(moved)
+	b.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	b.until(`document.querySelector('#uploads').textContent.includes('tries again')`)
+	b.slow(-1)
+	b.says("“film.bin” is uploaded.")
+	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+	sum := sha256.Sum256([]byte(content))
+	is.Equal(b.one("files", "sha256"), hex.EncodeToString(sum[:]))
+	is.Equal(strings.Count(b.log.String(), `"op":"beginUpload"`), 1)
+	is.Equal(b.parts(), 0)
+
+	// What is cancelled leaves nothing on the server either.
+	b.press("Close")
+	b.fatal(os.WriteFile(path, []byte("!"+content), 0o600))
+	begin()
+	b.until(moved)
+	b.press("Cancel")
+	b.until(`document.querySelector('#uploads').hidden`)
+	for deadline := time.Now().Add(patience); b.parts() > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("bytes are left")
+		}
+	}
+	is.Equal(b.get("/api/v1/tus").at("total"), 0.0)
 }
 
 // TestBrowserDrop drops and pastes files, as far as a script can.

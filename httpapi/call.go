@@ -254,14 +254,13 @@ func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location")
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Location, "+tusHeaders)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE, OPTIONS")
 	h.Set("Access-Control-Allow-Headers", "content-type, x-api-key, authorization, x-upload-password, x-share-password, "+
-		"x-captcha-token, x-captcha-pass, idempotency-key, "+
-		"tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override, x-request-id")
+		"x-captcha-token, x-captcha-pass, idempotency-key, x-request-id, "+tusAsked)
 	h.Set("Access-Control-Max-Age", "86400")
 	return true
 }

@@ -32,6 +32,18 @@ var statuses = map[record.Fault]int{
 	record.Full:         http.StatusInsufficientStorage,
 }
 
+// statusChecksum is the status that tus has for bytes that arrived damaged. It
+// is no registered one.
+const statusChecksum = 460
+
+// statusText names a status.
+func statusText(status int) string {
+	if status == statusChecksum {
+		return "Checksum Mismatch"
+	}
+	return http.StatusText(status)
+}
+
 var (
 	errMethod       = errors.New("method not allowed")
 	errInternal     = errors.New("internal")
@@ -63,6 +75,10 @@ func understood(err error) (*record.Error, int) {
 		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
 	case errors.Is(err, errRange):
 		return &record.Error{Code: "bad_range", Text: "The content does not have the range that was asked for."}, http.StatusRequestedRangeNotSatisfiable
+	case errors.Is(err, errTusVersion):
+		return &record.Error{Code: "tus_version", Text: "The request must have Tus-Resumable: " + tusVersion + "."}, http.StatusPreconditionFailed
+	case errors.Is(err, errTusChecksum):
+		return &record.Error{Code: "checksum_mismatch", Text: "The body is not what its checksum says. Nothing of it was kept."}, statusChecksum
 	case errors.Is(err, errPrecondition):
 		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

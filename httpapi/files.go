@@ -206,12 +206,12 @@ func anyRoom() *room {
 // over is the error of a file of the given size that does not fit.
 func (m *room) over(size int64) error {
 	switch {
-	case size > m.disk:
-		return kv.ErrFull
 	case size > m.file:
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.file, 10) + " bytes."}
 	case size > m.left && m.full != nil:
 		return m.full
+	case size > m.disk:
+		return kv.ErrFull
 	case size > m.left:
 		return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + strconv.FormatInt(m.quota, 10) + " bytes."}
 	}
@@ -234,9 +234,10 @@ func (c *call) room() (*room, error) {
 		if err != nil {
 			return err
 		}
+		m.disk = max(0, m.disk-tx.StillToCome())
 		use, err := tx.Usage(u)
 		if use.Quota > 0 {
-			m.quota, m.left = use.Quota, max(0, use.Quota-use.Bytes)
+			m.quota, m.left = use.Quota, max(0, use.Quota-use.Bytes-use.Begun)
 		}
 		return err
 	})
@@ -255,20 +256,8 @@ func fileProblems(form *record.Form, parts []part) error {
 // addFiles makes the records and the answer.
 func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
-	given := form.Body.(*record.File).OriginalName // the form is a file's
-	description := form.Body.(*record.File).Description
 	for i, p := range parts {
-		name := p.name
-		if given != "" && i == 0 {
-			name, _ = record.CleanFileName(given) // never fails
-		}
-		file := &record.File{
-			OriginalName: name, Description: description, Size: kept[i].Size,
-			MimeType: mediaType(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept[i].Ref[:]),
-		}
-		one := *form
-		one.Body = file
-		r, err := tx.Add(c.owner(), record.Files, &one, &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
+		r, err := tx.Add(c.owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
 		if err != nil {
 			return nil, err
 		}
@@ -283,6 +272,22 @@ func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blob
 		body = append(append([]byte(`{"files":[`), body...), "]}"...)
 	}
 	return body, nil
+}
+
+// fileForm is the form of one file of an upload. The name that the form gives
+// is for the first.
+func fileForm(form *record.Form, p part, kept *blobs.Kept, first bool) *record.Form {
+	said := form.Body.(*record.File) // the form is a file's
+	name := p.name
+	if said.OriginalName != "" && first {
+		name, _ = record.CleanFileName(said.OriginalName) // never fails
+	}
+	one := *form
+	one.Body = &record.File{
+		OriginalName: name, Description: said.Description, Size: kept.Size,
+		MimeType: mediaType(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept.Ref[:]),
+	}
+	return &one
 }
 
 var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}

@@ -155,11 +155,11 @@ func (d *document) operation(r route) object {
 	for _, status := range r.statuses() {
 		switch {
 		case status < 400:
-			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
 		case strings.HasPrefix(r.path, apiPath):
-			answers[strconv.Itoa(status)] = d.answer(http.StatusText(status)+".", jsonOf(ref("Error"), failure(status)))
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))
 		default:
-			answers[strconv.Itoa(status)] = object{"description": http.StatusText(status) + ".", "content": object{
+			answers[strconv.Itoa(status)] = object{"description": statusText(status) + ".", "content": object{
 				"text/plain": object{"schema": object{"type": "string"}, "example": "There is no such item.\n"},
 				"text/html":  object{"schema": object{"type": "string"}, "example": "<!doctype html>…"},
 			}}
@@ -203,6 +203,8 @@ func failure(status int) object {
 		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
 		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
+		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not know the method."},
+		statusChecksum:                          {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
 	}[status]
 	e := object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
 	if status == http.StatusUnprocessableEntity {
@@ -398,6 +400,7 @@ func components() []component {
 		{"UploadDecision", new(record.Decision), create},
 		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
 		{"CaptchaToken", new(tokenOfCaptcha), create},
+		{"ResumableUpload", new(shownUpload), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

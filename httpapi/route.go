@@ -120,37 +120,45 @@ func rank(path string) string {
 // handleNothing answers what no route matches: 405 where another method
 // would, 404 otherwise.
 func (s *Server) handleNothing() http.Handler {
-	methods := map[string]bool{}
-	for _, r := range s.routes {
-		methods[r.method] = true
-	}
-	all := slices.Sorted(maps.Keys(methods))
 	return s.wrap(route{}, func(c *call) error {
 		if c.away() {
 			return record.NotFound("address")
 		}
-		var allowed []string
-		for _, m := range all {
-			if slices.ContainsFunc(s.routers, func(r *httprouter.Router) bool {
-				h, args, _ := r.Lookup(m, c.r.URL.Path)
-				return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
-			}) {
-				allowed = append(allowed, m)
-			}
-		}
-		if len(allowed) == 0 {
+		allowed := s.allowed(c.r.URL.Path)
+		if allowed == "" {
 			return record.NotFound("address")
 		}
-		if slices.Contains(allowed, http.MethodGet) {
-			allowed = append(allowed, http.MethodHead)
-		}
-		c.w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		c.w.Header().Set("Allow", allowed)
 		if c.r.Method == http.MethodOptions {
 			c.w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
 		return errMethod
 	})
+}
+
+// allowed lists the methods that the path knows, as the header Allow does; ""
+// if it knows none.
+func (s *Server) allowed(path string) string {
+	known := map[string]bool{}
+	for _, r := range s.routes {
+		if _, asked := known[r.method]; asked {
+			continue
+		}
+		known[r.method] = slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
+			h, args, _ := router.Lookup(r.method, path)
+			return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
+		})
+	}
+	maps.DeleteFunc(known, func(_ string, is bool) bool { return !is })
+	if len(known) == 0 {
+		return ""
+	}
+	if known[http.MethodGet] {
+		known[http.MethodHead] = true
+	}
+	known[http.MethodOptions] = true
+	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
 // handle runs a route for a matched request.

@@ -183,6 +183,7 @@ func (s *Server) table() []route {
 	rows = append(rows, requestRoutes()...)
 	rows = append(rows, intakeRoutes()...)
 	rows = append(rows, captchaRoutes()...)
+	rows = append(rows, tusRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

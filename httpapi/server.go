@@ -59,6 +59,7 @@ type Server struct {
 	shared  shownPool // for visitors
 	guesses guesses
 	misses  misses
+	turns   turns // on resumable uploads
 	probe   probe
 	courier *courier.Courier
 	grants  *grants

@@ -338,6 +338,7 @@ func TestNoOwner(t *testing.T) {
 		func(tx *Tx) error { _, _, err := tx.AddKey(record.Key{Owner: gone}); return err },
 		func(tx *Tx) error { _, err := tx.AddWebhook(record.Webhook{Owner: gone}); return err },
 		func(tx *Tx) error { return tx.Answered(gone, "k", Answer{}) },
+		func(tx *Tx) error { _, err := tx.AddUpload(Upload{Owner: gone}); return err },
 	} {
 		is.Equal(code(s.Update(fn)), "not_found")
 	}
@@ -365,6 +366,9 @@ func TestRemoveUser(t *testing.T) {
 				return err
 			}
 			if _, err := tx.AddWebhook(record.Webhook{Owner: ann.ID, Events: []record.Event{"*"}, Enabled: true}); err != nil {
+				return err
+			}
+			if _, err := tx.AddUpload(Upload{Owner: ann.ID, Length: 9}); err != nil {
 				return err
 			}
 			return tx.Answered(ann.ID, "k", Answer{Body: []byte("x")})

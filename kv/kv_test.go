@@ -262,6 +262,20 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(senderBucket, nil, nil, false) {
 		there(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
 	}
+	begun, err8 := collect(uploads, tx, nil)
+	for i := range begun {
+		u := &begun[i]
+		there(userBucket, u.Owner[:], u.ID)
+		if u.Done() {
+			continue
+		}
+		if u.Slug != "" {
+			file(uploadSlug, []byte(u.Slug), pair(u.Owner, u.ID[:]...))
+		}
+		sums[string(pair(u.Owner, 0, 'p'))]++
+		sums[string(pair(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
+		sums[string(pair(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
+	}
 	for k, n := range sums {
 		if n != 0 {
 			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -336,7 +350,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{uploadSlug, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -356,7 +370,7 @@ func audit(tx *Tx) error {
 	if n != len(want) {
 		say("%d derived entries, want %d", n, len(want))
 	}
-	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7)...)
+	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7, err8)...)
 }
 
 // leftOver finds what names the account, the marks in the feed of changes

@@ -156,21 +156,26 @@ func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 			return nil, err
 		}
 	}
-	return tx.add(owner, k, f, bytes, password)
+	return tx.addCharged(owner, k, f, bytes, password)
 }
 
-// add is Add of content that was charged before.
-func (tx *Tx) add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+// addCharged is Add of content that was charged before.
+func (tx *Tx) addCharged(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	if tx.s.room.low.Load() {
 		return nil, ErrFull
-	}
-	if err := tx.owner(owner); err != nil {
-		return nil, err
 	}
 	var problems field.Problems
 	if err := f.CheckNew(tx.Now); errors.As(err, &problems) {
 		return nil, record.Bad(problems)
 	} else if err != nil {
+		return nil, err
+	}
+	return tx.addChecked(owner, k, f, bytes, password)
+}
+
+// addChecked is Add of what was charged and found good, at whatever instant.
+func (tx *Tx) addChecked(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	if err := tx.owner(owner); err != nil {
 		return nil, err
 	}
 	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
@@ -199,20 +204,21 @@ func (tx *Tx) add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 // newSlug makes a slug that is free.
 func (tx *Tx) newSlug() string {
 	for {
-		if s := record.NewSlug(random); tx.Get(recordSlug, []byte(s)) == nil {
+		if s := record.NewSlug(random); tx.Get(recordSlug, []byte(s)) == nil && tx.Get(uploadSlug, []byte(s)) == nil {
 			return s
 		}
 	}
 }
 
-// charge refuses what would take the owner's files over their quota.
+// charge refuses what would take the owner's files, and what is set aside for
+// those that are on their way, over their quota.
 func (tx *Tx) charge(owner record.ID, size int64) error {
 	u, err := tx.User(owner)
 	if err != nil {
 		return err
 	}
 	quota, err := tx.quota(u)
-	if err != nil || quota == 0 || tx.kept(owner)+size <= quota {
+	if err != nil || quota == 0 || tx.kept(owner)+uploads.Sum(tx.Tx, reservedOf(owner))+size <= quota {
 		return err
 	}
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
@@ -299,6 +305,9 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 
 // save writes the row, at a new place in the feed of changes.
 func (tx *Tx) save(r *record.Record) error {
+	if tx.Get(uploadSlug, []byte(r.Slug)) != nil { // an upload's file is to have it
+		return fault(&table.Taken{Index: "slug"}, "item")
+	}
 	r.Seq = tx.nextSeq()
 	return fault(records.Put(tx.Tx, r), "item")
 }

@@ -524,7 +524,7 @@ func (tx *Tx) approve(q *record.Request, i *record.Item, d *record.Decision) err
 	if err := i.Decide(record.Approved, tx.Now); err != nil {
 		return err
 	}
-	r, err := tx.add(i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
+	r, err := tx.addCharged(i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ var (
 	itemState      = table.Bucket{No: 33, Name: "item.state"}
 	itemBlob       = table.Bucket{No: 34, Name: "item.blob"}
 	senderBucket   = table.Bucket{No: 35, Name: "sender"}
+	uploadBucket   = table.Bucket{No: 40, Name: "upload"}
+	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
 )
 
 var buckets = []table.Bucket{
@@ -52,6 +54,7 @@ var buckets = []table.Bucket{
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
+	uploadBucket, uploadSlug,
 }
 
 // byNumber finds a bucket by its number.

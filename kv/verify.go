@@ -110,6 +110,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
+	add(uploads.Check(tx.Tx, func(u *Upload) { there(userBucket, u.Owner[:], "upload", u.ID) }, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, pair(d.Hook, d.ID[:]...), "delivery", d.ID)
@@ -411,6 +412,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
+			refill(uploads, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				key := pair(d.Hook, d.ID[:]...)
 				notice := was.Get(noticeBucket, key)

@@ -42,6 +42,9 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		f := form(t, record.Files, `{}`)
 		f.FolderName = "folder"
 		_, err := tx.Add(u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
+		if err == nil {
+			_, err = tx.AddUpload(Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
+		}
 		if err != nil {
 			return err
 		}
@@ -78,7 +81,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, deliveryLine, deliveryDue, deliverySum} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, deliveryLine, deliveryDue, deliverySum, uploadSlug} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)

@@ -1077,7 +1077,8 @@ async function eachOf(records, bodyOf, done) {
 
 // ---- Uploads ----
 
-const uploads = { queue: [], node: find('#uploads'), most: 3, finished: [] };
+const uploads = { queue: [], node: find('#uploads'), most: 3, finished: [], large: 8 << 20 };
+const going = (u) => ['waits', 'runs', 'pauses', 'halts'].includes(u.state);
 
 function token() {
   const b = crypto.getRandomValues(new Uint8Array(16));
@@ -1110,7 +1111,31 @@ function pump() {
   drawUploads();
 }
 
+// resumed uploads a large file such that it goes on where it broke off.
+async function resumed(u) {
+  Object.assign(u, { state: 'runs', rate: 0, text: '' });
+  try {
+    u.tus ??= await import(start.modules.tus);
+  } catch {
+    return again(u, 0, null);
+  }
+  if (u.state !== 'runs') return; // paused or cancelled meanwhile
+  let at = performance.now(), had = null;
+  u.tus.resume(u, { user: me.id, base, memory, again, arrived, progress: (_, sent) => {
+    const now = performance.now();
+    had ??= u.sent;
+    u.sent = sent;
+    if (now - at > 200) {
+      const rate = Math.max(0, sent - had) / (now - at) * 1000;
+      u.rate = u.rate ? u.rate * 0.7 + rate * 0.3 : rate;
+      [at, had] = [now, sent];
+      drawUploads();
+    }
+  } });
+}
+
 function transfer(u) {
+  if (u.file.size > uploads.large) return resumed(u);
   const xhr = u.xhr = new XMLHttpRequest();
   const form = new FormData();
   for (const [name, value] of Object.entries(u.fields)) form.append(name, value);
@@ -1142,10 +1167,10 @@ function transfer(u) {
 
 // again tries once more what may work later; the key keeps it from being kept twice.
 function again(u, status, data) {
-  const maybe = status === 0 || status === 408 || status === 425 || status === 429 || status >= 500 && status !== 507;
-  if (!maybe || u.tries >= 3) return fail(u, problemOf(status, data).message, !maybe);
+  const maybe = status === 0 || status === 408 || status === 425 || status === 429 || status >= 500 && status !== 507 || u.at && [404, 409, 410].includes(status);
+  if (!maybe || u.tries >= (u.at ? 10 : 3)) return fail(u, problemOf(status, data).message, !maybe);
   u.state = 'pauses';
-  const wait = 1000 * 3 ** u.tries++;
+  const wait = Math.min(30000, 1000 * 3 ** u.tries++);
   u.text = `Broke off; tries again in ${seconds(wait / 1000)}`;
   u.timer = setTimeout(() => { u.state = 'waits'; pump(); }, wait);
   pump();
@@ -1166,7 +1191,7 @@ function arrived(u, data) {
   if (view?.takes?.(data)) view.list.prepend(data);
   setTimeout(() => { uploads.queue = uploads.queue.filter((x) => x !== u); u.row.remove(); drawUploads(); }, 4000);
   pump();
-  if (uploads.queue.some((x) => ['waits', 'runs', 'pauses'].includes(x.state))) return;
+  if (uploads.queue.some(going)) return;
   finished(uploads.finished.splice(0));
 }
 
@@ -1192,30 +1217,34 @@ function drawUploads() {
     u.row.dataset.state = u.state;
     const left = u.rate ? (u.file.size - u.sent) / u.rate : 0;
     u.status.textContent = {
-      waits: `${bytes(u.file.size)}, waits`, pauses: u.text, failed: u.text, done: `${bytes(u.file.size)}, done`,
+      waits: `${bytes(u.file.size)}, waits`, pauses: u.text, failed: u.text, halts: `Paused at ${bytes(u.sent)} of ${bytes(u.file.size)}`, done: `${bytes(u.file.size)}, done`,
       runs: part >= 1 ? 'Being stored …' : `${bytes(u.sent)} of ${bytes(u.file.size)}${u.rate ? ` · ${bytes(u.rate)}/s · ${seconds(left)} left` : ''}`,
     }[u.state];
     if (u.drawn !== u.state) {
       u.drawn = u.state;
       const had = u.acts.contains(document.activeElement);
       u.acts.replaceChildren(...{
-        waits: [button('upload-cancel', 'Cancel')], runs: [button('upload-cancel', 'Cancel')], pauses: [button('upload-retry', 'Retry now'), button('upload-cancel', 'Cancel')],
+        waits: [button('upload-cancel', 'Cancel')], runs: [...(u.file.size > uploads.large ? [button('upload-pause', 'Pause')] : []), button('upload-cancel', 'Cancel')],
+        halts: [button('upload-retry', 'Resume'), button('upload-cancel', 'Cancel')], pauses: [button('upload-retry', 'Retry now'), button('upload-cancel', 'Cancel')],
         failed: [...(u.forGood ? [] : [button('upload-retry', 'Retry')]), button('upload-cancel', 'Remove', { class: 'quiet' })],
         done: [button('copy-text', 'Copy link', { 'data-text': u.record ? addressOf(u.record) : '' })],
       }[u.state]);
       if (had) find('button', u.acts)?.focus();
     }
   }
-  const going = q.filter((u) => ['waits', 'runs', 'pauses'].includes(u.state));
+  const left = q.filter(going);
   const done = q.filter((u) => u.state === 'done').length;
-  const text = going.length ? `${plural(going.length, 'file')} to go` : done ? `${plural(done, 'file')} done` : '';
+  const text = left.length ? `${plural(left.length, 'file')} to go` : done ? `${plural(done, 'file')} done` : '';
   const told = find('small', uploads.node);
   if (told.textContent !== text) told.textContent = text;
-  find('[data-act="uploads-clear"]', uploads.node).hidden = going.length > 0;
+  find('[data-act="uploads-clear"]', uploads.node).hidden = left.length > 0;
   uploads.node.hidden = !q.length;
 }
 
-addEventListener('beforeunload', (e) => { if (uploads.queue.some((u) => ['waits', 'runs', 'pauses'].includes(u.state))) e.preventDefault(); });
+// What waited for the network goes on as soon as it is back.
+addEventListener('online', () => { for (const u of uploads.queue.filter((x) => x.state === 'pauses')) { clearTimeout(u.timer); u.state = 'waits'; } pump(); });
+
+addEventListener('beforeunload', (e) => { if (uploads.queue.some(going)) e.preventDefault(); });
 
 // dropped finds the files in what was dropped, folders included: the name of a folder becomes that of theirs.
 async function dropped(data) {
@@ -1850,12 +1879,15 @@ const acts = {
   'upload-cancel': (el) => {
     const u = el.closest('.item').upload;
     clearTimeout(u.timer);
-    u.xhr?.abort();
+    u.state = 'cancelled';
+    if (u.tus) u.tus.cancel(u, { user: me.id, memory });
+    else u.xhr?.abort();
     uploads.queue = uploads.queue.filter((x) => x !== u);
     u.row.remove();
     pump();
-    if (!uploads.queue.some((x) => ['waits', 'runs', 'pauses'].includes(x.state)) && uploads.finished.length) finished(uploads.finished.splice(0));
+    if (!uploads.queue.some(going) && uploads.finished.length) finished(uploads.finished.splice(0));
   },
+  'upload-pause': (el) => { const u = el.closest('.item').upload; u.state = 'halts'; u.tus?.pause(u); pump(); },
   'upload-retry': (el) => { const u = el.closest('.item').upload; clearTimeout(u.timer); Object.assign(u, { state: 'waits', tries: 0 }); pump(); },
   'uploads-clear': () => { for (const u of uploads.queue) u.row.remove(); uploads.queue = []; drawUploads(); },
   'view-list': () => { memory.set('grid', false); rerender(); },

@@ -1,0 +1,160 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// tus sends a request of the protocol; the status is 0 if the server went away
+// on the way.
+func (p *place) tus(method, path, key string, body io.Reader, header ...string) (int, http.Header) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+p.addr+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", key)
+	req.Header.Set("Tus-Resumable", "1.0.0")
+	req.Header.Set("Content-Type", "application/offset+octet-stream")
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	_ = res.Body.Close()
+	return res.StatusCode, res.Header
+}
+
+// at asks where an upload is.
+func (p *place) at(path, key string) (offset int, header http.Header) {
+	p.t.Helper()
+	status, header := p.tus("HEAD", path, key, nil)
+	if status != 200 {
+		p.t.Fatalf("the upload answers %d", status)
+	}
+	if _, err := fmt.Sscan(header.Get("Upload-Offset"), &offset); err != nil {
+		p.t.Fatal(err)
+	}
+	return offset, header
+}
+
+// slowly reads in pieces and tells of each.
+type slowly struct {
+	r    io.Reader
+	each func()
+}
+
+func (s *slowly) Read(b []byte) (int, error) {
+	s.each()
+	return s.r.Read(b[:min(len(b), 16<<10)])
+}
+
+// However often the server is killed while an upload comes in, what it had said
+// to have is there, and the file is the one that was sent.
+func TestKillUpload(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	content := make([]byte, times(6<<20, 200<<20))
+	seed := rand.NewChaCha8([32]byte{8})
+	_, err := seed.Read(content)
+	is.NoErr(err)
+	status, header := p.tus("POST", "/api/v1/tus", key, nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", "filename YS5iaW4=,slug YWxsLW9mLWl0")
+	is.Equal(status, 201)
+	path := header.Get("Location")
+	said, kills := 0, 0
+	for {
+		offset, header := p.at(path, key)
+		is.True(offset >= said) // what was said is there
+		said = offset
+		if offset == len(content) {
+			is.Equal(header.Get("X-Kist-Slug"), "all-of-it")
+			break
+		}
+		most := min(len(content)-offset, 64<<10+rand.IntN(1<<20))
+		dies := 1 + rand.IntN(3*most/(16<<10)) // sometimes after the answer
+		n := 0
+		body := &slowly{bytes.NewReader(content[offset : offset+most]), func() {
+			if n++; n == dies {
+				s.kill()
+			}
+		}}
+		if status, header = p.tus("PATCH", path, key, body, "Upload-Offset", fmt.Sprint(offset)); status != 0 {
+			is.Equal(status, 204)
+			said = offset + most
+			is.Equal(header.Get("Upload-Offset"), fmt.Sprint(said))
+		}
+		if n < dies && rand.IntN(2) == 0 {
+			s.kill()
+			n = dies
+		}
+		if n >= dies {
+			kills++
+			s = p.serve()
+		}
+	}
+	t.Logf("%d kills", kills)
+	is.True(kills > 0)
+	status, body := p.get("/x/all-of-it", key)
+	is.Equal(status, 200)
+	is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
+	s.kill()
+	s = p.serve()
+	offset, _ := p.at(path, key) // and a client whose last answer was lost uploads nothing again
+	is.Equal(offset, len(content))
+	s.stop()
+	p.must("verify")
+}
+
+// Parts are in no backup; what was restored goes on from the beginning. The
+// sweep removes the bytes that no upload waits for.
+func TestUploadsAndBackup(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	_, header := p.tus("POST", "/api/v1/tus", key, strings.NewReader("hello "), "Upload-Length", "11")
+	path := header.Get("Location")
+	parts, err := filepath.Glob(p.data("blobs", "parts", "*"))
+	is.NoErr(err)
+	is.Equal(len(parts), 1)
+	p.must("backup", p.path("saved"))
+	left, err := filepath.Glob(p.path("saved", "blobs", "parts", "*"))
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+	s.stop()
+
+	stray := p.data("blobs", "parts", "01890a5d-ac96-774b-bcce-b302099a8057")
+	is.NoErr(os.WriteFile(stray, []byte("nobody's"), 0o600))
+	p.must("gc")
+	is.True(!p.exists(stray) && p.exists(parts[0]))
+	p.must("verify")
+
+	is.NoErr(os.RemoveAll(p.data()))
+	p.must("restore", p.path("saved"))
+	s = p.serve()
+	offset, _ := p.at(path, key)
+	is.Equal(offset, 0)
+	status, _ := p.tus("PATCH", path, key, strings.NewReader("hello world"), "Upload-Offset", "0")
+	is.Equal(status, 204)
+	_, header = p.at(path, key)
+	sum := sha256.Sum256([]byte("hello world"))
+	is.True(p.exists(p.data("blobs", hex.EncodeToString(sum[:1]), hex.EncodeToString(sum[:]))))
+	is.True(header.Get("X-Kist-Slug") != "")
+	s.stop()
+}

@@ -1,0 +1,191 @@
+package blobs
+
+import (
+	"crypto/sha256"
+	"encoding"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"strings"
+
+	"kist/blobs/disk"
+)
+
+// partFolder holds, below the store's folder, content that comes in pieces and
+// is not complete. Its files outlive the process.
+const partFolder = "parts"
+
+// ErrPartLost says that the bytes of a part are not all there: the data
+// directory was restored or copied without them, for instance. The part can
+// only begin anew.
+var ErrPartLost = errors.New("bytes of the part are missing")
+
+// Resume goes on with content that comes in pieces, perhaps over many days and
+// restarts. name is the caller's, of lower-case hex digits and hyphens; size
+// and state are what Sync returned of the piece before, 0 and nil at the
+// beginning, when the file is made. Bytes beyond size were never acknowledged
+// and are cut off. The error is ErrPartLost if there are not size bytes, or the
+// state is none.
+//
+// What is written is not for good before Sync; Drop leaves the part where the
+// last Sync was and Keep ends it, as a failed Keep does not. One goroutine at a
+// time may have a part open.
+func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
+	h, err := restored(size, state)
+	if err != nil {
+		return nil, err
+	}
+	if !partName(name) {
+		return nil, foreign(partFolder + "/" + name)
+	}
+	st := &Stage{store: s, part: name, hash: h, size: size, begun: size}
+	if err := s.do("open part", st.openPart); err != nil {
+		_ = st.discard()
+		return nil, fmt.Errorf("blobs: opening a part: %w", err)
+	}
+	return st, nil
+}
+
+// restored is the hash of size bytes.
+func restored(size int64, state []byte) (hash.Hash, error) {
+	h := sha256.New()
+	if size == 0 {
+		return h, nil
+	}
+	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil { //nolint:errcheck // package sha256 promises it
+		return nil, fmt.Errorf("blobs: the state of a part: %w (%w)", ErrPartLost, err)
+	}
+	return h, nil
+}
+
+// partName reports whether a part may have the name.
+func partName(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, "0123456789abcdef-") == ""
+}
+
+func (st *Stage) openPart() error {
+	s, name := st.store, partFolder+"/"+st.part
+	info, err := s.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && st.size == 0:
+		return st.createPart(name)
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrPartLost
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return foreign(name)
+	case info.Size() < st.size:
+		return ErrPartLost
+	}
+	if st.file, err = s.root.OpenFile(name, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if info.Size() > st.size {
+		if err := st.file.Truncate(st.size); err != nil {
+			return err
+		}
+	}
+	_, err = st.file.Seek(st.size, 0)
+	return err
+}
+
+// createPart makes the file, and its name durable.
+func (st *Stage) createPart(name string) (err error) {
+	s := st.store
+	s.making.Lock()
+	made, err := s.makeFolder(partFolder)
+	if err == nil && made {
+		err = s.syncTop()
+	}
+	s.making.Unlock()
+	if err != nil {
+		return err
+	}
+	if st.file, err = s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return err
+	}
+	folder, err := s.openFolder(partFolder)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return errors.Join(st.file.Chmod(0o600), disk.SyncFolder(folder))
+}
+
+// Sync puts what was written so far on stable storage. With the size and the
+// state that it returns, Resume goes on from here, in another process too,
+// without reading the bytes again.
+func (st *Stage) Sync() (size int64, state []byte, err error) {
+	if st.err != nil {
+		return 0, nil, st.err
+	}
+	if err := st.store.do("sync part", func() error { return disk.Datasync(st.file) }); err != nil {
+		// The system may have given up pages that it could not write.
+		st.err = fmt.Errorf("blobs: syncing a part: %w", err)
+		return 0, nil, st.err
+	}
+	state, err = st.hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it
+	return st.size, state, err
+}
+
+// Adopt pins the content of a whole part whose Keep may have succeeded, in this
+// process or one before, without a record having been made of it. The error is
+// fs.ErrNotExist if it is not there. Like Keep, it leaves the content's name
+// on stable storage.
+func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
+	h, err := restored(size, state)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := s.Pin(Ref(h.Sum(nil)))
+	if err != nil {
+		return nil, err
+	}
+	if kept.Size != size {
+		err = fmt.Errorf("blobs: %s has another size: %w", kept.Ref, fs.ErrNotExist)
+	}
+	if err == nil {
+		var folder *os.File
+		if folder, err = s.folderFor(kept.Ref); err == nil {
+			err = disk.SyncFolder(folder)
+			_ = folder.Close()
+		}
+	}
+	if err != nil {
+		kept.Release()
+		return nil, err
+	}
+	return kept, nil
+}
+
+// DropPart removes the bytes of a part, if there are any. A Stage that has it
+// open writes to no avail from then on.
+func (s *Store) DropPart(name string) error {
+	if !partName(name) {
+		return foreign(partFolder + "/" + name)
+	}
+	err := s.root.Remove(partFolder + "/" + name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("blobs: removing a part: %w", err)
+	}
+	return nil
+}
+
+// Parts lists the names of the parts that have bytes. What is no part's is not
+// among them.
+func (s *Store) Parts() ([]string, error) {
+	entries, err := s.list(partFolder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if partName(e.Name()) && e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,161 @@
+package blobs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+const partID = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+// Content that comes in pieces, each after a restart, is what it would be in
+// one piece. What was written after the last Sync is cut off.
+func TestPart(t *testing.T) {
+	is := is.New(t)
+	s, dir := open(t)
+	whole := bytes.Repeat([]byte("All of it, in pieces. "), 9000)
+	var size int64
+	var state []byte
+	for _, n := range []int{0, 1, 63, 64, 70_000, 131_072} {
+		st, err := s.Resume(partID, size, state)
+		is.NoErr(err)
+		is.Equal(st.Size(), size)
+		_, err = st.Write(whole[size : int(size)+n%len(whole[size:])])
+		is.NoErr(err)
+		size, state, err = st.Sync()
+		is.NoErr(err)
+		_, err = st.Write([]byte("never acknowledged"))
+		is.NoErr(err)
+		is.NoErr(st.Drop())
+
+		names, err := s.Parts()
+		is.NoErr(err)
+		is.Equal(names, []string{partID})
+		is.NoErr(s.Close())
+		s, err = Open(dir) // leaves parts alone
+		is.NoErr(err)
+		for _, err := range s.All() {
+			t.Error("listed with the blobs: ", err)
+		}
+	}
+	st, err := s.Resume(partID, size, state)
+	is.NoErr(err)
+	_, err = st.ReadFrom(bytes.NewReader(whole[size:]))
+	is.NoErr(err)
+	size, state, err = st.Sync()
+	is.NoErr(err)
+	_, err = s.Adopt(size, state)
+	is.True(errors.Is(err, fs.ErrNotExist)) // is not kept yet
+	kept, err := st.Keep()
+	is.NoErr(err)
+	is.Equal(kept.Ref, refOf(whole))
+	is.Equal(kept.Size, int64(len(whole)))
+	is.NoErr(s.Check(kept.Ref))
+	kept.Release()
+
+	_, err = s.Resume(partID, size, state)
+	is.True(errors.Is(err, ErrPartLost)) // it has become a blob,
+	again, err := s.Adopt(size, state)   // which is found again
+	is.NoErr(err)
+	is.Equal(again.Ref, kept.Ref)
+	again.Release()
+	_, err = s.Adopt(size-1, state)
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.NoErr(s.DropPart(partID)) // is gone already
+	is.NoErr(s.Close())
+}
+
+// A part whose bytes are not there, or too few, says so; at 0 it begins anew.
+func TestPartLost(t *testing.T) {
+	is := is.New(t)
+	s, dir := open(t)
+	st, err := s.Resume(partID, 0, nil)
+	is.NoErr(err)
+	_, err = st.Write([]byte("hello"))
+	is.NoErr(err)
+	size, state, err := st.Sync()
+	is.NoErr(err)
+	is.NoErr(st.Drop())
+	path := filepath.Join(dir, partFolder, partID)
+	is.NoErr(os.Truncate(path, 4))
+	_, err = s.Resume(partID, size, state)
+	is.True(errors.Is(err, ErrPartLost))
+	is.NoErr(s.DropPart(partID))
+	_, err = s.Resume(partID, size, state)
+	is.True(errors.Is(err, ErrPartLost))
+	_, err = s.Resume(partID, size, []byte("no state"))
+	is.True(errors.Is(err, ErrPartLost))
+	st, err = s.Resume(partID, 0, nil)
+	is.NoErr(err)
+	is.NoErr(st.Drop())
+
+	is.NoErr(os.Remove(path))
+	is.NoErr(os.Symlink("../ab", path))
+	_, err = s.Resume(partID, 0, nil)
+	is.True(errors.Is(err, ErrForeign))
+	for _, name := range []string{"", ".", "..", "../ab", "a/b", `a\b`, "A", strings.Repeat("a", 65)} {
+		_, err := s.Resume(name, 0, nil)
+		is.True(errors.Is(err, ErrForeign))
+		is.True(errors.Is(s.DropPart(name), ErrForeign))
+	}
+}
+
+// Whatever step fails, the part is as it was at the last Sync, and going on
+// from there gives the content.
+func TestPartFails(t *testing.T) {
+	for _, step := range []string{"open part", "write", "sync part", "sync file", "rename", "sync folder"} {
+		t.Run(step, func(t *testing.T) {
+			is := is.New(t)
+			s, _ := open(t)
+			st, err := s.Resume(partID, 0, nil)
+			is.NoErr(err)
+			_, err = st.Write([]byte("hello "))
+			is.NoErr(err)
+			size, state, err := st.Sync()
+			is.NoErr(err)
+			is.NoErr(st.Drop())
+			finish := func() (*Kept, error) {
+				st, err := s.Resume(partID, size, state)
+				if errors.Is(err, ErrPartLost) {
+					return s.Adopt(size, state)
+				}
+				if err != nil {
+					return nil, err
+				}
+				defer st.Drop()
+				if size == 6 {
+					if _, err := st.Write([]byte("world")); err != nil {
+						return nil, err
+					}
+					n, now, err := st.Sync()
+					if err != nil {
+						return nil, err
+					}
+					size, state = n, now
+				}
+				return st.Keep()
+			}
+			s.hook = func(at string) error {
+				if at == step {
+					return syscall.ENOSPC
+				}
+				return nil
+			}
+			_, err = finish()
+			is.True(errors.Is(err, syscall.ENOSPC))
+			s.hook = nil
+			kept, err := finish()
+			is.NoErr(err)
+			is.Equal(kept.Ref, refOf([]byte("hello world")))
+			is.NoErr(s.Check(kept.Ref))
+			kept.Release()
+		})
+	}
+}

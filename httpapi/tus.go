@@ -1,0 +1,888 @@
+package httpapi
+
+import (
+	"crypto/sha1" //nolint:gosec // tus asks for it; it finds accidents
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"math"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// What is offered of tus, the protocol of resumable uploads
+// (https://tus.io/protocols/resumable-upload).
+const (
+	tusPath       = apiPath + "tus"
+	tusVersion    = "1.0.0"
+	tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination"
+	tusChecksums  = "sha1,sha256"
+	tusBody       = "application/offset+octet-stream"
+)
+
+// A request notes how far it is after so many bytes or so long, so that a
+// server that is killed has lost no more.
+const (
+	noteBytes = 32 << 20
+	noteTime  = 5 * time.Second
+)
+
+// tusHeaders are those of tus that a page of another origin may read, and
+// tusAsked those that it may send.
+const (
+	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
+		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, X-Kist-Id, X-Kist-Slug, X-Kist-Url"
+	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override"
+)
+
+var (
+	errTusVersion  = errors.New("not a version of tus that is spoken here")
+	errTusChecksum = errors.New("the checksum is that of other bytes")
+)
+
+func tusRoutes() []route {
+	state := jsonOf(members(object{
+		"data": ref("ResumableUpload"),
+		"file": object{"nullable": true, "allOf": []object{ref("File")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
+	}, "data", "file"), nil)
+	piece := func() *content {
+		return maybe(&content{media: tusBody, schema: object{"type": "string", "format": "binary"}, example: "…"})
+	}
+	version := param{"header", "Tus-Resumable", "The version of tus; 412 if it is another.", object{"type": "string", "enum": []string{tusVersion}}, tusVersion}
+	offset := param{"header", "Upload-Offset", "Where the bytes of the body belong; 409 if that is not where the upload is.", object{"type": "integer", "minimum": 0}, 1048576}
+	length := param{"header", "Upload-Length", "Bytes of the whole.", object{"type": "integer", "minimum": 0}, 20971520}
+	sum := param{"header", "Upload-Checksum", "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", object{"type": "string"}, "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="}
+	about := "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
+	override := param{"header", "X-HTTP-Method-Override", "PATCH, DELETE or HEAD.", object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, "PATCH"}
+	return []route{
+		{
+			method: "OPTIONS", path: tusPath, id: "describeTus", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
+			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describeTus,
+		},
+		{
+			method: "OPTIONS", path: tusPath + "/{id}", id: "describeTusOfOne", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
+			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describeTus,
+		},
+		{
+			method: "POST", path: tusPath, id: "beginUpload", tag: "tus",
+			summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + about,
+			door:    uploads, args: []param{
+				version, length,
+				{"header", "Upload-Defer-Length", "1 in place of Upload-Length, if the length is not known yet.", object{"type": "integer", "enum": []int{1}}, 1},
+				{"header", "Upload-Metadata", "Pairs of a name and a value in base64, separated by commas: filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", object{"type": "string"}, "filename YS50eHQ=,isPublic dHJ1ZQ=="},
+				sum,
+			},
+			body: piece(), reply: reply{201, "How far it is.", state}, fails: []int{409, 412, 460}, serve: tus(beginUpload),
+		},
+		{
+			method: "GET", path: tusPath, id: "listUploadsBegun", tag: "tus", summary: "Lists the resumable uploads that are not complete.",
+			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of uploads.", listOf("ResumableUpload")}, serve: listUploads,
+		},
+		{
+			method: "GET", path: tusPath + "/{id}", id: "readUpload", tag: "tus",
+			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD, which needs Tus-Resumable, ends a request that is still sending bytes.",
+			door:    uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 507}, serve: readUpload,
+		},
+		{
+			method: "PATCH", path: tusPath + "/{id}", id: "continueUpload", tag: "tus",
+			summary: "Adds bytes to a resumable upload, and ends another request that does. " + about,
+			door:    uploads, args: []param{version, offset, length, sum}, body: piece(), reply: reply{204, "How far it is, in Upload-Offset.", nil},
+			fails: []int{404, 409, 410, 412, 460}, serve: tus(patchUpload),
+		},
+		{
+			method: "DELETE", path: tusPath + "/{id}", id: "cancelUpload", tag: "tus", summary: "Forgets a resumable upload and its bytes.",
+			door: uploads, args: []param{version}, reply: reply{204, "Gone.", nil}, fails: []int{404, 409, 412}, serve: tus(cancelUpload),
+		},
+		{
+			method: "POST", path: tusPath + "/{id}", id: "overrideUpload", tag: "tus", summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+			door: uploads, args: []param{version, override, offset, length, sum}, body: piece(), reply: reply{204, "Done.", nil},
+			fails: []int{404, 405, 409, 410, 412, 460}, serve: tus(overrideUpload),
+		},
+	}
+}
+
+// tus is an operation of the protocol, which names its version.
+func tus(serve func(*call) error) func(*call) error {
+	return func(c *call) error {
+		h := c.w.Header()
+		h.Set("Tus-Resumable", tusVersion)
+		if c.r.Header.Get("Tus-Resumable") != tusVersion {
+			h.Set("Tus-Version", tusVersion)
+			return errTusVersion
+		}
+		h.Set("Cache-Control", "no-store")
+		return serve(c)
+	}
+}
+
+func describeTus(c *call) error {
+	most := c.s.MaxUpload
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		set, err := tx.Settings()
+		if set.MaxUpload > 0 {
+			most = min(most, set.MaxUpload)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Allow", c.s.allowed(c.r.URL.Path))
+	h.Set("Tus-Resumable", tusVersion)
+	h.Set("Tus-Version", tusVersion)
+	h.Set("Tus-Extension", tusExtensions)
+	h.Set("Tus-Checksum-Algorithm", tusChecksums)
+	h.Set("Tus-Max-Size", strconv.FormatInt(most, 10))
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// shownUpload is a resumable upload as its owner sees it.
+type shownUpload struct {
+	kv.Upload
+	name string
+	done bool
+}
+
+func (v *shownUpload) Fields(s *field.Set) {
+	s.ID("id", &v.ID).Says("Id of the upload, the end of its address.", sampleID)
+	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as long as the upload is not complete.", `"holiday.mp4"`)
+	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Bytes of the whole; null if that is not known yet.", `20971520`)
+	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes that are there.", `1048576`)
+	s.Bool("complete", &v.done).Says("Whether the file has been made of it.", `false`)
+	s.Time("createdAt", &v.Created).Says("When it was begun.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When it is forgotten, unless more bytes come.", `"2026-01-03T03:04:05.678Z"`)
+}
+
+func showUpload(u *kv.Upload) *shownUpload {
+	v := &shownUpload{Upload: *u, done: u.Done()}
+	if meta, err := parseMetadata(u.Metadata); err == nil && !v.done {
+		v.name = meta.fileName()
+	}
+	return v
+}
+
+func listUploads(c *call) error {
+	return answerList(c, func(tx *kv.Tx) ([]kv.Upload, error) { return tx.Uploads(c.owner()) },
+		func(u *kv.Upload) (record.ID, string) { return u.ID, showUpload(u).name },
+		func(_ *kv.Tx, u *kv.Upload) (*shownUpload, error) { return showUpload(u), nil })
+}
+
+// found reads the upload that the address names. Here it is the caller's own.
+func (c *call) found() (u *kv.Upload, err error) {
+	id, err := c.uuid("upload")
+	if err != nil {
+		return nil, err
+	}
+	err = c.s.Store.View(func(tx *kv.Tx) error {
+		u, err = tx.Upload(c.owner(), id)
+		return err
+	})
+	return u, err
+}
+
+// said sets the headers that tell how far the upload is.
+func (c *call) said(u *kv.Upload) error {
+	h := c.w.Header()
+	h.Set("Tus-Resumable", tusVersion)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
+	if u.Length < 0 {
+		h.Set("Upload-Defer-Length", "1")
+	} else {
+		h.Set("Upload-Length", strconv.FormatInt(u.Length, 10))
+	}
+	if u.Metadata != "" {
+		h.Set("Upload-Metadata", u.Metadata)
+	}
+	if !u.Done() {
+		h.Set("Upload-Expires", u.Expires.UTC().Format(http.TimeFormat))
+		return nil
+	}
+	err := c.s.Store.View(func(tx *kv.Tx) error {
+		r, err := tx.Record(u.Owner, record.Files, u.File.String())
+		if err == nil {
+			v := record.Shown{Record: *r, Base: c.s.Base}
+			h.Set("X-Kist-Id", r.ID.String())
+			h.Set("X-Kist-Slug", r.Slug)
+			h.Set("X-Kist-Url", strings.Trim(string(v.AppendURL(nil)), `"`))
+		}
+		return err
+	})
+	if missing(err) { // it was deleted since
+		return nil
+	}
+	return err
+}
+
+// answerUpload answers the upload and, if there is one, its file.
+func (c *call) answerUpload(status int, u *kv.Upload) error {
+	if err := c.said(u); err != nil {
+		return err
+	}
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		dst = field.Of(showUpload(u)).AppendJSON(append(dst, `{"data":`...))
+		dst = append(dst, `,"file":`...)
+		err := record.NotFound("file")
+		if u.Done() {
+			err = c.s.Store.View(func(tx *kv.Tx) error {
+				r, err := tx.Record(u.Owner, record.Files, u.File.String())
+				if err == nil {
+					dst, err = c.s.show(tx, dst, r)
+				}
+				return err
+			})
+		}
+		if missing(err) {
+			dst, err = append(dst, "null"...), nil
+		}
+		return append(dst, '}'), err
+	})
+}
+
+// readUpload looks at an upload. HEAD is how a client finds out where to go on:
+// it ends the request that went before, and leaves nothing undone.
+func readUpload(c *call) error {
+	if c.r.Method == http.MethodHead {
+		return tus(headUpload)(c)
+	}
+	u, err := c.found()
+	if err != nil {
+		return err
+	}
+	return c.answerUpload(http.StatusOK, u)
+}
+
+func headUpload(c *call) error {
+	u, release, err := c.turn()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := c.settle(u); err != nil {
+		return err
+	}
+	return c.answerUpload(http.StatusOK, u)
+}
+
+func overrideUpload(c *call) error {
+	switch strings.ToUpper(c.r.Header.Get("X-Http-Method-Override")) {
+	case http.MethodPatch:
+		return patchUpload(c)
+	case http.MethodDelete:
+		return cancelUpload(c)
+	case http.MethodHead:
+		u, release, err := c.turn()
+		if err != nil {
+			return err
+		}
+		defer release()
+		if err := c.settle(u); err != nil {
+			return err
+		}
+		return c.nothing(u)
+	}
+	return errMethod
+}
+
+// nothing answers without a body how far the upload is.
+func (c *call) nothing(u *kv.Upload) error {
+	if err := c.said(u); err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func cancelUpload(c *call) error {
+	u, release, err := c.turn()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if u.Done() {
+		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; delete the file that was made of it."}
+	}
+	if err := c.forget(u); err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (c *call) forget(u *kv.Upload) error {
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveUpload(u.Owner, u.ID) }); err != nil {
+		return err
+	}
+	c.dropPart(u)
+	return nil
+}
+
+// dropPart removes the bytes of an upload that nobody waits for.
+func (c *call) dropPart(u *kv.Upload) {
+	if err := c.s.Blobs.DropPart(u.ID.String()); err != nil {
+		c.s.Log.Warn("the bytes of an upload are left to the sweep", "error", err)
+	}
+}
+
+// beginUpload makes an upload. Whatever goes wrong, its first bytes included,
+// leaves nothing: the client does not have its address yet.
+func beginUpload(c *call) (err error) {
+	u := &kv.Upload{Owner: c.owner(), Length: -1}
+	if u.Length, err = c.lengthOf(); err != nil {
+		return err
+	}
+	if u.Length < 0 && c.r.Header.Get("Upload-Defer-Length") != "1" {
+		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
+	}
+	if u.Length >= 0 && c.r.Header.Get("Upload-Defer-Length") != "" {
+		return badTus("Upload-Length and Upload-Defer-Length exclude each other.")
+	}
+	if c.r.Header.Get("Upload-Concat") != "" {
+		return badTus("Uploads cannot be concatenated here.")
+	}
+	meta, err := parseMetadata(strings.Join(c.r.Header.Values("Upload-Metadata"), ","))
+	if err != nil {
+		return err
+	}
+	form, problems := meta.form()
+	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+		return err
+	}
+	piece := c.r.ContentLength != 0
+	if piece {
+		if err := c.isPiece(); err != nil {
+			return err
+		}
+	}
+	sum, err := c.checksum()
+	if err != nil {
+		return err
+	}
+	room, err := c.room()
+	if err == nil {
+		err = room.over(max(u.Length, 0))
+	}
+	if err != nil {
+		return err
+	}
+	if u.Password, err = c.hash(form.Password); err != nil {
+		return err
+	}
+	u.Metadata, u.Slug = meta.shown(), form.Slug
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.AddUpload(*u); return err }); err != nil {
+		return err
+	}
+	t, release, err := c.s.turns.take(c, u.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if piece {
+		err = c.takePiece(u, room, sum, t)
+	}
+	if err == nil {
+		err = c.settle(u)
+	}
+	if err != nil {
+		if e := c.forget(u); e != nil && !missing(e) {
+			c.s.Log.Warn("an upload that did not begin is left to the sweep", "error", e)
+		}
+		return err
+	}
+	c.w.Header().Set("Location", c.s.prefix()+tusPath+"/"+u.ID.String())
+	return c.answerUpload(http.StatusCreated, u)
+}
+
+func patchUpload(c *call) error {
+	if err := c.isPiece(); err != nil {
+		return err
+	}
+	at, err := number(c.r.Header.Values("Upload-Offset"))
+	if err != nil || at < 0 {
+		return badTus("The request needs Upload-Offset, a whole number.")
+	}
+	length, err := c.lengthOf()
+	if err != nil {
+		return err
+	}
+	sum, err := c.checksum()
+	if err != nil {
+		return err
+	}
+	u, t, release, err := c.myTurn()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := c.settle(u); err != nil {
+		return err
+	}
+	if at != u.Offset {
+		return c.refused(u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
+	}
+	room, err := c.room()
+	if err != nil {
+		return err
+	}
+	switch {
+	case length < 0 || length == u.Length:
+	case u.Length >= 0:
+		return badTus("The length of the upload is known already, and is another.")
+	default:
+		if length < u.Offset {
+			return badTus("The upload has more bytes already.")
+		}
+		if length > room.file {
+			return room.over(length)
+		}
+		u.Length = length
+		if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
+			return err
+		}
+	}
+	if u.Done() {
+		if c.r.ContentLength == 0 { // sent again, for the answer was lost
+			return c.nothing(u)
+		}
+		return c.over(u, room)
+	}
+	if err := c.takePiece(u, room, sum, t); err != nil {
+		return err
+	}
+	if err := c.settle(u); err != nil {
+		return err
+	}
+	return c.nothing(u)
+}
+
+// refused tells with an error where the upload is.
+func (c *call) refused(u *kv.Upload, err error) error {
+	c.w.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
+	return err
+}
+
+func badTus(text string) error {
+	return &record.Error{Fault: record.Malformed, Code: "malformed", Text: text}
+}
+
+// lengthOf is Upload-Length, -1 if it is not there.
+func (c *call) lengthOf() (int64, error) {
+	all := c.r.Header.Values("Upload-Length")
+	if len(all) == 0 {
+		return -1, nil
+	}
+	n, err := number(all)
+	if err != nil {
+		return 0, badTus("Upload-Length must be a whole number, not negative.")
+	}
+	return n, nil
+}
+
+// number reads the one value of a header, of decimal digits alone.
+func number(values []string) (int64, error) {
+	if len(values) != 1 || values[0] == "" || strings.Trim(values[0], "0123456789") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseInt(values[0], 10, 64)
+}
+
+// isPiece refuses a body that is not bytes of an upload.
+func (c *call) isPiece() error {
+	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if enc := c.r.Header.Get("Content-Encoding"); err != nil || media != tusBody || enc != "" && !strings.EqualFold(enc, "identity") {
+		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be bytes of the upload, with the Content-Type " + tusBody + "."}
+	}
+	return nil
+}
+
+// checksum is what the body is to have; nil if the client does not say.
+type checksum struct {
+	hash.Hash
+	want []byte
+}
+
+func (c *call) checksum() (*checksum, error) {
+	text := c.r.Header.Get("Upload-Checksum")
+	if text == "" {
+		return nil, nil //nolint:nilnil // no checksum is a good answer
+	}
+	name, value, _ := strings.Cut(text, " ")
+	sum := new(checksum)
+	switch name {
+	case "sha1":
+		sum.Hash = sha1.New() //nolint:gosec // see above
+	case "sha256":
+		sum.Hash = sha256.New()
+	default:
+		return nil, badTus("Upload-Checksum must be of one of these algorithms: " + tusChecksums + ".")
+	}
+	var err error
+	if sum.want, err = base64.StdEncoding.DecodeString(value); err != nil || len(sum.want) != sum.Size() {
+		return nil, badTus("Upload-Checksum has no " + name + " in base64.")
+	}
+	return sum, nil
+}
+
+// openPart opens the bytes of an upload at its offset. If they are not all there,
+// as in a copy of the data directory, the upload begins anew.
+func (c *call) openPart(u *kv.Upload) (*blobs.Stage, error) {
+	st, err := c.s.Blobs.Resume(u.ID.String(), u.Offset, u.State)
+	if !errors.Is(err, blobs.ErrPartLost) {
+		return st, err
+	}
+	if err := c.anew(u); err != nil {
+		return nil, err
+	}
+	return c.s.Blobs.Resume(u.ID.String(), 0, nil)
+}
+
+func (c *call) anew(u *kv.Upload) error {
+	c.s.Log.Warn("an upload is without its bytes and begins anew", "id", u.ID.String(), "bytes", u.Offset)
+	u.Offset, u.State = 0, nil
+	return c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
+}
+
+// takePiece takes the bytes of the body. What came in is kept when the connection
+// breaks, unless it has a checksum, which is that of the whole.
+func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
+	left := min(m.file-u.Offset, m.left)
+	if u.Length >= 0 {
+		left = u.Length - u.Offset
+	}
+	if c.r.ContentLength > left {
+		return c.over(u, m)
+	}
+	if c.s.Store.Room() == 0 {
+		return kv.ErrFull
+	}
+	st, err := c.openPart(u)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := st.Drop(); err != nil {
+			c.s.Log.Warn("the bytes of an upload were not closed", "error", err)
+		}
+	}()
+	body := &source{r: c.r.Body}
+	in := io.Reader(body)
+	if sum != nil {
+		in = io.TeeReader(in, sum)
+	}
+	for ended := false; !ended; {
+		some := &piece{r: in, left: min(noteBytes, left), until: time.Now().Add(noteTime)}
+		n, err := st.ReadFrom(some)
+		left -= n
+		if err != nil && body.err == nil {
+			return err // the disk's fault, not the client's
+		}
+		ended = err != nil || some.ended
+		if left == 0 && !ended {
+			if more, err := body.Read(make([]byte, 1)); more > 0 {
+				return c.over(u, m)
+			} else if err == io.EOF { // readers return it bare
+				ended = true
+			}
+		}
+		if sum != nil && (!ended || body.err != nil) {
+			continue
+		}
+		if sum != nil && string(sum.Sum(nil)) != string(sum.want) {
+			return c.refused(u, errTusChecksum)
+		}
+		if err := c.note(u, st); err != nil {
+			return err
+		}
+		if c.s.Store.Room() == 0 && !ended {
+			return kv.ErrFull
+		}
+	}
+	switch {
+	case body.err == nil:
+		return nil
+	case t.over.Load():
+		return &record.Error{Fault: record.Taken, Code: "upload_taken_over", Text: "Another request goes on with this upload."}
+	}
+	return cutOff(body.err)
+}
+
+// over is the error of more bytes than there may be.
+func (c *call) over(u *kv.Upload, m *room) error {
+	if u.Length >= 0 {
+		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + strconv.FormatInt(u.Length, 10) + " bytes."}
+	}
+	if m.left < m.file-u.Offset {
+		return m.over(m.left + 1)
+	}
+	return m.over(m.file + 1)
+}
+
+// note makes durable what was written, and that it was.
+func (c *call) note(u *kv.Upload, st *blobs.Stage) error {
+	if st.Size() == u.Offset {
+		return nil
+	}
+	size, state, err := st.Sync()
+	if err != nil {
+		return err
+	}
+	was := *u
+	u.Offset, u.State = size, state
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
+		*u = was
+		return err
+	}
+	return nil
+}
+
+// piece reads up to left bytes, and not for longer than until.
+type piece struct {
+	r     io.Reader
+	left  int64
+	until time.Time
+	ended bool // r was read to its end
+}
+
+func (p *piece) Read(b []byte) (int, error) {
+	if p.left == 0 || !time.Now().Before(p.until) {
+		return 0, io.EOF
+	}
+	n, err := p.r.Read(b[:min(int64(len(b)), p.left)])
+	p.left -= int64(n)
+	p.ended = err == io.EOF // readers return it bare
+	return n, err
+}
+
+// settle leaves an upload such that its offset is true: whose bytes are gone
+// begins anew, and of one that has all of them the file is made, which may have
+// failed before.
+func (c *call) settle(u *kv.Upload) error {
+	switch {
+	case u.Done():
+		return nil
+	case u.Offset == u.Length:
+		return c.finish(u)
+	}
+	st, err := c.openPart(u)
+	if err != nil {
+		return err
+	}
+	return st.Drop()
+}
+
+// finish makes the file of an upload that has all its bytes: the content first,
+// the record second. If the second fails the content stays for another try.
+func (c *call) finish(u *kv.Upload) error {
+	kept, err := c.whole(u)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.anew(u)
+	}
+	if err != nil {
+		return err
+	}
+	defer kept.Release()
+	meta, err := parseMetadata(u.Metadata)
+	if err != nil {
+		return err
+	}
+	form, problems := meta.form()
+	if problems != nil {
+		return problems
+	}
+	head, err := c.head(kept.Ref)
+	if err != nil {
+		return err
+	}
+	one := fileForm(form, part{name: meta.fileName(), claimed: meta.text("filetype"), head: head}, kept, true)
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.FinishUpload(u, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		return err
+	}); err != nil {
+		u.File = uuid.Nil
+		return err
+	}
+	c.dropPart(u) // of content that was there already
+	return nil
+}
+
+// whole makes a blob of the bytes of an upload, unless that was done before.
+func (c *call) whole(u *kv.Upload) (*blobs.Kept, error) {
+	st, err := c.s.Blobs.Resume(u.ID.String(), u.Offset, u.State)
+	if errors.Is(err, blobs.ErrPartLost) {
+		return c.s.Blobs.Adopt(u.Offset, u.State)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = st.Drop() }() // after Keep there is nothing to do
+	return st.Keep()
+}
+
+// head is the beginning of a content.
+func (c *call) head(ref blobs.Ref) ([]byte, error) {
+	f, err := c.s.Blobs.Get(ref)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, sniffed))
+}
+
+// turns lets one request at a time work on an upload. The last that comes is
+// the one whose client is there: it ends the one before, which may be waiting
+// for a connection that is dead.
+type turns struct {
+	mu sync.Mutex
+	of map[record.ID]*turn
+}
+
+type turn struct {
+	call *call
+	over atomic.Bool // another request waits
+	done chan struct{}
+}
+
+// turnTime is how long a request waits for the one before, which has to write
+// down what it has.
+const turnTime = 30 * time.Second
+
+// take waits for the caller's turn, until release is called.
+func (all *turns) take(c *call, id record.ID) (mine *turn, release func(), err error) {
+	mine = &turn{call: c, done: make(chan struct{})}
+	end := time.NewTimer(turnTime)
+	defer end.Stop()
+	for {
+		all.mu.Lock()
+		was := all.of[id]
+		if was == nil {
+			if all.of == nil {
+				all.of = map[record.ID]*turn{}
+			}
+			all.of[id] = mine
+			all.mu.Unlock()
+			return mine, func() {
+				all.mu.Lock()
+				delete(all.of, id)
+				all.mu.Unlock()
+				close(mine.done)
+			}, nil
+		}
+		was.over.Store(true)
+		if was.call.w.body != nil {
+			was.call.w.body.cut() // while its connection is that of no other request
+		}
+		all.mu.Unlock()
+		select {
+		case <-was.done:
+		case <-c.r.Context().Done():
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
+		case <-end.C:
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: turnTime}
+		}
+	}
+}
+
+// myTurn waits for the caller's turn on the upload that the address names, and
+// reads it.
+func (c *call) myTurn() (u *kv.Upload, t *turn, release func(), err error) {
+	u, err = c.found() // nobody waits for what is not there
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if t, release, err = c.s.turns.take(c, u.ID); err != nil {
+		return nil, nil, nil, err
+	}
+	if u, err = c.found(); err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	return u, t, release, nil
+}
+
+// turn is myTurn of a request without a body.
+func (c *call) turn() (*kv.Upload, func(), error) {
+	u, _, release, err := c.myTurn()
+	return u, release, err
+}
+
+// metadata is what Upload-Metadata says.
+type metadata []metadatum
+
+type metadatum struct{ name, value string }
+
+// parseMetadata reads pairs of a name and a value in base64, separated by
+// commas. A value may be missing, a name is there once.
+func parseMetadata(text string) (metadata, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var all metadata
+	seen := map[string]bool{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, coded, _ := strings.Cut(strings.TrimSpace(pair), " ")
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, badTus("Upload-Metadata must be pairs of a name and a value in base64, separated by commas.")
+		}
+		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded))
+		if err != nil {
+			return nil, badTus("Upload-Metadata: the value of " + strconv.Quote(shorten(name)) + " is not base64.")
+		}
+		if seen[name] {
+			return nil, badTus("Upload-Metadata names " + strconv.Quote(shorten(name)) + " twice.")
+		}
+		seen[name] = true
+		all = append(all, metadatum{name, string(value)})
+	}
+	return all, nil
+}
+
+func (m metadata) text(name string) string {
+	for _, d := range m {
+		if d.name == name {
+			return d.value
+		}
+	}
+	return ""
+}
+
+func (m metadata) fileName() string {
+	name, _ := record.CleanFileName(m.text("filename")) // never fails
+	return name
+}
+
+// shown is the metadata in the form of the header, without the password.
+func (m metadata) shown() string {
+	var pairs []string
+	for _, d := range m {
+		if d.name != "password" {
+			pairs = append(pairs, strings.TrimSuffix(d.name+" "+base64.StdEncoding.EncodeToString([]byte(d.value)), " "))
+		}
+	}
+	return strings.Join(pairs, ",")
+}
+
+// form is the form of the file, and what is wrong with it.
+func (m metadata) form() (*record.Form, error) {
+	in := field.Object{}
+	for _, d := range m {
+		in[d.name] = d.value
+	}
+	form := record.NewForm(record.Files)
+	return form, field.Of(record.Upload{Form: form}).Create(in)
+}

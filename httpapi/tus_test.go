@@ -1,0 +1,522 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha1" //nolint:gosec // tus asks for it
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// tus sends a request of the protocol. Header is pairs; one that is empty is
+// not sent.
+func (a *app) tus(method, path, body string, header ...string) *answer {
+	a.Helper()
+	h := withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody)
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Del(header[i])
+		if header[i+1] != "" {
+			h.Set(header[i], header[i+1])
+		}
+	}
+	q := request{method: method, path: path, header: h, raw: true}
+	if body != "" {
+		q.body = strings.NewReader(body)
+	}
+	got := a.do(q)
+	if v := got.header.Get("Tus-Resumable"); v != "1.0.0" {
+		a.Errorf("%s %s: Tus-Resumable is %q", method, path, v)
+	}
+	return got
+}
+
+func meta(pairs ...string) string {
+	var all []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all = append(all, pairs[i]+" "+base64.StdEncoding.EncodeToString([]byte(pairs[i+1])))
+	}
+	return strings.Join(all, ",")
+}
+
+// begin begins an upload and returns its address.
+func (a *app) begin(length int, pairs ...string) string {
+	a.Helper()
+	return a.tus("POST", tusPath, "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", meta(pairs...)).want(201).header.Get("Location")
+}
+
+func (a *app) piece(at string, offset int, body string, header ...string) *answer {
+	a.Helper()
+	return a.tus("PATCH", at, body, append([]string{"Upload-Offset", fmt.Sprint(offset)}, header...)...)
+}
+
+// offset asks where the upload is.
+func (a *app) offset(at string) string {
+	a.Helper()
+	return a.tus("HEAD", at, "").want(200).header.Get("Upload-Offset")
+}
+
+func (a *app) parts() int {
+	a.Helper()
+	names, err := a.server.Blobs.Parts()
+	a.fatal(err)
+	return len(names)
+}
+
+func TestTusDescribes(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	for _, path := range []string{tusPath, tusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
+		got := a.do(request{method: "OPTIONS", path: path, anyone: true}).want(204)
+		is.Equal(got.header.Get("Tus-Version"), "1.0.0")
+		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination")
+		is.Equal(got.header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
+		is.Equal(got.header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
+	}
+	// A page of another origin may send and read what the protocol needs.
+	got := a.do(request{method: "OPTIONS", path: tusPath, anyone: true, header: withHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).want(204)
+	for _, name := range []string{"tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-defer-length", "upload-checksum"} {
+		is.True(strings.Contains(got.header.Get("Access-Control-Allow-Headers"), name))
+	}
+	got = a.do(request{method: "GET", path: tusPath, header: withHeader("Origin", "https://elsewhere.example")}).want(200)
+	for _, name := range []string{"Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "X-Kist-Url"} {
+		is.True(strings.Contains(got.header.Get("Access-Control-Expose-Headers"), name))
+	}
+}
+
+// TestTus takes an upload from its beginning to its file.
+func TestTus(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	tag := a.post("/api/v1/tags", `{"name":"old"}`).want(201).text("data.id")
+	created := a.tus("POST", tusPath, "", "Upload-Length", "11", "Upload-Metadata", meta(
+		"filename", "../Sea.txt", "filetype", "text/markdown", "description", "Noon", "isPublic", "true", "slug", "sea", "folderName", "Holidays",
+		"tagIds", `["`+tag+`"]`, "newTags", "a,b", "password", "open sesame", "maxViews", "3", "maxViewsAction", "delete", "expiresAt", "2130-01-01T00:00:00Z", "unknown", "x",
+	)).want(201)
+	at := created.header.Get("Location")
+	is.True(strings.HasPrefix(at, tusPath+"/"))
+	is.Equal(created.text("data.filename"), "Sea.txt")
+	is.Equal(created.at("file"), nil)
+	ends, err := http.ParseTime(created.header.Get("Upload-Expires"))
+	is.NoErr(err)
+	is.True(time.Until(ends) > 23*time.Hour && time.Until(ends) <= 24*time.Hour)
+
+	head := a.tus("HEAD", at, "").want(200)
+	is.Equal(head.header.Get("Upload-Offset"), "0")
+	is.Equal(head.header.Get("Upload-Length"), "11")
+	is.Equal(head.header.Get("Cache-Control"), "no-store")
+	is.True(strings.Contains(head.header.Get("Upload-Metadata"), meta("filename", "../Sea.txt")))
+	is.True(!strings.Contains(head.header.Get("Upload-Metadata"), "password"))
+	is.Equal(a.get(tusPath).want(200).at("total"), 1.0)
+
+	// The slug is kept free.
+	is.Equal(a.post("/api/v1/notes", `{"content":"c","slug":"sea"}`).want(409).code(), "slug_taken")
+
+	got := a.piece(at, 0, "hello ").want(204)
+	is.Equal(got.header.Get("Upload-Offset"), "6")
+	is.True(got.header.Get("Upload-Expires") != "")
+	is.Equal(a.offset(at), "6")
+	wrong := a.piece(at, 5, "x").want(409)
+	is.Equal(wrong.code(), "offset_mismatch")
+	is.Equal(wrong.header.Get("Upload-Offset"), "6")
+	is.Equal(a.get(at).want(200).at("data.offset"), 6.0)
+
+	end := a.piece(at, 6, "world").want(204)
+	is.Equal(end.header.Get("Upload-Offset"), "11")
+	is.Equal(end.header.Get("X-Kist-Slug"), "sea")
+	is.Equal(end.header.Get("X-Kist-Url"), "https://kist.example.org/x/sea")
+	file := a.get("/api/v1/files/sea").want(200)
+	is.Equal(file.text("data.originalName"), "Sea.txt")
+	is.Equal(file.text("data.mimeType"), "text/plain") // as in a form: the name tells
+	is.Equal(file.text("data.folder.name"), "Holidays")
+	is.Equal(file.at("data.maxViews"), 3.0)
+	is.Equal(file.at("data.hasPassword"), true)
+	is.Equal(file.text("data.tags.2.name") != "", true)
+	sum := sha256.Sum256([]byte("hello world"))
+	is.Equal(file.text("data.sha256"), hex.EncodeToString(sum[:]))
+	is.Equal(string(a.visit("/x/sea", "x-share-password", "open sesame").want(200).body), "hello world")
+	is.Equal(a.parts(), 0)
+
+	// Whoever missed the answer finds out, and uploads nothing again.
+	again := a.tus("HEAD", at, "").want(200)
+	is.Equal(again.header.Get("Upload-Offset"), "11")
+	is.Equal(again.header.Get("X-Kist-Id"), file.text("data.id"))
+	is.Equal(a.piece(at, 11, "").want(204).header.Get("X-Kist-Slug"), "sea")
+	is.Equal(a.get(at).want(200).text("file.slug"), "sea")
+	is.Equal(a.get(at).at("data.complete"), true)
+	a.piece(at, 11, "more").want(413)
+	is.Equal(a.tus("DELETE", at, "").want(409).code(), "upload_complete")
+	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
+	a.delete("/api/v1/files/sea").want(200)
+	is.Equal(a.tus("HEAD", at, "").want(200).header.Get("X-Kist-Slug"), "")
+	a.clock.advance(25 * time.Hour)
+	is.Equal(a.get(at).want(410).code(), "upload_expired")
+}
+
+// TestTusRefuses sends what is refused at the beginning; nothing is left.
+func TestTusRefuses(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	a.post("/api/v1/notes", `{"content":"c","slug":"taken"}`).want(201)
+	for name, c := range map[string]struct {
+		status int
+		code   string
+		body   string
+		header []string
+	}{
+		"no version":          {412, "tus_version", "", []string{"Tus-Resumable", "", "Upload-Length", "1"}},
+		"other version":       {412, "tus_version", "", []string{"Tus-Resumable", "0.2.2", "Upload-Length", "1"}},
+		"no length":           {400, "malformed", "", nil},
+		"negative":            {400, "malformed", "", []string{"Upload-Length", "-1"}},
+		"signed":              {400, "malformed", "", []string{"Upload-Length", "+1"}},
+		"fraction":            {400, "malformed", "", []string{"Upload-Length", "1.0"}},
+		"beyond 64 bits":      {400, "malformed", "", []string{"Upload-Length", "9223372036854775808"}},
+		"too long":            {413, "too_large", "", []string{"Upload-Length", "1001"}},
+		"largest number":      {413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
+		"both lengths":        {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Defer-Length", "1"}},
+		"strange deferral":    {400, "malformed", "", []string{"Upload-Defer-Length", "2"}},
+		"concatenation":       {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Concat", "partial"}},
+		"metadata, no base64": {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "filename a!"}},
+		"metadata twice":      {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,a YQ=="}},
+		"metadata, no name":   {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,,b YQ=="}},
+		"slug taken":          {409, "slug_taken", "", []string{"Upload-Length", "1", "Upload-Metadata", meta("slug", "taken")}},
+		"slug":                {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", meta("slug", "a/b")}},
+		"never a limit":       {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", meta("maxViews", "0")}},
+		"past end":            {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", meta("expiresAt", "2020-01-01T00:00:00Z")}},
+		"no boolean":          {422, "invalid_fields", "", []string{"Upload-Length", "1", "Upload-Metadata", meta("isPublic", "yes")}},
+		"type of the body":    {415, "unsupported_media_type", "x", []string{"Upload-Length", "1", "Content-Type", "text/plain"}},
+		"body too long":       {413, "too_large", "xy", []string{"Upload-Length", "1"}},
+		"checksum":            {460, "checksum_mismatch", "x", []string{"Upload-Length", "1", "Upload-Checksum", "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="}},
+		"checksum unknown":    {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "crc32 AAAA"}},
+		"checksum short":      {400, "malformed", "x", []string{"Upload-Length", "1", "Upload-Checksum", "sha1 AAAA"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := *a
+			a.TB = t
+			got := a.tus("POST", tusPath, c.body, c.header...)
+			is.Equal(got.status, c.status)
+			is.Equal(got.code(), c.code)
+		})
+	}
+	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
+	is.Equal(a.parts(), 0)
+	a.nothingLeft()
+
+	at := a.begin(5)
+	for name, c := range map[string]struct {
+		status int
+		header []string
+	}{
+		"no version": {412, []string{"Tus-Resumable", ""}}, "type": {415, []string{"Content-Type", "application/octet-stream"}},
+		"no offset": {400, []string{"Upload-Offset", ""}}, "negative offset": {400, []string{"Upload-Offset", "-1"}}, "another length": {400, []string{"Upload-Length", "6"}},
+		"beyond": {409, []string{"Upload-Offset", "1"}},
+	} {
+		if got := a.piece(at, 0, "hello", c.header...); got.status != c.status {
+			t.Errorf("%s: %d, want %d", name, got.status, c.status)
+		}
+	}
+	a.piece(at, 0, "hello!").want(413)
+	is.Equal(a.offset(at), "0")
+
+	// Another's is not there.
+	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
+	for _, method := range []string{"HEAD", "PATCH", "DELETE", "GET"} {
+		q := request{method: method, path: at, key: bob, raw: true, header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0")}
+		a.do(q).want(404)
+	}
+	is.Equal(a.offset(at), "0")
+	a.tus("DELETE", at, "").want(204)
+	a.tus("HEAD", at, "").want(404)
+	a.tus("DELETE", tusPath+"/nothing", "").want(404)
+	is.Equal(a.parts(), 0)
+}
+
+// Bytes may come with the beginning; a length may come later; nothing is a file
+// too.
+func TestTusShapes(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	got := a.tus("POST", tusPath, "hel", "Upload-Length", "5").want(201)
+	is.Equal(got.header.Get("Upload-Offset"), "3")
+	a.piece(got.header.Get("Location"), 3, "lo").want(204)
+	whole := a.tus("POST", tusPath, "hello", "Upload-Length", "5").want(201)
+	is.Equal(whole.at("data.complete"), true)
+	is.True(whole.text("file.slug") == whole.header.Get("X-Kist-Slug"))
+	is.Equal(len(a.blobNames()), 1) // equal content is kept once
+
+	empty := a.tus("POST", tusPath, "", "Upload-Length", "0", "Upload-Metadata", "filename").want(201)
+	is.Equal(empty.at("file.size"), 0.0)
+
+	later := a.tus("POST", tusPath, "", "Upload-Defer-Length", "1").want(201).header.Get("Location")
+	is.Equal(a.tus("HEAD", later, "").want(200).header.Get("Upload-Defer-Length"), "1")
+	a.piece(later, 0, "hel").want(204)
+	a.piece(later, 3, "lo", "Upload-Length", "2").want(400)
+	is.Equal(a.get(later).at("data.length"), nil)
+	is.True(a.piece(later, 3, "lo", "Upload-Length", "5").want(204).header.Get("X-Kist-Slug") != "")
+	late := a.tus("POST", tusPath, "hello", "Upload-Defer-Length", "1").want(201).header.Get("Location")
+	is.True(a.piece(late, 5, "", "Upload-Length", "5").want(204).header.Get("X-Kist-Slug") != "")
+
+	over := a.begin(5)
+	a.tus("POST", over, "hello", "X-HTTP-Method-Override", "PATCH", "Upload-Offset", "0").want(204)
+	is.Equal(a.tus("POST", over, "", "X-HTTP-Method-Override", "HEAD").want(204).header.Get("Upload-Offset"), "5")
+	a.tus("POST", over, "", "X-HTTP-Method-Override", "PUT").want(405)
+	gone := a.begin(5)
+	a.tus("POST", gone, "", "X-HTTP-Method-Override", "DELETE").want(204)
+	is.Equal(a.get(gone).want(404).code(), "not_found")
+	is.Equal(a.parts(), 0)
+}
+
+func TestTusChecksum(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.begin(10)
+	one := sha1.Sum([]byte("hello")) //nolint:gosec // tus asks for it
+	a.piece(at, 0, "hello", "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(one[:])).want(204)
+	is.Equal(a.piece(at, 5, "world", "Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(one[:])).want(460).code(), "checksum_mismatch")
+	is.Equal(a.offset(at), "5")
+	two := sha256.Sum256([]byte("world"))
+	got := a.piece(at, 5, "world", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(two[:])).want(204)
+	is.Equal(string(a.get("/x/"+got.header.Get("X-Kist-Slug")).want(200).body), "helloworld")
+}
+
+// An upload is counted against the quota from its beginning.
+func TestTusQuota(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.patch("/api/v1/admin/settings", `{"defaultQuotaBytes":100,"maxUploadBytes":90}`).want(200)
+	is.Equal(a.tus("POST", tusPath, "", "Upload-Length", "91").want(413).code(), "too_large")
+	at := a.begin(90)
+	is.Equal(a.tus("POST", tusPath, "", "Upload-Length", "11").want(403).code(), "quota_exceeded")
+	is.Equal(a.upload(nil, file{"a", "", strings.Repeat("x", 11)}).want(403).code(), "quota_exceeded")
+	open := a.tus("POST", tusPath, "", "Upload-Defer-Length", "1").want(201).header.Get("Location")
+	is.Equal(a.piece(open, 0, strings.Repeat("x", 11)).want(403).code(), "quota_exceeded")
+	a.piece(open, 0, strings.Repeat("x", 10)).want(204)
+	a.piece(at, 0, strings.Repeat("x", 90)).want(204)
+	a.tus("DELETE", open, "").want(204)
+	a.upload(nil, file{"a", "", strings.Repeat("x", 10)}).want(201)
+}
+
+// sending sends the first bytes of a piece and keeps the connection, until the
+// server ends it; what it answered is returned.
+func (a *app) sending(at string, offset int, first string, length int64) (answered <-chan int, end func()) {
+	a.Helper()
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(a.Context(), "PATCH", a.url+at, r)
+	a.fatal(err)
+	req.ContentLength = length
+	req.Header = withHeader("X-Api-Key", a.key, "Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", fmt.Sprint(offset))
+	status := make(chan int, 1)
+	go func() {
+		res, err := plain.Do(req)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_ = res.Body.Close()
+		status <- res.StatusCode
+	}()
+	_, err = w.Write([]byte(first))
+	a.fatal(err)
+	path := filepath.Join(a.server.Store.Dir(), "blobs", "parts", at[len(tusPath)+1:])
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // until it is being taken
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			a.Fatal("the piece is not being taken")
+		}
+	}
+	return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
+}
+
+// Whoever comes back does not wait for the connection that died: what that
+// brought is kept.
+func TestTusTakesOver(t *testing.T) {
+	for name, come := range map[string]func(a *app, at string) string{
+		"HEAD":  func(a *app, at string) string { return a.offset(at) },
+		"PATCH": func(a *app, at string) string { return a.piece(at, 0, "x").want(409).header.Get("Upload-Offset") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			content := strings.Repeat("0123456789", 20_000)
+			at := a.begin(len(content))
+			status, end := a.sending(at, 0, content[:150_000], int64(len(content)))
+			defer end()
+			begun := time.Now()
+			offset := 0
+			_, err := fmt.Sscan(come(a, at), &offset)
+			is.NoErr(err)
+			is.True(time.Since(begun) < 5*time.Second) // not the time of a slow body
+			is.True(offset <= 150_000)
+			end()
+			if got := <-status; got != 409 && got != 0 {
+				t.Errorf("the one before was answered %d", got)
+			}
+			end2 := a.piece(at, offset, content[offset:]).want(204)
+			is.Equal(string(a.get("/x/"+end2.header.Get("X-Kist-Slug")).want(200).body), content)
+		})
+	}
+}
+
+// What a connection brought before it broke is kept, unless it has a checksum.
+func TestTusBreaksOff(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.begin(200_000)
+	status, end := a.sending(at, 0, strings.Repeat("x", 150_000), 200_000)
+	end()
+	<-status
+	for deadline := time.Now().Add(10 * time.Second); a.get(at).at("data.offset") != 150_000.0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the upload is at %v", a.get(at).at("data.offset"))
+		}
+	}
+	is.Equal(a.offset(at), "150000")
+}
+
+// Where the bytes are not there, as in a backup, the upload begins anew.
+func TestTusWithoutItsBytes(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.begin(11)
+	a.piece(at, 0, "hello ").want(204)
+	path := filepath.Join(a.server.Store.Dir(), "blobs", "parts", at[len(tusPath)+1:])
+	is.NoErr(os.Truncate(path, 3))
+	is.Equal(a.offset(at), "0")
+	a.piece(at, 0, "hello ").want(204)
+	is.NoErr(os.Remove(path))
+	a.piece(at, 6, "world").want(409)
+	got := a.piece(at, 0, "hello world").want(204)
+	is.Equal(string(a.get("/x/"+got.header.Get("X-Kist-Slug")).want(200).body), "hello world")
+}
+
+// An end that fails, such as for want of room, loses nothing: asking again
+// tries again. So it is when the process ends before the record is made.
+func TestTusEndFails(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.begin(5)
+	a.patch("/api/v1/admin/settings", `{"defaultQuotaBytes":4}`).want(200)
+	a.piece(at, 0, "hello").want(403)
+	is.Equal(a.tus("HEAD", at, "").want(403).header.Get("X-Kist-Slug"), "")
+	is.Equal(a.get("/api/v1/files").at("total"), 0.0)
+	a.patch("/api/v1/admin/settings", `{"defaultQuotaBytes":null}`).want(200)
+	got := a.tus("HEAD", at, "").want(200)
+	is.Equal(string(a.get("/x/"+got.header.Get("X-Kist-Slug")).want(200).body), "hello")
+}
+
+// A large upload passes through little memory, however it comes.
+func TestTusMemory(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	base, most := m.HeapInuse, uint64(0)
+	got := a.tusZeros(much, func() {
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	})
+	is.True(most > 0)
+	is.True(most < base+16<<20)
+	is.Equal(got.header.Get("Upload-Offset"), fmt.Sprint(much))
+}
+
+// tusZeros uploads zeros in one piece.
+func (a *app) tusZeros(size int64, at func()) *answer {
+	a.Helper()
+	path := a.tus("POST", tusPath, "", "Upload-Length", fmt.Sprint(size)).want(201).header.Get("Location")
+	req, err := http.NewRequestWithContext(a.Context(), "PATCH", a.url+path, &zeros{size: size, at: at})
+	a.fatal(err)
+	req.ContentLength = size
+	req.Header = withHeader("X-Api-Key", a.key, "Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0")
+	res, err := plain.Do(req)
+	a.fatal(err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	a.fatal(err)
+	return (&answer{a, res.StatusCode, res.Header, body}).want(204)
+}
+
+// TestTusLong uploads 20 GiB of zeros, of which the heap never has more than 16
+// MiB: go test ./httpapi -run TusLong -long -timeout 1h
+func TestTusLong(t *testing.T) {
+	is := is.New(t)
+	if !*long {
+		t.Skip("takes -long, and 20 GiB of disk")
+	}
+	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+	var m runtime.MemStats
+	most := uint64(0)
+	a.tusZeros(20<<30, func() {
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	})
+	t.Logf("the heap had %d KiB at most", most>>10)
+	is.True(most < 48<<20)
+}
+
+// FuzzMetadata: what is read of Upload-Metadata is what its shown form says,
+// but for the password.
+func FuzzMetadata(f *testing.F) {
+	for _, text := range []string{
+		"", " ", "filename YS50eHQ=", "filename YS50eHQ=,isPublic dHJ1ZQ==", "a", "a ", "a,b", "a YQ==, b YQ==", "a YQ==,a YQ==", ",", "a  YQ==", "a YQ", "a YQ=\n=",
+		"é YQ==", "a\tYQ==", "password c2VjcmV0", "password c2VjcmV0,filename AA==", "filename //79", "slug Li4=", "a YQ== YQ==", "Filename YQ==,filename YQ==",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		is := is.New(t)
+		all, err := parseMetadata(text)
+		if err != nil {
+			_, status := understood(err)
+			is.Equal(status, 400)
+			return
+		}
+		form, _ := all.form()
+		is.True(form != nil)
+		name := all.fileName()
+		is.True(name != "" && !strings.ContainsAny(name, "/\\\x00"))
+		again, err := parseMetadata(all.shown())
+		is.NoErr(err)
+		is.True(!bytes.ContainsAny([]byte(all.shown()), "\r\n\x00"))
+		is.Equal(again.text("password"), "")
+		for _, d := range all {
+			if d.name != "password" {
+				is.Equal(again.text(d.name), d.value)
+			}
+		}
+		is.Equal(again.shown(), all.shown())
+	})
+}
+
+// A user who is gone takes their uploads along.
+func TestTusWithoutItsOwner(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	bob := a.addUser("bob", record.Member)
+	key := a.addKey(bob, record.ScopeAll)
+	a.do(request{method: "POST", path: tusPath, key: key, raw: true, body: strings.NewReader("hel"), header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Length", "5")}).want(201)
+	is.Equal(a.parts(), 1)
+	a.delete("/api/v1/admin/users/" + bob.ID.String()).want(200)
+	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+		awaited, err := tx.AwaitedUploads()
+		is.Equal(len(awaited), 0) // the sweep removes the bytes
+		return err
+	}))
+}

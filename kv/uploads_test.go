@@ -1,0 +1,159 @@
+package kv
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+func beginUpload(s *Store, u Upload) (made *Upload, err error) {
+	err = s.Update(func(tx *Tx) error { made, err = tx.AddUpload(u); return err })
+	return made, err
+}
+
+// What an upload takes is set aside from the beginning, and is free again when
+// it is done, ends or is cancelled.
+func TestUploadIsSetAside(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 100}) })
+	f := form(t, record.Files, `{}`)
+	plain := func(ref byte, size int64) error {
+		return s.Update(func(tx *Tx) error {
+			_, err := tx.Add(u.ID, record.Files, f, content(record.Files, ref, size), "")
+			return err
+		})
+	}
+	one, err := beginUpload(s, Upload{Owner: u.ID, Length: 60, Slug: "mine"})
+	is.NoErr(err)
+	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 41})
+	is.Equal(code(err), "quota_exceeded")
+	is.Equal(code(plain(1, 41)), "quota_exceeded") // other uploads feel it
+	is.NoErr(plain(1, 10))
+	open, err := beginUpload(s, Upload{Owner: u.ID, Length: -1})
+	is.NoErr(err)
+	open.Offset = 30
+	update(t, s, func(tx *Tx) error { return tx.SaveUpload(open) }) // as it grows
+	open.Offset = 31
+	is.Equal(code(s.Update(func(tx *Tx) error { return tx.SaveUpload(open) })), "quota_exceeded")
+	view(t, s, func(tx *Tx) error {
+		use, err := tx.Usage(u)
+		is.NoErr(err)
+		is.Equal(use.Bytes, int64(10))
+		is.Equal(use.Begun, int64(90))
+		is.Equal(tx.StillToCome(), int64(60))
+		return audit(tx)
+	})
+
+	// The slug too.
+	_, err = beginUpload(s, Upload{Owner: u.ID, Slug: "mine"})
+	is.Equal(code(err), "slug_taken")
+	is.Equal(code(s.Update(func(tx *Tx) error {
+		_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
+		return err
+	})), "slug_taken")
+	add(t, s, u.ID, record.Notes, `{"content":"c","slug":"hers"}`)
+	_, err = beginUpload(s, Upload{Owner: u.ID, Slug: "hers"})
+	is.Equal(code(err), "slug_taken")
+
+	one.Offset = 60
+	update(t, s, func(tx *Tx) error { return tx.SaveUpload(one) })
+	var r *record.Record
+	mine := form(t, record.Files, `{}`)
+	mine.Slug = "mine"
+	update(t, s, func(tx *Tx) (err error) {
+		r, err = tx.FinishUpload(one, mine, content(record.Files, 2, 60))
+		return err
+	})
+	is.Equal(r.Slug, "mine")
+	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, mine, content(record.Files, 2, 60)); return err })), "not_found") // once
+	is.Equal(code(s.Update(func(tx *Tx) error { return tx.SaveUpload(one) })), "not_found")
+	update(t, s, func(tx *Tx) error { return tx.RemoveUpload(u.ID, open.ID) })
+	is.NoErr(plain(3, 30)) // to the last byte
+	view(t, s, func(tx *Tx) error {
+		got, err := tx.Upload(u.ID, one.ID)
+		is.NoErr(err)
+		is.True(got.Done() && got.File == r.ID)
+		is.Equal(tx.StillToCome(), int64(0))
+		awaited, err := tx.AwaitedUploads()
+		is.NoErr(err)
+		is.Equal(len(awaited), 0)
+		return audit(tx)
+	})
+}
+
+// A failed end changes nothing; what the form names and is gone meanwhile does
+// not make one.
+func TestFinishUpload(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, filepath.Join(t.TempDir(), "data"), c.now)
+	u := user(t, s, "ann")
+	one, err := beginUpload(s, Upload{Owner: u.ID, Length: 60, Password: "hash"})
+	is.NoErr(err)
+	f := form(t, record.Files, `{}`)
+	f.AddTags, f.Folder, f.Expires = []string{uuid.Max.String()}, uuid.Max, s.Now().Add(time.Minute)
+	c.add(time.Hour)
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 10}) })
+	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, f, content(record.Files, 1, 60)); return err })), "quota_exceeded")
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{}) })
+	update(t, s, func(tx *Tx) error {
+		got, err := tx.Upload(u.ID, one.ID)
+		is.NoErr(err)
+		is.True(!got.Done())
+		r, err := tx.FinishUpload(got, f, content(record.Files, 1, 60))
+		is.NoErr(err)
+		is.Equal(r.Password, "hash")
+		is.True(r.Expired(tx.Now))
+		is.Equal(r.Folder, uuid.Nil)
+		is.Equal(len(r.Tags), 0)
+		return err
+	})
+	view(t, s, audit)
+}
+
+// Uploads end a day after their last bytes, a week after they were begun, and
+// are no more than so many.
+func TestUploadsEnd(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, filepath.Join(t.TempDir(), "data"), c.now)
+	u := user(t, s, "ann")
+	slow, err := beginUpload(s, Upload{Owner: u.ID, Length: 1 << 40})
+	is.NoErr(err)
+	for range maxUploads - 1 {
+		_, err := beginUpload(s, Upload{Owner: u.ID, Length: 1})
+		is.NoErr(err)
+	}
+	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 1})
+	is.Equal(code(err), "too_many_uploads")
+	read := func() error { return s.View(func(tx *Tx) error { _, err := tx.Upload(u.ID, slow.ID); return err }) }
+	days := 0
+	for read() == nil {
+		slow.Offset++
+		update(t, s, func(tx *Tx) error { return tx.SaveUpload(slow) })
+		c.add(23 * time.Hour)
+		if days++; days > 10 {
+			t.Fatal("it goes on for ever")
+		}
+	}
+	is.Equal(days, 8) // 7 times 23 hours are less than a week
+	is.Equal(code(read()), "upload_expired")
+	update(t, s, (*Tx).DropUploads)
+	is.Equal(code(read()), "not_found")
+	view(t, s, func(tx *Tx) error {
+		all, err := tx.Uploads(u.ID)
+		is.NoErr(err)
+		is.Equal(len(all), 0)
+		is.Equal(tx.StillToCome(), int64(0))
+		return audit(tx)
+	})
+	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 1})
+	is.NoErr(err)
+}
