@@ -77,6 +77,12 @@ func understood(err error) (*record.Error, int) {
 // there is JSON, errors too, and pages of any origin may read it.
 func inAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
+// takesPage reports whether who asks is a browser that shows a page. There is
+// none at the origin for content, nor what it needs.
+func takesPage(w *answerWriter, r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away
+}
+
 // fail answers with an error: JSON below the API's prefix, a page or a
 // sentence elsewhere.
 func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
@@ -107,7 +113,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	case inAPI(r.URL.Path):
 		h.Set("Content-Type", jsonType)
 		body = appendError(nil, e, id)
-	case strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away: // where no page is, nor what it needs
+	case takesPage(w, r):
 		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
 		if page.Title == "" {
 			page.Title = http.StatusText(status)
