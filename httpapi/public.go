@@ -175,6 +175,8 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 	case r.Limit > 0 && head:
 		c.w.WriteHeader(http.StatusOK)
 		return nil
+	case r.Limit > 0 && c.previews():
+		return c.card(r)
 	case r.Limit > 0 && c.ahead():
 		return errAhead
 	case !head && !c.ahead():

@@ -61,7 +61,7 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
 			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: follow,
+			fails: []int{200, 401, 404, 410, 429, 503}, slugs: true, serve: follow,
 		},
 
 		{

@@ -168,7 +168,7 @@ func (f *unlockForm) Fields(s *field.Set) {
 }
 
 // card tells a fetcher of link previews what the item is called and shows
-// nothing of it.
+// nothing of it, nor where a short link leads.
 func (c *call) card(r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
@@ -178,9 +178,14 @@ func (c *call) card(r *record.Record) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.CardPage{
-		Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name,
-	})
+	page := embed.CardPage{Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name}
+	if link, ok := b.(*record.Link); ok {
+		page.Address, page.Kind = c.s.Base+"/s/"+r.Slug, "short link"
+		if link.Description == "" {
+			page.Title = r.Slug
+		}
+	}
+	return c.page(http.StatusOK, page)
 }
 
 // unlocked takes the form of a locked item's page. A right password is kept in
