@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"net/http"
@@ -118,13 +117,10 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 		if page.Title == "" {
 			page.Title = http.StatusText(status)
 		}
-		var b bytes.Buffer
-		if err := embed.Render(&b, page); err != nil {
+		var err error
+		if body, err = rendered(h, r, page); err != nil {
 			s.Log.Error("page not rendered", "error", err)
 		}
-		h.Set("Content-Type", htmlType)
-		h.Set("Content-Security-Policy", page.Policy())
-		body = b.Bytes()
 	default:
 		hostile(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")

@@ -33,8 +33,9 @@ type viewing struct {
 	Text                 []byte // the start of a text file, at most maxPreview; nil for others
 }
 
-// maxPreview is the most of a text file that its page shows.
-const maxPreview = 64 << 10
+// maxPreview is the most of a text file that its page shows, in bytes, so that
+// pages are light.
+const maxPreview = 8 << 10
 
 // itemPage is the page of an item. Addresses that others wrote lead somewhere
 // only if they are of the web.

@@ -321,7 +321,7 @@ func readAsset(c *call) error {
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := a.Bytes, a.ETag
-	if a.GzipETag != "" && strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+	if a.GzipETag != "" && takesGzip(c.r) {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = a.Gzip, a.GzipETag
 	}
