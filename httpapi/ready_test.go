@@ -59,7 +59,7 @@ func TestReadyHangs(t *testing.T) {
 		select {
 		case err := <-found:
 			is.Equal(err, errNoAnswer)
-		case <-time.After(8*readyWait):
+		case <-time.After(8 * readyWait):
 			close(resume)
 			t.Fatal("it hangs with the storage")
 		}
