@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -256,6 +257,9 @@ func raw(c *call) error {
 	err = c.deliver(content, size, func(status int) error { return c.pay(r, own, status, size) })
 	if err == errCard { //nolint:errorlint // it is this very one
 		blank(c.w.Header())
+		if c.away() {
+			return c.lead(c.s.Base+"/v/"+url.PathEscape(r.Slug), false)
+		}
 		return c.card(r)
 	}
 	return err

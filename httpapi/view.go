@@ -20,9 +20,10 @@ import (
 	"kist/kv/record"
 )
 
-// viewPage shows an item to whoever may see it.
+// viewPage shows an item to whoever may see it. The address may carry an
+// extension, as those at the origin for content do that lead here.
 func viewPage(c *call) error {
-	r, own, err := c.shared(c.arg("slug"), record.Kinds...)
+	r, own, err := c.sharedFile(c.arg("slug"), record.Kinds...)
 	return c.view(r, own, err)
 }
 
