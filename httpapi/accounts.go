@@ -492,13 +492,14 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// prefix is the path of the base address: "" or "/kist".
+// prefix is the path below which the server's addresses are, as it stands in
+// them: "" or "/kist".
 func (s *Server) prefix() string {
 	u, err := url.Parse(s.Base)
 	if err != nil {
 		return ""
 	}
-	return u.Path
+	return strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 func claimPage(c *call) error {
