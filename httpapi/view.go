@@ -142,6 +142,7 @@ func (c *call) beginning(r *record.Record) ([]byte, error) {
 // locked asks for the password of an item, and says where the right one leads:
 // see leads.
 func (c *call) locked(status int, slug, then, problem string) error {
+	c.w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 	return c.page(status, embed.LockedPage{
 		Base: c.s.prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink,
 		Button: "Show it", Error: problem, Wait: status == http.StatusTooManyRequests,
