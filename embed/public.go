@@ -100,10 +100,12 @@ type GameView struct {
 }
 
 // LockedPage asks for the password of an item and tells nothing of it. The form is posted to the path Action, below
-// Base, with the field password.
+// Base, with the field password and, unless it is empty, the field then.
 type LockedPage struct {
 	Base   string
 	Action string
+	Then   string
+	Leaves bool   // the form leads to another site in the end
 	Button string // what it says
 	Error  string // what was wrong, as a sentence
 	Wait   bool   // there is no use in typing it again at once
@@ -157,8 +159,13 @@ func IsOrigin(text string) bool {
 	})
 }
 
-// Policy implements [Page].
-func (LockedPage) Policy() string { return policyPage }
+// Policy implements [Page]. It rules where a form's redirects lead, too.
+func (p LockedPage) Policy() string {
+	if p.Leaves {
+		return strings.Replace(policyPage, "form-action 'self'", "form-action 'self' http: https:", 1)
+	}
+	return policyPage
+}
 
 // Policy implements [Page].
 func (CardPage) Policy() string { return policyPage }

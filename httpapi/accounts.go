@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"kist/embed"
@@ -465,27 +467,58 @@ func readStats(c *call) error {
 
 // page answers with an HTML page.
 func (c *call) page(status int, p embed.Page) error {
-	var b bytes.Buffer
-	if err := embed.Render(&b, p); err != nil {
+	body, err := rendered(c.w.Header(), c.r, p)
+	if err != nil {
 		return err
 	}
-	h := c.w.Header()
-	h.Set("Content-Type", htmlType)
-	h.Set("Content-Security-Policy", p.Policy())
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(b.Bytes()) // the client may be gone
+	_, _ = c.w.Write(body) // the client may be gone
 	return nil
 }
 
-// prefix is the path of the base address: "" or "/kist".
+// rendered renders a page, and sets the headers that go with it. It is
+// compressed if the client takes that, but for an API key, of which the length
+// could tell. Grants in pages differ each time.
+func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
+	var b bytes.Buffer
+	h.Add("Vary", "Accept-Encoding, Cookie")
+	if _, secret := p.(embed.ClaimedPage); takesGzip(r) && !secret {
+		w := gzip.NewWriter(&b)
+		if err := errors.Join(embed.Render(w, p), w.Close()); err != nil {
+			return nil, err
+		}
+		h.Set("Content-Encoding", "gzip")
+	} else if err := embed.Render(&b, p); err != nil {
+		return nil, err
+	}
+	h.Set("Content-Type", htmlType)
+	h.Set("Content-Security-Policy", p.Policy())
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	return b.Bytes(), nil
+}
+
+// takesGzip reports whether the client takes an answer that is compressed by
+// gzip (RFC 9110, section 12.5.3).
+func takesGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			weight, weighed := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+			return !weighed || strings.Trim(weight, "0.") != ""
+		}
+	}
+	return false
+}
+
+// prefix is the path below which the server's addresses are, as it stands in
+// them: "" or "/kist".
 func (s *Server) prefix() string {
 	u, err := url.Parse(s.Base)
 	if err != nil {
 		return ""
 	}
-	return u.Path
+	return strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 func claimPage(c *call) error {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"compress/gzip"
 	"net/http"
 	"net/url"
 	"slices"
@@ -173,7 +172,7 @@ func (c *call) app(p appPage) error {
 		}
 	}
 	data.WriteString("}}")
-	return c.packed(embed.AppPage{
+	return c.page(http.StatusOK, embed.AppPage{
 		Base: c.s.prefix(), Title: p.title, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
 	})
 }
@@ -220,35 +219,6 @@ type kept struct {
 func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) WriteHeader(int)             {}
 func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
-
-// packed answers with a page, compressed if the browser takes that.
-func (c *call) packed(p embed.Page) error {
-	var b bytes.Buffer
-	h := c.w.Header()
-	h.Set("Vary", "Accept-Encoding, Cookie")
-	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
-		w, err := gzip.NewWriterLevel(&b, gzip.DefaultCompression)
-		if err == nil {
-			err = embed.Render(w, p)
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		if err != nil {
-			return err
-		}
-		h.Set("Content-Encoding", "gzip")
-	} else if err := embed.Render(&b, p); err != nil {
-		return err
-	}
-	h.Set("Content-Type", htmlType)
-	h.Set("Content-Security-Policy", p.Policy())
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	c.w.WriteHeader(http.StatusOK)
-	_, _ = c.w.Write(b.Bytes()) // the client may be gone
-	return nil
-}
 
 const manifestType = "application/manifest+json"
 

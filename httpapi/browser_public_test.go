@@ -2,14 +2,18 @@ package httpapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
+	"io"
 	"math"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +124,41 @@ func (a *app) publicPages(t *testing.T) map[string]string {
 	pages["games"] = "/g/ann"
 	a.clock.advance(2 * time.Hour)
 	return pages
+}
+
+// TestPublicIsLight: a page for visitors takes less than 15 KB on the wire with
+// all that it loads, pictures aside.
+func TestPublicIsLight(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	pages := a.publicPages(t)
+	source, err := os.ReadFile("public.go")
+	is.NoErr(err)
+	a.upload(map[string]string{"isPublic": "true", "slug": "the-source"}, file{"public.go", "", string(source)}).want(201)
+	a.upload(map[string]string{"isPublic": "true", "slug": "the-log"}, file{"a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000)}).want(201)
+	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
+	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}
+	fetch := func(path string) *answer {
+		return a.do(request{method: "GET", path: path, anyone: true, header: gzipped, raw: true})
+	}
+	for name, path := range pages {
+		got := fetch(path)
+		is.Equal(got.header.Get("Content-Encoding"), "gzip") // of every page, with any status
+		is.True(strings.Contains(got.header.Get("Vary"), "Accept-Encoding"))
+		r, err := gzip.NewReader(bytes.NewReader(got.body))
+		is.NoErr(err)
+		page, err := io.ReadAll(r)
+		is.NoErr(err)
+		is.Equal(string(page[:15]), "<!doctype html>")
+		total := len(got.body)
+		for _, file := range regexp.MustCompile(`/static/[a-z0-9.-]+\.(?:css|js|svg)`).FindAllString(string(page), -1) {
+			total += len(fetch(file).want(200).body)
+		}
+		t.Logf("%s: %d bytes, %d of them the page", name, total, len(got.body))
+		is.True(total < 15_000)
+	}
+	is.Equal(a.send("GET", "/about", "Accept-Encoding", "gzip;q=0, identity").header.Get("Content-Encoding"), "")
+	is.Equal(a.visit("/about").header.Get("Content-Encoding"), "")
 }
 
 // faults lists what is wrong with a page for who cannot see it or point well:

@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -286,6 +289,30 @@ func TestBrowserShareTarget(t *testing.T) {
 	b.says("Share the files again")
 	is.Equal(b.js(`location.search`), "")
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
+}
+
+// TestBrowserLockedLink: a person with the password gets where a short link
+// leads, at another site too.
+func TestBrowserLockedLink(t *testing.T) {
+	is := is.New(t)
+	b := openStranger(t)
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<h1>Far away</h1>"))
+	}))
+	t.Cleanup(far.Close)
+	for i, path := range []string{"/s/", "/"} {
+		slug := fmt.Sprintf("far-%d", i)
+		b.post("/api/v1/shorten", map[string]any{"originalUrl": far.URL, "slug": slug, "isPublic": true, "password": "open sesame", "maxClicks": 1}).want(201)
+		b.open(path + slug)
+		b.fill("Password", "open barley")
+		b.keys(kb.Enter)
+		b.until(`document.querySelector('[role=alert]')`)
+		b.fill("Password", "open sesame")
+		b.keys(kb.Enter)
+		b.at("Far away")
+		is.Equal(b.counted("shorten", slug, "clicks"), 1)
+	}
 }
 
 // TestBrowserWithoutScripts: what visitors see, and signing in, works without

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/png"
 	"net/http"
@@ -334,6 +335,47 @@ func TestGrantPassedOn(t *testing.T) {
 			t.Errorf("led to %s", to)
 		}
 	})
+}
+
+// TestContentLeadsBack: who is not to get the content at its origin is led to the
+// page at the base, which is the only place with pages.
+func TestContentLeadsBack(t *testing.T) {
+	is := is.New(t)
+	a := start(t, apart)
+	a.share("0123456789", "slug", "few", "maxViews", "1")
+	a.share("0123456789", "slug", "hidden", "isPublic", "false")
+	sent := a.send("GET", "/x/few.txt", "Host", contentHost, "User-Agent", "Slackbot-LinkExpanding 1.0")
+	a.isHostile("preview", sent.header)
+	is.Equal(sent.want(302).header.Get("Location"), "https://kist.example.org/v/few")
+	is.Equal(len(sent.body), 0)
+	is.Equal(sent.header.Get("Etag"), "")
+	is.Equal(a.viewed("few"), 0)
+
+	at := strings.Replace(rawApart(a.get("/v/hidden").want(200)), "/hidden?", "/hidden.txt?", 1)
+	a.clock.advance(ownTime)
+	sent = a.send("GET", at, "Host", contentHost, "Sec-Fetch-Dest", "document").want(302)
+	to, ok := strings.CutPrefix(sent.header.Get("Location"), "https://kist.example.org")
+	is.True(ok)
+	a.get(to).want(200) // it has the extension still, as what is there is told to its owner alone
+}
+
+// TestContentMisses: who has missed too often has what a grant is for, and
+// nothing else.
+func TestContentMisses(t *testing.T) {
+	is := is.New(t)
+	a := start(t, apart)
+	a.share("0123456789", "slug", "hidden", "isPublic", "false")
+	a.share("0123456789", "slug", "other", "isPublic", "false")
+	at := rawApart(a.get("/v/hidden").want(200))
+	for i := range missesFrom {
+		a.send("GET", fmt.Sprint("/x/none", i), "Host", contentHost).want(404)
+	}
+	a.send("GET", "/x/hidden", "Host", contentHost).want(429)
+	a.send("GET", strings.Replace(at, "/hidden?", "/other?", 1), "Host", contentHost).want(429)
+	is.Equal(string(a.send("GET", at, "Host", contentHost).want(200).body), "0123456789")
+	a.send("GET", strings.Replace(at, "/hidden?", "/hidden.txt?", 1), "Host", contentHost).want(200)
+	a.clock.advance(missWindow)
+	a.send("GET", "/x/other", "Host", contentHost).want(404)
 }
 
 // TestContentPages: the policies of pages name the origin that their content

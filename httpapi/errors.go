@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"net/http"
@@ -93,6 +92,12 @@ func understood(err error) (*record.Error, int) {
 // there is JSON, errors too, and pages of any origin may read it.
 func inAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
+// takesPage reports whether who asks is a browser that shows a page. There is
+// none at the origin for content, nor what it needs.
+func takesPage(w *answerWriter, r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away
+}
+
 // fail answers with an error: JSON below the API's prefix, a page or a
 // sentence elsewhere.
 func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
@@ -123,18 +128,15 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	case inAPI(r.URL.Path):
 		h.Set("Content-Type", jsonType)
 		body = appendError(nil, e, id)
-	case strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away: // where no page is, nor what it needs
+	case takesPage(w, r):
 		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
 		if page.Title == "" {
 			page.Title = http.StatusText(status)
 		}
-		var b bytes.Buffer
-		if err := embed.Render(&b, page); err != nil {
+		var err error
+		if body, err = rendered(h, r, page); err != nil {
 			s.Log.Error("page not rendered", "error", err)
 		}
-		h.Set("Content-Type", htmlType)
-		h.Set("Content-Security-Policy", page.Policy())
-		body = b.Bytes()
 	default:
 		hostile(h, "text/plain", "", false, false)
 		body = []byte(e.Text + "\n")

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -230,6 +231,20 @@ func (c *call) passed(slug string) (passing, error) {
 	return passing{}, errNoPassing
 }
 
+// proven reports whether the visitor has a grant for the item of an address's
+// name, which is a slug and may carry an extension.
+func (c *call) proven(name string) bool {
+	for _, slug := range []string{name, strings.TrimSuffix(name, path.Ext(name))} {
+		var r *record.Record
+		err := c.s.Store.View(func(tx *kv.Tx) (err error) { r, err = tx.Slug(slug); return err })
+		if err == nil && (c.granted(toRead, r) || c.granted(toUnlock, r) || c.away() && c.granted(toOwn, r)) {
+			return true
+		}
+	}
+	_, err := c.passedFile(name)
+	return err == nil
+}
+
 // give gives the visitor a grant as a cookie.
 func (c *call) give(kind grant, r *record.Record) error {
 	most := readTime
@@ -240,12 +255,12 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	path, secure := c.s.prefix()+"/", c.s.secure()
+	at, secure := c.s.prefix()+"/", c.s.secure()
 	if c.away() {
-		path, secure = "/", c.s.contentScheme == "https"
+		at, secure = "/", c.s.contentScheme == "https"
 	}
 	http.SetCookie(c.w, &http.Cookie{
-		Name: cookieName(kind, r.Slug), Value: text, Path: path,
+		Name: cookieName(kind, r.Slug), Value: text, Path: at,
 		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
 	})
 	return nil

@@ -21,7 +21,7 @@ const (
 )
 
 // How many addresses at which nothing is shared a visitor may try in
-// missWindow. Slugs that people choose can be guessed; what kist chooses has 60
+// missWindow. Slugs that people choose can be guessed; what kist chooses has 58
 // bits.
 const (
 	missWindow     = time.Minute
@@ -168,7 +168,7 @@ func tooMany(wait time.Duration) error {
 
 // misses counts for how many slugs a visitor asks that are not shared, so that
 // they cannot be tried out. Whoever has missed too often is told nothing more
-// of any slug until the window is over; of requests that come at the same time
+// of any slug until the window is over, but of what they have a grant for; of requests that come at the same time
 // a few more may be answered. To ask for the same slug again is no guess and not
 // counted, if it is among the last. The zero value is ready for use. The counts
 // are gone when the process ends.
@@ -208,12 +208,13 @@ func (m *misses) count(from netip.Addr, slug string, now time.Time) {
 
 // find answers a visitor by way of a route on which slugs could be guessed.
 func (m *misses) find(c *call, serve func(*call) error) error {
-	if wait, ok := m.allow(c.addr, c.s.Store.Now()); !ok {
+	name := c.args[len(c.args)-1].Value // the path ends in the slug
+	if wait, ok := m.allow(c.addr, c.s.Store.Now()); !ok && !c.proven(name) {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_misses", Text: "Too many addresses were tried at which there is nothing. Try again later.", Retry: wait}
 	}
 	err := serve(c)
 	if missing(err) {
-		m.count(c.addr, c.args[len(c.args)-1].Value, c.s.Store.Now()) // the path ends in the slug
+		m.count(c.addr, name, c.s.Store.Now())
 	}
 	return err
 }

@@ -27,20 +27,21 @@ type viewing struct {
 	// of a small picture of it. "" is none.
 	Raw, Download, Thumb string
 	Address              string // of the page: absolute, without what only this visitor may use
-	Open                 bool   // public without a password, a limit or an end
+	Open                 bool   // to everyone: see openToAll
 	Own                  bool   // the owner looks
 	Left                 int64  // views left, for the owner
 	Text                 []byte // the start of a text file, at most maxPreview; nil for others
 }
 
-// maxPreview is the most of a text file that its page shows.
-const maxPreview = 64 << 10
+// maxPreview is the most of a text file that its page shows, in bytes, so that
+// pages are light.
+const maxPreview = 8 << 10
 
 // itemPage is the page of an item. Addresses that others wrote lead somewhere
 // only if they are of the web.
 func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
 	p := embed.ItemPage{
-		Base: basePath(s.Base), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: displayName(v.Owner),
+		Base: s.prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: displayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
 		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open,
 	}
@@ -100,15 +101,6 @@ func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
 // maxQR is the longest address that is also shown as a QR code: a code of more
 // is too fine for a telephone to read from a screen.
 const maxQR = 300
-
-// basePath is the path below which the server's addresses are: "" or "/kist".
-func basePath(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(u.EscapedPath(), "/")
-}
 
 func displayName(u record.User) string {
 	if u.DisplayName == "" {
@@ -256,7 +248,7 @@ type listedGame struct {
 // gamesPage is the page of someone's public games, in the order given within
 // each status.
 func (s *Server) gamesPage(owner record.User, address string, games []listedGame) embed.GamesPage {
-	p := embed.GamesPage{Base: basePath(s.Base), Address: address, Owner: displayName(owner)}
+	p := embed.GamesPage{Base: s.prefix(), Address: address, Owner: displayName(owner)}
 	// What is being played is what visitors ask about.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {
 		g := embed.GameGroup{Name: statusName(status)}

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"compress/gzip"
 	"flag"
 	"os"
 	"path/filepath"
@@ -77,7 +75,6 @@ package retry
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"time"
 )
@@ -312,32 +309,6 @@ func TestHostileFieldsStayText(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestPagesAreSmall(t *testing.T) {
-	is := is.New(t)
-	packed := func(text []byte) int {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		_, err := w.Write(text)
-		is.NoErr(err)
-		is.NoErr(w.Close())
-		return b.Len()
-	}
-	around := 0
-	for _, name := range []string{"kist.css", "page.js"} {
-		name, err := embed.Name(name)
-		is.NoErr(err)
-		asset, _ := embed.Static(name)
-		around += len(asset.Gzip())
-	}
-	for name, v := range samples() {
-		p, err := pageServer().itemPage(v)
-		is.NoErr(err)
-		size := around + packed([]byte(renderPage(t, p)))
-		t.Logf("%s: %d bytes, %d of them the style sheet and the script", name, size, around)
-		is.True(size < 15<<10)
 	}
 }
 

@@ -155,7 +155,7 @@ func (d *document) operation(r route) object {
 	for _, status := range r.statuses() {
 		switch {
 		case status < 400:
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusOK: pageOf(), http.StatusPartialContent: r.reply.body}[status])
 		case strings.HasPrefix(r.path, apiPath):
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))
 		default:
@@ -169,7 +169,8 @@ func (d *document) operation(r route) object {
 	return op
 }
 
-// statuses are those that the operation may fail with, and 206 and 304.
+// statuses are those that the operation may answer with beside the one that it
+// is for: errors, 206, 304, and 200 with a page where that is a redirect.
 func (r *route) statuses() []int {
 	all := append([]int{http.StatusBadRequest, http.StatusInternalServerError}, r.fails...)
 	if !r.door.open {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -147,12 +148,21 @@ var previewers = []string{
 
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
 
-// follow redirects a short link (RFC 9110, section 15.4.3) and counts the
-// click. Of a link with a limit, where it leads is told only with a click.
+// follow leads on to where a short link leads.
 func follow(c *call) error {
 	r, own, err := c.shared(c.arg("slug"), record.Links)
-	if err != nil {
-		return err
+	return c.follow(r, own, err)
+}
+
+// follow redirects the short link that was found, if it was (RFC 9110, section
+// 15.4.3), and counts the click. Of a link with a limit, where it leads is told
+// only with a click.
+func (c *call) follow(r *record.Record, own bool, found error) error {
+	if found == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
+		return c.locked(http.StatusUnauthorized, r.Slug, thenLink, "")
+	}
+	if found != nil {
+		return found
 	}
 	b, err := r.Decode()
 	if err != nil {
@@ -166,6 +176,8 @@ func follow(c *call) error {
 	case r.Limit > 0 && head:
 		c.w.WriteHeader(http.StatusOK)
 		return nil
+	case r.Limit > 0 && c.previews():
+		return c.card(r)
 	case r.Limit > 0 && c.ahead():
 		return errAhead
 	case !head && !c.ahead():
@@ -206,6 +218,9 @@ func raw(c *call) error {
 			return c.passOn(p)
 		}
 	}
+	if err == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
+		return c.locked(http.StatusUnauthorized, r.Slug, thenContent, "")
+	}
 	if err != nil {
 		return err
 	}
@@ -242,6 +257,9 @@ func raw(c *call) error {
 	err = c.deliver(content, size, func(status int) error { return c.pay(r, own, status, size) })
 	if err == errCard { //nolint:errorlint // it is this very one
 		blank(c.w.Header())
+		if c.away() {
+			return c.lead(c.s.Base+"/v/"+url.PathEscape(r.Slug), false)
+		}
 		return c.card(r)
 	}
 	return err

@@ -843,7 +843,13 @@ func TestPublicLinks(t *testing.T) {
 	is.Equal(head.header.Get("Location"), "") // where it leads costs a click
 	got = a.send("GET", "/s/few", append(ok, "Sec-Purpose", "prefetch")...).want(503)
 	is.Equal(got.header.Get("Location"), "")
-	a.send("GET", "/s/few", append(ok, "User-Agent", "facebookexternalhit/1.1")...).want(503)
+	for _, path := range []string{"/s/few", "/few"} { // a card that does not tell where it leads
+		got = a.send("GET", path, append(ok, "User-Agent", "facebookexternalhit/1.1")...).want(200)
+		is.Equal(got.header.Get("Location"), "")
+		is.True(!bytes.Contains(got.body, []byte("example.org/%")) && !bytes.Contains(got.body, []byte("example.org/ä")))
+		is.True(bytes.Contains(got.body, []byte(`property="og:title" content="few"`)))
+		is.True(bytes.Contains(got.body, []byte(`href="https://kist.example.org/s/few"`)))
+	}
 	is.True(a.get("/s/few").want(302).header.Get("Location") != "")
 	a.send("GET", "/s/few", ok...).want(302)
 	a.send("GET", "/s/few", append(ok, "Range", "bytes=1-")...).want(302)

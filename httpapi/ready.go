@@ -47,7 +47,8 @@ func ready(c *call) error {
 	return healthy(c)
 }
 
-// storage reports why the storage cannot be written to.
+// storage reports why the storage cannot be written to. A disk that hangs is
+// waited for in the background, by one at a time, until the server is stopped.
 func (s *Server) storage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -57,12 +58,23 @@ func (s *Server) storage(ctx context.Context) error {
 	case <-ctx.Done():
 		return errNoAnswer
 	}
-	defer func() { <-r.turn }()
-	if now := time.Now(); now.Sub(r.looked) >= readyKept {
+	if time.Since(r.looked) < readyKept {
+		defer func() { <-r.turn }()
+		return r.err
+	}
+	found := make(chan error, 1)
+	s.running.Go(func() {
+		defer func() { <-r.turn }()
 		r.err = s.tryStorage()
 		r.looked = time.Now()
+		found <- r.err
+	})
+	select {
+	case err := <-found:
+		return err
+	case <-ctx.Done():
+		return errNoAnswer
 	}
-	return r.err
 }
 
 // tryStorage has the one who writes the records take a turn, and writes a byte

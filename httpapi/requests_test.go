@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -501,13 +502,14 @@ func TestSpentChallengesAreBounded(t *testing.T) {
 // behaves in every way.
 func TestCaptchaProvider(t *testing.T) {
 	is := is.New(t)
-	var how http.HandlerFunc
-	var asked url.Values
+	var replies atomic.Pointer[http.HandlerFunc]
+	how := func(h http.HandlerFunc) { replies.Store(&h) }
+	var asked atomic.Pointer[url.Values]
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := r.ParseForm()
-		asked = r.PostForm
+		asked.Store(&r.PostForm)
 		if a == nil {
-			how(w, r)
+			(*replies.Load())(w, r)
 		}
 	}))
 	defer provider.Close()
@@ -532,11 +534,11 @@ func TestCaptchaProvider(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	how = says(200, `{"success":true,"hostname":"x"}`)
+	how(says(200, `{"success":true,"hostname":"x"}`))
 	try().want(201)
-	is.Equal(asked, url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
+	is.Equal(*asked.Load(), url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
 	pass := a.do(request{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": "tok"}}).want(200).text("pass")
-	how = says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`)
+	how(says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`))
 	is.Equal(a.codeOf(try(), 400), "captcha_required")
 	a.leave(slug, http.Header{"X-Captcha-Pass": {pass}}, nil, file{"a", "", "x"}).want(201)
 	for name, bad := range map[string]http.HandlerFunc{
@@ -555,7 +557,7 @@ func TestCaptchaProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			how = bad
+			how(bad)
 			g := try().want(503)
 			is.Equal(g.text("code"), "captcha_unavailable")
 			is.True(g.header.Get("Retry-After") != "")

@@ -61,7 +61,7 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
 			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: follow,
+			fails: []int{200, 401, 404, 410, 429, 503}, slugs: true, serve: follow,
 		},
 
 		{
@@ -326,7 +326,7 @@ func readAsset(c *call) error {
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := a.Bytes, a.ETag
-	if a.GzipETag != "" && strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+	if a.GzipETag != "" && takesGzip(c.r) {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = a.Gzip, a.GzipETag
 	}

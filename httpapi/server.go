@@ -71,7 +71,7 @@ type Server struct {
 
 	contentScheme, contentHost string // of Content
 
-	running sync.WaitGroup // requests
+	running sync.WaitGroup // requests, and what they have begun
 }
 
 // New makes a server.

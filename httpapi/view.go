@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,18 +16,25 @@ import (
 	"kist/embed"
 	"kist/httpapi/thumb"
 	"kist/kv"
+	"kist/kv/field"
 	"kist/kv/record"
 )
 
-// viewPage shows an item to whoever may see it. It is a view like any other,
-// and the page's own fetch of the bytes belongs to it.
+// viewPage shows an item to whoever may see it. The address may carry an
+// extension, as those at the origin for content do that lead here.
 func viewPage(c *call) error {
-	r, own, err := c.shared(c.arg("slug"), record.Kinds...)
-	if err == errLocked { //nolint:errorlint // it is this very one
-		return c.locked(http.StatusUnauthorized, c.arg("slug"), "")
+	r, own, err := c.sharedFile(c.arg("slug"), record.Kinds...)
+	return c.view(r, own, err)
+}
+
+// view shows what was found, if it was. It is a view like any other, and the
+// page's own fetch of the bytes belongs to it.
+func (c *call) view(r *record.Record, own bool, found error) error {
+	if found == errLocked { //nolint:errorlint // it is this very one
+		return c.locked(http.StatusUnauthorized, r.Slug, "", "")
 	}
-	if err != nil {
-		return err
+	if found != nil {
+		return found
 	}
 	counts := !own && c.r.Method != http.MethodHead && r.Kind != record.Links && !c.granted(toRead, r)
 	if counts && c.ahead() {
@@ -131,13 +139,38 @@ func (c *call) beginning(r *record.Record) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxPreview))
 }
 
-// locked asks for the password of an item.
-func (c *call) locked(status int, slug, problem string) error {
-	return c.page(status, embed.LockedPage{Base: c.s.prefix(), Action: "/v/" + url.PathEscape(slug), Button: "Show it", Error: problem, Wait: status == http.StatusTooManyRequests})
+// locked asks for the password of an item, and says where the right one leads:
+// see leads.
+func (c *call) locked(status int, slug, then, problem string) error {
+	c.w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	return c.page(status, embed.LockedPage{
+		Base: c.s.prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink,
+		Button: "Show it", Error: problem, Wait: status == http.StatusTooManyRequests,
+	})
+}
+
+// leads are the addresses of an item that the form of its locked page leads on
+// to, by what the form says.
+var leads = map[string]string{"": "/v/", thenLink: "/s/", thenContent: "/x/"}
+
+const (
+	thenLink    = "link"
+	thenContent = "content"
+)
+
+// unlockForm is what the form of a locked item's page sends.
+type unlockForm struct {
+	passwordForm
+	then string
+}
+
+func (f *unlockForm) Fields(s *field.Set) {
+	f.passwordForm.Fields(s)
+	field.Choice(s, "then", &f.then, slices.Sorted(maps.Keys(leads))).Says("Where to go on to: the target of a short link, the content, or the page.", `"link"`)
 }
 
 // card tells a fetcher of link previews what the item is called and shows
-// nothing of it.
+// nothing of it, nor where a short link leads.
 func (c *call) card(r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
@@ -147,9 +180,14 @@ func (c *call) card(r *record.Record) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.CardPage{
-		Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name,
-	})
+	page := embed.CardPage{Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name}
+	if link, ok := b.(*record.Link); ok {
+		page.Address, page.Kind = c.s.Base+"/s/"+r.Slug, "short link"
+		if link.Description == "" {
+			page.Title = r.Slug
+		}
+	}
+	return c.page(http.StatusOK, page)
 }
 
 // unlocked takes the form of a locked item's page. A right password is kept in
@@ -159,16 +197,19 @@ func unlocked(c *call) error {
 	if err != nil {
 		return err
 	}
-	slug := c.arg("slug")
+	slug, then := c.arg("slug"), values.Get("then")
+	if leads[then] == "" {
+		then = ""
+	}
 	c.r.Header.Set("X-Share-Password", values.Get("password"))
 	r, own, err := c.find(slug, record.Kinds)
 	if err == nil && values.Get("password") == "" && r.Password != "" && !own {
-		return c.locked(http.StatusUnauthorized, slug, "Type the password.")
+		return c.locked(http.StatusUnauthorized, slug, then, "Type the password.")
 	}
 	if err = c.unlock(r, own, err); err != nil {
 		e, status := understood(err)
 		if e.Fault == record.Unauthorized || e.Fault == record.TooMany {
-			return c.locked(status, slug, e.Text)
+			return c.locked(status, slug, then, e.Text)
 		}
 		return err
 	}
@@ -177,21 +218,22 @@ func unlocked(c *call) error {
 			return err
 		}
 	}
-	return c.redirect("/v/" + url.PathEscape(slug))
+	return c.redirect(leads[then] + url.PathEscape(slug))
 }
 
 // anything answers at the root with whatever the slug is.
 func anything(c *call) error {
-	r, _, err := c.find(c.arg("slug"), record.Kinds)
-	if err == nil && r.Kind == record.Links {
-		return follow(c)
-	}
+	r, own, err := c.find(c.arg("slug"), record.Kinds)
 	if missing(err) {
 		if q, err := c.request(c.arg("slug")); err == nil {
 			return c.redirect("/up/" + url.PathEscape(q.Slug))
 		}
 	}
-	return viewPage(c)
+	err = c.unlock(r, own, err)
+	if r != nil && r.Kind == record.Links {
+		return c.follow(r, own, err)
+	}
+	return c.view(r, own, err)
 }
 
 // thumbnail answers with a small picture of a picture. It is no view, so an
@@ -309,7 +351,7 @@ func viewRoutes() []route {
 		},
 		{
 			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
-			door: visitors, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
+			door: visitors, body: formOf(new(unlockForm)), reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",

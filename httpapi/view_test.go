@@ -291,6 +291,45 @@ func TestUnlock(t *testing.T) {
 	g.see("POST", "/v/item", form("another")...).want(429)
 }
 
+// A browser is asked for the password at every address of a locked item, and
+// ends where it wanted; programs are told of the header.
+func TestUnlockLeadsOn(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	const target = "https://example.org/far"
+	a.post("/api/v1/shorten", `{"originalUrl":"`+target+`","slug":"jump","isPublic":true,"password":"open sesame"}`).want(201)
+	a.share("0123456789", "slug", "item", "password", "open sesame")
+	html := []string{"Accept", "text/html,*/*;q=0.8"}
+	action := regexp.MustCompile(`action="(/v/[^"]+)"`)
+	hidden := regexp.MustCompile(`type="hidden" name="then" value="([^"]*)"`)
+	for path, end := range map[string]string{
+		"/s/jump": target, "/jump": target, "/x/item": "0123456789", "/x/item.txt": "0123456789", "/item": "<!doctype html>", "/v/jump": "<!doctype html>",
+	} {
+		g := a.guest()
+		page := g.see("GET", path, html...).want(401)
+		is.True(strings.Contains(string(page.body), `type="password"`))
+		is.True(!strings.Contains(string(page.body), target))
+		for _, password := range []string{"", "wrong", "open sesame"} {
+			at, then := action.FindSubmatch(page.body), hidden.FindSubmatch(page.body)
+			form := url.Values{"password": {password}}
+			if then != nil {
+				form.Set("then", string(then[1]))
+			}
+			page = g.see("POST", string(at[1]), "X-Form", form.Encode(), "Accept", html[1])
+		}
+		got := g.see("GET", page.want(303).header.Get("Location"), html...)
+		if got.status == 302 {
+			is.Equal(got.header.Get("Location"), end)
+		} else {
+			is.True(strings.HasPrefix(string(got.want(200).body), end))
+		}
+	}
+	for _, path := range []string{"/s/jump", "/x/item"} {
+		is.Equal(mediaOf(a.visit(path).want(401).header), "text/plain")
+	}
+	is.Equal(a.guest().see("POST", "/v/item", "X-Form", "password=open+sesame&then=https://example.org").want(303).header.Get("Location"), "/v/item")
+}
+
 // There is a page for every kind, and an address at the root; what is not
 // there, private, over or used up has a page with its status.
 func TestPages(t *testing.T) {
