@@ -112,9 +112,13 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
-		there(noticeBucket, pair(d.Hook, d.ID[:]...), "delivery", d.ID)
-		owed[noticeBucket]++
+		there(noticeBucket, noticeKey(d), "delivery", d.ID)
 	}, problem))
+	for k := range tx.Walk(noticeBucket, nil, nil, false) {
+		if len(k) != 32 || deliveries.Sum(tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
+			say("%s %x is told by no delivery", noticeBucket.Name, k)
+		}
+	}
 	counted := 0
 	add(records.Check(tx.Tx, func(r *record.Record) {
 		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
@@ -412,14 +416,13 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
-				key := pair(d.Hook, d.ID[:]...)
-				notice := was.Get(noticeBucket, key)
+				notice := was.Get(noticeBucket, noticeKey(d))
 				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {
 					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
-					_, err := deliveries.Delete(tx.Tx, key)
+					_, err := deliveries.Delete(tx.Tx, pair(d.Hook, d.ID[:]...))
 					return err
 				}
-				return tx.Put(noticeBucket, key, bytes.Clone(notice))
+				return tx.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
 			}),
 			refill(records, was, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {

@@ -24,12 +24,14 @@ const (
 	maxLogBytes    = 8 << 20  // of what those tell
 )
 
-// What the sums of a webhook's deliveries are of. The bytes are stored.
+// What the sums of a webhook's deliveries are of, or with an owner's notice,
+// how many deliveries tell it. The bytes are stored.
 const (
 	sumWaiting   = 'w'
 	sumWaitBytes = 'W'
 	sumOver      = 'l'
 	sumOverBytes = 'L'
+	sumTelling   = 'n'
 )
 
 // The two parts of a webhook's log.
@@ -67,9 +69,17 @@ var deliveries = func() *table.Table[record.Delivery] {
 		}
 		add(pair(d.Hook, n), 1)
 		add(pair(d.Hook, size), d.Size)
+		add(telling(d.Owner, d.ID), 1)
 	}
 	return t
 }()
+
+// telling is the key of the sum of the deliveries that tell a notice.
+func telling(owner, id record.ID) []byte { return append(pair(owner, sumTelling), id[:]...) }
+
+// noticeKey is where what a delivery tells is kept. The deliveries of one
+// event to several webhooks share their id and it.
+func noticeKey(d *record.Delivery) []byte { return pair(d.Owner, d.ID[:]...) }
 
 // emit writes a delivery for each of the owner's webhooks that wants the
 // event, with the record as it is now.
@@ -94,6 +104,7 @@ func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell f
 		return err
 	}
 	var notice []byte
+	var id record.ID
 	for i := range all {
 		h := &all[i]
 		if !h.Wants(e) {
@@ -107,8 +118,15 @@ func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell f
 			if err != nil {
 				return fmt.Errorf("event %s: %w", e, err)
 			}
+			id = tx.NewID()
+			if err := tx.Put(noticeBucket, pair(owner, id[:]...), notice); err != nil {
+				return err
+			}
 		}
-		if err := tx.enqueue(h, e, subject, notice); err != nil {
+		d := &record.Delivery{
+			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: record.Waiting,
+		}
+		if err := tx.enqueue(h, d); err != nil {
 			return err
 		}
 	}
@@ -122,25 +140,21 @@ var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(m
 
 // enqueue puts a delivery at the end of the webhook's queue. Where that is
 // full, the oldest are parked.
-func (tx *Tx) enqueue(h *record.Webhook, e record.Event, subject record.ID, notice []byte) error {
+func (tx *Tx) enqueue(h *record.Webhook, d *record.Delivery) error {
 	for {
 		n := deliveries.Sum(tx.Tx, pair(h.ID, sumWaiting))
-		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+int64(len(notice)) <= maxQueuedBytes {
+		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
 			break
 		}
 		if err := tx.parkOldest(h); err != nil {
 			return err
 		}
 	}
-	d := &record.Delivery{
-		ID: tx.NewID(), Hook: h.ID, Owner: h.Owner, Subject: subject, Event: e, At: tx.Now,
-		Size: int64(len(notice)), State: record.Waiting,
-	}
-	if tx.first(h.ID, subject) == nil {
+	if tx.first(h.ID, d.Subject) == nil {
 		d.Due = tx.s.Steady()
 	}
 	tx.due = true
-	return errors.Join(tx.Put(noticeBucket, pair(h.ID, d.ID[:]...), notice), deliveries.Put(tx.Tx, d))
+	return deliveries.Put(tx.Tx, d)
 }
 
 func (tx *Tx) parkOldest(h *record.Webhook) error {
@@ -216,10 +230,13 @@ func (tx *Tx) settle(d *record.Delivery) error {
 	}
 }
 
-// drop forgets a delivery.
+// drop forgets a delivery, and what it tells if no other one tells it.
 func (tx *Tx) drop(key []byte) error {
-	_, err := deliveries.Delete(tx.Tx, key)
-	return errors.Join(err, tx.Delete(noticeBucket, key))
+	d, err := deliveries.Delete(tx.Tx, key)
+	if err != nil || deliveries.Sum(tx.Tx, telling(d.Owner, d.ID)) > 0 {
+		return err
+	}
+	return tx.Delete(noticeBucket, noticeKey(d))
 }
 
 // Webhooks lists the owner's webhooks, oldest first.
@@ -436,7 +453,7 @@ func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
 		return nil, nil, fault(err, "delivery")
 	}
 	n := new(record.Notice)
-	if err := json.Unmarshal(tx.Get(noticeBucket, p.key()), n); err != nil {
+	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
 		return nil, nil, fmt.Errorf("delivery %s: %w", d.ID, err)
 	}
 	return d, n, nil
@@ -488,7 +505,7 @@ func (tx *Tx) Tested(p Place, e record.Event, at time.Time, n record.Notice, t r
 		State: record.Parked,
 	}
 	d.Record(t, tx.Now, time.Time{})
-	return errors.Join(tx.Put(noticeBucket, p.key(), notice), tx.settle(d))
+	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), tx.settle(d))
 }
 
 // Redeliver has a delivery sent again, at once and with all its tries. Later
