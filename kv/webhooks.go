@@ -368,6 +368,15 @@ func (s *Store) Steady() time.Time {
 	return at.Truncate(time.Millisecond)
 }
 
+// keepSteady writes down the clock of retries where it is ahead of the instant
+// of the transaction, so that it goes on from there after a restart.
+func (s *Store) keepSteady(t *table.Tx, instant time.Time) error {
+	if at := s.Steady(); at.After(instant) {
+		return t.Put(metaBucket, metaSteady, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+	}
+	return nil
+}
+
 // Due tells by a value that a delivery may be due since it was last asked. It
 // is for one reader.
 func (s *Store) Due() <-chan struct{} { return s.due }

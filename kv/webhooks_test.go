@@ -235,7 +235,26 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	elapsed += time.Second
 	found, _ = due(t, s)
 	is.Equal(len(found), 1)
+	// Nor does a restart, by a stop or a kill.
+	tried(t, s, found[0], "no")
+	elapsed += 10 * time.Second
 	was := s.Steady()
+	is.NoErr(s.Close())
+	s = openAt(t, s.Dir(), c.now)
+	is.True(!s.Steady().Before(was))
+	s.steady.Lock()
+	s.steady.elapsed, s.elapsed = elapsed, func() time.Duration { return elapsed }
+	s.steady.Unlock()
+	_, wait = due(t, s)
+	is.True(wait <= 20*time.Second)
+	elapsed += 20 * time.Second
+	found, _ = due(t, s)
+	is.Equal(len(found), 1)
+	tried(t, s, found[0], "no") // due in two minutes
+	s = still(copyOf(t, s))
+	_, wait = due(t, s)
+	is.True(wait > 110*time.Second && wait < 130*time.Second)
+	was = s.Steady()
 	c.add(2000 * time.Hour) // and forward
 	is.Equal(s.Steady().Sub(was) > 900*time.Hour, true)
 }
