@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,8 +114,14 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, noticeKey(d), "delivery", d.ID)
+		if tx.misplaced(d) {
+			say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
+		}
 	}, problem))
-	for k := range tx.Walk(noticeBucket, nil, nil, false) {
+	for k, v := range tx.Walk(noticeBucket, nil, nil, false) {
+		if err := json.Unmarshal(v, new(record.Notice)); err != nil {
+			say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
+		}
 		if len(k) != 32 || deliveries.Sum(tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
 			say("%s %x is told by no delivery", noticeBucket.Name, k)
 		}
@@ -424,6 +431,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 				}
 				return tx.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
 			}),
+			realign(tx, renew),
 			refill(records, was, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {
 					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
@@ -497,6 +505,37 @@ func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func(
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// realign makes due the first delivery of each subject, and no other: those
+// before it may be lost.
+func realign(tx *Tx, renew func() error) error {
+	var wrong [][]byte
+	for d, err := range deliveries.All(tx.Tx, nil) {
+		if err == nil && tx.misplaced(d) {
+			wrong = append(wrong, deliveries.Key(d))
+		}
+	}
+	for i, key := range wrong {
+		d, err := deliveries.Get(tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if d.Due.IsZero() {
+			d.Due = d.At
+		} else {
+			d.Due = time.Time{}
+		}
+		if err := deliveries.Put(tx.Tx, d); err != nil {
+			return err
+		}
+		if i%refillBatch == refillBatch-1 {
+			if err := renew(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -190,6 +190,13 @@ func (tx *Tx) first(hook, subject record.ID) []byte {
 	return nil
 }
 
+// misplaced reports whether a delivery is due though it is not the next of its
+// subject, or the other way round.
+func (tx *Tx) misplaced(d *record.Delivery) bool {
+	next := d.State == record.Waiting && bytes.Equal(tx.first(d.Hook, d.Subject), deliveries.Key(d))
+	return next == d.Due.IsZero()
+}
+
 // settle writes a delivery that was due, makes the next of its subject due if
 // that is another one now, and keeps the log within its bounds.
 func (tx *Tx) settle(d *record.Delivery) error {
@@ -301,10 +308,11 @@ func (s *Store) RemoveWebhook(owner, id record.ID) error {
 }
 
 // dropWebhook drops so many of a webhook's deliveries, and the webhook itself
-// if none is left.
+// if none is left. The latest go first: should it be cut short, what is left
+// of a subject begins with the one that is due.
 func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) {
 	var some [][]byte
-	for k := range tx.Walk(deliveryBucket, id[:], nil, false) {
+	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
 		if some = append(some, slices.Clone(k)); len(some) == most {
 			break
 		}
@@ -320,30 +328,15 @@ func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) 
 	return done, fault(err, "webhook")
 }
 
-func (s *Store) removeWebhooks(owner record.ID) error {
-	var all []record.Webhook
-	err := s.View(func(tx *Tx) (err error) {
-		all, err = tx.Webhooks(owner)
-		return err
-	})
-	for i := 0; err == nil && i < len(all); i++ {
-		if err = s.RemoveWebhook(owner, all[i].ID); missing(err) {
-			err = nil // removed by a request meanwhile
-		}
-	}
-	return err
-}
-
-// dropWebhooks drops the webhooks that came into being while the others were
-// removed.
-func (tx *Tx) dropWebhooks(owner record.ID) error {
+// dropWebhooks drops so many deliveries of one of the owner's webhooks, and
+// the webhook itself if none is left.
+func (tx *Tx) dropWebhooks(owner record.ID, most int) (done bool, err error) {
 	all, err := tx.Webhooks(owner)
-	for i := 0; err == nil && i < len(all); i++ {
-		for done := false; err == nil && !done; {
-			done, err = tx.dropWebhook(owner, all[i].ID, dropBatch)
-		}
+	if err != nil || len(all) == 0 {
+		return err == nil, err
 	}
-	return err
+	_, err = tx.dropWebhook(owner, all[0].ID, most)
+	return false, err
 }
 
 // steady is the clock that retries go by. The store's own time stands still

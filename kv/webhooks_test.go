@@ -353,6 +353,28 @@ func TestDeliveryLog(t *testing.T) {
 	})
 }
 
+// A removal that is cut short leaves a queue that goes on.
+func TestRemovalCutShort(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	r := add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	edit(t, s, r, `{"content":"two"}`)
+	edit(t, s, r, `{"content":"three"}`)
+	update(t, s, func(tx *Tx) error {
+		done, err := tx.dropWebhook(u.ID, h.ID, 2)
+		is.True(!done)
+		return err
+	})
+	found, _ := due(t, s)
+	is.Equal(len(found), 1)
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Queued(h.ID), int64(1))
+		return audit(tx)
+	})
+}
+
 func TestWebhookBounds(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
