@@ -313,7 +313,7 @@ func audit(tx *Tx) error {
 		}
 		lines[string(line)] = true
 		if !d.Due.IsZero() {
-			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:]), nil)
+			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:], d.Subject[:]), nil)
 		}
 	}
 	for key, n := range queued {

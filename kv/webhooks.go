@@ -49,7 +49,8 @@ var deliveries = func() *table.Table[record.Delivery] {
 		}},
 		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
 			if d.State == record.Waiting && !d.Due.IsZero() {
-				file(append(binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due)), d.ID[:]...))
+				at := binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due))
+				file(append(append(at, d.ID[:]...), d.Subject[:]...))
 			}
 		}},
 		table.Index[record.Delivery]{Bucket: deliveryLog, Keys: func(d *record.Delivery, file func([]byte)) {
@@ -374,21 +375,26 @@ func (s *Store) keepSteady(t *table.Tx, instant time.Time) error {
 // is for one reader.
 func (s *Store) Due() <-chan struct{} { return s.due }
 
-// A Place names a delivery. The part Hook of it orders the webhooks.
+// A Place names a delivery.
 type Place struct{ Owner, Hook, ID record.ID }
 
 func (p Place) key() []byte { return pair(p.Hook, p.ID[:]...) }
 
+// A Turn names a delivery that is the next of its subject.
+type Turn struct {
+	Place
+	Subject record.ID
+}
+
 // DueDeliveries finds deliveries whose time has come, of each webhook those
-// that are due for longest, beginning with the webhook after the given place
-// and going round. room says how many more of a webhook may go out, busy which
-// are out. wait is how long until the next one is due, if that is known and
-// nothing changes. What it costs goes by the number of webhooks for which
-// something waits and of what it finds, not by what is queued.
-func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy func(record.ID) bool) (found []Place, wait time.Duration, err error) {
+// that are due for longest. room says how many more of a webhook may go out;
+// it is asked of every webhook for which something waits and that is on. busy
+// says of which subjects a delivery is out. wait is how long until the next one
+// is due, if that is known and nothing changes. What it costs goes by the
+// number of webhooks for which something waits and of what it finds, not by
+// what is queued.
+func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Turn) bool) (found []Turn, wait time.Duration, err error) {
 	now := tx.s.Steady().UnixMilli()
-	start := pair(after.Owner, after.Hook[:]...)
-	var early, all [][]byte // webhooks up to start, and from there on
 	for at := []byte(nil); ; {
 		var hook []byte
 		for k := range tx.Walk(deliveryDue, nil, at, false) {
@@ -396,22 +402,13 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 			break
 		}
 		if hook == nil {
-			break
-		}
-		if bytes.Compare(hook, start) <= 0 {
-			early = append(early, hook)
-		} else {
-			all = append(all, hook)
+			return found, wait, nil
 		}
 		at = append(slices.Clone(hook), pastHook...)
-	}
-	for _, hook := range append(all, early...) {
 		h, err := hooks.Get(tx.Tx, hook)
-		if errors.Is(err, table.ErrMissing) {
-			continue // damage must not hold up the others
-		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("deliveries of webhook %x: %w", hook, err)
+		if err != nil { // must not hold up the others
+			tx.s.log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
+			continue
 		}
 		shut, err := tx.Shut(h.Owner)
 		if err != nil {
@@ -422,8 +419,8 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 		}
 		n := room(h)
 		for k := range tx.Walk(deliveryDue, hook, nil, false) {
-			id := record.ID(k[40:])
-			if busy(id) {
+			t := Turn{Place{h.Owner, h.ID, record.ID(k[40:56])}, record.ID(k[56:])}
+			if busy(t) {
 				continue
 			}
 			if left := int64(binary.BigEndian.Uint64(k[32:])^1<<63) - now; left > 0 {
@@ -436,14 +433,13 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 				break
 			}
 			n--
-			found = append(found, Place{h.Owner, h.ID, id})
+			found = append(found, t)
 		}
 	}
-	return found, wait, nil
 }
 
 // pastHook comes after all keys of a webhook in deliveryDue.
-var pastHook = bytes.Repeat([]byte{0xff}, 8+16)
+var pastHook = bytes.Repeat([]byte{0xff}, 8+16+16)
 
 // Delivery reads a delivery and what it tells.
 func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {

@@ -27,6 +27,7 @@ const (
 	maxAnswer = 64 << 10 // bytes that are read
 	maxShown  = 256      // bytes that are kept for the log
 	maxError  = 512      // bytes of a sentence in the log
+	bodyTime  = time.Second
 )
 
 // Headers are those of a message, the signatures aside. at is when it is sent.
@@ -78,13 +79,16 @@ func (c *Courier) try(ctx context.Context, h *record.Webhook, m Message) record.
 	return t
 }
 
-// post sends a message and reads the beginning of the answer. What counts is
-// its status: a body that does not end, or not well, changes nothing.
+// post sends a message and reads the beginning of the answer, for bodyTime at
+// most. What counts is its status: a body that does not end, or not well,
+// changes nothing.
 func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
 	body, err := m.Body(h.Format, c.base)
 	if err != nil {
 		return 0, 0, nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil, err
@@ -96,6 +100,7 @@ func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at tim
 		return 0, 0, nil, err
 	}
 	defer res.Body.Close()
+	defer time.AfterFunc(bodyTime, cancel).Stop()
 	var shown bytes.Buffer
 	n, _ := io.CopyN(&shown, res.Body, maxShown)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer-n)

@@ -91,6 +91,7 @@ type Webhook struct {
 	LastStatus    int
 	LastError     string
 	LastTried     time.Time
+	LastTook      time.Duration
 	LastDelivered time.Time
 	Failures      int       // tries in a row that failed
 	Failing       time.Time // since when nothing but failures; zero if the last try went well
@@ -215,7 +216,7 @@ func (d *Delivery) Record(t Try, now, steady time.Time) {
 
 // Record notes what came of a try.
 func (w *Webhook) Record(t Try, now, steady time.Time) {
-	w.LastStatus, w.LastError, w.LastTried = t.Status, t.Error, now
+	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
 	if t.Error == "" {
 		w.LastDelivered = now
 		w.Resume()
