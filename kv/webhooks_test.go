@@ -170,7 +170,11 @@ func TestPause(t *testing.T) {
 	}
 	pause := func() {
 		fail()
-		c.add(3*24*time.Hour - time.Second)
+		c.add(24 * time.Hour)
+		fail()
+		c.add(25 * time.Hour)
+		fail()
+		c.add(23*time.Hour - time.Second)
 		fail()
 		is.True(hookNow(t, s, h).Paused.IsZero())
 		c.add(time.Second)
@@ -189,10 +193,17 @@ func TestPause(t *testing.T) {
 		return tx.SaveWebhook(h)
 	})
 	found, _ := due(t, s)
-	is.Equal(len(found), 4)
+	is.Equal(len(found), 6)
 	for _, p := range found {
 		tried(t, s, p, "")
 	}
+	// Two failures with a long time between, in which nothing was sent, are no
+	// three days of failures.
+	fail()
+	c.add(1000 * time.Hour)
+	fail()
+	is.True(hookNow(t, s, h).Paused.IsZero())
+	tried(t, s, found[0], "")
 	pause()
 	p := Place{u.ID, h.ID, record.ID{7}}
 	redeliver := s.Update(func(tx *Tx) error { _, err := tx.Redeliver(found[0]); return err })
@@ -448,6 +459,7 @@ type queueModel struct {
 	all     []*queued
 	failing map[int]int64 // since when, by webhook
 	paused  map[int]bool
+	tried   map[int]int64 // the last that failed, by webhook
 }
 
 // first is the one of the subject that is next; nil if none waits.
@@ -475,7 +487,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 	s := still(openAt(t, filepath.Join(t.TempDir(), "data"), c.now))
 	u := user(t, s, "ann")
 	hs := []record.Webhook{hookFor(t, s, u.ID, "*"), hookFor(t, s, u.ID, record.UploadReceived), hookFor(t, s, u.ID, record.UploadApproved)}
-	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}}
+	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
 	at := func(q *queued) Place { return Place{u.ID, hs[q.hook].ID, q.id} }
 	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
 	for step := range 250 {
@@ -524,11 +536,12 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 				delete(m.failing, q.hook)
 				m.paused[q.hook] = false
 				q.state = record.Done
-			case m.failing[q.hook] == 0:
+			case m.failing[q.hook] == 0 || now-m.tried[q.hook] > (25*time.Hour).Milliseconds():
 				m.failing[q.hook] = now
 			case now-m.failing[q.hook] >= (3 * 24 * time.Hour).Milliseconds():
 				m.paused[q.hook] = true
 			}
+			m.tried[q.hook] = now
 			if fails && q.state == record.Waiting {
 				if q.due = 0; q.tries >= len(schedule) {
 					q.state = record.Parked

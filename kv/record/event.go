@@ -95,6 +95,7 @@ type Webhook struct {
 	LastDelivered time.Time
 	Failures      int       // tries in a row that failed
 	Failing       time.Time // since when nothing but failures; zero if the last try went well
+	Tried         time.Time // the last try, by the clock of Failing
 	Paused        time.Time // since when nothing is sent because Failing is long ago; zero if not
 }
 
@@ -160,6 +161,10 @@ var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minut
 // maxWait bounds the wait that a target may ask for.
 const maxWait = time.Hour
 
+// maxGap is how far apart tries may be that count as one run of failures: the
+// longest wait, and time for the try.
+const maxGap = 25 * time.Hour
+
 // PauseAfter is how long a target fails before nothing more is sent to it.
 const PauseAfter = 3 * 24 * time.Hour
 
@@ -222,9 +227,10 @@ func (w *Webhook) Record(t Try, now, steady time.Time) {
 		w.Resume()
 		return
 	}
-	if w.Failures++; w.Failing.IsZero() {
-		w.Failing = steady
+	if w.Failures++; w.Failing.IsZero() || steady.Sub(w.Tried) > maxGap {
+		w.Failing = steady // what failed long ago says nothing of the time since
 	}
+	w.Tried = steady
 	if w.Paused.IsZero() && steady.Sub(w.Failing) >= PauseAfter {
 		w.Paused = now
 	}
