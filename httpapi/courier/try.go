@@ -63,7 +63,7 @@ func sign(h http.Header, secrets []string, body []byte) {
 // try sends a message once.
 func (c *Courier) try(ctx context.Context, h *record.Webhook, m Message) record.Try {
 	begun := time.Now()
-	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL}
+	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}
 	ctx, cancel := context.WithTimeout(ctx, TryTime)
 	defer cancel()
 	status, wait, answer, err := c.post(ctx, h, m, begun)

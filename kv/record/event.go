@@ -199,6 +199,7 @@ type Try struct {
 	At     time.Time `json:"TryAt"`
 	Took   time.Duration
 	URL    string
+	Format Format
 	Status int           // 0: no answer
 	Error  string        // a sentence; "" if it went well
 	Answer string        // the beginning of the answer's body
