@@ -303,6 +303,7 @@ func audit(tx *Tx) error {
 		}
 		queued[string(pair(d.Hook, 'w'))]++
 		queued[string(pair(d.Hook, 'W'))] += d.Size
+		file(deliveryLog, slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, signed(d.At)), d.ID[:]), nil)
 		if !d.Noted.IsZero() {
 			file(deliveryLog, slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
 		}

@@ -34,10 +34,11 @@ const (
 	sumTelling   = 'n'
 )
 
-// The two parts of a webhook's log.
+// The parts of a webhook's log.
 const (
 	logOver    = 0 // done, or parked
 	logRetried = 1 // tried, and waiting for the next try
+	logWaiting = 2 // all that wait, by the time of the event
 )
 
 var deliveries = func() *table.Table[record.Delivery] {
@@ -58,8 +59,14 @@ var deliveries = func() *table.Table[record.Delivery] {
 			if d.State == record.Waiting {
 				part = logRetried
 			}
+			entry := func(part byte, at time.Time) {
+				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(at)), d.ID[:]...))
+			}
+			if d.State == record.Waiting {
+				entry(logWaiting, d.At)
+			}
 			if !d.Noted.IsZero() {
-				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(d.Noted)), d.ID[:]...))
+				entry(part, d.Noted)
 			}
 		}})
 	t.Sums = deliverySum
@@ -159,18 +166,13 @@ func (tx *Tx) enqueue(h *record.Webhook, d *record.Delivery) error {
 }
 
 func (tx *Tx) parkOldest(h *record.Webhook) error {
-	var oldest *record.Delivery
-	for d, err := range deliveries.All(tx.Tx, h.ID[:]) {
-		if err != nil {
-			return err
-		}
-		if d.State == record.Waiting {
-			oldest = d
-			break
-		}
-	}
-	if oldest == nil {
+	key := tx.oldest(h.ID, logWaiting)
+	if key == nil {
 		return errors.New("the sums of deliveries are wrong")
+	}
+	oldest, err := deliveries.Get(tx.Tx, key)
+	if err != nil {
+		return err
 	}
 	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
 	if h.LastError != queueFull {
@@ -180,6 +182,15 @@ func (tx *Tx) parkOldest(h *record.Webhook) error {
 		}
 	}
 	return tx.settle(oldest)
+}
+
+// oldest is the key of the first delivery in a part of a webhook's log; nil if
+// there is none.
+func (tx *Tx) oldest(hook record.ID, part byte) []byte {
+	for k := range tx.Walk(deliveryLog, pair(hook, part), nil, false) {
+		return pair(hook, k[len(k)-16:]...)
+	}
+	return nil
 }
 
 // first is the key of the delivery that is the next of its subject; nil if
@@ -227,12 +238,7 @@ func (tx *Tx) settle(d *record.Delivery) error {
 		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, pair(d.Hook, sumOverBytes)) <= maxLogBytes) {
 			return nil
 		}
-		var oldest []byte
-		for k := range tx.Walk(deliveryLog, pair(d.Hook, logOver), nil, false) {
-			oldest = pair(d.Hook, k[len(k)-16:]...)
-			break
-		}
-		if err := tx.drop(oldest); err != nil {
+		if err := tx.drop(tx.oldest(d.Hook, logOver)); err != nil {
 			return err
 		}
 	}

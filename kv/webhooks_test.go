@@ -297,6 +297,13 @@ func TestFullQueue(t *testing.T) {
 		return audit(tx)
 	})
 	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
+	view(t, s, func(tx *Tx) error {
+		all := deliveriesOf(t, tx, h.ID)
+		is.Equal(all[0].State, record.Parked) // the oldest but those that the log let go
+		is.Equal(all[1].State, record.Waiting)
+		is.Equal(tx.oldest(h.ID, logWaiting), pair(h.ID, all[1].ID[:]...))
+		return nil
+	})
 	found, _ := due(t, s)
 	is.Equal(len(found), 2)
 }
