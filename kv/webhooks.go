@@ -285,6 +285,7 @@ func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
 // transaction. A change ends a pause: what waits is tried again.
 func (tx *Tx) SaveWebhook(h *record.Webhook) error {
 	h.Resume()
+	h.Forget(tx.Now)
 	tx.due = true
 	return hooks.Put(tx.Tx, h)
 }

@@ -119,6 +119,13 @@ func (w *Webhook) SetSecret(secret string, now time.Time) {
 	w.Secret = secret
 }
 
+// Forget drops the secret before the present one when it signs no more.
+func (w *Webhook) Forget(now time.Time) {
+	if !now.Before(w.FormerEnds) {
+		w.Former, w.FormerEnds = "", time.Time{}
+	}
+}
+
 // Secrets are those that sign at the given time, the present one first.
 func (w *Webhook) Secrets(now time.Time) []string {
 	switch {
@@ -222,6 +229,7 @@ func (d *Delivery) Record(t Try, now, steady time.Time) {
 
 // Record notes what came of a try.
 func (w *Webhook) Record(t Try, now, steady time.Time) {
+	w.Forget(now)
 	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
 	if t.Error == "" {
 		w.LastDelivered = now
