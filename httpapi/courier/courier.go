@@ -22,7 +22,8 @@ const (
 	maxOfOwner    = 16 // of them of one owner
 	maxIllOfOwner = 8  // of those to targets that are ill
 	maxOfHook     = 2  // of them to one target; one if it is ill
-	maxTests      = 8  // tests, beside them
+	maxTests      = 16 // tests, beside them
+	maxTestsOf    = 4  // of them of one owner
 )
 
 // Times of the courier.
@@ -56,7 +57,10 @@ type Courier struct {
 	client *outbound.Client
 	base   string
 	log    *slog.Logger
-	tests  chan struct{}
+
+	mu      sync.Mutex
+	tests   int               // under way
+	testsOf map[record.ID]int // by owner
 }
 
 // New makes a courier. base is the absolute address of the server, without a
@@ -66,7 +70,7 @@ func New(s *kv.Store, client *outbound.Client, base string, log *slog.Logger) *C
 }
 
 func newCourier(q queue, client *outbound.Client, base string, log *slog.Logger) *Courier {
-	return &Courier{queue: q, client: client, base: base, log: log, tests: make(chan struct{}, maxTests)}
+	return &Courier{queue: q, client: client, base: base, log: log, testsOf: map[record.ID]int{}}
 }
 
 // storeQueue is the queue of a store.
@@ -293,13 +297,25 @@ func (c *Courier) bring(ctx context.Context, p kv.Place) {
 // Test sends a message to a webhook at once, outside of the queue. It takes
 // TestTime at most; Busy if too many tests are under way.
 func (c *Courier) Test(ctx context.Context, h *record.Webhook, m Message) (record.Try, error) {
-	select {
-	case c.tests <- struct{}{}:
-		defer func() { <-c.tests }()
-	default:
+	if !c.testing(h.Owner, 1) {
 		return record.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhooks are being tested; try again in a moment.", Retry: TestTime}
 	}
+	defer c.testing(h.Owner, -1)
 	ctx, cancel := context.WithTimeout(ctx, TestTime)
 	defer cancel()
 	return c.try(ctx, h, m), nil
+}
+
+// testing counts one more or one less test of an owner, if that may be.
+func (c *Courier) testing(owner record.ID, by int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if by > 0 && (c.tests == maxTests || c.testsOf[owner] == maxTestsOf) {
+		return false
+	}
+	c.tests += by
+	if c.testsOf[owner] += by; c.testsOf[owner] == 0 {
+		delete(c.testsOf, owner)
+	}
+	return true
 }

@@ -530,18 +530,19 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Tests of webhooks end in time for the client, and are not many at once.
+// Tests of webhooks end in time for the client, and are not many at once, for
+// each owner.
 func TestTests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"hangs.example": hang})
 		c := newCourier(m, w.client(), "", quiet)
-		h := m.hook("hangs.example")
 		begun := time.Now()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		busy := 0
-		for range maxTests + 3 {
+		for i := range 2 * (maxTestsOf + 3) {
+			h := m.hookOf(record.ID{byte(i % 2)}, "hangs.example")
 			wg.Go(func() {
 				got, err := c.Test(t.Context(), h, Message{Event: record.WebhookTest, Notice: &record.Notice{}})
 				mu.Lock()
@@ -555,8 +556,10 @@ func TestTests(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		is.Equal(busy, 3)
+		is.Equal(busy, 6)
 		is.Equal(time.Since(begun), TestTime)
+		is.Equal(c.tests, 0)
+		is.Equal(len(c.testsOf), 0)
 	})
 }
 
