@@ -370,9 +370,10 @@ func (s *Store) Steady() time.Time {
 }
 
 // keepSteady writes down the clock of retries where it is ahead of the instant
-// of the transaction, so that it goes on from there after a restart.
+// of the transaction by more than a second, so that it goes on from there after
+// a restart.
 func (s *Store) keepSteady(t *table.Tx, instant time.Time) error {
-	if at := s.Steady(); at.After(instant) {
+	if at := s.Steady(); at.Sub(instant) > time.Second {
 		return t.Put(metaBucket, metaSteady, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 	}
 	return nil
