@@ -336,7 +336,7 @@ func testWebhook(c *call) error {
 // shownDelivery is a delivery as the log shows it.
 type shownDelivery struct {
 	record.Delivery
-	headers http.Header // without the signatures
+	headers http.Header // without the signatures; nil if nothing was sent, or it cannot be read
 	body    []byte      // cut to maxShownBody
 }
 
@@ -360,11 +360,14 @@ func (v *shownDelivery) Fields(s *field.Set) {
 		Says("What went wrong; empty if nothing did.", `""`)
 	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
 		Says("The beginning of the answer's body.", `"ok"`)
-	s.Shown("request", field.Schema{Type: "object", Members: []field.Field{}}, v.appendRequest).
-		Says("What was sent: url, headers without the signatures, and the first 8 KiB of the body as text.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: []field.Field{}}, v.appendRequest).
+		Says("What was sent last: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
 }
 
 func (v *shownDelivery) appendRequest(dst []byte) []byte {
+	if v.headers == nil {
+		return append(dst, "null"...)
+	}
 	dst = field.AppendString(append(dst, `{"url":`...), v.URL)
 	dst = append(dst, `,"headers":{`...)
 	for i, name := range sortedKeys(v.headers) {
@@ -394,16 +397,21 @@ func listDeliveries(c *call) error {
 			return err
 		}
 		for _, d := range log {
+			v := &shownDelivery{Delivery: d}
+			if all = append(all, v); d.URL == "" {
+				continue // never sent
+			}
 			_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
-			if err != nil {
-				return err
-			}
 			m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
-			body, err := m.Body(h.Format, c.s.Base)
-			if err != nil {
-				return err
+			var body []byte
+			if err == nil {
+				body, err = m.Body(d.Format, c.s.Base)
 			}
-			all = append(all, &shownDelivery{d, m.Headers(d.Try.At), append([]byte(nil), body[:min(len(body), maxShownBody)]...)})
+			if err != nil {
+				c.s.Log.Error("what was delivered cannot be shown", "webhook", h.ID, "delivery", d.ID, "error", err)
+				continue
+			}
+			v.headers, v.body = m.Headers(d.Try.At), append([]byte(nil), body[:min(len(body), maxShownBody)]...)
 		}
 		return nil
 	}); err != nil {

@@ -262,6 +262,31 @@ func TestWebhookTest(t *testing.T) {
 	is.True(strings.Contains(answer.text("error"), "does-not-exist.invalid"))
 }
 
+// The log has what was sent, in the form in which it was, and nothing of what
+// was given up before it was sent.
+func TestLogOfUnsent(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t).with(t)
+	address, got := a.receiver(t, 200)
+	id := a.post(hooksAt, map[string]any{"url": address}).want(201).text("data.id")
+	at := hooksAt + "/" + id
+	big := record.Notice{Title: strings.Repeat("x", 6<<20)} // eleven do not go into a queue
+	for range 11 {
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.Emit(a.user.ID, record.UploadReceived, tx.NewID(), big) }))
+	}
+	log := a.get(at + "/deliveries").want(200)
+	is.Equal(log.at("data.0.state"), "parked")
+	is.Equal(log.at("data.0.tries"), 0.0)
+	is.Equal(log.at("data.0.triedAt"), nil)
+	is.Equal(log.at("data.0.request"), nil)
+
+	a.do(request{method: "POST", path: at + "/test"}).want(200)
+	sent := next(t, got)
+	a.patch(at, `{"format":"discord"}`).want(200)
+	is.Equal(a.get(at+"/deliveries").want(200).at("data.0.request.body"), string(sent.body))
+}
+
 // Every path that changes a record tells of it exactly once, and nothing else
 // does.
 func TestEventsOfEveryPath(t *testing.T) {

@@ -128,11 +128,12 @@ func (s *Store) RemoveUser(id record.ID) error {
 		u.Disabled = true
 		return tx.SaveUser(u)
 	})
-	if err == nil { // they are told of nothing more
-		err = s.removeWebhooks(id)
-	}
 	for done := false; err == nil && !done; {
 		err = s.Update(func(tx *Tx) error {
+			// The webhooks go first: they are told of nothing more.
+			if none, err := tx.dropWebhooks(id, dropBatch); err != nil || !none {
+				return err
+			}
 			var some []*record.Record
 			for r, err := range records.All(tx.Tx, id[:]) {
 				if err != nil {
@@ -161,7 +162,7 @@ func (s *Store) RemoveUser(id record.ID) error {
 	return err
 }
 
-// dropUser takes away what is left of an account that has no records and no upload requests. It is
+// dropUser takes away what is left of an account that has no webhooks, records and upload requests. It is
 // in the transaction that sees to that: a request of the user's may still be
 // under way.
 func (tx *Tx) dropUser(id record.ID) error {
@@ -170,7 +171,7 @@ func (tx *Tx) dropUser(id record.ID) error {
 	for k := range tx.Walk(answerBucket, id[:], nil, false) {
 		answers = append(answers, bytes.Clone(k))
 	}
-	err := errors.Join(tx.dropWebhooks(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]))
+	err := errors.Join(dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]))
 	for _, k := range answers {
 		err = errors.Join(err, tx.Delete(answerBucket, k))
 	}

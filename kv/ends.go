@@ -3,24 +3,26 @@ package kv
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 
 	"kist/kv/record"
 )
 
-// endBatch is how many ends are told in one transaction.
+// endBatch is how many ends are told in one transaction, at most.
 const endBatch = 100
 
 // tellEnds tells the webhooks of items that have expired since it last looked.
 // What has expired is refused the instant it does; this is not what does it.
 func (s *Store) tellEnds() error {
 	for {
-		var due int
+		due := false
 		if err := s.View(func(tx *Tx) error {
 			for range tx.ended() {
-				due++
+				due = true
+				break
 			}
 			return nil
-		}); err != nil || due == 0 {
+		}); err != nil || !due {
 			return err
 		}
 		told := 0
@@ -29,29 +31,36 @@ func (s *Store) tellEnds() error {
 			for key := range tx.ended() {
 				keys = append(keys, bytes.Clone(key))
 			}
-			for _, key := range keys {
-				r, err := records.Get(tx.Tx, key)
-				if err != nil { // must not hold up the others
-					s.log.Error("an end is not told", "error", err)
+			for i := 0; i < len(keys) && tx.Volume() < maxVolume; i++ {
+				mark := tx.Mark()
+				err := tx.tellEnd(keys[i])
+				if err == nil {
+					told++
 					continue
 				}
-				if err := tx.emit(record.ItemExpired, r); err != nil {
+				s.log.Error("an end is not told", "error", err) // it must not hold up the others
+				if err := tx.Undo(mark); err != nil {
 					return err
 				}
-				r.Ended = true
-				if err := tx.save(r); err != nil {
-					return err
-				}
-				told++
 			}
 			return nil
-		}); err != nil {
+		}); err != nil || told == 0 {
 			return err
 		}
-		if due < endBatch || told == 0 {
-			return nil
-		}
 	}
+}
+
+// tellEnd tells of the end of the record at key.
+func (tx *Tx) tellEnd(key []byte) error {
+	r, err := records.Get(tx.Tx, key)
+	if err != nil {
+		return fmt.Errorf("record %x: %w", key, err)
+	}
+	if err := tx.emit(record.ItemExpired, r); err != nil {
+		return err
+	}
+	r.Ended = true
+	return tx.save(r)
 }
 
 // ended yields the keys of items that have expired and were not told of.

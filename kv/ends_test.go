@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,4 +62,43 @@ func TestEnds(t *testing.T) {
 	}
 	c.add(time.Minute)
 	is.Equal(told(), 2+2*endBatch+10)
+}
+
+// However long the records are and however many webhooks there are, each event
+// is written once, and no transaction grows without bounds.
+func TestLongEnds(t *testing.T) {
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, t.TempDir(), c.now)
+	u := user(t, s, "ann")
+	var hs []record.Webhook
+	for range 5 {
+		hs = append(hs, hookFor(t, s, u.ID, record.ItemExpired))
+	}
+	const n, size = 12, maxVolume / 8
+	content := strings.Repeat("x", size)
+	for range n {
+		add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q,"expiresAt":%q}`, content, c.now().Add(time.Minute).UTC().Format(time.RFC3339)))
+	}
+	c.add(time.Hour)
+	before := s.state.Seq
+	is.NoErr(s.tellEnds())
+	is.True(s.state.Seq-before >= n*size/maxVolume)
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Count(noticeBucket), n)
+		is.Equal(tx.Queued(hs[4].ID), int64(n))
+		return audit(tx)
+	})
+	for _, h := range hs[1:] {
+		is.NoErr(s.RemoveWebhook(u.ID, h.ID))
+	}
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Count(noticeBucket), n) // the one that is left needs them
+		return audit(tx)
+	})
+	is.NoErr(s.RemoveWebhook(u.ID, hs[0].ID))
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Count(noticeBucket), 0)
+		return audit(tx)
+	})
 }

@@ -305,11 +305,15 @@ func audit(tx *Tx) error {
 		there(userBucket, hs[i].Owner[:], hs[i].ID)
 	}
 	ds, err6 := collect(deliveries, tx, nil)
-	lines, queued := map[string]bool{}, map[string]int64{}
+	lines, queued, notices := map[string]bool{}, map[string]int64{}, 0
 	for i := range ds {
-		d, at := &ds[i], pair(ds[i].Hook, ds[i].ID[:]...)
+		d := &ds[i]
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), d.ID)
-		there(noticeBucket, at, d.ID)
+		there(noticeBucket, pair(d.Owner, d.ID[:]...), d.ID)
+		told := string(slices.Concat(d.Owner[:], []byte{'n'}, d.ID[:]))
+		if queued[told]++; queued[told] == 1 {
+			notices++
+		}
 		if d.State != record.Waiting {
 			file(deliveryLog, slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
 			queued[string(pair(d.Hook, 'l'))]++
@@ -318,6 +322,7 @@ func audit(tx *Tx) error {
 		}
 		queued[string(pair(d.Hook, 'w'))]++
 		queued[string(pair(d.Hook, 'W'))] += d.Size
+		file(deliveryLog, slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, signed(d.At)), d.ID[:]), nil)
 		if !d.Noted.IsZero() {
 			file(deliveryLog, slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
 		}
@@ -328,14 +333,14 @@ func audit(tx *Tx) error {
 		}
 		lines[string(line)] = true
 		if !d.Due.IsZero() {
-			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:]), nil)
+			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:], d.Subject[:]), nil)
 		}
 	}
 	for key, n := range queued {
 		file(deliverySum, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
 	}
-	if n := tx.Count(noticeBucket); n != len(ds) {
-		say("%d notices of %d deliveries", n, len(ds))
+	if n := tx.Count(noticeBucket); n != notices {
+		say("%d notices, and %d are told", n, notices)
 	}
 	for k := range tx.Walk(viewBucket, nil, nil, false) {
 		if !ids[record.ID(k)] {

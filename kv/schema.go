@@ -69,6 +69,7 @@ var byNumber = func() (all [table.MaxBucket + 1]table.Bucket) {
 var (
 	metaFormat   = []byte("format")   // uint32
 	metaInstant  = []byte("instant")  // uint64, milliseconds: the latest transaction's
+	metaSteady   = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
 	metaLast     = []byte("last")     // the latest id
 	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
 	metaTrimmed  = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed

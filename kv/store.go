@@ -167,6 +167,9 @@ func (s *Store) prepare(steps []migration) error {
 		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
 			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
 		}
+		if v := tx.Get(metaBucket, metaSteady); len(v) == 8 {
+			s.steady.at, s.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), s.elapsed()
+		}
 		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
@@ -249,7 +252,9 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // it may have counts in its hands
-		err = errors.Join(s.flush(), s.Update(func(tx *Tx) error { return tx.Put(metaBucket, metaInstant, tx.instant()) }))
+		err = errors.Join(s.flush(), s.Update(func(tx *Tx) error {
+			return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.keepSteady(tx.Tx, tx.Now))
+		}))
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)

@@ -166,6 +166,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	if err := errors.Join(
 		t.Put(metaBucket, metaInstant, (&Tx{Now: now}).instant()),
+		s.keepSteady(t, now),
 		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
 		t.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
 		t.Flush(),

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,9 +114,19 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(uploads.Check(tx.Tx, func(u *Upload) { there(userBucket, u.Owner[:], "upload", u.ID) }, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
-		there(noticeBucket, pair(d.Hook, d.ID[:]...), "delivery", d.ID)
-		owed[noticeBucket]++
+		there(noticeBucket, noticeKey(d), "delivery", d.ID)
+		if tx.misplaced(d) {
+			say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
+		}
 	}, problem))
+	for k, v := range tx.Walk(noticeBucket, nil, nil, false) {
+		if err := json.Unmarshal(v, new(record.Notice)); err != nil {
+			say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
+		}
+		if len(k) != 32 || deliveries.Sum(tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
+			say("%s %x is told by no delivery", noticeBucket.Name, k)
+		}
+	}
 	counted := 0
 	add(records.Check(tx.Tx, func(r *record.Record) {
 		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
@@ -414,15 +425,15 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
 			refill(uploads, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
-				key := pair(d.Hook, d.ID[:]...)
-				notice := was.Get(noticeBucket, key)
+				notice := was.Get(noticeBucket, noticeKey(d))
 				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {
 					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
-					_, err := deliveries.Delete(tx.Tx, key)
+					_, err := deliveries.Delete(tx.Tx, pair(d.Hook, d.ID[:]...))
 					return err
 				}
-				return tx.Put(noticeBucket, key, bytes.Clone(notice))
+				return tx.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
 			}),
+			realign(tx, renew),
 			refill(records, was, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {
 					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
@@ -496,6 +507,37 @@ func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func(
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// realign makes due the first delivery of each subject, and no other: those
+// before it may be lost.
+func realign(tx *Tx, renew func() error) error {
+	var wrong [][]byte
+	for d, err := range deliveries.All(tx.Tx, nil) {
+		if err == nil && tx.misplaced(d) {
+			wrong = append(wrong, deliveries.Key(d))
+		}
+	}
+	for i, key := range wrong {
+		d, err := deliveries.Get(tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if d.Due.IsZero() {
+			d.Due = d.At
+		} else {
+			d.Due = time.Time{}
+		}
+		if err := deliveries.Put(tx.Tx, d); err != nil {
+			return err
+		}
+		if i%refillBatch == refillBatch-1 {
+			if err := renew(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -27,6 +27,9 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		if err == nil {
 			_, err = tx.AddWebhook(record.Webhook{Owner: u.ID, Events: []record.Event{record.AllEvents}, Enabled: true})
 		}
+		if err == nil {
+			_, _, err = tx.AddDevice("extension", "192.0.2.1")
+		}
 		return err
 	})
 	q := addRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 5 })
@@ -34,8 +37,10 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		t.Fatal(err)
 	}
 	s.RequestSeen(q)
+	sent, _ := due(t, s)
+	tried(t, s, sent[0], "")
 	gone := add(t, s, u.ID, record.Notes, `{"content":"gone"}`)
-	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true}`, `{"content":"two","tags":["b"],"isFavorite":true}`} {
+	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true}`, `{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`} {
 		add(t, s, u.ID, record.Notes, text)
 	}
 	update(t, s, func(tx *Tx) error {
@@ -81,7 +86,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, deliveryLine, deliveryDue, deliverySum, uploadSlug} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)
@@ -110,6 +115,33 @@ func TestAuditFinds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A delivery whose forerunner cannot be read is due after a repair, and Audit
+// tells of one that is not.
+func TestRepairOfQueue(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openAt(t, dir, nil)
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	r := add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	edit(t, s, r, `{"content":"two"}`)
+	edit(t, s, r, `{"content":"three"}`)
+	update(t, s, func(tx *Tx) error {
+		first := deliveriesOf(t, tx, h.ID)[0]
+		return tx.drop(deliveries.Key(&first))
+	})
+	found := 0
+	view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })
+	is.Equal(found, 1)
+	is.NoErr(s.Close())
+	_, err := Repair(dir, func(err error) { t.Error(err) })
+	is.NoErr(err)
+	s = openAt(t, dir, nil)
+	view(t, s, audit)
+	all, _ := due(t, s)
+	is.Equal(len(all), 1)
 }
 
 // What can be read of a damaged store is all there after a repair, and what is

@@ -24,18 +24,21 @@ const (
 	maxLogBytes    = 8 << 20  // of what those tell
 )
 
-// What the sums of a webhook's deliveries are of. The bytes are stored.
+// What the sums of a webhook's deliveries are of, or with an owner's notice,
+// how many deliveries tell it. The bytes are stored.
 const (
 	sumWaiting   = 'w'
 	sumWaitBytes = 'W'
 	sumOver      = 'l'
 	sumOverBytes = 'L'
+	sumTelling   = 'n'
 )
 
-// The two parts of a webhook's log.
+// The parts of a webhook's log.
 const (
 	logOver    = 0 // done, or parked
 	logRetried = 1 // tried, and waiting for the next try
+	logWaiting = 2 // all that wait, by the time of the event
 )
 
 var deliveries = func() *table.Table[record.Delivery] {
@@ -47,7 +50,8 @@ var deliveries = func() *table.Table[record.Delivery] {
 		}},
 		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
 			if d.State == record.Waiting && !d.Due.IsZero() {
-				file(append(binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due)), d.ID[:]...))
+				at := binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due))
+				file(append(append(at, d.ID[:]...), d.Subject[:]...))
 			}
 		}},
 		table.Index[record.Delivery]{Bucket: deliveryLog, Keys: func(d *record.Delivery, file func([]byte)) {
@@ -55,8 +59,14 @@ var deliveries = func() *table.Table[record.Delivery] {
 			if d.State == record.Waiting {
 				part = logRetried
 			}
+			entry := func(part byte, at time.Time) {
+				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(at)), d.ID[:]...))
+			}
+			if d.State == record.Waiting {
+				entry(logWaiting, d.At)
+			}
 			if !d.Noted.IsZero() {
-				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(d.Noted)), d.ID[:]...))
+				entry(part, d.Noted)
 			}
 		}})
 	t.Sums = deliverySum
@@ -67,9 +77,17 @@ var deliveries = func() *table.Table[record.Delivery] {
 		}
 		add(pair(d.Hook, n), 1)
 		add(pair(d.Hook, size), d.Size)
+		add(telling(d.Owner, d.ID), 1)
 	}
 	return t
 }()
+
+// telling is the key of the sum of the deliveries that tell a notice.
+func telling(owner, id record.ID) []byte { return append(pair(owner, sumTelling), id[:]...) }
+
+// noticeKey is where what a delivery tells is kept. The deliveries of one
+// event to several webhooks share their id and it.
+func noticeKey(d *record.Delivery) []byte { return pair(d.Owner, d.ID[:]...) }
 
 // emit writes a delivery for each of the owner's webhooks that wants the
 // event, with the record as it is now.
@@ -94,6 +112,7 @@ func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell f
 		return err
 	}
 	var notice []byte
+	var id record.ID
 	for i := range all {
 		h := &all[i]
 		if !h.Wants(e) {
@@ -107,8 +126,15 @@ func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell f
 			if err != nil {
 				return fmt.Errorf("event %s: %w", e, err)
 			}
+			id = tx.NewID()
+			if err := tx.Put(noticeBucket, pair(owner, id[:]...), notice); err != nil {
+				return err
+			}
 		}
-		if err := tx.enqueue(h, e, subject, notice); err != nil {
+		d := &record.Delivery{
+			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: record.Waiting,
+		}
+		if err := tx.enqueue(h, d); err != nil {
 			return err
 		}
 	}
@@ -122,40 +148,31 @@ var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(m
 
 // enqueue puts a delivery at the end of the webhook's queue. Where that is
 // full, the oldest are parked.
-func (tx *Tx) enqueue(h *record.Webhook, e record.Event, subject record.ID, notice []byte) error {
+func (tx *Tx) enqueue(h *record.Webhook, d *record.Delivery) error {
 	for {
 		n := deliveries.Sum(tx.Tx, pair(h.ID, sumWaiting))
-		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+int64(len(notice)) <= maxQueuedBytes {
+		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
 			break
 		}
 		if err := tx.parkOldest(h); err != nil {
 			return err
 		}
 	}
-	d := &record.Delivery{
-		ID: tx.NewID(), Hook: h.ID, Owner: h.Owner, Subject: subject, Event: e, At: tx.Now,
-		Size: int64(len(notice)), State: record.Waiting,
-	}
-	if tx.first(h.ID, subject) == nil {
+	if tx.first(h.ID, d.Subject) == nil {
 		d.Due = tx.s.Steady()
 	}
 	tx.due = true
-	return errors.Join(tx.Put(noticeBucket, pair(h.ID, d.ID[:]...), notice), deliveries.Put(tx.Tx, d))
+	return deliveries.Put(tx.Tx, d)
 }
 
 func (tx *Tx) parkOldest(h *record.Webhook) error {
-	var oldest *record.Delivery
-	for d, err := range deliveries.All(tx.Tx, h.ID[:]) {
-		if err != nil {
-			return err
-		}
-		if d.State == record.Waiting {
-			oldest = d
-			break
-		}
-	}
-	if oldest == nil {
+	key := tx.oldest(h.ID, logWaiting)
+	if key == nil {
 		return errors.New("the sums of deliveries are wrong")
+	}
+	oldest, err := deliveries.Get(tx.Tx, key)
+	if err != nil {
+		return err
 	}
 	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
 	if h.LastError != queueFull {
@@ -167,6 +184,15 @@ func (tx *Tx) parkOldest(h *record.Webhook) error {
 	return tx.settle(oldest)
 }
 
+// oldest is the key of the first delivery in a part of a webhook's log; nil if
+// there is none.
+func (tx *Tx) oldest(hook record.ID, part byte) []byte {
+	for k := range tx.Walk(deliveryLog, pair(hook, part), nil, false) {
+		return pair(hook, k[len(k)-16:]...)
+	}
+	return nil
+}
+
 // first is the key of the delivery that is the next of its subject; nil if
 // none waits.
 func (tx *Tx) first(hook, subject record.ID) []byte {
@@ -174,6 +200,13 @@ func (tx *Tx) first(hook, subject record.ID) []byte {
 		return pair(hook, k[32:]...)
 	}
 	return nil
+}
+
+// misplaced reports whether a delivery is due though it is not the next of its
+// subject, or the other way round.
+func (tx *Tx) misplaced(d *record.Delivery) bool {
+	next := d.State == record.Waiting && bytes.Equal(tx.first(d.Hook, d.Subject), deliveries.Key(d))
+	return next == d.Due.IsZero()
 }
 
 // settle writes a delivery that was due, makes the next of its subject due if
@@ -205,21 +238,19 @@ func (tx *Tx) settle(d *record.Delivery) error {
 		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, pair(d.Hook, sumOverBytes)) <= maxLogBytes) {
 			return nil
 		}
-		var oldest []byte
-		for k := range tx.Walk(deliveryLog, pair(d.Hook, logOver), nil, false) {
-			oldest = pair(d.Hook, k[len(k)-16:]...)
-			break
-		}
-		if err := tx.drop(oldest); err != nil {
+		if err := tx.drop(tx.oldest(d.Hook, logOver)); err != nil {
 			return err
 		}
 	}
 }
 
-// drop forgets a delivery.
+// drop forgets a delivery, and what it tells if no other one tells it.
 func (tx *Tx) drop(key []byte) error {
-	_, err := deliveries.Delete(tx.Tx, key)
-	return errors.Join(err, tx.Delete(noticeBucket, key))
+	d, err := deliveries.Delete(tx.Tx, key)
+	if err != nil || deliveries.Sum(tx.Tx, telling(d.Owner, d.ID)) > 0 {
+		return err
+	}
+	return tx.Delete(noticeBucket, noticeKey(d))
 }
 
 // Webhooks lists the owner's webhooks, oldest first.
@@ -254,6 +285,7 @@ func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
 // transaction. A change ends a pause: what waits is tried again.
 func (tx *Tx) SaveWebhook(h *record.Webhook) error {
 	h.Resume()
+	h.Forget(tx.Now)
 	tx.due = true
 	return hooks.Put(tx.Tx, h)
 }
@@ -284,10 +316,11 @@ func (s *Store) RemoveWebhook(owner, id record.ID) error {
 }
 
 // dropWebhook drops so many of a webhook's deliveries, and the webhook itself
-// if none is left.
+// if none is left. The latest go first: should it be cut short, what is left
+// of a subject begins with the one that is due.
 func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) {
 	var some [][]byte
-	for k := range tx.Walk(deliveryBucket, id[:], nil, false) {
+	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
 		if some = append(some, slices.Clone(k)); len(some) == most {
 			break
 		}
@@ -303,30 +336,15 @@ func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) 
 	return done, fault(err, "webhook")
 }
 
-func (s *Store) removeWebhooks(owner record.ID) error {
-	var all []record.Webhook
-	err := s.View(func(tx *Tx) (err error) {
-		all, err = tx.Webhooks(owner)
-		return err
-	})
-	for i := 0; err == nil && i < len(all); i++ {
-		if err = s.RemoveWebhook(owner, all[i].ID); missing(err) {
-			err = nil // removed by a request meanwhile
-		}
-	}
-	return err
-}
-
-// dropWebhooks drops the webhooks that came into being while the others were
-// removed.
-func (tx *Tx) dropWebhooks(owner record.ID) error {
+// dropWebhooks drops so many deliveries of one of the owner's webhooks, and
+// the webhook itself if none is left.
+func (tx *Tx) dropWebhooks(owner record.ID, most int) (done bool, err error) {
 	all, err := tx.Webhooks(owner)
-	for i := 0; err == nil && i < len(all); i++ {
-		for done := false; err == nil && !done; {
-			done, err = tx.dropWebhook(owner, all[i].ID, dropBatch)
-		}
+	if err != nil || len(all) == 0 {
+		return err == nil, err
 	}
-	return err
+	_, err = tx.dropWebhook(owner, all[0].ID, most)
+	return false, err
 }
 
 // steady is the clock that retries go by. The store's own time stands still
@@ -351,25 +369,40 @@ func (s *Store) Steady() time.Time {
 	return at.Truncate(time.Millisecond)
 }
 
+// keepSteady writes down the clock of retries where it is ahead of the instant
+// of the transaction by more than a second, so that it goes on from there after
+// a restart.
+func (s *Store) keepSteady(t *table.Tx, instant time.Time) error {
+	if at := s.Steady(); at.Sub(instant) > time.Second {
+		return t.Put(metaBucket, metaSteady, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+	}
+	return nil
+}
+
 // Due tells by a value that a delivery may be due since it was last asked. It
 // is for one reader.
 func (s *Store) Due() <-chan struct{} { return s.due }
 
-// A Place names a delivery. The part Hook of it orders the webhooks.
+// A Place names a delivery.
 type Place struct{ Owner, Hook, ID record.ID }
 
 func (p Place) key() []byte { return pair(p.Hook, p.ID[:]...) }
 
+// A Turn names a delivery that is the next of its subject.
+type Turn struct {
+	Place
+	Subject record.ID
+}
+
 // DueDeliveries finds deliveries whose time has come, of each webhook those
-// that are due for longest, beginning with the webhook after the given place
-// and going round. room says how many more of a webhook may go out, busy which
-// are out. wait is how long until the next one is due, if that is known and
-// nothing changes. What it costs goes by the number of webhooks for which
-// something waits and of what it finds, not by what is queued.
-func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy func(record.ID) bool) (found []Place, wait time.Duration, err error) {
+// that are due for longest. room says how many more of a webhook may go out;
+// it is asked of every webhook for which something waits and that is on. busy
+// says of which subjects a delivery is out. wait is how long until the next one
+// is due, if that is known and nothing changes. What it costs goes by the
+// number of webhooks for which something waits and of what it finds, not by
+// what is queued.
+func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Turn) bool) (found []Turn, wait time.Duration, err error) {
 	now := tx.s.Steady().UnixMilli()
-	start := pair(after.Owner, after.Hook[:]...)
-	var early, all [][]byte // webhooks up to start, and from there on
 	for at := []byte(nil); ; {
 		var hook []byte
 		for k := range tx.Walk(deliveryDue, nil, at, false) {
@@ -377,22 +410,13 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 			break
 		}
 		if hook == nil {
-			break
-		}
-		if bytes.Compare(hook, start) <= 0 {
-			early = append(early, hook)
-		} else {
-			all = append(all, hook)
+			return found, wait, nil
 		}
 		at = append(slices.Clone(hook), pastHook...)
-	}
-	for _, hook := range append(all, early...) {
 		h, err := hooks.Get(tx.Tx, hook)
-		if errors.Is(err, table.ErrMissing) {
-			continue // damage must not hold up the others
-		}
-		if err != nil {
-			return nil, 0, fmt.Errorf("deliveries of webhook %x: %w", hook, err)
+		if err != nil { // must not hold up the others
+			tx.s.log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
+			continue
 		}
 		shut, err := tx.Shut(h.Owner)
 		if err != nil {
@@ -403,8 +427,8 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 		}
 		n := room(h)
 		for k := range tx.Walk(deliveryDue, hook, nil, false) {
-			id := record.ID(k[40:])
-			if busy(id) {
+			t := Turn{Place{h.Owner, h.ID, record.ID(k[40:56])}, record.ID(k[56:])}
+			if busy(t) {
 				continue
 			}
 			if left := int64(binary.BigEndian.Uint64(k[32:])^1<<63) - now; left > 0 {
@@ -417,14 +441,13 @@ func (tx *Tx) DueDeliveries(after Place, room func(*record.Webhook) int, busy fu
 				break
 			}
 			n--
-			found = append(found, Place{h.Owner, h.ID, id})
+			found = append(found, t)
 		}
 	}
-	return found, wait, nil
 }
 
 // pastHook comes after all keys of a webhook in deliveryDue.
-var pastHook = bytes.Repeat([]byte{0xff}, 8+16)
+var pastHook = bytes.Repeat([]byte{0xff}, 8+16+16)
 
 // Delivery reads a delivery and what it tells.
 func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
@@ -436,7 +459,7 @@ func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
 		return nil, nil, fault(err, "delivery")
 	}
 	n := new(record.Notice)
-	if err := json.Unmarshal(tx.Get(noticeBucket, p.key()), n); err != nil {
+	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
 		return nil, nil, fmt.Errorf("delivery %s: %w", d.ID, err)
 	}
 	return d, n, nil
@@ -488,7 +511,7 @@ func (tx *Tx) Tested(p Place, e record.Event, at time.Time, n record.Notice, t r
 		State: record.Parked,
 	}
 	d.Record(t, tx.Now, time.Time{})
-	return errors.Join(tx.Put(noticeBucket, p.key(), notice), tx.settle(d))
+	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), tx.settle(d))
 }
 
 // Redeliver has a delivery sent again, at once and with all its tries. Later

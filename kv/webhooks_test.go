@@ -34,8 +34,12 @@ func hookFor(t testing.TB, s *Store, owner record.ID, events ...record.Event) (h
 // due lists what may go out, without bounds.
 func due(t testing.TB, s *Store) (found []Place, wait time.Duration) {
 	t.Helper()
-	view(t, s, func(tx *Tx) (err error) {
-		found, wait, err = tx.DueDeliveries(Place{}, func(*record.Webhook) int { return 1 << 20 }, func(record.ID) bool { return false })
+	view(t, s, func(tx *Tx) error {
+		turns, left, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 << 20 }, func(Turn) bool { return false })
+		for _, next := range turns {
+			found = append(found, next.Place)
+		}
+		wait = left
 		return err
 	})
 	return found, wait
@@ -166,7 +170,11 @@ func TestPause(t *testing.T) {
 	}
 	pause := func() {
 		fail()
-		c.add(3*24*time.Hour - time.Second)
+		c.add(24 * time.Hour)
+		fail()
+		c.add(25 * time.Hour)
+		fail()
+		c.add(23*time.Hour - time.Second)
 		fail()
 		is.True(hookNow(t, s, h).Paused.IsZero())
 		c.add(time.Second)
@@ -185,10 +193,17 @@ func TestPause(t *testing.T) {
 		return tx.SaveWebhook(h)
 	})
 	found, _ := due(t, s)
-	is.Equal(len(found), 4)
+	is.Equal(len(found), 6)
 	for _, p := range found {
 		tried(t, s, p, "")
 	}
+	// Two failures with a long time between, in which nothing was sent, are no
+	// three days of failures.
+	fail()
+	c.add(1000 * time.Hour)
+	fail()
+	is.True(hookNow(t, s, h).Paused.IsZero())
+	tried(t, s, found[0], "")
 	pause()
 	p := Place{u.ID, h.ID, record.ID{7}}
 	redeliver := s.Update(func(tx *Tx) error { _, err := tx.Redeliver(found[0]); return err })
@@ -235,7 +250,26 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	elapsed += time.Second
 	found, _ = due(t, s)
 	is.Equal(len(found), 1)
+	// Nor does a restart, by a stop or a kill.
+	tried(t, s, found[0], "no")
+	elapsed += 10 * time.Second
 	was := s.Steady()
+	is.NoErr(s.Close())
+	s = openAt(t, s.Dir(), c.now)
+	is.True(!s.Steady().Before(was))
+	s.steady.Lock()
+	s.steady.elapsed, s.elapsed = elapsed, func() time.Duration { return elapsed }
+	s.steady.Unlock()
+	_, wait = due(t, s)
+	is.True(wait <= 20*time.Second)
+	elapsed += 20 * time.Second
+	found, _ = due(t, s)
+	is.Equal(len(found), 1)
+	tried(t, s, found[0], "no") // due in two minutes
+	s = still(copyOf(t, s))
+	_, wait = due(t, s)
+	is.True(wait > 110*time.Second && wait < 130*time.Second)
+	was = s.Steady()
 	c.add(2000 * time.Hour) // and forward
 	is.Equal(s.Steady().Sub(was) > 900*time.Hour, true)
 }
@@ -263,13 +297,20 @@ func TestFullQueue(t *testing.T) {
 		return audit(tx)
 	})
 	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
+	view(t, s, func(tx *Tx) error {
+		all := deliveriesOf(t, tx, h.ID)
+		is.Equal(all[0].State, record.Parked) // the oldest but those that the log let go
+		is.Equal(all[1].State, record.Waiting)
+		is.Equal(tx.oldest(h.ID, logWaiting), pair(h.ID, all[1].ID[:]...))
+		return nil
+	})
 	found, _ := due(t, s)
 	is.Equal(len(found), 2)
 }
 
 // However much is queued for a target, looking for what is due reads what is
-// due, and every webhook has its turn.
-func TestDueIsCheapAndFair(t *testing.T) {
+// due. What cannot be read holds up no other.
+func TestDueIsCheap(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	u := user(t, s, "ann")
@@ -287,17 +328,29 @@ func TestDueIsCheapAndFair(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.Emit(u.ID, record.UploadApproved, tx.NewID(), record.Notice{}) })
 	view(t, s, func(tx *Tx) error {
 		asked := 0
-		found, _, err := tx.DueDeliveries(Place{}, func(*record.Webhook) int { return 2 }, func(record.ID) bool { asked++; return false })
+		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 2 }, func(Turn) bool { asked++; return false })
 		is.NoErr(err)
 		is.Equal(len(found), 3)
 		is.True(asked <= 5) // two and one more, and one
 		is.Equal(found[2].Hook, alive.ID)
-		found, _, err = tx.DueDeliveries(found[0], func(*record.Webhook) int { return 1 }, func(record.ID) bool { return false })
+		d, _, err := tx.Delivery(found[0].Place)
 		is.NoErr(err)
-		is.Equal(found[0].Hook, alive.ID)
-		is.Equal(found[1].Hook, dead.ID)
+		is.Equal(found[0].Subject, d.Subject)
+		found, _, err = tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(x Turn) bool { return x.Subject == d.Subject })
+		is.NoErr(err)
+		is.Equal(len(found), 2)
+		is.True(found[0].Subject != d.Subject)
 		return nil
 	})
+	harmed := errors.New("not to be kept")
+	is.True(errors.Is(s.Update(func(tx *Tx) error {
+		is.NoErr(tx.Put(hookBucket, pair(u.ID, dead.ID[:]...), []byte("{")))
+		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(Turn) bool { return false })
+		is.NoErr(err)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].Hook, alive.ID)
+		return harmed
+	}), harmed))
 	is.NoErr(s.RemoveWebhook(u.ID, dead.ID))
 	view(t, s, func(tx *Tx) error {
 		is.Equal(leftOver(tx, dead.ID), nil)
@@ -330,6 +383,28 @@ func TestDeliveryLog(t *testing.T) {
 		is.Equal(log[0].Error, "no")
 		is.Equal(log[1].Status, 200+LogLength+49)
 		is.Equal(len(deliveriesOf(t, tx, h.ID)), LogLength+2)
+		return audit(tx)
+	})
+}
+
+// A removal that is cut short leaves a queue that goes on.
+func TestRemovalCutShort(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, "*")
+	r := add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	edit(t, s, r, `{"content":"two"}`)
+	edit(t, s, r, `{"content":"three"}`)
+	update(t, s, func(tx *Tx) error {
+		done, err := tx.dropWebhook(u.ID, h.ID, 2)
+		is.True(!done)
+		return err
+	})
+	found, _ := due(t, s)
+	is.Equal(len(found), 1)
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Queued(h.ID), int64(1))
 		return audit(tx)
 	})
 }
@@ -391,6 +466,7 @@ type queueModel struct {
 	all     []*queued
 	failing map[int]int64 // since when, by webhook
 	paused  map[int]bool
+	tried   map[int]int64 // the last that failed, by webhook
 }
 
 // first is the one of the subject that is next; nil if none waits.
@@ -418,7 +494,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 	s := still(openAt(t, filepath.Join(t.TempDir(), "data"), c.now))
 	u := user(t, s, "ann")
 	hs := []record.Webhook{hookFor(t, s, u.ID, "*"), hookFor(t, s, u.ID, record.UploadReceived), hookFor(t, s, u.ID, record.UploadApproved)}
-	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}}
+	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
 	at := func(q *queued) Place { return Place{u.ID, hs[q.hook].ID, q.id} }
 	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
 	for step := range 250 {
@@ -467,11 +543,12 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 				delete(m.failing, q.hook)
 				m.paused[q.hook] = false
 				q.state = record.Done
-			case m.failing[q.hook] == 0:
+			case m.failing[q.hook] == 0 || now-m.tried[q.hook] > (25*time.Hour).Milliseconds():
 				m.failing[q.hook] = now
 			case now-m.failing[q.hook] >= (3 * 24 * time.Hour).Milliseconds():
 				m.paused[q.hook] = true
 			}
+			m.tried[q.hook] = now
 			if fails && q.state == record.Waiting {
 				if q.due = 0; q.tries >= len(schedule) {
 					q.state = record.Parked

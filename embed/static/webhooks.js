@@ -80,14 +80,17 @@ export default function webhooks(kit) {
 
   // entry is one delivery of a log, which opens to what was sent and answered.
   function entry(hook, d) {
-    const lines = Object.entries(d.request.headers).map(([name, value]) => `${name}: ${value}`).join('\n');
-    let body = d.request.body;
-    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* it was cut off */ }
+    let sent = '';
+    if (d.request) {
+      let { body } = d.request;
+      try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* it was cut off */ }
+      sent = [`POST ${d.request.url}`, ...Object.entries(d.request.headers).map(([name, value]) => `${name}: ${value}`), '', body].join('\n');
+    }
     const el = h('details', { 'data-id': d.id },
       h('summary', {}, h('span', {}, d.event), h(d.state === 'done' ? 'span.badge.on' : 'span.badge.warn', {}, states[d.state]), d.status && h('span', {}, String(d.status)), when(d.triedAt ?? d.createdAt)),
       d.error && h('p.alert', {}, d.error),
       h('p.soft', {}, [d.tries && plural(d.tries, 'try', 'tries'), d.triedAt && `${number(d.tookMs)} ms`].filter(Boolean).join(' · '), d.nextTryAt && [' · again ', when(d.nextTryAt)]),
-      h('h3', {}, 'Sent'), h('pre', { tabindex: '0', 'aria-label': 'What was sent' }, `POST ${d.request.url}\n${lines}\n\n${body}`),
+      sent && [h('h3', {}, 'Sent'), h('pre', { tabindex: '0', 'aria-label': 'What was sent' }, sent)],
       d.answer && [h('h3', {}, 'Answered'), h('pre', { tabindex: '0', 'aria-label': 'What was answered' }, d.answer)],
       h('div.row', {}, button('hook-again', 'Send again', { 'aria-label': `Send ${d.event} again` })));
     el.hook = hook;

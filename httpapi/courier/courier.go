@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +14,16 @@ import (
 	"kist/kv/record"
 )
 
-// Bounds of what is under way at once.
+// Bounds of what is under way at once. A target is ill if its last try failed
+// or took long: it may hang, and others must not wait for it.
 const (
-	maxOut     = 16 // deliveries
-	maxFailing = 8  // of them to targets whose last try failed: they may hang, and others must not wait for them
-	maxOfHook  = 2  // of them to one target; one if its last try failed
-	maxTests   = 8  // tests, beside them
+	maxOut        = 64 // deliveries
+	maxIll        = 32 // of them to targets that are ill
+	maxOfOwner    = 16 // of them of one owner
+	maxIllOfOwner = 8  // of those to targets that are ill
+	maxOfHook     = 2  // of them to one target; one if it is ill
+	maxTests      = 16 // tests, beside them
+	maxTestsOf    = 4  // of them of one owner
 )
 
 // Times of the courier.
@@ -31,12 +36,13 @@ const (
 	pace     = 100 * time.Millisecond // between two tries of a target that is dead, for each failure
 	maxPace  = 30 * time.Second       // between two tries of such a target, whatever waits for it
 	dead     = 10                     // failures in a row of such a target
+	slow     = time.Second            // a try that takes as long may hang the next time
 )
 
 // queue is what the courier needs of the store.
 type queue interface {
 	// Find is kv.Tx.DueDeliveries.
-	Find(after kv.Place, room func(*record.Webhook) int, busy func(record.ID) bool) ([]kv.Place, time.Duration, error)
+	Find(room func(*record.Webhook) int, busy func(kv.Turn) bool) ([]kv.Turn, time.Duration, error)
 	// Load reads a delivery; a record.Error of the class Missing if it is gone.
 	Load(kv.Place) (*record.Webhook, *record.Delivery, *record.Notice, error)
 	// Tried is kv.Tx.Tried.
@@ -51,7 +57,10 @@ type Courier struct {
 	client *outbound.Client
 	base   string
 	log    *slog.Logger
-	tests  chan struct{}
+
+	mu      sync.Mutex
+	tests   int               // under way
+	testsOf map[record.ID]int // by owner
 }
 
 // New makes a courier. base is the absolute address of the server, without a
@@ -61,15 +70,15 @@ func New(s *kv.Store, client *outbound.Client, base string, log *slog.Logger) *C
 }
 
 func newCourier(q queue, client *outbound.Client, base string, log *slog.Logger) *Courier {
-	return &Courier{queue: q, client: client, base: base, log: log, tests: make(chan struct{}, maxTests)}
+	return &Courier{queue: q, client: client, base: base, log: log, testsOf: map[record.ID]int{}}
 }
 
 // storeQueue is the queue of a store.
 type storeQueue struct{ *kv.Store }
 
-func (s storeQueue) Find(after kv.Place, room func(*record.Webhook) int, busy func(record.ID) bool) (found []kv.Place, wait time.Duration, err error) {
+func (s storeQueue) Find(room func(*record.Webhook) int, busy func(kv.Turn) bool) (found []kv.Turn, wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		found, wait, err = tx.DueDeliveries(after, room, busy)
+		found, wait, err = tx.DueDeliveries(room, busy)
 		return err
 	})
 	return found, wait, err
@@ -92,11 +101,31 @@ func (s storeQueue) Tried(p kv.Place, t record.Try) error {
 
 // round is the state of a courier that runs.
 type round struct {
-	out   map[record.ID]bool      // deliveries under way
-	of    map[record.ID]int       // how many of them, by webhook
-	ill   map[record.ID]bool      // of them, those to targets whose last try failed
-	last  map[record.ID]time.Time // the latest try of targets that are dead, by webhook
-	after kv.Place                // the latest that was begun
+	out   map[line]bool // under way; true if to a target that is ill
+	of    map[record.ID]int
+	owned map[record.ID]count
+	ill   int
+	begun map[record.ID]begun // of the webhooks for which something waits
+	n     int                 // how many were begun
+}
+
+// line is what arrives in order: deliveries to one webhook about one subject.
+type line struct{ hook, subject record.ID }
+
+func lineOf(t kv.Turn) line { return line{t.Hook, t.Subject} }
+
+// count is of what is under way, and of that to targets that are ill.
+type count struct{ out, ill int }
+
+// begun says which of all that were begun was the latest of a webhook, and
+// when.
+type begun struct {
+	n  int
+	at time.Time
+}
+
+func newRound() *round {
+	return &round{out: map[line]bool{}, of: map[record.ID]int{}, owned: map[record.ID]count{}, begun: map[record.ID]begun{}}
 }
 
 // Run delivers what is due until ctx ends. It then begins nothing new, gives
@@ -106,101 +135,128 @@ func (c *Courier) Run(ctx context.Context) {
 	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var work sync.WaitGroup
-	over := make(chan kv.Place, maxOut)
-	r := round{out: map[record.ID]bool{}, of: map[record.ID]int{}, ill: map[record.ID]bool{}, last: map[record.ID]time.Time{}}
+	over := make(chan kv.Turn, maxOut)
+	r := newRound()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
-		places, wait := c.next(&r)
-		for _, p := range places {
+	for ctx.Err() == nil {
+		turns, wait := c.next(r)
+		for _, t := range turns {
 			work.Go(func() {
-				c.bring(sending, p)
-				over <- p
+				c.bring(sending, t.Place)
+				over <- t
 			})
 		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-			late := time.AfterFunc(parting, cut)
-			defer late.Stop()
-			work.Wait()
-			return
 		case <-timer.C:
 		case <-c.queue.Due():
-		case p := <-over:
-			r.settle(p)
+		case t := <-over:
+			r.settle(t)
 		drain:
 			for {
 				select {
-				case p := <-over:
-					r.settle(p)
+				case t := <-over:
+					r.settle(t)
 				default:
 					break drain
 				}
 			}
 		}
 	}
+	late := time.AfterFunc(parting, cut)
+	defer late.Stop()
+	work.Wait()
 }
 
-func (r *round) settle(p kv.Place) {
-	delete(r.out, p.ID)
-	delete(r.ill, p.ID)
-	if r.of[p.Hook]--; r.of[p.Hook] == 0 {
-		delete(r.of, p.Hook)
+// begin counts a delivery in.
+func (r *round) begin(t kv.Turn, ill bool) {
+	r.out[lineOf(t)] = ill
+	r.of[t.Hook]++
+	n := r.owned[t.Owner]
+	n.out++
+	if ill {
+		n.ill++
+		r.ill++
+	}
+	r.owned[t.Owner] = n
+	r.n++
+	r.begun[t.Hook] = begun{r.n, time.Now()}
+}
+
+// settle counts a delivery out.
+func (r *round) settle(t kv.Turn) {
+	n := r.owned[t.Owner]
+	n.out--
+	if r.out[lineOf(t)] {
+		n.ill--
+		r.ill--
+	}
+	r.owned[t.Owner] = n
+	if n.out == 0 {
+		delete(r.owned, t.Owner)
+	}
+	delete(r.out, lineOf(t))
+	if r.of[t.Hook]--; r.of[t.Hook] == 0 {
+		delete(r.of, t.Hook)
 	}
 }
 
-// next chooses what to begin, and how long to wait if nothing happens.
-func (c *Courier) next(r *round) (places []kv.Place, wait time.Duration) {
-	now := time.Now()
-	for hook, at := range r.last {
-		if now.Sub(at) >= maxPace {
-			delete(r.last, hook)
-		}
-	}
+// room reports whether one more may go out for the owner.
+func (r *round) room(owner record.ID, ill bool) bool {
+	n := r.owned[owner]
+	return n.out < maxOfOwner && (!ill || r.ill < maxIll && n.ill < maxIllOfOwner)
+}
+
+// next chooses what to begin, and how long to wait if nothing happens. Those
+// webhooks come first whose latest delivery was begun longest ago, so that each
+// has its turn.
+func (c *Courier) next(r *round) (turns []kv.Turn, wait time.Duration) {
 	if len(r.out) == maxOut {
 		return nil, longest
 	}
-	failing, held, slow := map[record.ID]bool{}, longest, map[record.ID]bool{}
-	found, wait, err := c.queue.Find(r.after, func(h *record.Webhook) int {
-		if h.Failures == 0 {
+	now, held := time.Now(), longest
+	ill := map[record.ID]bool{} // the webhooks for which something waits
+	found, wait, err := c.queue.Find(func(h *record.Webhook) int {
+		ill[h.ID] = h.Failures > 0 || h.LastTook >= slow
+		if !ill[h.ID] {
 			return max(0, maxOfHook-r.of[h.ID])
 		}
-		failing[h.ID] = true
-		slow[h.ID] = h.Failures >= dead
-		if at, ok := r.last[h.ID]; ok && slow[h.ID] {
-			if left := min(time.Duration(h.Failures)*pace, maxPace) - now.Sub(at); left > 0 {
+		if b, ok := r.begun[h.ID]; ok && h.Failures >= dead {
+			if left := min(time.Duration(h.Failures)*pace, maxPace) - now.Sub(b.at); left > 0 {
 				held = min(held, left)
 				return 0
 			}
 		}
 		return max(0, 1-r.of[h.ID])
-	}, func(id record.ID) bool { return r.out[id] })
+	}, func(t kv.Turn) bool {
+		_, out := r.out[lineOf(t)]
+		return out
+	})
 	if err != nil {
 		c.log.Error("the queue of webhooks cannot be read; it is tried again", "error", err)
 		return nil, again
 	}
-	for _, p := range found {
+	for hook := range r.begun {
+		if _, waits := ill[hook]; !waits {
+			delete(r.begun, hook)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b kv.Turn) int { return r.begun[a.Hook].n - r.begun[b.Hook].n })
+	for _, t := range found {
 		if len(r.out) == maxOut {
 			break
 		}
-		if failing[p.Hook] {
-			if len(r.ill) == maxFailing {
-				continue
-			}
-			r.ill[p.ID] = true
+		if r.room(t.Owner, ill[t.Hook]) {
+			r.begin(t, ill[t.Hook])
+			turns = append(turns, t)
 		}
-		if slow[p.Hook] {
-			r.last[p.Hook] = now
-		}
-		r.out[p.ID], r.after = true, p
-		r.of[p.Hook]++
-		places = append(places, p)
 	}
 	if wait == 0 {
 		wait = longest
 	}
-	return places, min(wait, held)
+	return turns, min(wait, held)
 }
 
 // bring makes one try of a delivery and writes down what came of it.
@@ -241,13 +297,25 @@ func (c *Courier) bring(ctx context.Context, p kv.Place) {
 // Test sends a message to a webhook at once, outside of the queue. It takes
 // TestTime at most; Busy if too many tests are under way.
 func (c *Courier) Test(ctx context.Context, h *record.Webhook, m Message) (record.Try, error) {
-	select {
-	case c.tests <- struct{}{}:
-		defer func() { <-c.tests }()
-	default:
+	if !c.testing(h.Owner, 1) {
 		return record.Try{}, &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many webhooks are being tested; try again in a moment.", Retry: TestTime}
 	}
+	defer c.testing(h.Owner, -1)
 	ctx, cancel := context.WithTimeout(ctx, TestTime)
 	defer cancel()
 	return c.try(ctx, h, m), nil
+}
+
+// testing counts one more or one less test of an owner, if that may be.
+func (c *Courier) testing(owner record.ID, by int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if by > 0 && (c.tests == maxTests || c.testsOf[owner] == maxTestsOf) {
+		return false
+	}
+	c.tests += by
+	if c.testsOf[owner] += by; c.testsOf[owner] == 0 {
+		delete(c.testsOf, owner)
+	}
+	return true
 }

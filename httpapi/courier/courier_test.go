@@ -41,23 +41,39 @@ type memory struct {
 
 func newMemory() *memory { return &memory{due: make(chan struct{}, 1)} }
 
-func (m *memory) hook(host string) *record.Webhook {
+func (m *memory) hook(host string) *record.Webhook { return m.hookOf(record.ID{1}, host) }
+
+func (m *memory) hookOf(owner record.ID, host string) *record.Webhook {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := &record.Webhook{ID: record.ID{byte(len(m.hooks) + 1)}, URL: "http://" + host + "/hook", Enabled: true}
+	h := &record.Webhook{ID: record.ID{byte(len(m.hooks) + 1)}, Owner: owner, URL: "http://" + host + "/hook", Enabled: true}
 	m.hooks = append(m.hooks, h)
 	return h
 }
 
+// emit adds deliveries about as many subjects.
 func (m *memory) emit(h *record.Webhook, n int) {
+	for range n {
+		m.add(h, record.ID{})
+	}
+}
+
+// add adds a delivery about a subject; one of its own if that is zero.
+func (m *memory) add(h *record.Webhook, subject record.ID) *record.Delivery {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for range n {
-		id := len(m.all) + 1
-		m.all = append(m.all, &record.Delivery{
-			ID: record.ID{byte(id >> 16), byte(id >> 8), byte(id)}, Hook: h.ID, Event: "note.created", State: record.Waiting, Due: time.Now(), At: time.Now(),
-		})
+	n := len(m.all) + 1
+	id := record.ID{byte(n >> 16), byte(n >> 8), byte(n)}
+	if subject == (record.ID{}) {
+		subject = id
 	}
+	d := &record.Delivery{ID: id, Hook: h.ID, Owner: h.Owner, Subject: subject, Event: "note.created", State: record.Waiting, Due: time.Now(), At: time.Now()}
+	m.all = append(m.all, d)
+	m.tell()
+	return d
+}
+
+func (m *memory) tell() {
 	select {
 	case m.due <- struct{}{}:
 	default:
@@ -66,16 +82,23 @@ func (m *memory) emit(h *record.Webhook, n int) {
 
 func (m *memory) Due() <-chan struct{} { return m.due }
 
-func (m *memory) Find(after kv.Place, room func(*record.Webhook) int, busy func(record.ID) bool) (found []kv.Place, wait time.Duration, err error) {
+func (m *memory) Find(room func(*record.Webhook) int, busy func(kv.Turn) bool) (found []kv.Turn, wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
-	at := slices.IndexFunc(m.hooks, func(h *record.Webhook) bool { return h.ID == after.Hook })
-	for i := range m.hooks {
-		h := m.hooks[(at+1+i)%len(m.hooks)]
-		n := room(h)
+	for _, h := range m.hooks {
+		n, asked := 0, false
+		first := map[record.ID]bool{}
 		for _, d := range m.all {
-			if d.Hook != h.ID || d.State != record.Waiting || busy(d.ID) {
+			if d.Hook != h.ID || d.State != record.Waiting || first[d.Subject] {
+				continue
+			}
+			first[d.Subject] = true
+			if !asked {
+				n, asked = room(h), true
+			}
+			t := kv.Turn{Place: kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID}, Subject: d.Subject}
+			if busy(t) {
 				continue
 			}
 			if left := time.Until(d.Due); left > 0 {
@@ -84,7 +107,7 @@ func (m *memory) Find(after kv.Place, room func(*record.Webhook) int, busy func(
 				}
 			} else if n > 0 {
 				n--
-				found = append(found, kv.Place{Hook: h.ID, ID: d.ID})
+				found = append(found, t)
 			}
 		}
 	}
@@ -247,6 +270,39 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// after accepts so late.
+func after(d time.Duration) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		select {
+		case <-time.After(d):
+			accept(rw, r)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// drip accepts with a body that does not end.
+func drip(rw http.ResponseWriter, r *http.Request) {
+	rw.WriteHeader(http.StatusOK)
+	rw.(http.Flusher).Flush()
+	hang(rw, r)
+}
+
+// A body that does not end is not waited for.
+func TestEndlessBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"t.example": drip})
+		stop := running(t, m, w)
+		defer stop()
+		m.emit(m.hook("t.example"), 1)
+		time.Sleep(bodyTime)
+		synctest.Wait()
+		is.Equal(m.states()[record.Done], 1)
+	})
+}
+
 // The tries of a delivery come when the schedule says, to the second.
 func TestBackOff(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{"fails": refuse, "hangs": hang} {
@@ -287,11 +343,11 @@ func TestSlowTargetDelaysNoOther(t *testing.T) {
 		defer stop()
 		m.emit(slow, 1000)
 		time.Sleep(time.Second)
-		for range 20 {
+		for i := range 20 {
 			begun := time.Now()
 			m.emit(fast, 5)
 			synctest.Wait()
-			is.Equal(m.states()[record.Done]%5, 0)
+			is.Equal(m.states()[record.Done], 5*(i+1))
 			for _, at := range w.times("fast.example") {
 				is.True(!at.After(begun)) // in no time
 			}
@@ -302,29 +358,108 @@ func TestSlowTargetDelaysNoOther(t *testing.T) {
 	})
 }
 
+// many emits to as many targets that answer alike, and gives their hosts the
+// handler.
+func (m *memory) many(n int, owner record.ID, name string, of map[string]http.HandlerFunc, h http.HandlerFunc) {
+	for i := range n {
+		host := fmt.Sprintf("%s%d.example", name, i)
+		of[host] = h
+		m.emit(m.hookOf(owner, host), 10)
+	}
+}
+
 // So it is when there are more targets that hang than deliveries can be under
-// way, once they have been tried.
+// way, once they have been tried; and from the beginning if they are another
+// owner's, whether they answer in the end or not.
 func TestManySlowTargets(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{"hangs": hang, "succeeds in the end": after(TryTime - time.Second), "drips": drip} {
+		for owner, wait := range map[record.ID]time.Duration{{1}: time.Minute, {2}: time.Millisecond} {
+			t.Run(fmt.Sprint(name, " ", owner[0]), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					is := is.New(t)
+					of := map[string]http.HandlerFunc{"fast.example": accept}
+					m := newMemory()
+					m.many(40, record.ID{1}, "slow", of, h)
+					fast := m.hookOf(owner, "fast.example")
+					w := newWires(t, of)
+					stop := running(t, m, w)
+					defer stop()
+					time.Sleep(wait)
+					for i := range 10 {
+						m.emit(fast, 5)
+						synctest.Wait()
+						is.Equal(len(w.times("fast.example")), 5*(i+1)) // in no time
+						time.Sleep(time.Second)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A target that is back gets what waits for it soon, though many hang and
+// others get theirs all the time.
+func TestRecoveredTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
-		of := map[string]http.HandlerFunc{"fast.example": accept}
+		of := map[string]http.HandlerFunc{"fast.example": accept, "back.example": refuse}
 		m := newMemory()
-		for i := range 40 {
-			host := fmt.Sprintf("slow%d.example", i)
-			of[host] = hang
-			m.emit(m.hook(host), 10)
-		}
 		fast := m.hook("fast.example")
-		stop := running(t, m, newWires(t, of))
+		for _, h := range m.hooks {
+			m.emit(h, 1)
+		}
+		m.many(24, record.ID{1}, "slow", of, hang)
+		back := m.hook("back.example")
+		w := newWires(t, of)
+		stop := running(t, m, w)
 		defer stop()
-		time.Sleep(time.Minute)
-		for range 10 {
-			m.emit(fast, 5)
-			synctest.Wait()
+		m.emit(back, 1)
+		time.Sleep(time.Hour)
+		w.mu.Lock()
+		w.of["back.example"] = accept
+		w.mu.Unlock()
+		tried := len(w.times("back.example"))
+		for _, h := range m.hooks {
+			m.emit(h, 10)
+		}
+		for range 40 { // 24 others, eight at a time
+			m.emit(fast, 1)
 			time.Sleep(time.Second)
 		}
-		is.Equal(m.states()[record.Done], 50)
+		is.True(len(w.times("back.example")) > tried)
 	})
+}
+
+// Deliveries about one thing are never under way at the same time, though the
+// one that is out is given up meanwhile, or an earlier one sent again.
+func TestOneAtATime(t *testing.T) {
+	for name, interfere := range map[string]func(earlier, out *record.Delivery){
+		"given up":   func(_, out *record.Delivery) { out.State, out.Due = record.Parked, time.Time{} },
+		"sent again": func(earlier, _ *record.Delivery) { earlier.State, earlier.Due = record.Waiting, time.Now() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				is := is.New(t)
+				m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"late.example": after(5 * time.Second)})
+				h := m.hook("late.example")
+				earlier := m.add(h, record.ID{7})
+				earlier.State = record.Done
+				out := m.add(h, record.ID{7})
+				m.add(h, record.ID{7})
+				stop := running(t, m, w)
+				defer stop()
+				time.Sleep(time.Second)
+				m.mu.Lock()
+				interfere(earlier, out)
+				m.tell()
+				m.mu.Unlock()
+				time.Sleep(time.Minute)
+				is.Equal(w.crowd("late.example"), 1)
+				is.True(len(w.times("late.example")) >= 2)
+				is.Equal(m.states()[record.Waiting], 0)
+			})
+		})
+	}
 }
 
 // A target that is dead is tried less and less often, however much waits for
@@ -395,18 +530,19 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Tests of webhooks end in time for the client, and are not many at once.
+// Tests of webhooks end in time for the client, and are not many at once, for
+// each owner.
 func TestTests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"hangs.example": hang})
 		c := newCourier(m, w.client(), "", quiet)
-		h := m.hook("hangs.example")
 		begun := time.Now()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		busy := 0
-		for range maxTests + 3 {
+		for i := range 2 * (maxTestsOf + 3) {
+			h := m.hookOf(record.ID{byte(i % 2)}, "hangs.example")
 			wg.Go(func() {
 				got, err := c.Test(t.Context(), h, Message{Event: record.WebhookTest, Notice: &record.Notice{}})
 				mu.Lock()
@@ -420,8 +556,10 @@ func TestTests(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		is.Equal(busy, 3)
+		is.Equal(busy, 6)
 		is.Equal(time.Since(begun), TestTime)
+		is.Equal(c.tests, 0)
+		is.Equal(len(c.testsOf), 0)
 	})
 }
 

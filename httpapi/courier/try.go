@@ -27,6 +27,7 @@ const (
 	maxAnswer = 64 << 10 // bytes that are read
 	maxShown  = 256      // bytes that are kept for the log
 	maxError  = 512      // bytes of a sentence in the log
+	bodyTime  = time.Second
 )
 
 // Headers are those of a message, the signatures aside. at is when it is sent.
@@ -62,7 +63,7 @@ func sign(h http.Header, secrets []string, body []byte) {
 // try sends a message once.
 func (c *Courier) try(ctx context.Context, h *record.Webhook, m Message) record.Try {
 	begun := time.Now()
-	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL}
+	t := record.Try{At: begun.UTC().Truncate(time.Millisecond), URL: h.URL, Format: h.Format}
 	ctx, cancel := context.WithTimeout(ctx, TryTime)
 	defer cancel()
 	status, wait, answer, err := c.post(ctx, h, m, begun)
@@ -78,13 +79,16 @@ func (c *Courier) try(ctx context.Context, h *record.Webhook, m Message) record.
 	return t
 }
 
-// post sends a message and reads the beginning of the answer. What counts is
-// its status: a body that does not end, or not well, changes nothing.
+// post sends a message and reads the beginning of the answer, for bodyTime at
+// most. What counts is its status: a body that does not end, or not well,
+// changes nothing.
 func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at time.Time) (status int, wait time.Duration, answer []byte, err error) {
 	body, err := m.Body(h.Format, c.base)
 	if err != nil {
 		return 0, 0, nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil, err
@@ -96,13 +100,24 @@ func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at tim
 		return 0, 0, nil, err
 	}
 	defer res.Body.Close()
+	defer time.AfterFunc(bodyTime, cancel).Stop()
 	var shown bytes.Buffer
 	n, _ := io.CopyN(&shown, res.Body, maxShown)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer-n)
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
-		wait = time.Duration(min(s, 86400)) * time.Second
+	return res.StatusCode, retryAfter(res.Header.Get("Retry-After"), time.Now()), shown.Bytes(), nil
+}
+
+// retryAfter reads the header (RFC 9110, section 10.2.3), seconds or a date; 0
+// if it says nothing, and a day at most.
+func retryAfter(t string, now time.Time) time.Duration {
+	const most = 24 * time.Hour
+	if s, err := strconv.Atoi(t); err == nil {
+		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
 	}
-	return res.StatusCode, wait, shown.Bytes(), nil
+	if at, err := http.ParseTime(t); err == nil {
+		return min(max(0, at.Sub(now)), most)
+	}
+	return 0
 }
 
 // problem says in a sentence why there was no answer.

@@ -1,6 +1,9 @@
 package outbound
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+)
 
 // reach says who may have the server connect to an address.
 type reach int
@@ -45,16 +48,45 @@ func within(a netip.Addr, all []netip.Prefix) bool {
 	return false
 }
 
-// judge says who may reach an address, and if not anyone, why. An IPv4 address
-// inside an IPv6 one counts as the IPv4 address it leads to; where that cannot
-// be told for sure, nobody may.
-func judge(a netip.Addr) (why string, r reach) {
+// leadsTo is the IPv4 address inside an IPv6 one, or the address itself.
+func leadsTo(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
 		b := a.As16()
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	switch {
+	return a
+}
+
+// lan is the length of the prefix of an IPv6 network (RFC 4291, section
+// 2.5.4).
+const lan = 64
+
+// near says of an address that is public whether it is one of the server's
+// own, or in an IPv6 network that the server is in: behind it there is no NAT,
+// and what is next to the server may trust it.
+func near(a netip.Addr, own []net.Addr) (why string, r reach) {
+	a = leadsTo(a)
+	for _, o := range own {
+		p, err := netip.ParsePrefix(o.String())
+		if err != nil {
+			continue // of another kind
+		}
+		switch mine := p.Addr().Unmap().WithZone(""); {
+		case mine == a:
+			return "is the server itself", allowed
+		case mine.Is6() && a.Is6() && netip.PrefixFrom(mine, lan).Contains(a):
+			return "is in the server's own network", allowed
+		}
+	}
+	return "", anyone
+}
+
+// judge says who may reach an address, and if not anyone, why. An IPv4 address
+// inside an IPv6 one counts as the IPv4 address it leads to; where that cannot
+// be told for sure, nobody may.
+func judge(a netip.Addr) (why string, r reach) {
+	switch a = leadsTo(a); {
 	case !a.IsValid():
 		return "is no address", nobody
 	case a.IsUnspecified():

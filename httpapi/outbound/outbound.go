@@ -33,6 +33,9 @@ type Options struct {
 	// Dial connects to an address that was found to be allowed; nil is the
 	// network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Own lists the server's own addresses, with the lengths of their
+	// networks; nil is net.InterfaceAddrs.
+	Own func() ([]net.Addr, error)
 }
 
 // A Client sends requests by http and https. It heeds no proxy settings, keeps
@@ -42,12 +45,13 @@ type Client struct {
 	allow     []Allowed
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect   func(ctx context.Context, network, address string) (net.Conn, error)
+	own       func() ([]net.Addr, error)
 	transport http.RoundTripper
 }
 
 // New makes a client.
 func New(o Options) *Client {
-	c := &Client{allow: o.Allow, lookup: o.Lookup, connect: o.Dial}
+	c := &Client{allow: o.Allow, lookup: o.Lookup, connect: o.Dial, own: o.Own}
 	if c.connect == nil {
 		c.connect = (&net.Dialer{Timeout: connectTime}).DialContext
 	}
@@ -55,6 +59,9 @@ func New(o Options) *Client {
 		c.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
+	}
+	if c.own == nil {
+		c.own = net.InterfaceAddrs
 	}
 	c.transport = &http.Transport{
 		DialContext: c.dial, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: headBytes,
@@ -199,6 +206,13 @@ func (r *Refused) Error() string {
 // refuse is nil if the host may be reached at the address.
 func (c *Client) refuse(host string, a netip.Addr) error {
 	why, reach := judge(a)
+	if reach == anyone {
+		if own, err := c.own(); err != nil {
+			why, reach = "cannot be told from the server's own addresses, which the system does not name", allowed
+		} else {
+			why, reach = near(a, own)
+		}
+	}
 	switch reach {
 	case anyone:
 		return nil
@@ -223,6 +237,9 @@ func (x *Allowed) UnmarshalText(text []byte) error {
 	t := strings.TrimSpace(string(text))
 	bad := fmt.Errorf("%q must be a host, an address or a range, such as nas.lan, 192.168.1.5 or 10.0.0.0/8", t)
 	if p, err := netip.ParsePrefix(t); err == nil {
+		if p.Addr().Is4In6() {
+			return fmt.Errorf("%q must be given as a range of IPv4 addresses, such as 10.0.0.0/8", t)
+		}
 		*x = Allowed{net: p.Masked()}
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -43,6 +44,45 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// The server's own addresses are not for anyone, be they public, nor is the
+// IPv6 network that it is in.
+func TestOwnAddresses(t *testing.T) {
+	is := is.New(t)
+	own := func() (all []net.Addr, err error) {
+		for _, text := range []string{"127.0.0.1/8", "198.41.0.4/24", "2a01:4f8:1:2::1/128", "fe80::1/64", "2606:4700::5/48"} {
+			ip, n, err := net.ParseCIDR(text)
+			is.NoErr(err)
+			all = append(all, &net.IPNet{IP: ip, Mask: n.Mask})
+		}
+		return append(all, &net.UnixAddr{Name: "/x"}), nil
+	}
+	of := map[bool]string{
+		true:  "198.41.0.4 ::ffff:198.41.0.4 64:ff9b::c629:4 2a01:4f8:1:2::1 2a01:4f8:1:2:ffff::9 2606:4700::5 2606:4700::6",
+		false: "198.41.0.5 2a01:4f8:1:3::1 2606:4700:0:1::5 64:ff9b::c629:5 1.1.1.1",
+	}
+	c, c2 := New(Options{Own: own}), New(Options{Own: own, Allow: allow(t, "198.41.0.4", "2000::/3", "64:ff9b::/96")})
+	for want, texts := range of {
+		for text := range strings.FieldsSeq(texts) {
+			r := refusedBy(c.refuse("x.example", netip.MustParseAddr(text)))
+			if (r != nil) != want || r != nil && !r.Private {
+				t.Errorf("%s: %v", text, r)
+			}
+			if err := c2.refuse("x.example", netip.MustParseAddr(text)); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	u, err := url.Parse("http://198.41.0.4:8080/")
+	is.NoErr(err)
+	is.Equal(c.Check(u).Error(), "The host 198.41.0.4 has the address 198.41.0.4, which is the server itself; whoever runs the server can allow it with --allow-outbound 198.41.0.4.")
+	_, err = get(t, New(Options{Own: own, Lookup: names(map[string][]string{"home.example": {"198.41.0.4"}}).lookup}), "http://home.example/", 0)
+	is.True(refusedBy(err) != nil)
+
+	// Where they are not known, nothing is taken for public.
+	blind := New(Options{Own: func() ([]net.Addr, error) { return nil, errors.New("no") }})
+	is.True(refusedBy(blind.refuse("x.example", netip.MustParseAddr("1.1.1.1"))).Private)
+}
+
 func allow(t testing.TB, texts ...string) []Allowed {
 	t.Helper()
 	var all []Allowed
@@ -58,7 +98,7 @@ func allow(t testing.TB, texts ...string) []Allowed {
 
 func TestAllowedReads(t *testing.T) {
 	is := is.New(t)
-	for _, bad := range []string{"", " ", "http://nas.lan", "nas.lan:80", "a b", "10.0.0.0/33", "fe80::1%eth0", "user@nas", "nas/", "."} {
+	for _, bad := range []string{"", " ", "http://nas.lan", "nas.lan:80", "a b", "10.0.0.0/33", "fe80::1%eth0", "user@nas", "nas/", ".", "::ffff:192.168.0.0/112"} {
 		var x Allowed
 		if x.UnmarshalText([]byte(bad)) == nil {
 			t.Errorf("%q is taken", bad)

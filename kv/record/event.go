@@ -91,9 +91,11 @@ type Webhook struct {
 	LastStatus    int
 	LastError     string
 	LastTried     time.Time
+	LastTook      time.Duration
 	LastDelivered time.Time
 	Failures      int       // tries in a row that failed
 	Failing       time.Time // since when nothing but failures; zero if the last try went well
+	Tried         time.Time // the last try, by the clock of Failing
 	Paused        time.Time // since when nothing is sent because Failing is long ago; zero if not
 }
 
@@ -115,6 +117,13 @@ func (w *Webhook) SetSecret(secret string, now time.Time) {
 		w.Former, w.FormerEnds = w.Secret, now.Add(SecretOverlap)
 	}
 	w.Secret = secret
+}
+
+// Forget drops the secret before the present one when it signs no more.
+func (w *Webhook) Forget(now time.Time) {
+	if !now.Before(w.FormerEnds) {
+		w.Former, w.FormerEnds = "", time.Time{}
+	}
 }
 
 // Secrets are those that sign at the given time, the present one first.
@@ -159,6 +168,10 @@ var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minut
 // maxWait bounds the wait that a target may ask for.
 const maxWait = time.Hour
 
+// maxGap is how far apart tries may be that count as one run of failures: the
+// longest wait, and time for the try.
+const maxGap = 25 * time.Hour
+
 // PauseAfter is how long a target fails before nothing more is sent to it.
 const PauseAfter = 3 * 24 * time.Hour
 
@@ -193,6 +206,7 @@ type Try struct {
 	At     time.Time `json:"TryAt"`
 	Took   time.Duration
 	URL    string
+	Format Format
 	Status int           // 0: no answer
 	Error  string        // a sentence; "" if it went well
 	Answer string        // the beginning of the answer's body
@@ -215,15 +229,17 @@ func (d *Delivery) Record(t Try, now, steady time.Time) {
 
 // Record notes what came of a try.
 func (w *Webhook) Record(t Try, now, steady time.Time) {
-	w.LastStatus, w.LastError, w.LastTried = t.Status, t.Error, now
+	w.Forget(now)
+	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
 	if t.Error == "" {
 		w.LastDelivered = now
 		w.Resume()
 		return
 	}
-	if w.Failures++; w.Failing.IsZero() {
-		w.Failing = steady
+	if w.Failures++; w.Failing.IsZero() || steady.Sub(w.Tried) > maxGap {
+		w.Failing = steady // what failed long ago says nothing of the time since
 	}
+	w.Tried = steady
 	if w.Paused.IsZero() && steady.Sub(w.Failing) >= PauseAfter {
 		w.Paused = now
 	}

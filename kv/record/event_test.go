@@ -57,6 +57,11 @@ func TestSecretOverlap(t *testing.T) {
 	h.SetSecret("b", now.Add(time.Hour)) // no change
 	is.Equal(h.Secrets(now.Add(24*time.Hour-time.Second)), []string{"b", "a"})
 	is.Equal(h.Secrets(now.Add(24*time.Hour)), []string{"b"})
+	h.Forget(now.Add(24*time.Hour - time.Second))
+	is.Equal(h.Former, "a")
+	h.Record(record.Try{}, now.Add(24*time.Hour), now)
+	is.Equal(h.Former, "")
+	is.True(h.FormerEnds.IsZero())
 	h.SetSecret("c", now)
 	is.Equal(h.Secrets(now), []string{"c", "b"})
 	h.SetSecret("", now)
