@@ -253,7 +253,7 @@ func TestClaim(t *testing.T) {
 	is.Equal(info.Mode(), fs.FileMode(0o600))
 	status, page := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
 	is.Equal(status, 200)
-	is.True(strings.Contains(page, "At least 8 bytes;"))
+	is.True(strings.Contains(page, "At least 8 characters."))
 	s.stop()
 
 	s = p.serve("--base-url", "https://kist.example.org/")
