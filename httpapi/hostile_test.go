@@ -55,7 +55,10 @@ func openLair(t *testing.T, apart bool) *lair {
 	})
 	inner := l.server.handler
 	site = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if bait, ok := l.bait[r.URL.Path]; ok {
+		l.mu.Lock()
+		bait, ok := l.bait[r.URL.Path]
+		l.mu.Unlock()
+		if ok {
 			media, body, _ := strings.Cut(bait, "\n")
 			media, policy, _ := strings.Cut(media, "|")
 			w.Header().Set("Content-Type", media)
@@ -99,6 +102,14 @@ type noted struct {
 
 func (n *noted) WriteHeader(status int)      { n.status = status; n.ResponseWriter.WriteHeader(status) }
 func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+// lay has the server of the test answer at a path: a media type, a policy after
+// a bar if there is one, and a body on the lines below.
+func (l *lair) lay(path, bait string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bait[path] = bait
+}
 
 func (l *lair) call(what string) {
 	l.mu.Lock()
@@ -246,8 +257,8 @@ func TestBrowserHostile(t *testing.T) {
 			all := l.hostiles()
 
 			// Served by a careless server, they do what they try.
-			l.bait["/careless"] = "text/html\n" + all["html"].content
-			l.bait["/careless.svg"] = "image/svg+xml\n" + all["svg"].content
+			l.lay("/careless", "text/html\n"+all["html"].content)
+			l.lay("/careless.svg", "image/svg+xml\n"+all["svg"].content)
 			for _, path := range []string{"/careless", "/careless.svg"} {
 				l.visits(l.url + path)
 				l.eventually(func() bool { return l.notes() > 0 })
@@ -286,7 +297,7 @@ func TestBrowserHostile(t *testing.T) {
 			}
 			// In a page of ours that somebody got markup into.
 			for batch := range slices.Chunk(frames, 9) {
-				l.bait["/embeds"] = "text/html|script-src 'self'\n<!DOCTYPE html><title>embeds</title>" + strings.Join(batch, "\n")
+				l.lay("/embeds", "text/html|script-src 'self'\n<!DOCTYPE html><title>embeds</title>"+strings.Join(batch, "\n"))
 				is.Equal(l.visits(l.url+"/embeds"), "embeds")
 				is.Equal(l.calls(), nil)
 			}
@@ -307,7 +318,7 @@ var opened = map[string]bool{
 // eventually waits for something to be true.
 func (l *lair) eventually(what func() bool) {
 	l.Helper()
-	end := time.After(10 * time.Second)
+	end := time.After(patience)
 	for !what() {
 		select {
 		case <-end:
