@@ -7,44 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	cdplog "github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 )
-
-// stranger is a tab of another profile, which is signed in nowhere.
-func (b *tab) stranger() *tab {
-	b.Helper()
-	browser := cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
-	profile, err := target.CreateBrowserContext().Do(browser)
-	b.fatal(err)
-	id, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(browser)
-	b.fatal(err)
-	ctx, leave := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
-	s := &tab{app: b.app, ctx: ctx}
-	b.Cleanup(func() {
-		leave()
-		for _, text := range s.bad {
-			b.Error("in the stranger's page: " + text)
-		}
-	})
-	chromedp.ListenTarget(ctx, func(event any) {
-		switch e := event.(type) {
-		case *runtime.EventExceptionThrown:
-			s.note(e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
-		case *cdplog.EventEntryAdded:
-			if e.Entry.Level == cdplog.LevelError && e.Entry.Source != cdplog.SourceNetwork {
-				s.note(e.Entry.Text, nil)
-			}
-		}
-	})
-	s.do(cdplog.Enable())
-	return s
-}
 
 // drop drops files of the given names and texts onto the page.
 func (b *tab) drop(files ...string) {
@@ -76,7 +42,7 @@ func TestBrowserRequests(t *testing.T) {
 	b.press("Close")
 
 	// Dropped, with the proof of work that the link asks for.
-	s := b.stranger()
+	s := b.profile()
 	s.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true), chromedp.Navigate(b.url+"/up/wedding"))
 	is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
 	s.until(`getComputedStyle(document.getElementById('send')).backgroundColor === 'rgb(170, 0, 0)'`)
