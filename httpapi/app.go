@@ -151,8 +151,7 @@ func (c *call) app(p appPage) error {
 		data.WriteByte(':')
 		text(c.s.prefix() + "/static/" + name)
 	}
-	data.WriteString(`},"thumbs":` + strconv.FormatBool(c.s.row("/t/{slug}") != nil))
-	data.WriteString(`,"answers":{`)
+	data.WriteString(`},"answers":{`)
 	own := p.asks
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, own...)
 	for i, ask := range asks {

@@ -404,13 +404,13 @@ function sharing(r) {
   return out;
 }
 
-const shownAsPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp)/.test(r.mimeType) && (start.thumbs || r.size < 3e6);
+const shownAsPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|avif|bmp)/.test(r.mimeType);
 
 function pictureOf(r) {
   const letters = kindOf(r).pic?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(r.kind));
   if (shownAsPicture(r)) {
-    pic.append(h('img', { src: start.thumbs ? `${base}/t/${r.slug}` : here(r.url), alt: '', loading: 'lazy', decoding: 'async' }));
+    pic.append(h('img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;
 }
