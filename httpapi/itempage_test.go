@@ -179,7 +179,7 @@ func TestGallery(t *testing.T) {
 	games := pageServer().gamesPage(record.User{Name: "ann"}, "", []listedGame{
 		{game, "/v/a"},
 		{&record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, "/v/b"},
-		{&record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, ""},
+		{&record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, "/v/c"},
 	})
 	games.Base = "."
 	write("games", games)
@@ -334,7 +334,7 @@ func TestGamesPage(t *testing.T) {
 	is := is.New(t)
 	p := pageServer().gamesPage(record.User{Name: "ann"}, "https://kist.example.org/g/ann", []listedGame{
 		{&record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, "/v/a"},
-		{&record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, ""},
+		{&record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, "/v/b"},
 		{&record.Game{Name: "C", Rating: -1, Playtime: -1}, "javascript:alert(1)"},
 	})
 	is.Equal(len(p.Groups), 3)
