@@ -40,6 +40,18 @@ type part struct {
 	head    []byte
 }
 
+// drop removes what was staged of parts and not kept.
+func (c *call) drop(parts []part) {
+	for _, p := range parts {
+		if p.stage == nil {
+			continue
+		}
+		if err := p.stage.Drop(); err != nil {
+			c.s.Log.Warn("an upload's temporary file is left", "error", err)
+		}
+	}
+}
+
 // upload keeps files and answers with their records: one flat, several in a
 // list.
 func upload(c *call) error {
@@ -58,16 +70,7 @@ func upload(c *call) error {
 		}
 	}
 	parts, fields, err := c.receive(room)
-	defer func() {
-		for _, p := range parts {
-			if p.stage == nil {
-				continue
-			}
-			if err := p.stage.Drop(); err != nil {
-				c.s.Log.Warn("an upload's temporary file is left", "error", err)
-			}
-		}
-	}()
+	defer func() { c.drop(parts) }() // what is kept by then stays
 	if err != nil {
 		return err
 	}

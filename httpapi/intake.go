@@ -286,16 +286,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 		return nil
 	}
 	parts, fields, err := c.receive(m)
-	defer func() {
-		for _, p := range parts {
-			if p.stage == nil {
-				continue
-			}
-			if err := p.stage.Drop(); err != nil {
-				c.s.Log.Warn("an upload's temporary file is left", "error", err)
-			}
-		}
-	}()
+	defer func() { c.drop(parts) }() // what is kept by then stays
 	if err != nil {
 		return nil, err
 	}
