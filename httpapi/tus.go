@@ -269,6 +269,12 @@ func readUpload(c *call) error {
 }
 
 func headUpload(c *call) error {
+	return c.settled(func(u *kv.Upload) error { return c.answerUpload(http.StatusOK, u) })
+}
+
+// settled gives the answer for an upload whose turn it is and of which nothing
+// is left undone.
+func (c *call) settled(answer func(*kv.Upload) error) error {
 	u, release, err := c.turn()
 	if err != nil {
 		return err
@@ -277,7 +283,7 @@ func headUpload(c *call) error {
 	if err := c.settle(u); err != nil {
 		return err
 	}
-	return c.answerUpload(http.StatusOK, u)
+	return answer(u)
 }
 
 func overrideUpload(c *call) error {
@@ -287,15 +293,7 @@ func overrideUpload(c *call) error {
 	case http.MethodDelete:
 		return cancelUpload(c)
 	case http.MethodHead:
-		u, release, err := c.turn()
-		if err != nil {
-			return err
-		}
-		defer release()
-		if err := c.settle(u); err != nil {
-			return err
-		}
-		return c.nothing(u)
+		return c.settled(c.nothing)
 	}
 	return errMethod
 }
