@@ -16,6 +16,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -25,7 +26,6 @@ const (
 	maxField = 64 << 10 // bytes of one text field
 	maxTexts = 1 << 20  // bytes of all text fields
 	maxHead  = 64 << 10 // bytes before a part's content: its header, and what precedes the first part
-	sniffed  = 512      // bytes that tell a file's type
 )
 
 // part is a file of an upload whose bytes are on the disk, not yet kept; or, of an
@@ -254,7 +254,7 @@ func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blob
 		}
 		file := &record.File{
 			OriginalName: name, Description: description, Size: kept[i].Size,
-			MimeType: mediaType(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept[i].Ref[:]),
+			MimeType: media.Of(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept[i].Ref[:]),
 		}
 		one := *form
 		one.Body = file
@@ -386,7 +386,7 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 		to = out.stage // which sums by itself
 	}
 	out.name, out.claimed = fileName(p), p.Header.Get("Content-Type")
-	head := make([]byte, sniffed)
+	head := make([]byte, media.Sniffed)
 	n := 0
 	for n < len(head) && err == nil {
 		var k int
