@@ -132,10 +132,7 @@ func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
 		if recorded {
 			continue
 		}
-		if _, err := c.s.Blobs.Unlink(k.Ref, func() (unknown bool, err error) {
-			err = c.s.Store.View(func(tx *kv.Tx) error { unknown = tx.Unknown(k.Ref); return nil })
-			return unknown, err
-		}); err != nil {
+		if _, err := c.s.Blobs.Unlink(k.Ref, func() (bool, error) { return c.s.Store.Unknown(k.Ref) }); err != nil {
 			c.s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}
 	}

@@ -130,6 +130,9 @@ func (tx *Tx) views(r *record.Record) views {
 	return views{}
 }
 
+// Used is how many views have counted against the record's limit.
+func (tx *Tx) Used(r *record.Record) int64 { return tx.views(r).used }
+
 func (tx *Tx) setViews(r *record.Record, was, is views) error {
 	row := binary.BigEndian.AppendUint64(nil, uint64(is.total))
 	row = binary.BigEndian.AppendUint64(row, uint64(is.used))
