@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"kist/blobs"
 	"kist/kv"
 )
 
@@ -208,9 +209,20 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 
 func overSocket(path string) *client {
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }}
-	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
+	return &client{http: http.Client{Transport: t}, close: func() error { t.CloseIdleConnections(); return nil }}
 }
 
 func onStore(s *kv.Store, sweep SweepFunc) *client {
-	return &client{http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep, nil)}}, s.Close}
+	return &client{http: http.Client{Transport: inProcess{Handler(s, kv.NewPasswords(), sweep, nil, contentsOf(s))}}, close: s.Close}
+}
+
+// contentsOf opens the contents beside a store that is open in this process.
+func contentsOf(s *kv.Store) Contents {
+	return func(fn func(*blobs.Store) error) error {
+		content, err := blobs.Open(filepath.Join(s.Dir(), "blobs"))
+		if err != nil {
+			return fmt.Errorf("cannot open the content: %w", err)
+		}
+		return errors.Join(fn(content), content.Close())
+	}
 }

@@ -462,3 +462,20 @@ func (m *Import) letGo(batch []*entry) {
 		}
 	}
 }
+
+// Lay keeps what was staged among the contents, to be read at will until done
+// is called, which unlinks it unless a file has the same content.
+func Lay(content *blobs.Store, store *kv.Store, stage *blobs.Stage) (s format.Source, done func(), err error) {
+	kept, err := stage.Keep()
+	if err != nil {
+		return s, nil, err
+	}
+	aside := &Import{Store: store, Blobs: content}
+	free := func() { aside.letGo([]*entry{{kept: kept}}) }
+	f, err := content.Get(kept.Ref)
+	if err != nil {
+		free()
+		return s, nil, err
+	}
+	return format.Source{R: f, Size: kept.Size}, func() { _ = f.Close(); free() }, nil // it was only read
+}
