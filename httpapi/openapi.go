@@ -386,6 +386,7 @@ func components() []component {
 		{"WebhookCreate", blankWebhook(), create},
 		{"WebhookEdit", blankWebhook(), edit},
 		{"Delivery", new(shownDelivery), shown},
+		{"Import", new(shownImport), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

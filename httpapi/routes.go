@@ -176,6 +176,7 @@ func (s *Server) table() []route {
 	rows = append(rows, sessionRoutes()...)
 	rows = append(rows, viewRoutes()...)
 	rows = append(rows, webhookRoutes()...)
+	rows = append(rows, movingRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

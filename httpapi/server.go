@@ -58,6 +58,7 @@ type Server struct {
 	misses  misses
 	probe   probe
 	courier *courier.Courier
+	movers  movers
 	grants  *grants
 
 	readiness readiness
@@ -73,6 +74,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
 	s.readiness.turn = make(chan struct{}, 1)
+	s.movers.begin()
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
@@ -129,6 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer stop()
+	defer s.movers.end()
 	work.Go(func() { s.courier.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {

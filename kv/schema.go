@@ -39,6 +39,8 @@ var (
 	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
 	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
 	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
+	importBucket   = table.Bucket{No: 43, Name: "import"}
+	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
 )
 
 var buckets = []table.Bucket{
@@ -46,6 +48,7 @@ var buckets = []table.Bucket{
 	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
+	importBucket, importRemarks,
 }
 
 // byNumber finds a bucket by its number.

@@ -110,6 +110,11 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
+	add(imports.Check(tx.Tx, func(i *record.Import) {
+		there(userBucket, i.Owner[:], "import", i.ID)
+		there(importRemarks, pair(i.Owner, i.ID[:]...), "import", i.ID)
+		owed[importRemarks]++
+	}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, pair(d.Hook, d.ID[:]...), "delivery", d.ID)
@@ -351,7 +356,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			tx.Tx = table.On(b)
 			return nil
 		}
-		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket} {
+		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, importRemarks} {
 			for k, v := range was.Walk(raw, nil, nil, false) {
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
 					return err
@@ -361,6 +366,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
+			refill(imports, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				key := pair(d.Hook, d.ID[:]...)
 				notice := was.Get(noticeBucket, key)

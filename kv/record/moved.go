@@ -1,5 +1,7 @@
 package record
 
+import "time"
+
 // Moved is what an import made, or would make.
 type Moved struct {
 	Format  string           `json:"format"`
@@ -44,4 +46,30 @@ func short(t string) string {
 		return one + "…"
 	}
 	return t
+}
+
+// ImportState is how far an import is.
+type ImportState string
+
+// The states of an import. One that runs by the store and not in the server was
+// cut short by the server's end.
+const (
+	ImportRuns    ImportState = "running"
+	ImportDone    ImportState = "done"
+	ImportStopped ImportState = "stopped" // by its owner, or by the server's end
+	ImportFailed  ImportState = "failed"
+)
+
+// ImportStates lists the states.
+var ImportStates = []ImportState{ImportRuns, ImportDone, ImportStopped, ImportFailed}
+
+// Import is an import of a file that was sent to the server.
+type Import struct {
+	ID, Owner ID
+	Name      string // of the file
+	State     ImportState
+	Created   time.Time
+	Ended     time.Time // zero: it runs
+	Problem   string    // why it failed or was stopped
+	Moved     Moved
 }
