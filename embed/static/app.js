@@ -158,7 +158,7 @@ async function api(method, path, body, options) {
   try {
     answer = await fetch(`${base}/api/v1/${path}`, {
       method, ...options,
-      ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
     });
   } catch (e) {
     if (e.name === 'AbortError') throw e;
@@ -1458,6 +1458,12 @@ const pages = {
     const made = (await import(parts.webhooks)).default({
       h, add, api, base, kinds, icon, button, iconButton, when, plural, number, hostOf, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip,
     });
+    Object.assign(acts, made.acts);
+    return made.page(v);
+  },
+
+  async import(v) {
+    const made = (await import(parts.moving)).default({ h, add, api, base, kinds, button, when, plural, number, toast, failed, heading, load, meter, newID });
     Object.assign(acts, made.acts);
     return made.page(v);
   },
