@@ -344,11 +344,12 @@ func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source
 	if err != nil {
 		return s, nil, err
 	}
-	defer stage.Drop() //nolint:errcheck // what cannot be removed now is removed by the next sweep
-	if _, err := stage.ReadFrom(io.LimitReader(body, store.Room())); err != nil {
+	defer stage.Drop()   //nolint:errcheck // what cannot be removed now is removed by the next sweep
+	room := store.Room() // before the source takes of it
+	if _, err := stage.ReadFrom(io.LimitReader(body, room)); err != nil {
 		return s, nil, err
 	}
-	if stage.Size() >= store.Room() {
+	if stage.Size() >= room {
 		return s, nil, kv.ErrFull
 	}
 	return moving.Lay(content, store, stage)

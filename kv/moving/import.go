@@ -124,7 +124,9 @@ func (m *Import) refuse(e *entry, why error) (bool, error) {
 // for what is refused, or there already.
 func (m *Import) ready(e *entry) (bool, error) {
 	e.form = record.NewForm(e.Kind)
-	e.form.FolderName = e.Folder
+	if e.Kind == record.Files {
+		e.form.FolderName = e.Folder
+	}
 	if err := field.Of(e.form).Create(e.Fields); err != nil {
 		var problems field.Problems
 		if errors.As(err, &problems) {
@@ -227,7 +229,10 @@ func (m *Import) bytes(e *entry) error {
 		return damaged
 	}
 	defer from.Close()
-	most := min(m.MaxFile, math.MaxInt64-1)
+	most, room := min(m.MaxFile, math.MaxInt64-1), int64(math.MaxInt64-1)
+	if !m.DryRun {
+		room = m.Store.Room() // before the file takes of it
+	}
 	in := &reader{r: io.LimitReader(from, most+1)}
 	head := make([]byte, media.Sniffed)
 	n, err := io.ReadFull(in, head)
@@ -250,7 +255,7 @@ func (m *Import) bytes(e *entry) error {
 	if _, err := to.Write(head); err != nil {
 		return err
 	}
-	more, err := io.Copy(to, &io.LimitedReader{R: in, N: max(0, min(most, m.Store.Room())-int64(n)+1)})
+	more, err := io.Copy(to, &io.LimitedReader{R: in, N: max(0, min(most, room)-int64(n)+1)})
 	size = int64(n) + more
 	switch {
 	case in.err != nil:
@@ -259,7 +264,7 @@ func (m *Import) bytes(e *entry) error {
 		return err
 	case size > m.MaxFile:
 		return &record.Error{Fault: record.TooLarge, Text: fmt.Sprintf("The file is larger than %d bytes.", m.MaxFile)}
-	case size > m.Store.Room() && !m.DryRun:
+	case size > room:
 		return kv.ErrFull
 	}
 	if m.DryRun {

@@ -47,7 +47,11 @@ func AppendLabel(dst []byte, name, color string) []byte {
 // limit.
 func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
 	p := record.Past{Created: v.Created, Updated: v.Updated, Password: v.Password, Views: v.Views, Used: used, Reached: v.Reached}
-	return append(field.Of(&line{v, past{&p, &v.FolderName}}).AppendJSON(dst), '\n')
+	l := &line{v, past{&p, nil}}
+	if v.Kind == record.Files {
+		l.past.folder = &v.FolderName
+	}
+	return append(field.Of(l).AppendJSON(dst), '\n')
 }
 
 // line is a record as it stands in an export: as a create has it, and its past.
@@ -86,11 +90,13 @@ func (l *line) Fields(s *field.Set) {
 // past is the part of a line that no create has.
 type past struct {
 	*record.Past
-	folder *string
+	folder *string // of a file; nil for other kinds
 }
 
 func (p past) Fields(s *field.Set) {
-	s.Name("folderName", p.folder, record.MaxName)
+	if p.folder != nil {
+		s.Name("folderName", p.folder, record.MaxName)
+	}
 	s.Time("createdAt", &p.Created)
 	s.Time("updatedAt", &p.Updated)
 	s.Text("passwordHash", &p.Password, 256)
