@@ -160,7 +160,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
 		}
 	}
-	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about), ReadHeaderTimeout: time.Minute}
+	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about, func(fn func(*blobs.Store) error) error { return fn(content) }), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
 		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("the admin socket has ended", "error", err)

@@ -12,8 +12,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -105,14 +107,15 @@ type verbs struct {
 	passwords *kv.Passwords
 	sweep     SweepFunc
 	index     IndexFunc
+	contents  Contents
 }
 
 // Handler answers what the commands ask. It checks no credential: whoever may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
 // about tells of the server; nil if none runs.
-func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index IndexFunc, about func() About) http.Handler {
-	v := verbs{store, passwords, sweep, index}
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index IndexFunc, about func() About, contents Contents) http.Handler {
+	v := verbs{store, passwords, sweep, index, contents}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
 	mux.Handle("POST /users", verb(v.addUser))
@@ -132,6 +135,11 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index In
 		mux.Handle("GET /about", verb(func(*http.Request, nothing) (About, error) { return about(), nil }))
 	}
 	mux.Handle("POST /gc", verb(v.collect))
+	mux.HandleFunc("POST /import", func(w http.ResponseWriter, r *http.Request) {
+		out, err := v.moveIn(r)
+		answerWith(w, out, err)
+	})
+	mux.HandleFunc("GET /export", v.moveOut)
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
 	}))
@@ -156,22 +164,27 @@ func verb[In, Out any](fn func(*http.Request, In) (Out, error)) http.Handler {
 		if err == nil || errors.Is(err, io.EOF) {
 			out, err = fn(r, in)
 		}
-		status, answer := http.StatusOK, any(out)
-		if err != nil {
-			status = http.StatusInternalServerError
-			f := failure{Text: err.Error()}
-			if e, ok := errors.AsType[*record.Error](err); ok {
-				status = http.StatusUnprocessableEntity
-				f = failure{e.Fault, e.Code, e.Text, e.Fields}
-			}
-			answer = f
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		if err := json.NewEncoder(w).Encode(answer); err != nil {
-			slog.Debug("an admin command went away before its answer", "error", err)
-		}
+		answerWith(w, out, err)
 	})
+}
+
+// answerWith answers with what a verb found, or with its error.
+func answerWith(w http.ResponseWriter, out any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		status = http.StatusInternalServerError
+		f := failure{Text: err.Error()}
+		if e, ok := errors.AsType[*record.Error](err); ok {
+			status = http.StatusUnprocessableEntity
+			f = failure{e.Fault, e.Code, e.Text, e.Fields}
+		}
+		out = f
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(out); err != nil {
+		slog.Debug("an admin command went away before its answer", "error", err)
+	}
 }
 
 // view and update run fn in a transaction and return what it made.
@@ -487,57 +500,143 @@ func showKey(k *record.Key, user string) Key {
 
 // A client asks the handler, wherever that runs.
 type client struct {
-	http  http.Client
-	close func() error
+	http     http.Client
+	close    func() error
+	progress *progress // of what send sends
 }
 
+// call sends JSON and reads the answer.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("cannot encode the request: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://kist"+path, strings.NewReader(string(body)))
-	if err != nil {
-		return fmt.Errorf("cannot make the request: %w", err)
+	return c.send(ctx, method, path, strings.NewReader(string(body)), out)
+}
+
+// send sends a body and reads the answer.
+func (c *client) send(ctx context.Context, method, path string, body io.Reader, out any) error {
+	if f, ok := body.(*os.File); ok && c.progress != nil {
+		body = counted{f, c.progress}
+	} else if c.progress != nil {
+		body = io.TeeReader(body, c.progress)
 	}
-	res, err := c.http.Do(r)
+	res, err := c.do(ctx, method, path, body)
 	if err != nil {
-		return fmt.Errorf("the server went away before it answered; whether it did what was asked is not known: %w", err)
+		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		var f failure
-		if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
-			return fmt.Errorf("cannot read the server's answer (%s): %w", res.Status, err)
-		}
-		if f.Fault == 0 {
-			return errors.New(f.Text)
-		}
-		return &record.Error{Fault: f.Fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
-	}
 	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
 		return fmt.Errorf("cannot read the server's answer: %w", err)
 	}
 	return nil
 }
 
+// counted is a file that tells how far it was read.
+type counted struct {
+	*os.File
+	progress *progress
+}
+
+func (f counted) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	f.progress.add(int64(n))
+	return n, err
+}
+
+func (f counted) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	f.progress.add(int64(n))
+	return n, err
+}
+
+// Close leaves the file to the one who opened it.
+func (f counted) Close() error { return nil }
+
+// do sends a request; an answer that is none of success becomes an error.
+func (c *client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://kist"+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the request: %w", err)
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the server went away before it answered; whether it did what was asked is not known: %w", err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	var f failure
+	if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
+		return nil, fmt.Errorf("cannot read the server's answer (%s): %w", res.Status, err)
+	}
+	if f.Fault == 0 {
+		return nil, errors.New(f.Text)
+	}
+	return nil, &record.Error{Fault: f.Fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
+}
+
 // inProcess carries requests to a handler in the same process.
 type inProcess struct{ handler http.Handler }
 
+// RoundTrip answers as soon as the handler does. The handler ends before the
+// body's Close returns.
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := &answer{Response: http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, ProtoMajor: 1, ProtoMinor: 1}}
-	p.handler.ServeHTTP(a, r)
-	a.Status = http.StatusText(a.StatusCode)
-	a.Body = io.NopCloser(strings.NewReader(a.text.String()))
-	return &a.Response, nil
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	from, to := io.Pipe()
+	a := &answer{to: to, header: http.Header{}, begun: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		defer func() {
+			a.WriteHeader(http.StatusOK)
+			var err error
+			if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
+				err = http.ErrAbortHandler
+			} else if p != nil {
+				panic(p)
+			}
+			_ = to.CloseWithError(err) // never fails
+		}()
+		p.handler.ServeHTTP(a, r)
+	}()
+	<-a.begun
+	return &http.Response{
+		Status: http.StatusText(a.status), StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.header, Request: r,
+		Body: answerBody{from, a.done}, ContentLength: -1,
+	}, nil
 }
 
-// answer is a ResponseWriter that makes an http.Response.
+// answer is a ResponseWriter whose body is a pipe.
 type answer struct {
-	http.Response
-	text strings.Builder
+	to          *io.PipeWriter
+	header      http.Header
+	status      int
+	once        sync.Once
+	begun, done chan struct{}
 }
 
-func (a *answer) Header() http.Header         { return a.Response.Header }
-func (a *answer) WriteHeader(status int)      { a.StatusCode = status }
-func (a *answer) Write(p []byte) (int, error) { return a.text.Write(p) }
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	a.once.Do(func() { a.status = status; close(a.begun) })
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.to.Write(p)
+}
+
+// answerBody is the other end of an answer.
+type answerBody struct {
+	*io.PipeReader
+	done chan struct{}
+}
+
+func (b answerBody) Close() error {
+	err := b.PipeReader.Close()
+	<-b.done
+	return err
+}

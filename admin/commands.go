@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -420,12 +419,11 @@ func (cmd *gcCommand) Run(c *Call) error {
 // sweepOn sweeps a store that is open in this process.
 func (c *Call) sweepOn(store *kv.Store) SweepFunc {
 	return func(ctx context.Context, now bool) (swept Swept, err error) {
-		content, err := blobs.Open(filepath.Join(store.Dir(), "blobs"))
-		if err != nil {
-			return Swept{}, fmt.Errorf("cannot open the content: %w", err)
-		}
-		defer func() { err = errors.Join(err, content.Close()) }()
-		return (&Sweeper{Store: store, Blobs: content, Delay: c.delay, Log: c.Log}).Sweep(ctx, now)
+		err = contentsOf(store)(func(content *blobs.Store) (err error) {
+			swept, err = (&Sweeper{Store: store, Blobs: content, Delay: c.delay, Log: c.Log}).Sweep(ctx, now)
+			return err
+		})
+		return swept, err
 	}
 }
 

@@ -46,6 +46,8 @@ type Commands struct {
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
 	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
 	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
+	Import      importCommand      `cmd:"" help:"Take in what another program, or kist, has exported, or a folder of files."`
+	Export      exportCommand      `cmd:"" help:"Write what a user keeps as a zip of documented JSON and the bytes of files."`
 	Doctor      doctorCommand      `cmd:"" help:"Look at address, proxy, disk, files, clock and backups, and say what to change."`
 	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
 	GC          gcCommand          `cmd:"" help:"Remove the bytes of removed files from the disk once their time is over, as the server does every hour."`

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"kist/blobs"
 	"kist/kv"
 )
 
@@ -208,11 +209,22 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 
 func overSocket(path string) *client {
 	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }}
-	return &client{http.Client{Transport: t}, func() error { t.CloseIdleConnections(); return nil }}
+	return &client{http: http.Client{Transport: t}, close: func() error { t.CloseIdleConnections(); return nil }}
 }
 
 func (c *Call) onStore(s *kv.Store) *client {
 	index, end := c.indexOn(s)
-	handler := Handler(s, kv.NewPasswords(), c.sweepOn(s), index, nil)
-	return &client{http.Client{Transport: inProcess{handler}}, func() error { return errors.Join(end(), s.Close()) }}
+	handler := Handler(s, kv.NewPasswords(), c.sweepOn(s), index, nil, contentsOf(s))
+	return &client{http: http.Client{Transport: inProcess{handler}}, close: func() error { return errors.Join(end(), s.Close()) }}
+}
+
+// contentsOf opens the contents beside a store that is open in this process.
+func contentsOf(s *kv.Store) Contents {
+	return func(fn func(*blobs.Store) error) error {
+		content, err := blobs.Open(filepath.Join(s.Dir(), "blobs"))
+		if err != nil {
+			return fmt.Errorf("cannot open the content: %w", err)
+		}
+		return errors.Join(fn(content), content.Close())
+	}
 }

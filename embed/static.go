@@ -70,6 +70,7 @@ var sources = []source{
 	{"app.js", staticFiles, "static/app.js", false},
 	{"kist.css", staticFiles, "static/kist.css", false},
 	{"kist.svg", staticFiles, "static/kist.svg", false},
+	{"moving.js", staticFiles, "static/moving.js", false},
 	{"page.js", staticFiles, "static/page.js", false},
 	{"pow.js", staticFiles, "static/pow.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},

@@ -269,7 +269,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Account", "Admin", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
+	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
@@ -465,6 +465,34 @@ func TestBrowserKeys(t *testing.T) {
 	b.says("Revoked “laptop”.")
 	b.open("/account")
 	b.shut(secret)
+	is.True(b.sound())
+}
+
+// TestBrowserMoving tries an import, makes it, reads its report, and takes an
+// export away.
+func TestBrowserMoving(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	t.Cleanup(b.server.movers.end)
+	name := filepath.Join(t.TempDir(), "bookmarks.html")
+	is.NoErr(os.WriteFile(name, []byte(browserBookmarks), 0o600))
+	b.open("/import")
+	b.do(chromedp.SetUploadFiles("input[name=import]", []string{name}, chromedp.NodeReady))
+	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
+	b.press("Start the import")
+	b.shows("1\u00a0bookmark would be made. Of 2\u00a0entries, 0 were there already and 1 cannot be kept.")
+	b.says("The import of bookmarks.html is done.")
+	is.Equal(b.get("/api/v1/bookmarks").at("total"), 0.0)
+	b.js(`document.querySelector('form[aria-label=Import] [type=checkbox]').click()`)
+	b.press("Start the import")
+	b.shows("1\u00a0bookmark made.")
+	b.shows("Not kept line 4, evil: Url must be an absolute http or https address.")
+	is.Equal(b.get("/api/v1/bookmarks").at("total"), 1.0)
+	b.open("/import") // what was done is remembered, and its report is fetched when it is opened
+	b.until(`document.querySelectorAll('main details').length === 2`)
+	b.js(`document.querySelector('main details summary').click()`)
+	b.shows("Not kept line 4, evil")
+	is.True(b.js(`fetch(document.querySelector('main a[download]').href).then(r => r.blob()).then(x => x.size > 200)`) == true)
 	is.True(b.sound())
 }
 
@@ -685,7 +713,7 @@ func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/account", "/admin", "/search?tag=x"} {
+	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/import", "/account", "/admin", "/search?tag=x"} {
 		b.open(path)
 		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
 			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API

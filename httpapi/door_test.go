@@ -175,6 +175,7 @@ func TestDoorScopes(t *testing.T) {
 		record.ScopeWrite:  {record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeUpload: {record.ScopeUpload, record.ScopeWrite, record.ScopeAll, record.ScopeAdmin},
 		record.ScopeAdmin:  {record.ScopeAdmin},
+		record.ScopeAll:    {record.ScopeAll, record.ScopeAdmin},
 		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
 	}
 	need := func(r route) record.Scope {
@@ -186,6 +187,8 @@ func TestDoorScopes(t *testing.T) {
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
+		case p == "export", p == "import", strings.HasPrefix(p, "import/"):
+			return record.ScopeAll
 		case p == "remote-upload" && r.method == "GET":
 			return anyScope
 		case r.method == "OPTIONS":

@@ -17,6 +17,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -26,7 +27,6 @@ const (
 	maxField = 64 << 10 // bytes of one text field
 	maxTexts = 1 << 20  // bytes of all text fields
 	maxHead  = 64 << 10 // bytes before a part's content: its header, and what precedes the first part
-	sniffed  = 512      // bytes that tell a file's type
 )
 
 // part is a file of an upload whose bytes are on the disk, not yet kept; or, of an
@@ -137,10 +137,7 @@ func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
 		if recorded {
 			continue
 		}
-		if _, err := c.s.Blobs.Unlink(k.Ref, func() (unknown bool, err error) {
-			err = c.s.Store.View(func(tx *kv.Tx) error { unknown = tx.Unknown(k.Ref); return nil })
-			return unknown, err
-		}); err != nil {
+		if _, err := c.s.Blobs.Unlink(k.Ref, func() (bool, error) { return c.s.Store.Unknown(k.Ref) }); err != nil {
 			c.s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}
 	}
@@ -288,7 +285,7 @@ func fileForm(form *record.Form, p part, kept *blobs.Kept, first bool) *record.F
 	one := *form
 	one.Body = &record.File{
 		OriginalName: name, Description: said.Description, Size: kept.Size,
-		MimeType: mediaType(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept.Ref[:]),
+		MimeType: media.Of(p.claimed, name, p.head), SHA256: hex.EncodeToString(kept.Ref[:]),
 	}
 	return &one
 }
@@ -412,7 +409,7 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 		to = out.stage // which sums by itself
 	}
 	out.name, out.claimed = fileName(p), p.Header.Get("Content-Type")
-	head := make([]byte, sniffed)
+	head := make([]byte, media.Sniffed)
 	n := 0
 	for n < len(head) && err == nil {
 		var k int

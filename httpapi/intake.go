@@ -11,6 +11,7 @@ import (
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -280,7 +281,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 		return place.Another()
 	}
 	m.takes = func(name string, head []byte) error {
-		if !q.Takes(name, mediaType("", name, head)) {
+		if !q.Takes(name, media.Of("", name, head)) {
 			return &record.Error{Fault: record.WrongType, Code: "type_not_allowed", Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 		}
 		return nil
@@ -310,7 +311,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 			return nil, err
 		}
 		kept = append(kept, one)
-		came = append(came, kv.Received{Name: p.name, MimeType: mediaType("", p.name, p.head), Ref: one.Ref, Size: one.Size})
+		came = append(came, kv.Received{Name: p.name, MimeType: media.Of("", p.name, p.head), Ref: one.Ref, Size: one.Size})
 	}
 	err = c.s.Store.Update(func(tx *kv.Tx) (err error) {
 		items, err = tx.Receive(place, form, came)

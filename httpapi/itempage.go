@@ -14,6 +14,7 @@ import (
 
 	"kist/embed"
 	"kist/httpapi/render"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -129,7 +130,7 @@ func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 		}
 		code.Cut = cut
 		f.Show, f.Text = embed.ShowText, code
-	case v.Raw == "" || !inline[b.MimeType]:
+	case v.Raw == "" || !media.Inline(b.MimeType):
 	case class == record.Image:
 		f.Show = embed.ShowImage
 	case class == record.Video:
@@ -139,7 +140,7 @@ func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 	case class == record.PDF:
 		f.Show = embed.ShowPDF
 	}
-	if !inline[b.MimeType] {
+	if !media.Inline(b.MimeType) {
 		p.Raw = "" // it would be saved, as by the other button
 	}
 	if v.Open {
@@ -294,7 +295,7 @@ func mediaName(mimeType, name string) string {
 	if other := map[string]string{"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon"}[sub]; other != "" {
 		sub = other
 	}
-	known := inline[mimeType] || len(sub) <= len("QuickTime")
+	known := media.Inline(mimeType) || len(sub) <= len("QuickTime")
 	switch class := record.ClassOf(mimeType); {
 	case class == record.PDF:
 		return "PDF document"

@@ -12,6 +12,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -232,7 +233,7 @@ func TestFilePreviews(t *testing.T) {
 		p, err := pageServer().itemPage(v)
 		is.NoErr(err)
 		is.Equal(p.File.Show, want) // of the media type
-		is.Equal(p.Raw != "", inline[mimeType])
+		is.Equal(p.Raw != "", media.Inline(mimeType))
 		v.Raw = ""
 		p, err = pageServer().itemPage(v)
 		is.NoErr(err)

@@ -402,6 +402,7 @@ func components() []component {
 		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
 		{"CaptchaToken", new(tokenOfCaptcha), create},
 		{"ResumableUpload", new(shownUpload), shown},
+		{"Import", new(shownImport), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

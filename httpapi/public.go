@@ -21,6 +21,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -470,15 +471,6 @@ func unchanged(r *http.Request, tag string) bool {
 	return false
 }
 
-// How stored bytes may be shown by a browser. What is not listed is saved.
-var inline = map[string]bool{
-	"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true, "image/bmp": true,
-	"image/svg+xml": true, "image/x-icon": true, "image/vnd.microsoft.icon": true,
-	"video/mp4": true, "video/webm": true, "video/ogg": true, "video/quicktime": true,
-	"audio/mpeg": true, "audio/ogg": true, "audio/wav": true, "audio/wave": true, "audio/flac": true, "audio/mp4": true, "audio/webm": true, "audio/aac": true,
-	"text/plain": true, "application/pdf": true,
-}
-
 // Every stored byte is hostile: scripts never run, not even by opening it.
 // Viewers of PDF refuse the sandbox.
 const (
@@ -503,7 +495,7 @@ func hostile(h http.Header, mimeType, name string, save, open bool) {
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	}
 	how := "attachment"
-	if inline[mimeType] && !save {
+	if media.Inline(mimeType) && !save {
 		how = "inline"
 	}
 	if partOfPage(mimeType) {

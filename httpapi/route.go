@@ -47,6 +47,7 @@ var (
 	reads    = door{scope: record.ScopeRead}
 	writes   = door{scope: record.ScopeWrite}
 	uploads  = door{scope: record.ScopeUpload}
+	wholes   = door{scope: record.ScopeAll}
 	manages  = door{scope: record.ScopeAdmin, admin: true}
 	yours    = door{scope: record.ScopeAdmin, admin: true, yours: true}
 	browsers = door{browser: true}

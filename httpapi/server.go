@@ -62,6 +62,7 @@ type Server struct {
 	turns   turns // on resumable uploads
 	probe   probe
 	courier *courier.Courier
+	movers  movers
 	grants  *grants
 	captcha *captcha
 
@@ -78,6 +79,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
 	s.readiness.turn = make(chan struct{}, 1)
+	s.movers.begin()
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
@@ -135,6 +137,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer stop()
+	defer s.movers.end()
 	work.Go(func() { s.courier.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {

@@ -22,6 +22,7 @@ import (
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -739,7 +740,7 @@ func (c *call) head(ref blobs.Ref) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, sniffed))
+	return io.ReadAll(io.LimitReader(f, media.Sniffed))
 }
 
 // turns lets one request at a time work on an upload. The last that comes is

@@ -101,35 +101,3 @@ func isDisposition(t *testing.T, how, name string) {
 	is.True(!strings.ContainsAny(params["filename"], `"\%`))
 	is.Equal(utf8.RuneCountInString(params["filename"]), utf8.RuneCountInString(name))
 }
-
-// FuzzMediaType: the type is well formed and without parameters; what a
-// browser would run as a page is never of a type that it shows, but for SVG,
-// which the sandbox holds.
-func FuzzMediaType(f *testing.F) {
-	for _, head := range []string{
-		"", "hello", "<html>", "<!-- a --><svg>", "<!-- a --><p>", "<?xml version=\"1.0\"?><svg ", "<svg", "<svgx>", "\ufeff<svg>", "GIF89a<script>", "%PDF-<html>",
-		"PK\x03\x04", "\x89PNG\r\n\x1a\n", "OggS\x00", "\x1a\x45\xdf\xa3", "\x00", "\xff\xfe<\x00", "<!DOCTYPE svg><svg>", "<?xml?>", "<!--",
-	} {
-		for _, c := range [][2]string{{"", "a"}, {"text/html", "a.html"}, {"image/png", "a.png"}, {"image/svg+xml", "a.svg"}, {"application/pdf", "a.txt"}, {"text/plain", "a.md"}, {"a/b; c=d", "a.mp4"}} {
-			f.Add(c[0], c[1], []byte(head))
-		}
-	}
-	f.Fuzz(func(t *testing.T, claimed, name string, head []byte) {
-		is := is.New(t)
-		got := mediaType(claimed, name, head[:min(len(head), sniffed)])
-		media, params, err := mime.ParseMediaType(got)
-		is.NoErr(err)
-		is.Equal(media, got) // lower case, nothing around it
-		is.Equal(len(params), 0)
-		is.True(len(got) <= 127 && strings.Count(got, "/") == 1)
-		lower := bytes.ToLower(bytes.TrimLeft(head, " \t\r\n\f"))
-		for _, page := range []string{"<!doctype html ", "<!doctype html>", "<html ", "<html>", "<script>", "<script ", "<iframe ", "<body>", "<!-- "} {
-			if bytes.HasPrefix(lower, []byte(page)) {
-				is.True(!inline[got] || isSVG(head) && (got == "image/svg+xml" || got == "text/plain"))
-			}
-		}
-		if inline[got] && strings.HasPrefix(got, "text/") {
-			is.Equal(got, "text/plain")
-		}
-	})
-}

@@ -22,6 +22,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/media"
 	"kist/kv/record"
 )
 
@@ -635,7 +636,7 @@ func TestUploadTypes(t *testing.T) {
 		{"a.avif", octets, "\x00\x00\x00\x1cftypavif\x00\x00\x00\x00avifmif1", "image/avif", "inline"},
 		{"empty.png", "image/png", "", "text/plain", "inline"},
 	} {
-		got := mediaType(c.claimed, c.name, []byte(c.content))
+		got := media.Of(c.claimed, c.name, []byte(c.content))
 		if got != c.want {
 			t.Errorf("%s, said to be %q, with %q: %q, want %q", c.name, c.claimed, c.content, got, c.want)
 		}

@@ -171,7 +171,7 @@ func (tx *Tx) dropUser(id record.ID) error {
 	for k := range tx.Walk(answerBucket, id[:], nil, false) {
 		answers = append(answers, bytes.Clone(k))
 	}
-	err := errors.Join(dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]))
+	err := errors.Join(tx.dropImports(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]))
 	for _, k := range answers {
 		err = errors.Join(err, tx.Delete(answerBucket, k))
 	}

@@ -84,3 +84,9 @@ func (tx *Tx) FreeOrphans() error { return tx.Delete(metaBucket, metaOrphans) }
 func (tx *Tx) Unknown(ref [32]byte) bool {
 	return !tx.Referenced(ref) && tx.Get(looseBucket, ref[:]) == nil && tx.Get(metaBucket, metaOrphans) == nil
 }
+
+// Unknown is Tx.Unknown in a transaction of its own, as blobs.Store.Unlink asks.
+func (s *Store) Unknown(ref [32]byte) (unknown bool, err error) {
+	err = s.View(func(tx *Tx) error { unknown = tx.Unknown(ref); return nil })
+	return unknown, err
+}

@@ -92,23 +92,45 @@ func (p *Passwords) Check(ctx context.Context, phc, password string) (bool, erro
 		argon2.IDKey([]byte(password), make([]byte, argonSalt), argonTime, argonMemory, argonLanes, argonSum)
 		return false, nil
 	}
-	var version, memory, passes uint32
-	var lanes uint8
+	h, err := parseHash(phc)
+	if err != nil {
+		return false, err
+	}
+	got := argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.sum)))
+	return subtle.ConstantTimeCompare(got, h.sum) == 1, nil
+}
+
+// hash is what a PHC string says.
+type hash struct {
+	memory, passes uint32
+	lanes          uint8
+	salt, sum      []byte
+}
+
+func parseHash(phc string) (h hash, err error) {
+	var version uint32
 	parts := strings.Split(phc, "$")
 	if len(parts) != 6 || parts[1] != "argon2id" {
-		return false, errPHC
+		return h, errPHC
 	}
-	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &memory, &passes, &lanes); err != nil ||
-		version != argon2.Version || memory > 1<<20 || passes == 0 || passes > 64 || lanes == 0 {
-		return false, errPHC
+	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil ||
+		version != argon2.Version || h.memory > 1<<20 || h.passes == 0 || h.passes > 64 || h.lanes == 0 {
+		return h, errPHC
 	}
-	salt, err1 := base64.RawStdEncoding.DecodeString(parts[4])
-	sum, err2 := base64.RawStdEncoding.DecodeString(parts[5])
-	if err1 != nil || err2 != nil || len(sum) < 16 || len(sum) > 64 {
-		return false, errPHC
+	var err1, err2 error
+	h.salt, err1 = base64.RawStdEncoding.DecodeString(parts[4])
+	h.sum, err2 = base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(h.sum) < 16 || len(h.sum) > 64 {
+		return h, errPHC
 	}
-	got := argon2.IDKey([]byte(password), salt, passes, memory, lanes, uint32(len(sum)))
-	return subtle.ConstantTimeCompare(got, sum) == 1, nil
+	return h, nil
+}
+
+// ValidHash reports whether a text from outside is a hash as Hash makes them,
+// and so costs no more to check.
+func ValidHash(phc string) bool {
+	h, err := parseHash(phc)
+	return err == nil && len(phc) <= 256 && h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes && len(h.salt) >= 8
 }
 
 var errPHC = errors.New("a stored password hash is damaged")

@@ -98,3 +98,16 @@ func TestPasswordsBusy(t *testing.T) {
 		is.Equal(len(p.queue), cap(p.slots)-1)
 	})
 }
+
+// A hash from outside must cost no more to check than those made here.
+func TestValidHash(t *testing.T) {
+	is := is.New(t)
+	hash, err := NewPasswords().Hash(t.Context(), "open sesame")
+	is.NoErr(err)
+	is.True(ValidHash(hash))
+	is.True(!ValidHash(""))
+	for _, bad := range []string{"m=19457,t=2,p=1", "m=19456,t=3,p=1", "m=19456,t=2,p=2", "m=19456,t=0,p=1", "m=x,t=2,p=1"} {
+		is.True(!ValidHash(strings.Replace(hash, "m=19456,t=2,p=1", bad, 1)))
+	}
+	is.True(!ValidHash(hash + strings.Repeat("A", 200)))
+}

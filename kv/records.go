@@ -175,30 +175,80 @@ func (tx *Tx) addCharged(owner record.ID, k *record.Kind, f *record.Form, bytes 
 
 // addChecked is Add of what was charged and found good, at whatever instant.
 func (tx *Tx) addChecked(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if err := tx.owner(owner); err != nil {
-		return nil, err
-	}
 	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
+	return r, tx.add(r, f, record.Past{Password: password})
+}
+
+// Restore is Add for what has a past: something that was kept elsewhere, or
+// here before. It may have expired already, which is not told again. Its id is
+// made of the instant of its making, so that it stands in its place in lists by
+// age; of what was made in the same millisecond as the record with the id
+// after, that instant's next. A past that lies ahead of the transaction is now.
+func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, p record.Past, after record.ID) (*record.Record, error) {
+	if p.Password != "" && !ValidHash(p.Password) {
+		return nil, record.Bad(map[string]string{"passwordHash": "is none that kist makes"})
+	}
+	if tx.s.room.low.Load() {
+		return nil, ErrFull
+	}
+	if bytes != nil {
+		if err := tx.charge(owner, bytes.Size); err != nil {
+			return nil, err
+		}
+	}
+	if p.Created.IsZero() || p.Created.After(tx.Now) {
+		p.Created = tx.Now
+	}
+	if p.Updated.Before(p.Created) {
+		p.Updated = p.Created
+	}
+	if p.Updated.After(tx.Now) {
+		p.Updated = tx.Now
+	}
+	r := &record.Record{Owner: owner, Kind: k, Created: p.Created, Updated: p.Updated, Bytes: bytes}
+	if p.Created.Before(tx.Now) {
+		for r.ID = idAt(p.Created, after); tx.Get(recordBucket, r.Key()) != nil; {
+			r.ID = idAt(p.Created, r.ID)
+		}
+	} else {
+		r.ID = tx.NewID()
+	}
+	return r, tx.add(r, f, p)
+}
+
+// add is what Add, and all that is like it, have in common. What was made
+// before may have expired without being told again.
+func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
+	if err := tx.owner(r.Owner); err != nil {
+		return err
+	}
 	f.Fill(r)
-	r.Password = password
+	r.Password = p.Password
+	r.Ended = !p.Created.IsZero() && r.Expired(tx.Now)
+	r.Reached = p.Reached && r.Limit > 0 && !r.Public
 	if r.Slug == "" {
 		r.Slug = tx.newSlug()
 	}
 	if err := tx.fileUnder(r, f); err != nil {
-		return nil, err
+		return err
 	}
 	if err := tx.save(r); err != nil {
-		return nil, err
+		return err
 	}
-	if bytes != nil {
-		if err := tx.Delete(looseBucket, bytes.Ref[:]); err != nil {
-			return nil, err
+	if r.Bytes != nil {
+		if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
+			return err
 		}
 	}
 	if err := tx.Put(recordOrder, viewOrder(r, 0), nil); err != nil {
-		return nil, err
+		return err
 	}
-	return r, tx.emit(k.Created(), r)
+	if p.Views > 0 || p.Used > 0 {
+		if err := tx.setViews(r, views{}, views{p.Views, min(p.Used, r.Limit)}); err != nil {
+			return err
+		}
+	}
+	return tx.emit(r.Kind.Created(), r)
 }
 
 // newSlug makes a slug that is free.

@@ -46,6 +46,8 @@ var (
 	senderBucket   = table.Bucket{No: 35, Name: "sender"}
 	uploadBucket   = table.Bucket{No: 40, Name: "upload"}
 	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
+	importBucket   = table.Bucket{No: 43, Name: "import"}
+	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
 )
 
 var buckets = []table.Bucket{
@@ -55,6 +57,7 @@ var buckets = []table.Bucket{
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
 	uploadBucket, uploadSlug,
+	importBucket, importRemarks,
 }
 
 // byNumber finds a bucket by its number.

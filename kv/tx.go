@@ -242,6 +242,30 @@ func (tx *Tx) NewID() record.ID {
 	return id
 }
 
+// idAt makes an id of an earlier instant, to the millisecond, which the other
+// ids of the store do not move. It sorts after the id after if that is of the
+// same millisecond (RFC 9562, section 6.2, method 2: the rest is a random number
+// that is raised by a random step).
+func idAt(at time.Time, after record.ID) record.ID {
+	ms := uint64(max(at.UnixMilli(), 0)) & (1<<48 - 1)
+	var hi, lo uint64 // 12 and 62 bits
+	var step [16]byte
+	random(step[:])
+	if binary.BigEndian.Uint64(after[:8])>>16 == ms {
+		const bits = 62
+		lo = binary.BigEndian.Uint64(after[8:])&(1<<bits-1) + 1 + binary.BigEndian.Uint64(step[8:])>>(64-40)
+		hi = binary.BigEndian.Uint64(after[:8])&0x0fff + lo>>bits
+		lo &= 1<<bits - 1
+		ms, hi = ms+hi>>12, hi&0x0fff
+	} else {
+		hi, lo = binary.BigEndian.Uint64(step[:])&0x07ff, binary.BigEndian.Uint64(step[8:])>>2
+	}
+	var id record.ID
+	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|hi)
+	binary.BigEndian.PutUint64(id[8:], 1<<63|lo)
+	return id
+}
+
 // fault turns an error of a table into one for people. what names the thing.
 func fault(err error, what string) error {
 	var taken *table.Taken

@@ -142,6 +142,9 @@ func (tx *Tx) viewsOf(id record.ID) views {
 	return views{}
 }
 
+// Used is how many views have counted against the record's limit.
+func (tx *Tx) Used(r *record.Record) int64 { return tx.views(r).used }
+
 func (tx *Tx) setViews(r *record.Record, was, is views) error {
 	return errors.Join(
 		tx.Delete(recordOrder, viewOrder(r, was.total)),

@@ -112,6 +112,11 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
 	add(uploads.Check(tx.Tx, func(u *Upload) { there(userBucket, u.Owner[:], "upload", u.ID) }, problem))
+	add(imports.Check(tx.Tx, func(i *record.Import) {
+		there(userBucket, i.Owner[:], "import", i.ID)
+		there(importRemarks, pair(i.Owner, i.ID[:]...), "import", i.ID)
+		owed[importRemarks]++
+	}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, noticeKey(d), "delivery", d.ID)
@@ -413,7 +418,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			tx.Tx = table.On(b)
 			return nil
 		}
-		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, senderBucket} {
+		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
 			for k, v := range was.Walk(raw, nil, nil, false) {
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
 					return err
@@ -424,6 +429,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
 			refill(uploads, was, tx, lost, renew, nil),
+			refill(imports, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				notice := was.Get(noticeBucket, noticeKey(d))
 				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {

@@ -157,7 +157,7 @@ async function api(method, path, body, options) {
   try {
     answer = await fetch(`${base}/api/v1/${path}`, {
       method, ...options,
-      ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
     });
   } catch (e) {
     if (e.name === 'AbortError') throw e;
@@ -1559,13 +1559,14 @@ const pages = {
 
   'upload-requests': async (v) => (await module('requests'))(v),
   webhooks: async (v) => (await module('webhooks'))(v),
+  import: async (v) => (await module('moving'))(v),
 };
 
 // module is a page that is loaded when it is first opened.
 const modules = {};
 function module(name) {
   modules[name] ??= import(start.modules[name]).then((m) => m.default({
-    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copyAddress, heading, nothing, rerender, rowOfEvent, acts, kinds, Problem, base, here, pending,
+    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending,
   }));
   modules[name].catch(() => { delete modules[name]; });
   return modules[name];

@@ -138,6 +138,15 @@ func CheckEnd(at, now time.Time) error {
 	return nil
 }
 
+// Past is what a record was before it came here. The zero value is that of
+// what is new.
+type Past struct {
+	Created, Updated time.Time // zero: now
+	Password         string    // hash; "" is none
+	Views, Used      int64     // all views, and those against the limit
+	Reached          bool      // its limit made it private
+}
+
 // Fill copies the form into r, tags, folder and password aside, which take a
 // look into the store. It reports whether the count of the limit starts anew:
 // when the item is published again, and when it gets a limit. An item that

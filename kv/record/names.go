@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"strings"
 	"unicode"
@@ -129,6 +130,24 @@ func Fold(t string) string {
 		}
 	}
 	return strings.ToLower(t)
+}
+
+// SamePage is a key under which the addresses of one page are the same: as
+// written by field.CleanURL, without the scheme's own port, slashes at the end of
+// the path, and an empty query or fragment. What is no address is its own key.
+func SamePage(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), port)
+	for _, path := range []*string{&u.Path, &u.RawPath} {
+		*path = strings.TrimRight(*path, "/")
+	}
+	u.ForceQuery = false
+	return u.String()
 }
 
 // unprintable reports characters that control a terminal, the lines or the

@@ -317,3 +317,16 @@ func TestCleanName(t *testing.T) {
 		{"invalid UTF-8", "a\xffb", ""},
 	})
 }
+
+func TestSamePage(t *testing.T) {
+	is := is.New(t)
+	const page = "https://example.org/a?b=1"
+	for _, same := range []string{"https://EXAMPLE.org/a?b=1", "https://example.org:443/a/?b=1", "https://example.org/a//?b=1#"} {
+		is.Equal(record.SamePage(same), page)
+	}
+	for _, other := range []string{"http://example.org/a?b=1", "https://example.org/A?b=1", "https://example.org/a?b=2", "https://example.org/a?b=1#part", "https://example.org:80/a?b=1", "nothing"} {
+		is.True(record.SamePage(other) != page)
+	}
+	is.Equal(record.SamePage("https://example.org/"), record.SamePage("https://example.org?"))
+	is.True(record.SamePage("https://example.org/a%2Fb") != record.SamePage("https://example.org/a/b"))
+}

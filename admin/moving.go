@@ -1,0 +1,381 @@
+package admin
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/moving"
+	"kist/kv/moving/format"
+	"kist/kv/record"
+)
+
+type importCommand struct {
+	Source string `arg:"" placeholder:"SRC" help:"A file that another program, or kist export, has written; or a folder, whose files are imported; or - for standard input."`
+	User   string `required:"" placeholder:"NAME" help:"The user who is to have it."`
+	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), linkding, karakeep, pocket, shlink, folder (files, in a tar or zip too) or kist. Told by the content if absent."`
+	DryRun bool   `help:"Say what would be made, and make nothing."`
+}
+
+type exportCommand struct {
+	Dest string `arg:"" placeholder:"DEST" help:"The zip to write, which must not be there yet; or - for standard output."`
+	User string `required:"" placeholder:"NAME" help:"The user whose content it is."`
+}
+
+// Imported is what an import made, and why it ended early if it did.
+type Imported struct {
+	record.Moved
+	Problem string `json:"error,omitempty"`
+}
+
+// Contents runs fn with the contents of files open.
+type Contents func(fn func(*blobs.Store) error) error
+
+func (cmd *importCommand) Run(c *Call) error {
+	if cmd.Format != "" {
+		if _, err := format.Parse(cmd.Format); err != nil {
+			return Misused("--format %v", err)
+		}
+	}
+	ctx := context.Background()
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	var done Imported
+	err = cmd.send(ctx, c, client, &done)
+	if err := errors.Join(err, client.close()); err != nil {
+		return err
+	}
+	if err := c.say(done, "%s", tell(done.Moved)); err != nil || done.Problem == "" {
+		return err
+	}
+	return fmt.Errorf("it ended early: %s What was imported stays; to import it again makes nothing twice", sentence(done.Problem))
+}
+
+// send sends the source to the handler.
+func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *Imported) error {
+	ask := url.Values{"user": {cmd.User}, "format": {cmd.Format}}
+	if cmd.DryRun {
+		ask.Set("dryRun", "true")
+	}
+	to.progress = c.progress("Importing", 0)
+	defer to.progress.end()
+	if cmd.Source == "-" {
+		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), c.Stdin, done)
+	}
+	f, err := os.Open(cmd.Source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return missing("file or folder at", cmd.Source)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		to.progress.total = info.Size()
+		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
+	}
+	if cmd.Format != "" && cmd.Format != string(format.Folder) {
+		return Misused("%s is a folder, whose files would be imported; --format %s is for a file", cmd.Source, cmd.Format)
+	}
+	ask.Set("format", string(format.Folder))
+	ask.Set("stream", "true")
+	r, w := io.Pipe()
+	unread := make(chan error, 1)
+	go func() {
+		err := pack(w, cmd.Source, func(name string, err error) {
+			fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("%s cannot be read: %v", name, err)))
+		})
+		_ = w.CloseWithError(err) // never fails
+		unread <- err
+	}()
+	err = to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), r, done)
+	_ = r.Close() // ends pack if the handler did not read on
+	if failed := <-unread; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return fmt.Errorf("cannot read the folder: %w", failed)
+	}
+	return err
+}
+
+// pack writes a folder as a tar. Files that cannot be opened are told to skip
+// and left out.
+func pack(w io.Writer, dir string, skip func(string, error)) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	t := tar.NewWriter(w)
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			skip(name, err)
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil || d.IsDir() {
+			return err
+		}
+		h, err := tar.FileInfoHeader(info, "elsewhere")
+		if err != nil { // a socket, for one
+			h = &tar.Header{Typeflag: tar.TypeFifo}
+		}
+		h.Name = name
+		if !info.Mode().IsRegular() {
+			h.Size = 0
+			return t.WriteHeader(h)
+		}
+		f, err := root.Open(name)
+		if err != nil {
+			skip(name, err)
+			return nil
+		}
+		defer f.Close()
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if n, err := io.Copy(t, io.LimitReader(f, h.Size)); err != nil {
+			return err
+		} else if n < h.Size {
+			return fmt.Errorf("%s became shorter while it was read", name)
+		}
+		return nil
+	})
+	return errors.Join(err, t.Close())
+}
+
+// tell is the report of an import for people.
+func tell(m record.Moved) string {
+	verb := "Imported"
+	if m.DryRun {
+		verb = "This would import"
+	}
+	var made []string
+	for _, kind := range slices.Sorted(maps.Keys(m.Made)) {
+		n := m.Made[kind]
+		made = append(made, fmt.Sprintf("%d %s%s", n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind), word(n == 1, "", "s")))
+	}
+	text := fmt.Sprintf("%s (%s): %s. Of %d entries, %d were there already and %d are refused.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"), m.Entries, m.There, m.Refused)
+	for _, r := range m.Remarks {
+		text += fmt.Sprintf("\n%s %s%s: %s", word(r.Refused, "Refused:", "Note:"), r.At, word(r.Name == "", "", ", "+printable(r.Name)), printable(r.Text))
+	}
+	if m.More > 0 {
+		text += fmt.Sprintf("\n… and %d more.", m.More)
+	}
+	return text
+}
+
+func (cmd *exportCommand) Run(c *Call) error {
+	ctx := context.Background()
+	if cmd.Dest == "-" {
+		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
+		}
+	} else if _, err := os.Lstat(cmd.Dest); err == nil {
+		return fmt.Errorf("%s is there already; name another file", cmd.Dest)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	x, err := cmd.fetch(ctx, c, client)
+	if err := errors.Join(err, client.close()); err != nil {
+		return err
+	}
+	if cmd.Dest == "-" {
+		return nil
+	}
+	if err := c.say(x, "Exported %s to %s: %d items and the bytes of %d files (%s). It was read back and is whole. It has what locked items need to stay locked: keep it to yourself.",
+		x.User, cmd.Dest, x.Records, x.Files, size(x.Bytes)); err != nil || x.Missing == 0 {
+		return err
+	}
+	return &found{fmt.Sprintf("%d files are without their bytes; kist verify tells more", x.Missing)}
+}
+
+// fetch has the handler write the export, beside its place until it is whole.
+func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x moving.Exported, err error) {
+	p := c.progress("Exporting", 0)
+	defer p.end()
+	res, err := from.do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
+	if err != nil {
+		return x, err
+	}
+	defer res.Body.Close()
+	if cmd.Dest == "-" {
+		_, err := io.Copy(io.MultiWriter(c.Stdout, p), res.Body)
+		return x, err
+	}
+	temp := cmd.Dest + ".part"
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return x, err
+	}
+	defer os.Remove(temp) //nolint:errcheck // it is gone when all went well
+	n, err := io.Copy(io.MultiWriter(f, p), res.Body)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		x, err = readBack(format.Source{R: f, Size: n})
+		x.User = cmd.User
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return x, fmt.Errorf("no export was made: %w", err)
+	}
+	if err := os.Rename(temp, cmd.Dest); err != nil {
+		return x, err
+	}
+	dir, err := disk.ReadFolder(filepath.Dir(cmd.Dest))
+	if err != nil {
+		return x, err
+	}
+	return x, errors.Join(dir.Sync(), dir.Close())
+}
+
+// readBack reads an export and sums it up.
+func readBack(s format.Source) (x moving.Exported, err error) {
+	seen := map[[32]byte]bool{}
+	for row, err := range format.Read(format.Kist, s) {
+		switch {
+		case err != nil:
+			return x, err
+		case row.Refused != "":
+			x.Missing++
+			continue
+		case row.Label != nil:
+			continue
+		}
+		x.Records++
+		if row.Open == nil || seen[*row.Sum] {
+			continue
+		}
+		r, err := row.Open()
+		if err != nil {
+			return x, err
+		}
+		sum := sha256.New()
+		n, err := io.Copy(sum, r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return x, err
+		}
+		if [32]byte(sum.Sum(nil)) != *row.Sum {
+			x.Missing++
+			continue
+		}
+		seen[*row.Sum] = true
+		x.Files++
+		x.Bytes += n
+	}
+	return x, nil
+}
+
+// moveIn takes the body of a request in.
+func (v verbs) moveIn(r *http.Request) (out Imported, err error) {
+	ask := r.URL.Query()
+	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })
+	if err != nil {
+		return out, err
+	}
+	err = v.contents(func(content *blobs.Store) error {
+		name, rows := format.Folder, format.Tar(r.Body)
+		if ask.Get("stream") == "" {
+			s, done, err := lay(content, v.store, r.Body)
+			if err != nil {
+				return err
+			}
+			defer done()
+			if name = format.Format(ask.Get("format")); name == "" {
+				name, err = format.Detect(s)
+			} else {
+				_, err = format.Parse(string(name))
+			}
+			if err != nil {
+				return err
+			}
+			rows = format.Read(name, s)
+		}
+		m := &moving.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", MaxFile: math.MaxInt64 - 1}
+		done, err := m.Run(r.Context(), name, rows)
+		out.Moved = *done
+		if err != nil && done.Entries > 0 { // what was done is told as well
+			out.Problem, err = err.Error(), nil
+		}
+		return err
+	})
+	return out, err
+}
+
+// lay makes a source that can be read at will of what comes: a file as it is,
+// anything else laid aside among the contents, until done is called.
+func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source, done func(), err error) {
+	if f, ok := body.(interface {
+		io.ReaderAt
+		Stat() (os.FileInfo, error)
+	}); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return format.Source{R: f, Size: info.Size()}, func() {}, nil
+		}
+	}
+	stage, err := content.Stage()
+	if err != nil {
+		return s, nil, err
+	}
+	defer stage.Drop()   //nolint:errcheck // what cannot be removed now is removed by the next sweep
+	room := store.Room() // before the source takes of it
+	if _, err := stage.ReadFrom(io.LimitReader(body, room)); err != nil {
+		return s, nil, err
+	}
+	if stage.Size() >= room {
+		return s, nil, kv.ErrFull
+	}
+	return moving.Lay(content, store, stage)
+}
+
+// moveOut writes what an account keeps.
+func (v verbs) moveOut(w http.ResponseWriter, r *http.Request) {
+	begun := false
+	err := v.contents(func(content *blobs.Store) error {
+		u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.URL.Query().Get("user")) })
+		if err != nil {
+			return err
+		}
+		x, err := moving.NewExport(v.store, content, u.ID)
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		w.Header().Set("Content-Type", "application/zip")
+		begun = true
+		return x.Write(w)
+	})
+	if err != nil && begun {
+		panic(http.ErrAbortHandler) // half a zip must not be taken for a whole one
+	}
+	if err != nil {
+		answerWith(w, nil, err)
+	}
+}

@@ -1,0 +1,113 @@
+package admin_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+const bookmarksHTML = `<!DOCTYPE NETSCAPE-Bookmark-file-1>
+<DL><p><DT><H3>Reading</H3><DL><p>
+<DT><A HREF="https://go.dev/" ADD_DATE="1600000000">Go</A>
+<DD>Home of Go
+<DT><A HREF="javascript:alert(1)">evil</A>
+</DL></DL>
+`
+
+// What is moved in from elsewhere comes out as an export, and goes into another
+// instance, all of it equal: while the server runs, and while it does not.
+func TestMoving(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			p.ann()
+			if running {
+				p.serve()
+			}
+			p.write("bookmarks.html", bookmarksHTML)
+			const refused = "\nRefused: line 5, evil: Url must be an absolute http or https address."
+			is.Equal(p.must("import", "bookmarks.html", "--user", "ann", "--dry-run"), "This would import (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 are refused."+refused)
+			is.Equal(p.must("import", "bookmarks.html", "--user", "ann"), "Imported (netscape): 1 bookmark. Of 2 entries, 0 were there already and 1 are refused."+refused)
+			r := p.run(bookmarksHTML, "import", "-", "--user", "ann", "--format", "netscape", "--json")
+			is.Equal(r.code, 0)
+			is.True(strings.Contains(r.out, `"there": 1,`) && strings.Contains(r.out, `"refused": true,`))
+
+			is.NoErr(os.MkdirAll(p.path("photos", "summer"), 0o700))
+			big := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
+			is.NoErr(os.WriteFile(p.path("photos", "summer", "big.bin"), big, 0o600))
+			p.write("photos/note.md", "# hello")
+			is.NoErr(os.Symlink("/etc/passwd", p.path("photos", "secret")))
+			is.Equal(p.must("import", "photos", "--user", "ann"), "Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 are refused.\nRefused: secret, secret: It is a link or a special file, not one with content.")
+
+			said := p.must("export", "ann.zip", "--user", "ann")
+			is.True(strings.HasPrefix(said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.0 MiB). It was read back and is whole."))
+			r = p.run("", "export", "ann.zip", "--user", "ann")
+			is.Equal(r.code, 1) // nothing is written over
+			r = p.run("", "export", "-", "--user", "ann")
+			is.Equal(r.code, 0)
+			whole, err := os.ReadFile(p.path("ann.zip"))
+			is.NoErr(err)
+			is.True(r.out == string(whole))
+
+			other := newPlace(t)
+			other.ann()
+			if running {
+				other.serve()
+			}
+			is.Equal(other.must("import", p.path("ann.zip"), "--user", "ann"), "Imported (kist): 1 bookmark, 2 files, 1 folder, 1 tag. Of 3 entries, 0 were there already and 0 are refused.")
+			is.Equal(other.must("import", p.path("ann.zip"), "--user", "ann"), "Imported (kist): nothing. Of 3 entries, 3 were there already and 0 are refused.")
+			other.must("export", "again.zip", "--user", "ann")
+			again, err := os.ReadFile(other.path("again.zip"))
+			is.NoErr(err)
+			is.True(bytes.Equal(again, whole))
+
+			other.write("torn.zip", string(whole[:len(whole)/2]))
+			other.write("what.bin", "nothing known")
+			for _, c := range []struct {
+				args []string
+				code int
+				err  string
+			}{
+				{[]string{"import", "bookmarks.html", "--user", "ann"}, 3, "There is no file or folder at bookmarks.html."},
+				{[]string{"import", "torn.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},
+				{[]string{"import", "torn.zip", "--user", "ann"}, 1, "It is no whole zip."},
+				{[]string{"import", "what.bin", "--user", "ann"}, 1, "It is in none of the formats that are known: netscape, linkding, karakeep, pocket, shlink, folder, kist."},
+				{[]string{"import", "torn.zip", "--user", "ann", "--format", "x"}, 2, "--format must be one of: netscape, linkding, karakeep, pocket, shlink, folder, kist."},
+				{[]string{"export", "x.zip", "--user", "nobody"}, 3, `There is no user named "nobody"; kist user list shows the names.`},
+			} {
+				r := other.run("", c.args...)
+				is.Equal(strings.TrimSpace(r.err), c.err)
+				is.Equal(r.code, c.code)
+			}
+			left, err := filepath.Glob(other.path("*.part"))
+			is.NoErr(err)
+			is.Equal(len(left), 0)
+		})
+	}
+}
+
+// Moving leaves nothing behind: what is verified afterwards is whole.
+func TestMovingVerified(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	p.write("a.csv", "title,url\nA,https://a.test\n")
+	s := p.serve()
+	p.must("import", "a.csv", "--user", "ann")
+	p.must("export", "a.zip", "--user", "ann")
+	s.kill()
+	<-s.done
+	p.must("import", "a.zip", "--user", "ann")
+	p.must("verify")
+	entries, err := os.ReadDir(p.data("cache"))
+	is.NoErr(err)
+	for _, e := range entries {
+		is.True(!strings.HasPrefix(e.Name(), "export-"))
+	}
+}

@@ -1,0 +1,85 @@
+package kv
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"kist/kv/record"
+)
+
+// keptImports is how many imports of an owner are remembered.
+const keptImports = 10
+
+var imports = rows(importBucket, func(i *record.Import) []byte { return pair(i.Owner, i.ID[:]...) })
+
+// AddImport writes down that an import has begun. The oldest of the owner's are
+// forgotten.
+func (tx *Tx) AddImport(owner record.ID, name string, moved record.Moved) (*record.Import, error) {
+	if err := tx.owner(owner); err != nil {
+		return nil, err
+	}
+	all, err := collect(imports, tx, owner[:])
+	if err != nil {
+		return nil, err
+	}
+	for len(all) >= keptImports {
+		if err := tx.dropImport(&all[0]); err != nil {
+			return nil, err
+		}
+		all = all[1:]
+	}
+	i := &record.Import{ID: tx.NewID(), Owner: owner, Name: name, State: record.ImportRuns, Created: tx.Now, Moved: moved}
+	return i, tx.SaveImport(i)
+}
+
+// SaveImport writes down how far an import is; Missing if it, or the account,
+// is gone.
+func (tx *Tx) SaveImport(i *record.Import) error {
+	if err := tx.owner(i.Owner); err != nil {
+		return err
+	}
+	remarks, err := json.Marshal(i.Moved.Remarks)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	row := *i
+	row.Moved.Remarks = nil // apart, so that a list need not read them
+	return errors.Join(imports.Put(tx.Tx, &row), tx.Put(importRemarks, pair(i.Owner, i.ID[:]...), remarks))
+}
+
+// Imports lists the owner's imports, oldest first, without their remarks.
+func (tx *Tx) Imports(owner record.ID) ([]record.Import, error) {
+	return collect(imports, tx, owner[:])
+}
+
+// Import reads one of the owner's imports.
+func (tx *Tx) Import(owner, id record.ID) (*record.Import, error) {
+	i, err := imports.Get(tx.Tx, pair(owner, id[:]...))
+	if err != nil {
+		return nil, fault(err, "import")
+	}
+	if v := tx.Get(importRemarks, pair(owner, id[:]...)); v != nil {
+		err = json.Unmarshal(v, &i.Moved.Remarks)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", err)
+	}
+	return i, nil
+}
+
+// dropImport forgets an import.
+func (tx *Tx) dropImport(i *record.Import) error {
+	key := pair(i.Owner, i.ID[:]...)
+	_, err := imports.Delete(tx.Tx, key)
+	return errors.Join(err, tx.Delete(importRemarks, key))
+}
+
+// dropImports forgets all of an owner's.
+func (tx *Tx) dropImports(owner record.ID) error {
+	all, err := collect(imports, tx, owner[:])
+	for i := range all {
+		err = errors.Join(err, tx.dropImport(&all[i]))
+	}
+	return err
+}

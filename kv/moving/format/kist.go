@@ -1,0 +1,264 @@
+package format
+
+import (
+	"archive/zip"
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Names of entries in an export of kist, in the order in which they stand;
+// between the folders and the bytes are those of the kinds. DESIGN.md of package
+// moving describes them.
+const (
+	ManifestName = "kist.json"
+	TagsName     = "tags.jsonl"
+	FoldersName  = "folders.jsonl"
+)
+
+// KindName is the entry that has the records of a kind.
+func KindName(k *record.Kind) string { return k.Path + ".jsonl" }
+
+// BlobName is the entry that has the content with the SHA-256.
+func BlobName(ref [32]byte) string { return "blobs/" + hex.EncodeToString(ref[:]) }
+
+// version of the exports that are written; older ones are read.
+const version = 1
+
+// AppendManifest appends the manifest of an export.
+func AppendManifest(dst []byte, user string) []byte {
+	dst = strconv.AppendInt(append(dst, `{"format":"kist","version":`...), version, 10)
+	return append(field.AppendString(append(dst, `,"user":`...), user), "}\n"...)
+}
+
+// AppendLabel appends the line of a tag or a folder.
+func AppendLabel(dst []byte, name, color string) []byte {
+	dst = field.AppendString(append(dst, `{"name":`...), name)
+	return append(field.AppendString(append(dst, `,"color":`...), color), "}\n"...)
+}
+
+// AppendRecord appends the line of a record; used are the views against its
+// limit.
+func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
+	p := record.Past{Created: v.Created, Updated: v.Updated, Password: v.Password, Views: v.Views, Used: used, Reached: v.Reached}
+	l := &line{v, past{&p, nil}}
+	if v.Kind == record.Files {
+		l.past.folder = &v.FolderName
+	}
+	return append(field.Of(l).AppendJSON(dst), '\n')
+}
+
+// line is a record as it stands in an export: as a create has it, and its past.
+type line struct {
+	*record.Shown
+	past past
+}
+
+func (l *line) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.Ruled("slug", &l.Slug, record.CleanSlug, "", record.MaxSlug)
+	s.Splice(&l.Body, l.Kind.New())
+	s.Bool("isPublic", &l.Public)
+	s.Bool("isFavorite", &l.Favorite)
+	s.Shown("tags", field.Schema{Type: "array", Items: &text}, func(dst []byte) []byte {
+		dst = append(dst, '[')
+		for i, t := range l.TagList {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = field.AppendString(dst, t.Name)
+		}
+		return append(dst, ']')
+	})
+	s.Count(l.Kind.Limit, &l.Limit)
+	s.Shown("maxViewsAction", text, func(dst []byte) []byte {
+		if l.AtLimit == "" {
+			return append(dst, "null"...)
+		}
+		return field.AppendString(dst, string(l.AtLimit))
+	})
+	s.Time("expiresAt", &l.Expires)
+	l.past.Fields(s)
+}
+
+// past is the part of a line that no create has.
+type past struct {
+	*record.Past
+	folder *string // of a file; nil for other kinds
+}
+
+func (p past) Fields(s *field.Set) {
+	if p.folder != nil {
+		s.Name("folderName", p.folder, record.MaxName)
+	}
+	s.Time("createdAt", &p.Created)
+	s.Time("updatedAt", &p.Updated)
+	s.Text("passwordHash", &p.Password, 256)
+	s.Number("views", &p.Views, 0, 1<<53)
+	s.Number("viewsOfLimit", &p.Used, 0, 1<<53)
+	s.Bool("limitReached", &p.Reached)
+}
+
+// kist reads an export of kist.
+func kist(s Source) Rows {
+	return func(yield func(Row, error) bool) {
+		z, err := openZip(s)
+		if err == nil {
+			err = readKist(z, func(row Row) bool { return yield(row, nil) })
+		}
+		if err != nil && !errors.Is(err, errStop) {
+			yield(Row{}, err)
+		}
+	}
+}
+
+func readKist(z *zip.Reader, yield func(Row) bool) error {
+	files := make(map[string]*zip.File, len(z.File))
+	for _, f := range z.File {
+		if files[f.Name] != nil {
+			return unreadable("%.100q is in it twice.", f.Name)
+		}
+		files[f.Name] = f
+	}
+	if err := checkManifest(files[ManifestName]); err != nil {
+		return err
+	}
+	each := func(name string, row func(at string, o field.Object) Row) error {
+		if files[name] == nil {
+			return nil
+		}
+		return eachLine(files[name], row, yield)
+	}
+	if err := errors.Join(each(TagsName, labelRow(false)), each(FoldersName, labelRow(true))); err != nil {
+		return err
+	}
+	for _, k := range record.Kinds {
+		if err := each(KindName(k), func(at string, o field.Object) Row { return kistRow(at, k, o, files) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkManifest(f *zip.File) error {
+	if f == nil {
+		return unreadable("It is no export of kist: %s is not in it.", ManifestName)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return unreadable("%s in it cannot be read.", ManifestName)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, 64<<10))
+	if err != nil {
+		return unreadable("%s in it is damaged.", ManifestName)
+	}
+	o, err := field.Parse(text)
+	if err != nil || text == nil || o["format"] != "kist" {
+		return unreadable("It is no export of kist.")
+	}
+	if n, err := strconv.Atoi(number(o, "version")); err != nil || n < 1 || n > version {
+		return unreadable("It is an export of version %s, and this kist reads up to %d; use a newer kist.", number(o, "version"), version)
+	}
+	return nil
+}
+
+// eachLine reads JSON lines. One that is too long, or no object, is a row that
+// is refused.
+func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(Row) bool) error {
+	r, err := f.Open()
+	if err != nil {
+		return unreadable("%s in it cannot be read.", f.Name)
+	}
+	defer r.Close()
+	in := bufio.NewReaderSize(r, 64<<10)
+	var text []byte
+	for n := 1; n <= MaxRows; n++ {
+		text = text[:0]
+		long := false
+		for {
+			part, err := in.ReadSlice('\n')
+			if long = long || len(text)+len(part) > MaxEntry; !long {
+				text = append(text, part...)
+			}
+			if err == nil {
+				break
+			}
+			if errors.Is(err, io.EOF) && len(text) == 0 {
+				return nil
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				return unreadable("%s in it is damaged after line %d.", f.Name, n-1)
+			}
+		}
+		at := f.Name + ", line " + strconv.Itoa(n)
+		refused := Row{At: at, Refused: "It is longer than " + strconv.Itoa(MaxEntry) + " bytes."}
+		if !long {
+			o, err := field.Parse(text)
+			if err != nil {
+				refused.Refused = forEntry(err)
+			} else {
+				refused = row(at, o)
+			}
+		}
+		if !yield(refused) {
+			return errStop
+		}
+	}
+	return nil
+}
+
+func labelRow(isFolder bool) func(string, field.Object) Row {
+	return func(at string, o field.Object) Row {
+		form := record.TagForm(record.Tag{})
+		if isFolder {
+			form = record.FolderForm(record.Folder{})
+		}
+		if err := field.Of(form).Create(o); err != nil {
+			return Row{At: at, Name: text(o, "name"), Refused: sentence(err)}
+		}
+		return Row{At: at, Name: form.Name, Label: &Label{Folder: isFolder, Name: form.Name, Color: form.Color}}
+	}
+}
+
+func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.File) Row {
+	row := Row{At: at, Name: or(or(text(o, "title"), text(o, "originalName")), text(o, "slug")), Kind: k, Fields: o, Exact: true}
+	if err := field.Of(past{&row.Past, &row.Folder}).Create(o); err != nil {
+		return Row{At: at, Name: row.Name, Refused: sentence(err)}
+	}
+	if k != record.Files {
+		return row
+	}
+	var ref [32]byte
+	sum := text(o, "sha256")
+	if n, err := hex.Decode(ref[:], []byte(sum)[:min(len(sum), 64)]); err != nil || n != len(ref) || len(sum) != 64 {
+		return Row{At: at, Name: row.Name, Refused: "It does not say which bytes are the file's."}
+	}
+	f := files[BlobName(ref)]
+	if f == nil {
+		return Row{At: at, Name: row.Name, Refused: "Its bytes are not in the export."}
+	}
+	row.Sum, row.Open = &ref, f.Open
+	return row
+}
+
+// sentence is an error of fields for people.
+func sentence(err error) string {
+	var problems field.Problems
+	if errors.As(err, &problems) {
+		err = record.Bad(problems)
+	}
+	return err.Error()
+}
+
+// forEntry is an error of field.Parse, which speaks of a body, for a report.
+func forEntry(err error) string { return strings.Replace(err.Error(), "The body", "The entry", 1) }

@@ -1,0 +1,5 @@
+//go:build race
+
+package moving
+
+const raceOn = true
