@@ -58,6 +58,7 @@ type serve struct {
 	TLSDomain      []string           `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
 	MaxUploadSize  admin.Size         `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
 	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Hosts, addresses or ranges beyond the public internet to which webhooks and the like may lead; several with commas."`
+	Metrics        bool               `help:"Answer /metrics in the text format of Prometheus, for those who bring an administrator's API key."`
 	ExpectData     bool               `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
 	GCDelay        admin.Span         `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
 	Grace          admin.Span         `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
@@ -126,7 +127,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
-		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Log: c.Log,
+		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log,
 		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
 	for _, n := range cmd.TrustedProxies {
@@ -172,6 +173,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		hello += fmt.Sprintf("There is no administrator yet. Open this address once to become the first:\n%s\n", link)
 	}
 	fmt.Fprint(c.Stdout, hello) // as one piece, for those who wait for it
+	work.Go(func() { admin.Supervised(ctx, site.Lives, c.Log) })
 	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
 	cancel()
 	end, done := context.WithTimeout(context.Background(), time.Duration(cmd.Grace))

@@ -415,9 +415,10 @@ func patchSettings(c *call) error {
 
 // stats is what an administrator sees of the whole instance.
 type stats struct {
-	users, bytes int64
-	counts       map[string]int64
-	index        search.State
+	users, bytes     int64
+	counts           map[string]int64
+	pending, waiting int64 // uploads, deliveries
+	index            search.State
 }
 
 func (v *stats) Fields(s *field.Set) {
@@ -426,6 +427,8 @@ func (v *stats) Fields(s *field.Set) {
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return appendCounts(dst, v.counts)
 	}).Says("Records, by kind.", `{"file":3,"note":1}`)
+	s.Number("pendingUploads", &v.pending, 0, 1<<53).Says("Files that strangers sent and that wait for approval.", `2`)
+	s.Number("waitingDeliveries", &v.waiting, 0, 1<<53).Says("Deliveries to webhooks that are not done.", `0`)
 	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
 		return field.Of(&indexState{&v.index}).AppendJSON(dst)
 	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
@@ -445,23 +448,10 @@ func (v *indexState) Fields(s *field.Set) {
 }
 
 func readStats(c *call) error {
-	v := &stats{counts: map[string]int64{}}
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		users, err := tx.Users()
-		for i := 0; err == nil && i < len(users); i++ {
-			var usage kv.Usage
-			usage, err = tx.Usage(&users[i])
-			v.users++
-			v.bytes += usage.Bytes
-			for kind, n := range usage.Count {
-				v.counts[kind] += n
-			}
-		}
-		return err
-	}); err != nil {
+	v, err := c.s.stats()
+	if err != nil {
 		return err
 	}
-	v.index = c.s.Search.State()
 	return c.data(http.StatusOK, v)
 }
 

@@ -138,6 +138,8 @@ func (d *document) operation(r route) object {
 	switch {
 	case r.door.open:
 		op["security"] = []object{}
+	case r.door.held && r.door.admin:
+		op["description"] = "Any API key of an administrator will do."
 	case r.door.held:
 		op["description"] = "Any API key will do."
 	case r.door.browser:

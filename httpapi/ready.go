@@ -47,6 +47,11 @@ func ready(c *call) error {
 	return healthy(c)
 }
 
+// Lives reports whether the server gets on: requests come to an answer, and who
+// writes the records has a turn. A disk that is full does not end a life.
+// It waits for some seconds at most.
+func (s *Server) Lives(ctx context.Context) bool { return !errors.Is(s.storage(ctx), errNoAnswer) }
+
 // storage reports why the storage cannot be written to. A disk that hangs is
 // waited for in the background, by one at a time, until the server is stopped.
 func (s *Server) storage(ctx context.Context) error {

@@ -32,7 +32,7 @@ type route struct {
 type door struct {
 	open  bool         // anyone
 	known bool         // with open: who brings a good credential is known by it
-	held  bool         // any API key that is good
+	held  bool         // any API key that is good, whatever its scope
 	scope record.Scope // that an API key needs
 	admin bool         // the user must be an administrator
 
@@ -44,6 +44,7 @@ var (
 	anyone   = door{open: true}
 	visitors = door{open: true, known: true}
 	holders  = door{held: true}
+	watches  = door{held: true, admin: true}
 	reads    = door{scope: record.ScopeRead}
 	writes   = door{scope: record.ScopeWrite}
 	uploads  = door{scope: record.ScopeUpload}

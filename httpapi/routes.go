@@ -23,6 +23,10 @@ func (s *Server) table() []route {
 			door: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
 		},
 		{
+			method: "GET", path: "/metrics", id: "readMetrics", tag: "server", summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
+			door: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: metrics,
+		},
+		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
 			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, apart: true, serve: probed,
 		},

@@ -25,7 +25,7 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but TrustedProxies is required.
+// Config is what a Server is made of. All but TrustedProxies, Content and Metrics is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -45,7 +45,10 @@ type Config struct {
 	MaxUpload int64
 	// TrustedProxies may say who the client is (X-Forwarded-For).
 	TrustedProxies []netip.Prefix
-	Log            *slog.Logger
+	// Metrics turns /metrics on.
+	Metrics bool
+	Version string // of the program
+	Log     *slog.Logger
 }
 
 // Server is the handler of the whole site.
@@ -65,6 +68,7 @@ type Server struct {
 	movers  movers
 	grants  *grants
 	captcha *captcha
+	meter   *meter // nil while /metrics is off
 
 	readiness readiness
 
@@ -106,6 +110,9 @@ func New(c Config) (*Server, error) {
 	}
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err
+	}
+	if c.Metrics {
+		s.meter = newMeter(s)
 	}
 	s.handler = s.mount()
 	return s, nil

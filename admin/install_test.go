@@ -1,0 +1,80 @@
+package admin_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// What kist install prints by default stands in the README word for word.
+func TestInstall(t *testing.T) {
+	is := is.New(t)
+	readme, err := os.ReadFile("../README.md")
+	is.NoErr(err)
+	p := newPlace(t)
+	install := func(args ...string) string { return p.must(append([]string{"install"}, args...)...) + "\n" }
+	for _, what := range []string{"systemd", "docker", "nginx", "caddy", "traefik"} {
+		is.True(strings.Contains(string(readme), "\n"+install(what, "--listen", "127.0.0.1:7080")+"```\n")) // the README has it
+		out := install(what, "--base-url", "https://home.example.net", "--content-url", "https://bytes.example.net", "--listen", "127.0.0.1:9000")
+		for _, own := range []string{"home.example.net", "bytes.example.net", ":9000"} {
+			is.True(strings.Contains(out, own))
+		}
+		for _, other := range []string{"kist.example.org", "7080", "<<", ">>"} {
+			is.True(!strings.Contains(out, other))
+		}
+	}
+	socket := []string{"--listen", "unix:/run/kist/kist.sock"}
+	is.True(strings.Contains(install(append(socket, "nginx")...), "proxy_pass http://unix:/run/kist/kist.sock;"))
+	is.True(strings.Contains(install(append(socket, "caddy")...), "reverse_proxy unix//run/kist/kist.sock\n"))
+	is.True(strings.Contains(install(append(socket, "systemd")...), "RuntimeDirectory=kist\n"))
+	for _, bad := range [][]string{
+		{"launchd"},
+		{},
+		{"nginx", "--base-url", "kist.example.org"},
+		{"nginx", "--base-url", "https://a;b"},
+		{"nginx", "--base-url", "https://ann@a"},
+		{"caddy", "--content-url", "ftp://a"},
+		append(socket, "docker"), append(socket, "traefik"),
+		{"systemd", "--listen", "7080"},
+	} {
+		r := p.run("", append([]string{"install"}, bad...)...)
+		is.Equal(r.code, 2)
+		is.Equal(r.out, "")
+	}
+}
+
+// systemd is told when the server is ready, that it lives, and when it ends.
+func TestSupervised(t *testing.T) {
+	is := is.New(t)
+	dir, err := os.MkdirTemp("", "kist") // t.TempDir may be too long for a socket
+	is.NoErr(err)
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	is.NoErr(err)
+	defer l.Close()
+	hear := func() string {
+		is.NoErr(l.SetReadDeadline(time.Now().Add(patience)))
+		b := make([]byte, 100)
+		n, err := l.Read(b)
+		is.NoErr(err)
+		return string(b[:n])
+	}
+	p := newPlace(t)
+	p.env = []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=100000"}
+	s := p.serve()
+	is.Equal(hear(), "READY=1")
+	is.Equal(hear(), "WATCHDOG=1")
+	is.Equal(hear(), "WATCHDOG=1")
+	s.stop()
+	for said := ""; said != "STOPPING=1"; {
+		said = hear()
+		is.True(slices.Contains([]string{"WATCHDOG=1", "STOPPING=1"}, said))
+	}
+}

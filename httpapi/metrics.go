@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"kist/kv"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// A meter counts requests, and gathers what /metrics tells.
+type meter struct {
+	requests *prometheus.CounterVec // by operation and status
+	took     prometheus.Histogram
+	sent     prometheus.Counter
+	handler  http.Handler
+}
+
+// newMeter makes the meter of a server. Every name begins with kist_.
+func newMeter(s *Server) *meter {
+	m := &meter{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kist_http_requests_total", Help: "Requests answered, by operation of the API document and by status."}, []string{"op", "status"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kist_http_request_duration_seconds", Help: "How long requests took, the transfer of bodies included.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
+		}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{Name: "kist_http_sent_bytes_total", Help: "Bytes of bodies sent."}),
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(
+		m.requests, m.took, m.sent, &figures{s},
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{Namespace: "kist"}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kist_goroutines", Help: "Goroutines of the process."}, func() float64 { return float64(runtime.NumGoroutine()) }),
+	)
+	m.handler = promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	return m
+}
+
+// note counts a request that was answered; on a nil meter it does nothing.
+func (m *meter) note(w *answerWriter, took time.Duration) {
+	if m == nil {
+		return
+	}
+	op := w.op
+	if op == "" {
+		op = "none"
+	}
+	m.requests.WithLabelValues(op, strconv.Itoa(w.status)).Inc()
+	m.took.Observe(took.Seconds())
+	m.sent.Add(float64(w.bytes))
+}
+
+// figures collects what the instance keeps when it is asked.
+type figures struct{ s *Server }
+
+func figure(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("kist_"+name, help, labels, nil)
+}
+
+var (
+	figureInfo      = figure("build_info", "1; the version is a label.", "version")
+	figureUsers     = figure("users", "Accounts.")
+	figureRecords   = figure("records", "Records kept, by kind.", "kind")
+	figureBytes     = figure("stored_bytes", "Bytes of all files, each record counted.")
+	figureRoom      = figure("disk_room_bytes", "Bytes of new content that the disk takes.")
+	figurePending   = figure("uploads_pending", "Files that strangers sent and that wait for approval.")
+	figureWaiting   = figure("webhook_deliveries_waiting", "Deliveries to webhooks that are not done.")
+	figureReady     = figure("search_ready", "1 if the search index is in use, 0 if records are read through instead.")
+	figureBehind    = figure("search_behind", "Changes that are not in the search index yet.")
+	figureCollected = figure("collected", "1 if the store could be read, 0 if its figures are missing.")
+)
+
+// Describe implements prometheus.Collector.
+func (f *figures) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		figureInfo, figureUsers, figureRecords, figureBytes, figureRoom, figurePending, figureWaiting, figureReady, figureBehind, figureCollected,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (f *figures) Collect(to chan<- prometheus.Metric) {
+	tell := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	tell(figureInfo, 1, f.s.Version)
+	tell(figureRoom, float64(f.s.Store.Room()))
+	index := f.s.Search.State()
+	tell(figureReady, truth(index.Phase == search.Ready))
+	tell(figureBehind, float64(index.Latest-min(index.Latest, index.Place)))
+	v, err := f.s.stats()
+	tell(figureCollected, truth(err == nil))
+	if err != nil {
+		f.s.Log.Error("the figures cannot be collected", "error", err)
+		return
+	}
+	tell(figureUsers, float64(v.users))
+	tell(figureBytes, float64(v.bytes))
+	tell(figurePending, float64(v.pending))
+	tell(figureWaiting, float64(v.waiting))
+	for _, k := range record.Kinds {
+		tell(figureRecords, float64(v.counts[k.Name]), k.Name)
+	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// stats counts what the instance keeps.
+func (s *Server) stats() (*stats, error) {
+	v := &stats{counts: map[string]int64{}}
+	err := s.Store.View(func(tx *kv.Tx) error {
+		users, err := tx.Users()
+		for i := 0; err == nil && i < len(users); i++ {
+			var usage kv.Usage
+			usage, err = tx.Usage(&users[i])
+			v.users++
+			v.bytes += usage.Bytes
+			v.pending += tx.PendingCount(users[i].ID)
+			for kind, n := range usage.Count {
+				v.counts[kind] += n
+			}
+			if err != nil {
+				break
+			}
+			var hooks []record.Webhook
+			hooks, err = tx.Webhooks(users[i].ID)
+			for _, h := range hooks {
+				v.waiting += tx.Queued(h.ID)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot count what is kept: %w", err)
+	}
+	v.index = s.Search.State()
+	return v, nil
+}
+
+// metrics answers with the figures in the text format of Prometheus, where
+// that is turned on. They tell of every user: the key must be an
+// administrator's, with whatever scope.
+func metrics(c *call) error {
+	if c.s.meter == nil {
+		return record.NotFound("address")
+	}
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.s.meter.handler.ServeHTTP(c.w, c.r)
+	return nil
+}
