@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
 )
 
 const contentHost = "content.example.org"
@@ -405,5 +408,87 @@ func TestContentPages(t *testing.T) {
 			}
 		}
 		is.True(policy["img-src"] != "")
+	}
+}
+
+// TestContentOwner: what the owner has at the origin for content ends with the
+// session or the API key that it was given to, at the next request.
+func TestContentOwner(t *testing.T) {
+	type scene struct {
+		*app                       // of an administrator
+		user          *record.User // the owner
+		cookie, keyID string
+	}
+	edit := func(s scene, change func(*record.Key)) {
+		s.fatal(s.server.Store.Update(func(tx *kv.Tx) error {
+			all, err := tx.Keys(s.user.ID)
+			if err != nil {
+				return err
+			}
+			change(&all[0])
+			return tx.SaveKey(&all[0])
+		}))
+	}
+	const session, key = 1, 2 // by what the owner comes
+	for name, row := range map[string]struct {
+		does func(s scene)
+		ends int
+	}{
+		"nothing":  {func(scene) {}, 0},
+		"late":     {func(s scene) { s.clock.advance(ownTime - time.Minute) }, 0},
+		"later":    {func(s scene) { s.clock.advance(ownTime) }, session | key},
+		"sign-out": {func(s scene) { s.do(as(s.cookie, "POST", "/api/v1/auth/logout", nil)).want(200) }, session},
+		"session revoked": {func(s scene) {
+			list := s.do(as(s.cookie, "GET", "/api/v1/me/sessions", nil)).want(200)
+			s.do(as(s.cookie, "DELETE", "/api/v1/me/sessions/"+list.text("data.0.id"), nil)).want(200)
+		}, session},
+		"password": {func(s scene) {
+			s.withPassword(s.user, "correct horse")
+		}, session},
+		"key revoked":  {func(s scene) { s.do(as(s.cookie, "DELETE", "/api/v1/keys/"+s.keyID, nil)).want(200) }, key},
+		"key disabled": {func(s scene) { s.do(as(s.cookie, "PATCH", "/api/v1/keys/"+s.keyID, `{"disabled":true}`)).want(200) }, key},
+		"key expired": {func(s scene) {
+			edit(s, func(k *record.Key) { k.Expires = s.server.Store.Now() })
+		}, key},
+		"key may not read": {func(s scene) {
+			edit(s, func(k *record.Key) { k.Scopes = []record.Scope{record.ScopeUpload} })
+		}, key},
+		"keys off": {func(s scene) {
+			s.patch("/api/v1/admin/users/"+s.user.ID.String(), `{"apiTokensDisabled":true}`).want(200)
+		}, key},
+		"all keys off": {func(s scene) { s.patch("/api/v1/admin/settings", `{"apiTokensDisabled":true}`).want(200) }, key},
+		"shut":         {func(s scene) { s.patch("/api/v1/admin/users/"+s.user.ID.String(), `{"disabled":true}`).want(200) }, session | key},
+		"removed":      {func(s scene) { s.delete("/api/v1/admin/users/" + s.user.ID.String()).want(200) }, session | key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it waits for the disk
+			is := is.New(t)
+			a := start(t, apart)
+			bob := a.addUser("bob", record.Member)
+			secret := a.addKey(bob, record.ScopeAll)
+			a.as(secret).share("0123456789", "slug", "item", "isPublic", "false")
+			s := scene{app: a, user: bob}
+			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+				_, secret, err := tx.AddSession(bob.ID, "Firefox", "192.0.2.7")
+				s.cookie = a.server.sessionCookie() + "=" + secret
+				return err
+			}))
+			s.keyID = a.do(as(s.cookie, "GET", "/api/v1/keys", nil)).want(200).text("data.0.id")
+			given := map[int]string{
+				session: rawApart(a.do(as(s.cookie, "GET", "/v/item", nil)).want(200)),
+				key:     rawApart(a.as(secret).get("/v/item").want(200)),
+			}
+			for _, at := range given {
+				is.Equal(string(a.send("GET", at, "Host", contentHost).want(200).body), "0123456789")
+			}
+			row.does(s)
+			for by, at := range given {
+				want := 200
+				if row.ends&by != 0 {
+					want = 404
+				}
+				is.Equal(a.send("GET", at, "Host", contentHost).status, want)
+			}
+		})
 	}
 }

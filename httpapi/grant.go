@@ -37,6 +37,9 @@ const (
 // A cookie is its own proof of who the visitor is. In an address, where a page
 // embeds the item, it is bound to the visitor's network, so that the address
 // is of no use to those it is passed on to.
+//
+// The owner's names the session or the API key that it was given to, and holds
+// no longer than that can be used.
 type grant byte
 
 const (
@@ -70,13 +73,13 @@ func newGrants(secret [32]byte) (*grants, error) {
 
 const (
 	grantMAC  = 16
-	grantSize = 4 + grantMAC // when it ends, in seconds since 1970; MAC
+	grantSize = 4 + grantMAC // when it ends, in seconds since 1970; MAC; of toOwn then the id of the credential
 )
 
 var grantText = base64.RawURLEncoding
 
 // mac signs a grant. Every part has a fixed length or is the last.
-func (g *grants) mac(kind grant, r *record.Record, ends uint32, visitor string) []byte {
+func (g *grants) mac(kind grant, r *record.Record, ends uint32, by record.ID, visitor string) []byte {
 	h := hmac.New(sha256.New, g.key[:])
 	b := make([]byte, 0, 128)
 	b = append(append(b, byte(kind)), r.ID[:]...)
@@ -87,29 +90,43 @@ func (g *grants) mac(kind grant, r *record.Record, ends uint32, visitor string) 
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(limit))
 	password := sha256.Sum256([]byte(r.Password))
-	b = append(append(b, password[:]...), visitor...)
-	h.Write(b)
+	b = append(b, password[:]...)
+	if kind == toOwn {
+		b = append(b, by[:]...)
+	}
+	h.Write(append(b, visitor...))
 	return h.Sum(nil)[:grantMAC]
 }
 
-// make makes a grant that ends at the given instant.
-func (g *grants) make(kind grant, r *record.Record, ends time.Time, visitor string) string {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, grantSize), uint32(ends.Unix()))
-	return grantText.EncodeToString(append(b, g.mac(kind, r, uint32(ends.Unix()), visitor)...))
+// make makes a grant that ends at the given instant. by is the credential of
+// the owner, for toOwn alone.
+func (g *grants) make(kind grant, r *record.Record, ends time.Time, by record.ID, visitor string) string {
+	at := uint32(ends.Unix())
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, grantSize+len(by)), at)
+	b = append(b, g.mac(kind, r, at, by, visitor)...)
+	if kind == toOwn {
+		b = append(b, by[:]...)
+	}
+	return grantText.EncodeToString(b)
 }
 
 // holds reports whether the text is a grant for the item at the instant now,
-// and when it ends.
-func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) (ends time.Time, ok bool) {
+// when it ends, and, for toOwn, by which credential, which must be usable still.
+func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) (ends time.Time, by record.ID, ok bool) {
 	b, err := grantText.DecodeString(text)
-	if err != nil || len(b) != grantSize {
-		return time.Time{}, false
+	size := grantSize
+	if kind == toOwn {
+		size += len(by)
 	}
+	if err != nil || len(b) != size {
+		return time.Time{}, by, false
+	}
+	copy(by[:], b[grantSize:])
 	at := binary.BigEndian.Uint32(b)
-	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:], g.mac(kind, r, at, visitor)) != 1 {
-		return time.Time{}, false
+	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:grantSize], g.mac(kind, r, at, by, visitor)) != 1 {
+		return time.Time{}, by, false
 	}
-	return time.Unix(int64(at), 0), true
+	return time.Unix(int64(at), 0), by, true
 }
 
 // A passing is what a removed file's last visitor needs to go on reading it:
@@ -203,7 +220,8 @@ func (c *call) granted(kind grant, r *record.Record) bool {
 func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
 	for text, visitor := range c.carried(kind, r.Slug) {
 		text, _, _ = strings.Cut(text, ".")
-		if end, holds := c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor); holds {
+		end, by, holds := c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor)
+		if holds && (kind != toOwn || c.s.owns(by, r)) {
 			ok = true
 			if end.After(ends) {
 				ends = end
@@ -211,6 +229,13 @@ func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool)
 		}
 	}
 	return ends, ok
+}
+
+// owns reports whether the credential of the id can be used now and may see
+// everything of r.
+func (s *Server) owns(id record.ID, r *record.Record) bool {
+	caller, err := s.Store.Recognize(r.Owner, id)
+	return err == nil && owns(caller, r)
 }
 
 // passed is what a visitor may go on reading of a file that the visitor's own
@@ -269,7 +294,11 @@ func (c *call) give(kind grant, r *record.Record) error {
 // pledge makes a grant for the item, with a passing, by which it is read to
 // the end, if its limit may delete it.
 func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor string) (string, error) {
-	text := c.s.grants.make(kind, r, ends, visitor)
+	var by record.ID
+	if kind == toOwn {
+		by = c.caller.Key.ID // who has it is known by that here, and by nothing else
+	}
+	text := c.s.grants.make(kind, r, ends, by, visitor)
 	if kind != toRead || r.AtLimit != record.Delete || r.Limit == 0 || r.Bytes == nil {
 		return text, nil
 	}
