@@ -492,3 +492,74 @@ func TestContentOwner(t *testing.T) {
 		})
 	}
 }
+
+// TestContentNetworks: a visitor may come to the two origins from different
+// networks. What that opens to others is nothing of an item with a limit or a
+// password, and of the owner's others for a short while alone.
+func TestContentNetworks(t *testing.T) {
+	behind := func(c *Config) {
+		apart(c)
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	}
+	const home, away = "203.0.113.7", "2001:db8::7"
+	type scene struct {
+		*app
+		at string // of the content, as the page of the base names it for who comes from home
+	}
+	from := func(s scene, network string) *answer {
+		return s.send("GET", s.at, "Host", contentHost, "X-Forwarded-For", network)
+	}
+	private := func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":false}`).want(200) }
+	for name, row := range map[string]struct {
+		fields     []string
+		own        bool
+		then       func(s scene)
+		away, home int
+		views      int // with the page's
+	}{
+		"open":                  {nil, false, nil, 200, 200, 1},
+		"open, later":           {nil, false, func(s scene) { s.clock.advance(readTime) }, 200, 200, 3},
+		"open, made private":    {nil, false, private, 404, 404, 1},
+		"open, gets a limit":    {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"maxViews":9}`).want(200) }, 200, 200, 3},
+		"open, gets a password": {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"password":"open sesame"}`).want(200) }, 401, 401, 1},
+		"ending":                {[]string{"expiresAt", "2130-01-01T00:00:00Z"}, false, nil, 200, 200, 1},
+		"limited":               {[]string{"maxViews", "9"}, false, nil, 200, 200, 2},
+		"limited, used up":      {[]string{"maxViews", "1"}, false, nil, 410, 200, 1},
+		"deleted by its limit":  {[]string{"maxViews", "1", "maxViewsAction", "delete"}, false, nil, 404, 200, -1},
+		"locked":                {[]string{"password", "open sesame"}, false, nil, 401, 200, 1},
+
+		"private, own":               {[]string{"isPublic", "false"}, true, nil, 200, 200, 0},
+		"private, own, later":        {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(readTime) }, 404, 200, 0},
+		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(ownTime) }, 404, 404, 0},
+		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).want(200) }, 200, 200, 1},
+		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
+			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: true}) }))
+		}, 404, 404, 0},
+		"private, limited, own": {[]string{"isPublic", "false", "maxViews", "9"}, true, nil, 404, 200, 0},
+		"private, locked, own":  {[]string{"isPublic", "false", "password", "open sesame"}, true, nil, 404, 200, 0},
+		"locked, own":           {[]string{"password", "open sesame"}, true, nil, 401, 200, 0},
+		"limited, own":          {[]string{"maxViews", "9"}, true, nil, 200, 200, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // counts are written once a second
+			is := is.New(t)
+			a := start(t, behind)
+			a.share("0123456789", append(row.fields, "slug", "item")...)
+			s := scene{app: a}
+			header := http.Header{"X-Forwarded-For": {home}}
+			if !row.own {
+				header.Set("X-Share-Password", "open sesame")
+			}
+			s.at = rawApart(a.do(request{method: "GET", path: "/v/item", anyone: !row.own, header: header, raw: true}).want(200))
+			if row.then != nil {
+				row.then(s)
+			}
+			is.Equal(from(s, away).status, row.away)
+			is.Equal(from(s, home).status, row.home)
+			if row.views >= 0 && name != "private, own, keys off" {
+				a.flush()
+				is.Equal(a.viewed("item"), row.views)
+			}
+		})
+	}
+}

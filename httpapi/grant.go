@@ -36,7 +36,7 @@ const (
 //
 // A cookie is its own proof of who the visitor is. In an address, where a page
 // embeds the item, it is bound to the visitor's network, so that the address
-// is of no use to those it is passed on to.
+// is of no use to those it is passed on to; but see roams.
 //
 // The owner's names the session or the API key that it was given to, and holds
 // no longer than that can be used.
@@ -185,6 +185,23 @@ const (
 // visitor is what a grant in an address is bound to.
 func (c *call) visitor() string { return "from " + network(c.addr).String() }
 
+// anywhere is what a grant in an address is bound to that roams.
+const anywhere = "anywhere"
+
+// roams reports whether grants for the item in addresses of the origin for
+// content may hold whatever network they come from, for readTime at most: the
+// visitor may reach the two origins by different ones, such as IPv4 and IPv6.
+//
+// Whoever is given such an address has what its grant opens. That is nothing
+// of what its owner limits or locks, which counts and passwords must guard to
+// the byte: the grant does not hold once the item has either. Of what is public
+// besides, a read grant opens nothing, and only spares a count. Of what is
+// private, the owner's opens the bytes, which is why it is short, and ends with
+// the session. Other sites learn no such address: it is told to the owner
+// alone, is in no Referer, and stored bytes have no scripts. Against scripts
+// in the visitor's own browser the network was no guard.
+func roams(r *record.Record) bool { return r.Limit == 0 && r.Password == "" }
+
 // cookieName is the name of the cookie with a grant for the item of the slug,
 // which has characters that names of cookies may not have.
 func cookieName(kind grant, slug string) string {
@@ -218,9 +235,13 @@ func (c *call) granted(kind grant, r *record.Record) bool {
 
 // grantEnds is when the visitor's grant for the item ends, of several the last.
 func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
+	now := c.s.Store.Now()
 	for text, visitor := range c.carried(kind, r.Slug) {
 		text, _, _ = strings.Cut(text, ".")
-		end, by, holds := c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor)
+		end, by, holds := c.s.grants.holds(text, kind, r, now, visitor)
+		if !holds && visitor != "" && roams(r) {
+			end, by, holds = c.s.grants.holds(text, kind, r, now, anywhere)
+		}
 		if holds && (kind != toOwn || c.s.owns(by, r)) {
 			ok = true
 			if end.After(ends) {
