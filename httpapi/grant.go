@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -10,11 +11,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,28 +134,34 @@ func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time,
 // the view that was counted last has removed the record, and its bytes stay
 // for a while.
 type passing struct {
-	ID      record.ID `json:"i"`
-	Owner   record.ID `json:"o"`
-	Slug    string    `json:"s"`
-	Ref     [32]byte  `json:"r"`
-	Size    int64     `json:"n"`
-	Media   string    `json:"m"`
-	Name    string    `json:"f"`
-	Ends    int64     `json:"e"` // seconds since 1970
-	Visitor string    `json:"v"`
-	Terms   [16]byte  `json:"t"` // of the record
+	passingHead
+	Media, Name   string
+	Slug, Visitor string // that it is sealed for, and not in it
 }
+
+type passingHead struct {
+	ID, Owner record.ID
+	Ref       [32]byte
+	Size      int64
+	Ends      uint32   // seconds since 1970
+	Terms     [16]byte // of the record
+}
+
+// sealedFor is what a passing is of use with alone. A slug has no NUL.
+func sealedFor(slug, visitor string) []byte { return []byte(slug + "\x00" + visitor) }
 
 // passed seals a passing. It is encrypted, as it tells what nobody may know
 // who has but the address.
 func (g *grants) passed(p passing) (string, error) {
-	text, err := json.Marshal(p)
+	plain, err := binary.Append(nil, binary.BigEndian, p.passingHead)
 	if err != nil {
 		return "", err
 	}
+	plain = binary.BigEndian.AppendUint16(plain, uint16(len(p.Media))) //nolint:gosec // at most 255
+	plain = append(append(plain, p.Media...), p.Name...)
 	nonce := make([]byte, g.seal.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
-	return grantText.EncodeToString(g.seal.Seal(nonce, nonce, text, nil)), nil
+	return grantText.EncodeToString(g.seal.Seal(nonce, nonce, plain, sealedFor(p.Slug, p.Visitor))), nil
 }
 
 var errNoPassing = errors.New("not a passing")
@@ -162,16 +169,26 @@ var errNoPassing = errors.New("not a passing")
 // passing opens what passed sealed, if it holds for the visitor at the instant
 // now.
 func (g *grants) passing(text, slug string, now time.Time, visitor string) (passing, error) {
-	var p passing
+	p := passing{Slug: slug, Visitor: visitor}
 	b, err := grantText.DecodeString(text)
-	if err != nil || len(b) < g.seal.NonceSize()+grantMAC {
-		return p, errNoPassing
-	}
 	n := g.seal.NonceSize()
-	plain, err := g.seal.Open(nil, b[:n], b[n:], nil)
-	if err != nil || json.Unmarshal(plain, &p) != nil || p.Slug != slug || p.Visitor != visitor || now.Unix() >= p.Ends {
+	if err != nil || len(b) < n {
 		return p, errNoPassing
 	}
+	plain, err := g.seal.Open(nil, b[:n], b[n:], sealedFor(slug, visitor))
+	if err != nil {
+		return p, errNoPassing
+	}
+	n, err = binary.Decode(plain, binary.BigEndian, &p.passingHead)
+	if err != nil || len(plain) < n+2 || now.Unix() >= int64(p.Ends) {
+		return p, errNoPassing
+	}
+	plain = plain[n:]
+	n = 2 + int(binary.BigEndian.Uint16(plain))
+	if len(plain) < n {
+		return p, errNoPassing
+	}
+	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
 	return p, nil
 }
 
@@ -206,7 +223,47 @@ func roams(r *record.Record) bool { return r.Limit == 0 && r.Password == "" }
 // which has characters that names of cookies may not have.
 func cookieName(kind grant, slug string) string {
 	digest := sha256.Sum256([]byte(slug))
-	return "kist_" + string(kind) + "_" + hex.EncodeToString(digest[:8])
+	return cookiePrefix(kind) + hex.EncodeToString(digest[:8])
+}
+
+func cookiePrefix(kind grant) string { return "kist_" + string(kind) + "_" }
+
+// How many grants of a kind a visitor keeps as cookies, and how many bytes
+// they may be: browsers send all of them with every request, whose head has at
+// most headBytes.
+const (
+	maxCookies     = 40
+	maxCookieBytes = 10 << 10
+)
+
+// excess are the names of the cookies with grants of the kind that a visitor
+// has to give up for another: the oldest, by when they end, so that those that
+// have ended and those that are none go first.
+func excess(have []*http.Cookie, kind grant, another *http.Cookie) (names []string) {
+	type held struct {
+		*http.Cookie
+		ends uint32
+	}
+	var all []held
+	for _, c := range have {
+		if strings.HasPrefix(c.Name, cookiePrefix(kind)) && c.Name != another.Name {
+			text, _, _ := strings.Cut(c.Value, ".")
+			h := held{Cookie: c}
+			if b, err := grantText.DecodeString(text); err == nil && len(b) == grantSize {
+				h.ends = binary.BigEndian.Uint32(b)
+			}
+			all = append(all, h)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.ends, a.ends) })
+	n, size := 1, len(another.Name)+len(another.Value)
+	for _, h := range all {
+		n, size = n+1, size+len(h.Name)+len(h.Value)
+		if n > maxCookies || size > maxCookieBytes {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // carried are the texts of grants for the item of the slug that the request
@@ -305,10 +362,14 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if c.away() {
 		at, secure = "/", c.s.contentScheme == "https"
 	}
-	http.SetCookie(c.w, &http.Cookie{
+	cookie := &http.Cookie{
 		Name: cookieName(kind, r.Slug), Value: text, Path: at,
 		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
-	})
+	}
+	http.SetCookie(c.w, cookie)
+	for _, name := range excess(c.r.Cookies(), kind, cookie) {
+		http.SetCookie(c.w, &http.Cookie{Name: name, Path: at, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure})
+	}
 	return nil
 }
 
@@ -331,6 +392,8 @@ func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor stri
 	if !r.Expires.IsZero() && r.Expires.Before(ends) {
 		ends = r.Expires
 	}
-	p, err := c.s.grants.passed(passing{r.ID, r.Owner, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor, r.Terms()})
+	p, err := c.s.grants.passed(passing{
+		passingHead{r.ID, r.Owner, r.Bytes.Ref, r.Bytes.Size, uint32(ends.Unix()), r.Terms()}, f.MimeType, f.OriginalName, r.Slug, visitor,
+	})
 	return text + "." + p, err
 }

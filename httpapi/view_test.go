@@ -49,7 +49,9 @@ func (g *guest) see(method, path string, header ...string) *answer {
 	}
 	got := g.do(q)
 	for _, c := range (&http.Response{Header: got.header}).Cookies() {
-		g.cookies[c.Name] = c.Value
+		if g.cookies[c.Name] = c.Value; c.MaxAge < 0 {
+			delete(g.cookies, c.Name)
+		}
 	}
 	return got
 }
