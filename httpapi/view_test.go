@@ -332,6 +332,44 @@ func TestUnlockLeadsOn(t *testing.T) {
 	is.Equal(a.guest().see("POST", "/v/item", "X-Form", "password=open+sesame&then=https://example.org").want(303).header.Get("Location"), "/v/item")
 }
 
+// TestGameListIsLong: what visitors may not see takes no place on the list, and
+// the page says when it does not show all.
+func TestGameListIsLong(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	add := func(n int, locked bool) {
+		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+			for range n {
+				form := record.NewForm(record.Games)
+				form.Body.(*record.Game).Name, form.Public = "A game", true
+				hash := ""
+				if locked {
+					hash, form.Password.Said = "locked", true
+				}
+				if _, err := tx.Add(a.user.ID, record.Games, form, nil, hash); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	shows := func(n int, more bool) {
+		t.Helper()
+		page := string(a.visit("/g/ann").want(200).body)
+		is.Equal(strings.Count(page, "<li>"), n)
+		is.Equal(strings.Contains(page, fmt.Sprintf("Only the %d games", n)), more)
+		is.Equal(strings.Contains(page, "Only the "), more)
+	}
+	add(3, false)
+	add(maxPage+10, true)
+	shows(3, false)
+	add(maxGames-3, false)
+	add(1, true)
+	shows(maxGames, false)
+	add(1, false)
+	shows(maxGames, true)
+}
+
 // TestLinkLeadsBack: a short link that would lead back to itself is not made,
 // and one that came to be so shows its page instead of going round.
 func TestLinkLeadsBack(t *testing.T) {
