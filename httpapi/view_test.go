@@ -106,7 +106,7 @@ func TestVisitors(t *testing.T) {
 			g.see("GET", "/x/item", "Sec-Purpose", "prefetch")
 			g.see("GET", "/v/item", "Sec-Purpose", "prefetch;prerender")
 		}},
-		"link preview": {0, 0, func(g *guest) {
+		"preview": {0, 0, func(g *guest) {
 			g.see("GET", "/x/item", "User-Agent", "Slackbot-LinkExpanding 1.0").want(200)
 			g.see("GET", "/v/item", "User-Agent", "Discordbot/2.0").want(200)
 		}},
@@ -126,6 +126,45 @@ func TestVisitors(t *testing.T) {
 			g.cookies[name] = value
 			g.see("GET", "/x/item").want(200)
 			g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200)
+		}},
+		"link": {2, 2, func(g *guest) { // every click counts
+			g.see("GET", "/s/item").want(302)
+			g.see("GET", "/item").want(302)
+		}},
+		"link HEAD":      {0, 0, func(g *guest) { g.see("HEAD", "/s/item"); g.see("HEAD", "/item") }},
+		"link, its page": {0, 0, func(g *guest) { g.see("GET", "/v/item").want(200); g.see("HEAD", "/v/item").want(200) }},
+		"link, prefetch": {0, 0, func(g *guest) {
+			g.see("GET", "/s/item", "Sec-Purpose", "prefetch")
+			g.see("GET", "/item", "Purpose", "prefetch")
+		}},
+		"link, preview":      {0, 0, func(g *guest) { g.see("GET", "/s/item", "User-Agent", "Slackbot-LinkExpanding 1.0") }},
+		"link, by its owner": {0, 0, func(g *guest) { g.get("/s/item").want(302); g.get("/v/item").want(200) }},
+		"link, a range":      {1, 1, func(g *guest) { g.see("GET", "/s/item", "Range", "bytes=1-").want(302) }},
+		"note": {1, 1, func(g *guest) {
+			g.see("GET", "/v/item").want(200)
+			g.see("GET", "/x/item").want(200)
+			g.see("GET", "/item").want(200)
+		}},
+		"note, raw": {1, 1, func(g *guest) {
+			g.see("GET", "/x/item").want(200)
+			g.see("GET", "/x/item", "Range", "bytes=3-").want(206)
+		}},
+		"note HEAD":                      {0, 0, func(g *guest) { g.see("HEAD", "/v/item").want(200); g.see("HEAD", "/x/item").want(200) }},
+		"note, bytes=1- without a grant": {0, 1, func(g *guest) { g.see("GET", "/x/item", "Range", "bytes=1-").want(206) }},
+		"note, prefetch": {0, 0, func(g *guest) {
+			g.see("GET", "/v/item", "Sec-Purpose", "prefetch")
+			g.see("GET", "/x/item", "X-Moz", "prefetch")
+		}},
+		"note, preview": {0, 0, func(g *guest) { g.see("GET", "/v/item", "User-Agent", "Discordbot/2.0").want(200) }},
+		"note by a script": {2, 2, func(g *guest) { // each of which is a visitor of its own
+			for range 2 {
+				g.see("POST", "/api/v1/notes/p/item").want(200)
+			}
+		}},
+		"note, by its owner": {0, 0, func(g *guest) {
+			g.get("/v/item").want(200)
+			g.get("/x/item").want(200)
+			g.do(request{method: "POST", path: "/api/v1/notes/p/item"}).want(200)
 		}},
 		"forged grant": {2, 2, func(g *guest) {
 			g.see("GET", "/x/item").want(200)
@@ -148,14 +187,25 @@ func TestVisitors(t *testing.T) {
 				t.Parallel() // counts are written once a second
 				is := is.New(t)
 				a := start(t)
-				fields, want := []string{"slug", "item"}, row.free
+				fields, links, notes, want := []string{"slug", "item"}, "", "", row.free
 				if limited {
 					fields, want = append(fields, "maxViews", "100"), row.limited
+					links, notes = `,"maxClicks":100`, `,"maxViews":100`
 				}
-				a.share(text, fields...)
+				at, counter := "files", "views"
+				switch name[:4] {
+				case "link":
+					at, counter = "shorten", "clicks"
+					a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"item","isPublic":true`+links+`}`).want(201)
+				case "note":
+					at = "notes"
+					a.post("/api/v1/notes", `{"content":"`+text+`","slug":"item","isPublic":true`+notes+`}`).want(201)
+				default:
+					a.share(text, fields...)
+				}
 				row.does(a.guest())
 				a.flush()
-				is.Equal(a.viewed("item"), want)
+				is.Equal(a.counted(at, "item", counter), want)
 			})
 		}
 	}
