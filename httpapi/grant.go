@@ -157,7 +157,7 @@ func (g *grants) passed(p passing) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plain = binary.BigEndian.AppendUint16(plain, uint16(len(p.Media))) //nolint:gosec // at most 255
+	plain = binary.BigEndian.AppendUint16(plain, uint16(len(p.Media)))
 	plain = append(append(plain, p.Media...), p.Name...)
 	nonce := make([]byte, g.seal.NonceSize())
 	_, _ = rand.Read(nonce) // never fails

@@ -61,11 +61,11 @@ func FuzzGrants(f *testing.F) {
 	g, p, text, ends := sealed(f)
 	now := ends.Add(-time.Second)
 	r := &record.Record{ID: p.ID, Owner: p.Owner}
-	real := map[string]bool{text: true}
+	genuine := map[string]bool{text: true}
 	for _, kind := range []grant{toRead, toUnlock, toOwn} {
-		real[g.make(kind, r, ends, record.ID{5}, p.Visitor)] = true
+		genuine[g.make(kind, r, ends, record.ID{5}, p.Visitor)] = true
 	}
-	for text := range real {
+	for text := range genuine {
 		f.Add(text)
 		f.Add(text + "A")
 		f.Add(text[1:])
@@ -80,7 +80,7 @@ func FuzzGrants(f *testing.F) {
 			ok = ok || holds
 		}
 		// Line ends are passed over, and the last bits of base64 may be any.
-		if clean := strings.NewReplacer("\r", "", "\n", "").Replace(text); ok && !startsAny(real, clean[:max(len(clean)-1, 0)]) {
+		if clean := strings.NewReplacer("\r", "", "\n", "").Replace(text); ok && !startsAny(genuine, clean[:max(len(clean)-1, 0)]) {
 			t.Errorf("%q holds", text)
 		}
 		excess([]*http.Cookie{{Name: cookieName(toRead, "a"), Value: text}}, toRead, &http.Cookie{Name: "b"})

@@ -426,7 +426,7 @@ func TestLinkLeadsBack(t *testing.T) {
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/at/home" })
 	const host = "kist.example.org"
-	make := func(slug, target string, more ...any) *answer {
+	add := func(slug, target string, more ...any) *answer {
 		body := map[string]any{"originalUrl": target, "slug": slug, "isPublic": true}
 		for i := 0; i < len(more); i += 2 {
 			body[more[i].(string)] = more[i+1]
@@ -441,7 +441,7 @@ func TestLinkLeadsBack(t *testing.T) {
 		"https://" + host + "/at/home/s/way", "https://" + host + "/at/home/way", "http://" + host + "/at/home/s/way", "https://" + host + ":443/at/home/s/way",
 		"https://" + host + "./at/home/s/way", "HTTPS://KIST.example.org/at/home/s/way?x=1#y", "https://" + host + "/at/home//s/%77ay", "https://" + host + "/a/../at/home/./s/way",
 	} {
-		refused(make("way", target))
+		refused(add("way", target))
 	}
 	for i, target := range []string{
 		"https://" + host + "/at/home/v/me%d", "https://" + host + "/s/me%d", "https://" + host + ":8443/at/home/s/me%d", "https://other.example.org/at/home/s/me%d",
@@ -449,36 +449,36 @@ func TestLinkLeadsBack(t *testing.T) {
 	} {
 		target = fmt.Sprintf(target, i)
 		slug := fmt.Sprint("me", i)
-		make(slug, target).want(201)
+		add(slug, target).want(201)
 		is.Equal(a.guest().see("GET", "/s/"+slug).want(302).header.Get("Location"), target)
 	}
 	a.post("/api/v1/shorten", `{"originalUrl":"https://`+host+`/at/home/s/way"}`).want(201) // of a slug that is made up
 	const me = "https://" + host + "/at/home/s/"
-	got := make("way", me+"way", "expiresAt", "2000-01-01T00:00:00Z").want(422)
+	got := add("way", me+"way", "expiresAt", "2000-01-01T00:00:00Z").want(422)
 	is.True(got.text("fields.originalUrl") != "" && got.text("fields.expiresAt") != "") // all at once
 
 	// By way of others, in the order that it takes.
-	make("a", me+"b").want(201)
-	make("b", me+"c").want(201)
-	refused(make("c", me+"a"))
-	make("c", "https://example.org/").want(201)
+	add("a", me+"b").want(201)
+	add("b", me+"c").want(201)
+	refused(add("c", me+"a"))
+	add("c", "https://example.org/").want(201)
 	a.guest().see("GET", "/s/a").want(302)
 	refused(a.patch("/api/v1/shorten/c", `{"originalUrl":"`+me+`a"}`))
-	make("d", me+"e").want(201)
+	add("d", me+"e").want(201)
 	refused(a.patch("/api/v1/shorten/c", `{"slug":"e","originalUrl":"`+me+`d"}`))
-	make("f", me+"j").want(201)
+	add("f", me+"j").want(201)
 	refused(a.patch("/api/v1/shorten/f", `{"slug":"j"}`))
 
 	// What others may not follow is the end of the way, and not told.
 	for slug, more := range map[string][]any{"private": {"isPublic", false}, "locked": {"password", "open sesame"}, "few": {"maxClicks", 3}} {
-		make(slug, me+"to-"+slug, more...).want(201)
-		make("to-"+slug, me+slug).want(201)
+		add(slug, me+"to-"+slug, more...).want(201)
+		add("to-"+slug, me+slug).want(201)
 		is.Equal(a.guest().see("GET", "/s/to-"+slug).want(302).header.Get("Location"), me+slug)
 	}
 
 	// Of links that were made at another address of the server, here by its change.
-	make("old", "https://new.example.org/s/old").want(201)
-	make("old-few", "https://new.example.org/old-few", "maxClicks", 3).want(201)
+	add("old", "https://new.example.org/s/old").want(201)
+	add("old-few", "https://new.example.org/old-few", "maxClicks", 3).want(201)
 	moved, err := New(func() Config { c := a.server.Config; c.Base = "https://new.example.org"; return c }())
 	is.NoErr(err)
 	a.server.handler = moved.handler
