@@ -126,6 +126,7 @@ type GamesPage struct {
 	Address string
 	Owner   string
 	Groups  []GameGroup
+	Most    int // how many are shown, if there may be more; 0 if these are all
 }
 
 // GameGroup are the games of a status, such as "Playing".

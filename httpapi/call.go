@@ -410,8 +410,10 @@ func safe(method string) bool {
 }
 
 // owns reports whether the caller may see everything of r.
-func (c *call) owns(r *record.Record) bool {
-	return c.caller != nil && c.caller.User.ID == r.Owner && c.caller.Key.Allows(record.ScopeRead)
+func (c *call) owns(r *record.Record) bool { return c.caller != nil && owns(c.caller, r) }
+
+func owns(caller *kv.Caller, r *record.Record) bool {
+	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }
 
 func (c *call) owner() record.ID { return c.caller.User.ID }

@@ -128,13 +128,27 @@ func (c *call) rights(r *record.Record, own, paid bool) ([]string, error) {
 		ends[toUnlock] = unlocked
 	}
 	var all []string
+	add := func(kind grant, ends time.Time, visitor string) error {
+		text, err := c.pledge(kind, r, ends, visitor)
+		all = append(all, text)
+		return err
+	}
 	for _, kind := range []grant{toOwn, toRead, toUnlock} {
-		if at, ok := ends[kind]; ok {
-			text, err := c.pledge(kind, r, at, c.visitor())
-			if err != nil {
-				return nil, err
+		at, ok := ends[kind]
+		var err error
+		if ok && apart && roams(r) {
+			soon := now.Add(readTime)
+			if at.Before(soon) {
+				soon = at
 			}
-			all = append(all, text)
+			err = add(kind, soon, anywhere)
+			ok = at.After(soon) // for who comes from one network: a film is not over by then
+		}
+		if ok && err == nil {
+			err = add(kind, at, c.visitor())
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

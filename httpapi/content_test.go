@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
 )
 
 const contentHost = "content.example.org"
@@ -405,5 +408,158 @@ func TestContentPages(t *testing.T) {
 			}
 		}
 		is.True(policy["img-src"] != "")
+	}
+}
+
+// TestContentOwner: what the owner has at the origin for content ends with the
+// session or the API key that it was given to, at the next request.
+func TestContentOwner(t *testing.T) {
+	type scene struct {
+		*app                       // of an administrator
+		user          *record.User // the owner
+		cookie, keyID string
+	}
+	edit := func(s scene, change func(*record.Key)) {
+		s.fatal(s.server.Store.Update(func(tx *kv.Tx) error {
+			all, err := tx.Keys(s.user.ID)
+			if err != nil {
+				return err
+			}
+			change(&all[0])
+			return tx.SaveKey(&all[0])
+		}))
+	}
+	const session, key = 1, 2 // by what the owner comes
+	for name, row := range map[string]struct {
+		does func(s scene)
+		ends int
+	}{
+		"nothing":  {func(scene) {}, 0},
+		"late":     {func(s scene) { s.clock.advance(ownTime - time.Minute) }, 0},
+		"later":    {func(s scene) { s.clock.advance(ownTime) }, session | key},
+		"sign-out": {func(s scene) { s.do(as(s.cookie, "POST", "/api/v1/auth/logout", nil)).want(200) }, session},
+		"session revoked": {func(s scene) {
+			list := s.do(as(s.cookie, "GET", "/api/v1/me/sessions", nil)).want(200)
+			s.do(as(s.cookie, "DELETE", "/api/v1/me/sessions/"+list.text("data.0.id"), nil)).want(200)
+		}, session},
+		"password": {func(s scene) {
+			s.withPassword(s.user, "correct horse")
+		}, session},
+		"key revoked":  {func(s scene) { s.do(as(s.cookie, "DELETE", "/api/v1/keys/"+s.keyID, nil)).want(200) }, key},
+		"key disabled": {func(s scene) { s.do(as(s.cookie, "PATCH", "/api/v1/keys/"+s.keyID, `{"disabled":true}`)).want(200) }, key},
+		"key expired": {func(s scene) {
+			edit(s, func(k *record.Key) { k.Expires = s.server.Store.Now() })
+		}, key},
+		"key may not read": {func(s scene) {
+			edit(s, func(k *record.Key) { k.Scopes = []record.Scope{record.ScopeUpload} })
+		}, key},
+		"keys off": {func(s scene) {
+			s.patch("/api/v1/admin/users/"+s.user.ID.String(), `{"apiTokensDisabled":true}`).want(200)
+		}, key},
+		"all keys off": {func(s scene) { s.patch("/api/v1/admin/settings", `{"apiTokensDisabled":true}`).want(200) }, key},
+		"shut":         {func(s scene) { s.patch("/api/v1/admin/users/"+s.user.ID.String(), `{"disabled":true}`).want(200) }, session | key},
+		"removed":      {func(s scene) { s.delete("/api/v1/admin/users/" + s.user.ID.String()).want(200) }, session | key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it waits for the disk
+			is := is.New(t)
+			a := start(t, apart)
+			bob := a.addUser("bob", record.Member)
+			secret := a.addKey(bob, record.ScopeAll)
+			a.as(secret).share("0123456789", "slug", "item", "isPublic", "false")
+			s := scene{app: a, user: bob}
+			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+				_, secret, err := tx.AddSession(bob.ID, "Firefox", "192.0.2.7")
+				s.cookie = a.server.sessionCookie() + "=" + secret
+				return err
+			}))
+			s.keyID = a.do(as(s.cookie, "GET", "/api/v1/keys", nil)).want(200).text("data.0.id")
+			given := map[int]string{
+				session: rawApart(a.do(as(s.cookie, "GET", "/v/item", nil)).want(200)),
+				key:     rawApart(a.as(secret).get("/v/item").want(200)),
+			}
+			for _, at := range given {
+				is.Equal(string(a.send("GET", at, "Host", contentHost).want(200).body), "0123456789")
+			}
+			row.does(s)
+			for by, at := range given {
+				want := 200
+				if row.ends&by != 0 {
+					want = 404
+				}
+				is.Equal(a.send("GET", at, "Host", contentHost).status, want)
+			}
+		})
+	}
+}
+
+// TestContentNetworks: a visitor may come to the two origins from different
+// networks. What that opens to others is nothing of an item with a limit or a
+// password, and of the owner's others for a short while alone.
+func TestContentNetworks(t *testing.T) {
+	behind := func(c *Config) {
+		apart(c)
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	}
+	const home, away = "203.0.113.7", "2001:db8::7"
+	type scene struct {
+		*app
+		at string // of the content, as the page of the base names it for who comes from home
+	}
+	from := func(s scene, network string) *answer {
+		return s.send("GET", s.at, "Host", contentHost, "X-Forwarded-For", network)
+	}
+	private := func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":false}`).want(200) }
+	for name, row := range map[string]struct {
+		fields     []string
+		own        bool
+		then       func(s scene)
+		away, home int
+		views      int // with the page's
+	}{
+		"open":                  {nil, false, nil, 200, 200, 1},
+		"open, later":           {nil, false, func(s scene) { s.clock.advance(readTime) }, 200, 200, 3},
+		"open, made private":    {nil, false, private, 404, 404, 1},
+		"open, gets a limit":    {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"maxViews":9}`).want(200) }, 200, 200, 3},
+		"open, gets a password": {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"password":"open sesame"}`).want(200) }, 401, 401, 1},
+		"ending":                {[]string{"expiresAt", "2130-01-01T00:00:00Z"}, false, nil, 200, 200, 1},
+		"limited":               {[]string{"maxViews", "9"}, false, nil, 200, 200, 2},
+		"limited, used up":      {[]string{"maxViews", "1"}, false, nil, 410, 200, 1},
+		"deleted by its limit":  {[]string{"maxViews", "1", "maxViewsAction", "delete"}, false, nil, 404, 200, -1},
+		"locked":                {[]string{"password", "open sesame"}, false, nil, 401, 200, 1},
+
+		"private, own":               {[]string{"isPublic", "false"}, true, nil, 200, 200, 0},
+		"private, own, later":        {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(readTime) }, 404, 200, 0},
+		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(ownTime) }, 404, 404, 0},
+		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).want(200) }, 200, 200, 1},
+		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
+			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: true}) }))
+		}, 404, 404, 0},
+		"private, limited, own": {[]string{"isPublic", "false", "maxViews", "9"}, true, nil, 404, 200, 0},
+		"private, locked, own":  {[]string{"isPublic", "false", "password", "open sesame"}, true, nil, 404, 200, 0},
+		"locked, own":           {[]string{"password", "open sesame"}, true, nil, 401, 200, 0},
+		"limited, own":          {[]string{"maxViews", "9"}, true, nil, 200, 200, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // counts are written once a second
+			is := is.New(t)
+			a := start(t, behind)
+			a.share("0123456789", append(row.fields, "slug", "item")...)
+			s := scene{app: a}
+			header := http.Header{"X-Forwarded-For": {home}}
+			if !row.own {
+				header.Set("X-Share-Password", "open sesame")
+			}
+			s.at = rawApart(a.do(request{method: "GET", path: "/v/item", anyone: !row.own, header: header, raw: true}).want(200))
+			if row.then != nil {
+				row.then(s)
+			}
+			is.Equal(from(s, away).status, row.away)
+			is.Equal(from(s, home).status, row.home)
+			if row.views >= 0 && name != "private, own, keys off" {
+				a.flush()
+				is.Equal(a.viewed("item"), row.views)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -10,11 +11,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,10 @@ const (
 //
 // A cookie is its own proof of who the visitor is. In an address, where a page
 // embeds the item, it is bound to the visitor's network, so that the address
-// is of no use to those it is passed on to.
+// is of no use to those it is passed on to; but see roams.
+//
+// The owner's names the session or the API key that it was given to, and holds
+// no longer than that can be used.
 type grant byte
 
 const (
@@ -70,13 +74,13 @@ func newGrants(secret [32]byte) (*grants, error) {
 
 const (
 	grantMAC  = 16
-	grantSize = 4 + grantMAC // when it ends, in seconds since 1970; MAC
+	grantSize = 4 + grantMAC // when it ends, in seconds since 1970; MAC; of toOwn then the id of the credential
 )
 
 var grantText = base64.RawURLEncoding
 
 // mac signs a grant. Every part has a fixed length or is the last.
-func (g *grants) mac(kind grant, r *record.Record, ends uint32, visitor string) []byte {
+func (g *grants) mac(kind grant, r *record.Record, ends uint32, by record.ID, visitor string) []byte {
 	h := hmac.New(sha256.New, g.key[:])
 	b := make([]byte, 0, 128)
 	b = append(append(b, byte(kind)), r.ID[:]...)
@@ -87,57 +91,77 @@ func (g *grants) mac(kind grant, r *record.Record, ends uint32, visitor string) 
 	}
 	b = binary.BigEndian.AppendUint64(b, uint64(limit))
 	password := sha256.Sum256([]byte(r.Password))
-	b = append(append(b, password[:]...), visitor...)
-	h.Write(b)
+	b = append(b, password[:]...)
+	if kind == toOwn {
+		b = append(b, by[:]...)
+	}
+	h.Write(append(b, visitor...))
 	return h.Sum(nil)[:grantMAC]
 }
 
-// make makes a grant that ends at the given instant.
-func (g *grants) make(kind grant, r *record.Record, ends time.Time, visitor string) string {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, grantSize), uint32(ends.Unix()))
-	return grantText.EncodeToString(append(b, g.mac(kind, r, uint32(ends.Unix()), visitor)...))
+// make makes a grant that ends at the given instant. by is the credential of
+// the owner, for toOwn alone.
+func (g *grants) make(kind grant, r *record.Record, ends time.Time, by record.ID, visitor string) string {
+	at := uint32(ends.Unix())
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, grantSize+len(by)), at)
+	b = append(b, g.mac(kind, r, at, by, visitor)...)
+	if kind == toOwn {
+		b = append(b, by[:]...)
+	}
+	return grantText.EncodeToString(b)
 }
 
 // holds reports whether the text is a grant for the item at the instant now,
-// and when it ends.
-func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) (ends time.Time, ok bool) {
+// when it ends, and, for toOwn, by which credential, which must be usable still.
+func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time, visitor string) (ends time.Time, by record.ID, ok bool) {
 	b, err := grantText.DecodeString(text)
-	if err != nil || len(b) != grantSize {
-		return time.Time{}, false
+	size := grantSize
+	if kind == toOwn {
+		size += len(by)
 	}
+	if err != nil || len(b) != size {
+		return time.Time{}, by, false
+	}
+	copy(by[:], b[grantSize:])
 	at := binary.BigEndian.Uint32(b)
-	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:], g.mac(kind, r, at, visitor)) != 1 {
-		return time.Time{}, false
+	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:grantSize], g.mac(kind, r, at, by, visitor)) != 1 {
+		return time.Time{}, by, false
 	}
-	return time.Unix(int64(at), 0), true
+	return time.Unix(int64(at), 0), by, true
 }
 
 // A passing is what a removed file's last visitor needs to go on reading it:
 // the view that was counted last has removed the record, and its bytes stay
 // for a while.
 type passing struct {
-	ID      record.ID `json:"i"`
-	Owner   record.ID `json:"o"`
-	Slug    string    `json:"s"`
-	Ref     [32]byte  `json:"r"`
-	Size    int64     `json:"n"`
-	Media   string    `json:"m"`
-	Name    string    `json:"f"`
-	Ends    int64     `json:"e"` // seconds since 1970
-	Visitor string    `json:"v"`
-	Terms   [16]byte  `json:"t"` // of the record
+	passingHead
+	Media, Name   string
+	Slug, Visitor string // that it is sealed for, and not in it
 }
+
+type passingHead struct {
+	ID, Owner record.ID
+	Ref       [32]byte
+	Size      int64
+	Ends      uint32   // seconds since 1970
+	Terms     [16]byte // of the record
+}
+
+// sealedFor is what a passing is of use with alone. A slug has no NUL.
+func sealedFor(slug, visitor string) []byte { return []byte(slug + "\x00" + visitor) }
 
 // passed seals a passing. It is encrypted, as it tells what nobody may know
 // who has but the address.
 func (g *grants) passed(p passing) (string, error) {
-	text, err := json.Marshal(p)
+	plain, err := binary.Append(nil, binary.BigEndian, p.passingHead)
 	if err != nil {
 		return "", err
 	}
+	plain = binary.BigEndian.AppendUint16(plain, uint16(len(p.Media)))
+	plain = append(append(plain, p.Media...), p.Name...)
 	nonce := make([]byte, g.seal.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
-	return grantText.EncodeToString(g.seal.Seal(nonce, nonce, text, nil)), nil
+	return grantText.EncodeToString(g.seal.Seal(nonce, nonce, plain, sealedFor(p.Slug, p.Visitor))), nil
 }
 
 var errNoPassing = errors.New("not a passing")
@@ -145,16 +169,26 @@ var errNoPassing = errors.New("not a passing")
 // passing opens what passed sealed, if it holds for the visitor at the instant
 // now.
 func (g *grants) passing(text, slug string, now time.Time, visitor string) (passing, error) {
-	var p passing
+	p := passing{Slug: slug, Visitor: visitor}
 	b, err := grantText.DecodeString(text)
-	if err != nil || len(b) < g.seal.NonceSize()+grantMAC {
-		return p, errNoPassing
-	}
 	n := g.seal.NonceSize()
-	plain, err := g.seal.Open(nil, b[:n], b[n:], nil)
-	if err != nil || json.Unmarshal(plain, &p) != nil || p.Slug != slug || p.Visitor != visitor || now.Unix() >= p.Ends {
+	if err != nil || len(b) < n {
 		return p, errNoPassing
 	}
+	plain, err := g.seal.Open(nil, b[:n], b[n:], sealedFor(slug, visitor))
+	if err != nil {
+		return p, errNoPassing
+	}
+	n, err = binary.Decode(plain, binary.BigEndian, &p.passingHead)
+	if err != nil || len(plain) < n+2 || now.Unix() >= int64(p.Ends) {
+		return p, errNoPassing
+	}
+	plain = plain[n:]
+	n = 2 + int(binary.BigEndian.Uint16(plain))
+	if len(plain) < n {
+		return p, errNoPassing
+	}
+	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
 	return p, nil
 }
 
@@ -168,11 +202,68 @@ const (
 // visitor is what a grant in an address is bound to.
 func (c *call) visitor() string { return "from " + network(c.addr).String() }
 
+// anywhere is what a grant in an address is bound to that roams.
+const anywhere = "anywhere"
+
+// roams reports whether grants for the item in addresses of the origin for
+// content may hold whatever network they come from, for readTime at most: the
+// visitor may reach the two origins by different ones, such as IPv4 and IPv6.
+//
+// Whoever is given such an address has what its grant opens. That is nothing
+// of what its owner limits or locks, which counts and passwords must guard to
+// the byte: the grant does not hold once the item has either. Of what is public
+// besides, a read grant opens nothing, and only spares a count. Of what is
+// private, the owner's opens the bytes, which is why it is short, and ends with
+// the session. Other sites learn no such address: it is told to the owner
+// alone, is in no Referer, and stored bytes have no scripts. Against scripts
+// in the visitor's own browser the network was no guard.
+func roams(r *record.Record) bool { return r.Limit == 0 && r.Password == "" }
+
 // cookieName is the name of the cookie with a grant for the item of the slug,
 // which has characters that names of cookies may not have.
 func cookieName(kind grant, slug string) string {
 	digest := sha256.Sum256([]byte(slug))
-	return "kist_" + string(kind) + "_" + hex.EncodeToString(digest[:8])
+	return cookiePrefix(kind) + hex.EncodeToString(digest[:8])
+}
+
+func cookiePrefix(kind grant) string { return "kist_" + string(kind) + "_" }
+
+// How many grants of a kind a visitor keeps as cookies, and how many bytes
+// they may be: browsers send all of them with every request, whose head has at
+// most headBytes.
+const (
+	maxCookies     = 40
+	maxCookieBytes = 10 << 10
+)
+
+// excess are the names of the cookies with grants of the kind that a visitor
+// has to give up for another: the oldest, by when they end, so that those that
+// have ended and those that are none go first.
+func excess(have []*http.Cookie, kind grant, another *http.Cookie) (names []string) {
+	type held struct {
+		*http.Cookie
+		ends uint32
+	}
+	var all []held
+	for _, c := range have {
+		if strings.HasPrefix(c.Name, cookiePrefix(kind)) && c.Name != another.Name {
+			text, _, _ := strings.Cut(c.Value, ".")
+			h := held{Cookie: c}
+			if b, err := grantText.DecodeString(text); err == nil && len(b) == grantSize {
+				h.ends = binary.BigEndian.Uint32(b)
+			}
+			all = append(all, h)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.ends, a.ends) })
+	n, size := 1, len(another.Name)+len(another.Value)
+	for _, h := range all {
+		n, size = n+1, size+len(h.Name)+len(h.Value)
+		if n > maxCookies || size > maxCookieBytes {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // carried are the texts of grants for the item of the slug that the request
@@ -201,9 +292,14 @@ func (c *call) granted(kind grant, r *record.Record) bool {
 
 // grantEnds is when the visitor's grant for the item ends, of several the last.
 func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
+	now := c.s.Store.Now()
 	for text, visitor := range c.carried(kind, r.Slug) {
 		text, _, _ = strings.Cut(text, ".")
-		if end, holds := c.s.grants.holds(text, kind, r, c.s.Store.Now(), visitor); holds {
+		end, by, holds := c.s.grants.holds(text, kind, r, now, visitor)
+		if !holds && visitor != "" && roams(r) {
+			end, by, holds = c.s.grants.holds(text, kind, r, now, anywhere)
+		}
+		if holds && (kind != toOwn || c.s.owns(by, r)) {
 			ok = true
 			if end.After(ends) {
 				ends = end
@@ -211,6 +307,13 @@ func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool)
 		}
 	}
 	return ends, ok
+}
+
+// owns reports whether the credential of the id can be used now and may see
+// everything of r.
+func (s *Server) owns(id record.ID, r *record.Record) bool {
+	caller, err := s.Store.Recognize(r.Owner, id)
+	return err == nil && owns(caller, r)
 }
 
 // passed is what a visitor may go on reading of a file that the visitor's own
@@ -259,17 +362,25 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if c.away() {
 		at, secure = "/", c.s.contentScheme == "https"
 	}
-	http.SetCookie(c.w, &http.Cookie{
+	cookie := &http.Cookie{
 		Name: cookieName(kind, r.Slug), Value: text, Path: at,
 		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
-	})
+	}
+	http.SetCookie(c.w, cookie)
+	for _, name := range excess(c.r.Cookies(), kind, cookie) {
+		http.SetCookie(c.w, &http.Cookie{Name: name, Path: at, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure})
+	}
 	return nil
 }
 
 // pledge makes a grant for the item, with a passing, by which it is read to
 // the end, if its limit may delete it.
 func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor string) (string, error) {
-	text := c.s.grants.make(kind, r, ends, visitor)
+	var by record.ID
+	if kind == toOwn {
+		by = c.caller.Key.ID // who has it is known by that here, and by nothing else
+	}
+	text := c.s.grants.make(kind, r, ends, by, visitor)
 	if kind != toRead || r.AtLimit != record.Delete || r.Limit == 0 || r.Bytes == nil {
 		return text, nil
 	}
@@ -281,6 +392,8 @@ func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor stri
 	if !r.Expires.IsZero() && r.Expires.Before(ends) {
 		ends = r.Expires
 	}
-	p, err := c.s.grants.passed(passing{r.ID, r.Owner, r.Slug, r.Bytes.Ref, r.Bytes.Size, f.MimeType, f.OriginalName, ends.Unix(), visitor, r.Terms()})
+	p, err := c.s.grants.passed(passing{
+		passingHead{r.ID, r.Owner, r.Bytes.Ref, r.Bytes.Size, uint32(ends.Unix()), r.Terms()}, f.MimeType, f.OriginalName, r.Slug, visitor,
+	})
 	return text + "." + p, err
 }

@@ -25,7 +25,8 @@ type viewing struct {
 	Body  record.Body
 	Owner record.User
 	// Raw shows the content, Download saves it, Thumb is the absolute address
-	// of a small picture of it. "" is none.
+	// of a small picture of it, for other programs: of what is open to everyone
+	// alone. "" is none.
 	Raw, Download, Thumb string
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // to everyone: see openToAll
@@ -143,9 +144,7 @@ func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 	if !media.Inline(b.MimeType) {
 		p.Raw = "" // it would be saved, as by the other button
 	}
-	if v.Open {
-		p.Picture = v.Thumb
-	}
+	p.Picture = v.Thumb
 	return nil
 }
 

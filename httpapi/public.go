@@ -169,6 +169,16 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 	if err != nil {
 		return err
 	}
+	target := b.(*record.Link).URL // the kind is checked
+	if c.s.linkAt(target) != "" {
+		var back bool
+		if err := c.s.Store.View(func(tx *kv.Tx) (err error) { back, err = c.s.leadsBack(tx, r.Slug, target); return err }); err != nil {
+			return err
+		}
+		if back { // there is nowhere to go: the server's address may have changed
+			return c.view(r, own, nil)
+		}
+	}
 	head := c.r.Method == http.MethodHead
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -186,9 +196,88 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 			return err
 		}
 	}
-	h.Set("Location", asciiURL(b.(*record.Link).URL)) // the kind is checked
+	h.Set("Location", asciiURL(target))
 	c.w.WriteHeader(http.StatusFound)
 	return nil
+}
+
+// linkAt is the slug of the short link that an address follows, if it is one
+// of this server that does; "" if not. Readers of addresses differ: HTTP may
+// lead on to HTTPS, and a proxy may fold slashes.
+func (s *Server) linkAt(address string) string {
+	base := s.base
+	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // almost none
+		return ""
+	}
+	u, err := url.Parse(address)
+	if err != nil || strings.TrimSuffix(canonicalHost(u.Scheme, u.Host), ".") != canonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
+		return ""
+	}
+	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
+	name = strings.TrimPrefix(name, "s/")
+	if !ok || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// maxHops is how far short links that lead to others are followed, as far as
+// browsers do.
+const maxHops = 20
+
+// leadsBack reports whether the target of the slug's short link is that link,
+// or leads to it by others that anyone may follow any time. What leads on by a
+// password or a click that is counted is its own business.
+func (s *Server) leadsBack(tx *kv.Tx, slug, target string) (bool, error) {
+	for range maxHops {
+		next := s.linkAt(target)
+		if next == slug || next == "" {
+			return next != "", nil
+		}
+		r, err := tx.Slug(next)
+		if missing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if shut, err := tx.Shut(r.Owner); shut || err != nil {
+			return false, err
+		}
+		b, err := r.Decode()
+		if err != nil {
+			return false, err
+		}
+		target = b.(*record.Link).URL // the kind is checked
+	}
+	return false, nil
+}
+
+// aim is the slug and the target of a short link's form; of others the target
+// is "".
+func aim(f *record.Form) (a [2]string) {
+	if link, ok := f.Body.(*record.Link); ok {
+		a = [2]string{f.Slug, link.URL}
+	}
+	return a
+}
+
+// checkTarget refuses the form of a short link that would lead back to itself,
+// unless that is nothing new. was is the aim before; a slug that is made up is
+// not known to anyone yet.
+func (s *Server) checkTarget(tx *kv.Tx, f *record.Form, was [2]string) error {
+	now := aim(f)
+	if now[0] == "" {
+		now[0] = was[0]
+	}
+	if now == was || now[0] == "" || now[1] == "" {
+		return nil
+	}
+	back, err := s.leadsBack(tx, now[0], now[1])
+	if back {
+		err = field.Problems{"originalUrl": "must not lead back to this short link"}
+	}
+	return err
 }
 
 // asciiURL escapes what may not stand in a header.

@@ -59,7 +59,7 @@ func (a *app) counted(collection, slug, counter string) int {
 func (a *app) flush() {
 	a.Helper()
 	mark := a.post("/api/v1/notes", `{"content":"mark","isPublic":true}`).want(201).text("data.slug")
-	a.visit("/x/" + mark).want(200)
+	a.visit("/v/" + mark).want(200)
 	for a.get("/api/v1/notes/"+mark).want(200).at("data.views") == 0.0 {
 		select {
 		case <-a.Context().Done():

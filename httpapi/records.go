@@ -82,7 +82,8 @@ func createRecord(k *record.Kind) func(*call) error {
 		}
 		form := record.NewForm(k)
 		problems := field.Of(form).Create(in)
-		if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+		back := c.s.Store.View(func(tx *kv.Tx) error { return c.s.checkTarget(tx, form, [2]string{}) })
+		if err := check(problems, form.CheckNew(c.s.Store.Now()), back); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -144,7 +145,11 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 			if err != nil {
 				return err
 			}
+			was := aim(form)
 			if err := form.Patch(in); err != nil {
+				return err
+			}
+			if err := check(c.s.checkTarget(tx, form, was)); err != nil {
 				return err
 			}
 			return tx.Save(r, form, hash)

@@ -74,7 +74,8 @@ type Server struct {
 
 	crossOrigin *http.CrossOriginProtection
 
-	contentScheme, contentHost string // of Content
+	base                       *url.URL // Base
+	contentScheme, contentHost string   // of Content
 
 	running sync.WaitGroup // requests, and what they have begun
 }
@@ -94,9 +95,9 @@ func New(c Config) (*Server, error) {
 	}
 	s.captcha = newCaptcha()
 	s.crossOrigin = http.NewCrossOriginProtection()
-	base, err := url.Parse(c.Base)
+	s.base, err = url.Parse(c.Base)
 	if err == nil { // a proxy may change the Host that Origin is held against
-		err = s.crossOrigin.AddTrustedOrigin(base.Scheme + "://" + base.Host)
+		err = s.crossOrigin.AddTrustedOrigin(s.base.Scheme + "://" + s.base.Host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the base address: %w", err)

@@ -252,38 +252,16 @@ func thumbnail(c *call) error {
 	return c.thumb(r)
 }
 
-// gameList is the public list of a user's games.
+// How many games a public list shows, and how many of the user's public ones
+// are looked at for that: some have a password, a limit, or have expired.
+const (
+	maxGames       = maxPage
+	maxGamesLooked = 20 * maxPage
+)
+
+// gameList is the public list of a user's games, of those that came last.
 func gameList(c *call) error {
-	name := c.arg("username")
-	var owner record.User
-	var games []listedGame
-	err := c.s.Store.View(func(tx *kv.Tx) error {
-		u, err := tx.UserNamed(name)
-		if err != nil {
-			return err
-		}
-		if u.Disabled {
-			return record.ErrMissing
-		}
-		owner = *u
-		yes := true
-		q := kv.Query{Owner: u.ID, Kind: record.Games, Public: &yes, Limit: maxPage}
-		list, err := tx.List(q)
-		if err != nil {
-			return err
-		}
-		for _, r := range list.Records {
-			if r.Password != "" || r.Limit > 0 || r.Open(tx.Now) != nil {
-				continue
-			}
-			b, err := r.Decode()
-			if err != nil {
-				return err
-			}
-			games = append(games, listedGame{b.(*record.Game), c.s.prefix() + "/v/" + url.PathEscape(r.Slug)}) // the kind is asked for
-		}
-		return nil
-	})
+	owner, games, more, err := c.games(c.arg("username"))
 	if err == nil && len(games) == 0 {
 		err = record.ErrMissing // whether there is such a user is nobody's business
 	}
@@ -293,7 +271,56 @@ func gameList(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, c.s.gamesPage(owner, c.s.Base+"/g/"+url.PathEscape(owner.Name), games))
+	p := c.s.gamesPage(owner, c.s.Base+"/g/"+url.PathEscape(owner.Name), games)
+	if more {
+		p.Most = len(games)
+	}
+	return c.page(http.StatusOK, p)
+}
+
+// games are the latest games of the user of the name that are open to all, and
+// whether there may be more. They are read a page at a time: a long look would
+// keep the store from using its space again.
+func (c *call) games(name string) (owner record.User, games []listedGame, more bool, err error) {
+	yes := true
+	q := kv.Query{Kind: record.Games, Public: &yes, Limit: maxPage}
+	for looked := 0; looked < maxGamesLooked; looked += q.Limit {
+		if err := c.s.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.UserNamed(name)
+			if err != nil {
+				return err
+			}
+			if u.Disabled {
+				return record.ErrMissing
+			}
+			owner, q.Owner = *u, u.ID
+			list, err := tx.List(q)
+			if err != nil {
+				return err
+			}
+			q.After = list.Next
+			for _, r := range list.Records {
+				if !openToAll(r) || r.Open(tx.Now) != nil {
+					continue
+				}
+				if more = len(games) == maxGames; more {
+					return nil
+				}
+				b, err := r.Decode()
+				if err != nil {
+					return err
+				}
+				games = append(games, listedGame{b.(*record.Game), c.s.prefix() + "/v/" + url.PathEscape(r.Slug)}) // the kind is asked for
+			}
+			return nil
+		}); err != nil {
+			return owner, nil, false, err
+		}
+		if more || q.After == "" {
+			return owner, games, more, nil
+		}
+	}
+	return owner, games, true, nil
 }
 
 // thumb answers with the small picture of a file's content.

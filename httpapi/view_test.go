@@ -49,7 +49,9 @@ func (g *guest) see(method, path string, header ...string) *answer {
 	}
 	got := g.do(q)
 	for _, c := range (&http.Response{Header: got.header}).Cookies() {
-		g.cookies[c.Name] = c.Value
+		if g.cookies[c.Name] = c.Value; c.MaxAge < 0 {
+			delete(g.cookies, c.Name)
+		}
 	}
 	return got
 }
@@ -104,7 +106,7 @@ func TestVisitors(t *testing.T) {
 			g.see("GET", "/x/item", "Sec-Purpose", "prefetch")
 			g.see("GET", "/v/item", "Sec-Purpose", "prefetch;prerender")
 		}},
-		"link preview": {0, 0, func(g *guest) {
+		"preview": {0, 0, func(g *guest) {
 			g.see("GET", "/x/item", "User-Agent", "Slackbot-LinkExpanding 1.0").want(200)
 			g.see("GET", "/v/item", "User-Agent", "Discordbot/2.0").want(200)
 		}},
@@ -124,6 +126,45 @@ func TestVisitors(t *testing.T) {
 			g.cookies[name] = value
 			g.see("GET", "/x/item").want(200)
 			g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200)
+		}},
+		"link": {2, 2, func(g *guest) { // every click counts
+			g.see("GET", "/s/item").want(302)
+			g.see("GET", "/item").want(302)
+		}},
+		"link HEAD":      {0, 0, func(g *guest) { g.see("HEAD", "/s/item"); g.see("HEAD", "/item") }},
+		"link, its page": {0, 0, func(g *guest) { g.see("GET", "/v/item").want(200); g.see("HEAD", "/v/item").want(200) }},
+		"link, prefetch": {0, 0, func(g *guest) {
+			g.see("GET", "/s/item", "Sec-Purpose", "prefetch")
+			g.see("GET", "/item", "Purpose", "prefetch")
+		}},
+		"link, preview":      {0, 0, func(g *guest) { g.see("GET", "/s/item", "User-Agent", "Slackbot-LinkExpanding 1.0") }},
+		"link, by its owner": {0, 0, func(g *guest) { g.get("/s/item").want(302); g.get("/v/item").want(200) }},
+		"link, a range":      {1, 1, func(g *guest) { g.see("GET", "/s/item", "Range", "bytes=1-").want(302) }},
+		"note": {1, 1, func(g *guest) {
+			g.see("GET", "/v/item").want(200)
+			g.see("GET", "/x/item").want(200)
+			g.see("GET", "/item").want(200)
+		}},
+		"note, raw": {1, 1, func(g *guest) {
+			g.see("GET", "/x/item").want(200)
+			g.see("GET", "/x/item", "Range", "bytes=3-").want(206)
+		}},
+		"note HEAD":                      {0, 0, func(g *guest) { g.see("HEAD", "/v/item").want(200); g.see("HEAD", "/x/item").want(200) }},
+		"note, bytes=1- without a grant": {0, 1, func(g *guest) { g.see("GET", "/x/item", "Range", "bytes=1-").want(206) }},
+		"note, prefetch": {0, 0, func(g *guest) {
+			g.see("GET", "/v/item", "Sec-Purpose", "prefetch")
+			g.see("GET", "/x/item", "X-Moz", "prefetch")
+		}},
+		"note, preview": {0, 0, func(g *guest) { g.see("GET", "/v/item", "User-Agent", "Discordbot/2.0").want(200) }},
+		"note by a script": {2, 2, func(g *guest) { // each of which is a visitor of its own
+			for range 2 {
+				g.see("POST", "/api/v1/notes/p/item").want(200)
+			}
+		}},
+		"note, by its owner": {0, 0, func(g *guest) {
+			g.get("/v/item").want(200)
+			g.get("/x/item").want(200)
+			g.do(request{method: "POST", path: "/api/v1/notes/p/item"}).want(200)
 		}},
 		"forged grant": {2, 2, func(g *guest) {
 			g.see("GET", "/x/item").want(200)
@@ -146,14 +187,25 @@ func TestVisitors(t *testing.T) {
 				t.Parallel() // counts are written once a second
 				is := is.New(t)
 				a := start(t)
-				fields, want := []string{"slug", "item"}, row.free
+				fields, links, notes, want := []string{"slug", "item"}, "", "", row.free
 				if limited {
 					fields, want = append(fields, "maxViews", "100"), row.limited
+					links, notes = `,"maxClicks":100`, `,"maxViews":100`
 				}
-				a.share(text, fields...)
+				at, counter := "files", "views"
+				switch name[:4] {
+				case "link":
+					at, counter = "shorten", "clicks"
+					a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/","slug":"item","isPublic":true`+links+`}`).want(201)
+				case "note":
+					at = "notes"
+					a.post("/api/v1/notes", `{"content":"`+text+`","slug":"item","isPublic":true`+notes+`}`).want(201)
+				default:
+					a.share(text, fields...)
+				}
 				row.does(a.guest())
 				a.flush()
-				is.Equal(a.viewed("item"), want)
+				is.Equal(a.counted(at, "item", counter), want)
 			})
 		}
 	}
@@ -328,6 +380,119 @@ func TestUnlockLeadsOn(t *testing.T) {
 		is.Equal(mediaOf(a.visit(path).want(401).header), "text/plain")
 	}
 	is.Equal(a.guest().see("POST", "/v/item", "X-Form", "password=open+sesame&then=https://example.org").want(303).header.Get("Location"), "/v/item")
+}
+
+// TestGameListIsLong: what visitors may not see takes no place on the list, and
+// the page says when it does not show all.
+func TestGameListIsLong(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	add := func(n int, locked bool) {
+		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
+			for range n {
+				form := record.NewForm(record.Games)
+				form.Body.(*record.Game).Name, form.Public = "A game", true
+				hash := ""
+				if locked {
+					hash, form.Password.Said = "locked", true
+				}
+				if _, err := tx.Add(a.user.ID, record.Games, form, nil, hash); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	shows := func(n int, more bool) {
+		t.Helper()
+		page := string(a.visit("/g/ann").want(200).body)
+		is.Equal(strings.Count(page, "<li>"), n)
+		is.Equal(strings.Contains(page, fmt.Sprintf("Only the %d games", n)), more)
+		is.Equal(strings.Contains(page, "Only the "), more)
+	}
+	add(3, false)
+	add(maxPage+10, true)
+	shows(3, false)
+	add(maxGames-3, false)
+	add(1, true)
+	shows(maxGames, false)
+	add(1, false)
+	shows(maxGames, true)
+}
+
+// TestLinkLeadsBack: a short link that would lead back to itself is not made,
+// and one that came to be so shows its page instead of going round.
+func TestLinkLeadsBack(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/at/home" })
+	const host = "kist.example.org"
+	add := func(slug, target string, more ...any) *answer {
+		body := map[string]any{"originalUrl": target, "slug": slug, "isPublic": true}
+		for i := 0; i < len(more); i += 2 {
+			body[more[i].(string)] = more[i+1]
+		}
+		return a.post("/api/v1/shorten", body)
+	}
+	refused := func(got *answer) {
+		t.Helper()
+		is.Equal(got.want(422).text("fields.originalUrl"), "must not lead back to this short link")
+	}
+	for _, target := range []string{
+		"https://" + host + "/at/home/s/way", "https://" + host + "/at/home/way", "http://" + host + "/at/home/s/way", "https://" + host + ":443/at/home/s/way",
+		"https://" + host + "./at/home/s/way", "HTTPS://KIST.example.org/at/home/s/way?x=1#y", "https://" + host + "/at/home//s/%77ay", "https://" + host + "/a/../at/home/./s/way",
+	} {
+		refused(add("way", target))
+	}
+	for i, target := range []string{
+		"https://" + host + "/at/home/v/me%d", "https://" + host + "/s/me%d", "https://" + host + ":8443/at/home/s/me%d", "https://other.example.org/at/home/s/me%d",
+		"https://" + host + "/at/home/s/ME%d", "https://" + host + "/at/home/x/me%d", "https://" + host + "/at/home/s/me%d/", "https://example.org/?u=https://" + host + "/at/home/s/me%d",
+	} {
+		target = fmt.Sprintf(target, i)
+		slug := fmt.Sprint("me", i)
+		add(slug, target).want(201)
+		is.Equal(a.guest().see("GET", "/s/"+slug).want(302).header.Get("Location"), target)
+	}
+	a.post("/api/v1/shorten", `{"originalUrl":"https://`+host+`/at/home/s/way"}`).want(201) // of a slug that is made up
+	const me = "https://" + host + "/at/home/s/"
+	got := add("way", me+"way", "expiresAt", "2000-01-01T00:00:00Z").want(422)
+	is.True(got.text("fields.originalUrl") != "" && got.text("fields.expiresAt") != "") // all at once
+
+	// By way of others, in the order that it takes.
+	add("a", me+"b").want(201)
+	add("b", me+"c").want(201)
+	refused(add("c", me+"a"))
+	add("c", "https://example.org/").want(201)
+	a.guest().see("GET", "/s/a").want(302)
+	refused(a.patch("/api/v1/shorten/c", `{"originalUrl":"`+me+`a"}`))
+	add("d", me+"e").want(201)
+	refused(a.patch("/api/v1/shorten/c", `{"slug":"e","originalUrl":"`+me+`d"}`))
+	add("f", me+"j").want(201)
+	refused(a.patch("/api/v1/shorten/f", `{"slug":"j"}`))
+
+	// What others may not follow is the end of the way, and not told.
+	for slug, more := range map[string][]any{"private": {"isPublic", false}, "locked": {"password", "open sesame"}, "few": {"maxClicks", 3}} {
+		add(slug, me+"to-"+slug, more...).want(201)
+		add("to-"+slug, me+slug).want(201)
+		is.Equal(a.guest().see("GET", "/s/to-"+slug).want(302).header.Get("Location"), me+slug)
+	}
+
+	// Of links that were made at another address of the server, here by its change.
+	add("old", "https://new.example.org/s/old").want(201)
+	add("old-few", "https://new.example.org/old-few", "maxClicks", 3).want(201)
+	moved, err := New(func() Config { c := a.server.Config; c.Base = "https://new.example.org"; return c }())
+	is.NoErr(err)
+	a.server.handler = moved.handler
+	for _, path := range []string{"/s/old", "/old", "/s/old-few", "/old-few"} {
+		got := a.guest().see("GET", path).want(200)
+		is.Equal(mediaOf(got.header), "text/html")
+		is.Equal(strings.Contains(string(got.body), "new.example.org/s/old"+`"`), !strings.Contains(path, "few"))
+		is.Equal(a.get(path).status, 200)
+		a.guest().see("HEAD", path).want(200)
+	}
+	is.Equal(a.counted("shorten", "old-few", "clicks"), 0)
+	a.patch("/api/v1/shorten/old", `{"isFavorite":true,"originalUrl":"https://new.example.org/s/old"}`).want(200) // nothing new
+	a.patch("/api/v1/shorten/old", `{"originalUrl":"https://example.org/"}`).want(200)
+	a.guest().see("GET", "/s/old").want(302)
 }
 
 // There is a page for every kind, and an address at the root; what is not

@@ -382,48 +382,79 @@ func (s *Store) authenticate(secret string, session bool) (*Caller, error) {
 	known := s.callers.Load() // before the look: what is filed after a commit goes to a map nobody reads
 	v, ok := known.Load(digest)
 	if !ok {
-		c, err := s.caller(digest)
-		if err != nil {
+		var c *Caller
+		if err := s.View(func(tx *Tx) error {
+			k, err := keys.Find(tx.Tx, keyDigest, digest[:])
+			if err == nil {
+				c, err = tx.caller(k)
+			}
+			return unknownKey(err)
+		}); err != nil {
 			return nil, err
 		}
 		v, _ = known.LoadOrStore(digest, c)
 	}
 	c := v.(*Caller)
 	now := s.wall()
-	switch {
-	case !session && (c.tokensOff || c.User.TokensOff):
-		return nil, refused("api_tokens_disabled", "API keys are turned off.")
-	case c.User.Disabled:
-		return nil, refused("user_disabled", "This account is disabled.")
-	case c.Key.Disabled:
-		return nil, refused("key_disabled", "This API key is disabled.")
-	case session && !now.Before(c.Key.Expires):
-		return nil, refused("session_ended", "This session has ended; sign in again.")
-	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
-		return nil, refused("key_expired", "This API key has expired.")
+	if err := c.usable(now); err != nil {
+		return nil, err
 	}
 	s.used(c, now)
 	return c, nil
 }
 
-func (s *Store) caller(digest [32]byte) (*Caller, error) {
-	c := new(Caller)
-	return c, s.View(func(tx *Tx) error {
-		k, err := keys.Find(tx.Tx, keyDigest, digest[:])
-		if errors.Is(err, table.ErrMissing) {
-			return refused("unknown_key", "This API key is not known.")
+// Recognize is Authenticate for what was derived from one of the owner's
+// credentials and names it by its id, an API key or a session. It notes no use.
+func (s *Store) Recognize(owner, id record.ID) (*Caller, error) {
+	var c *Caller
+	if err := s.View(func(tx *Tx) error {
+		k, err := keys.Get(tx.Tx, pair(owner, id[:]...))
+		if err == nil {
+			c, err = tx.caller(k)
 		}
-		if err != nil {
-			return err
-		}
-		u, err := tx.User(k.Owner)
-		if err != nil {
-			return err
-		}
-		set, err := tx.Settings()
-		c.User, c.Key, c.tokensOff = *u, *k, set.TokensOff
-		return err
-	})
+		return unknownKey(err)
+	}); err != nil {
+		return nil, err
+	}
+	if err := c.usable(s.wall()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// usable says why the credential cannot be used at the instant now.
+func (c *Caller) usable(now time.Time) error {
+	session := c.Key.Session
+	switch {
+	case !session && (c.tokensOff || c.User.TokensOff):
+		return refused("api_tokens_disabled", "API keys are turned off.")
+	case c.User.Disabled:
+		return refused("user_disabled", "This account is disabled.")
+	case c.Key.Disabled:
+		return refused("key_disabled", "This API key is disabled.")
+	case session && !now.Before(c.Key.Expires):
+		return refused("session_ended", "This session has ended; sign in again.")
+	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
+		return refused("key_expired", "This API key has expired.")
+	}
+	return nil
+}
+
+func unknownKey(err error) error {
+	if errors.Is(err, table.ErrMissing) {
+		return refused("unknown_key", "This API key is not known.")
+	}
+	return err
+}
+
+// caller is who the credential stands for.
+func (tx *Tx) caller(k *record.Key) (*Caller, error) {
+	u, err := tx.User(k.Owner)
+	if err != nil {
+		return nil, err
+	}
+	set, err := tx.Settings()
+	return &Caller{*u, *k, set.TokensOff}, err
 }
 
 // used notes the use of a key, unless it is noted for this minute.

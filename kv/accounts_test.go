@@ -86,6 +86,8 @@ func TestKeysAreShutOut(t *testing.T) {
 		t.Helper()
 		_, err := s.Authenticate(secret)
 		is.Equal(code(err), want)
+		_, err = s.Recognize(u.ID, k.ID)
+		is.Equal(code(err), want)
 	}
 	account := func(change func(*record.User)) {
 		update(t, s, func(tx *Tx) error {
@@ -128,8 +130,10 @@ func TestKeysAreShutOut(t *testing.T) {
 	try("key_expired") // no way back
 	update(t, s, func(tx *Tx) error { return tx.RemoveKey(u.ID, k.ID) })
 	try("unknown_key")
-	_, secret = key(t, s, u.ID, record.Key{})
+	k, secret = key(t, s, u.ID, record.Key{})
 	try("")
+	_, err := s.Recognize(k.ID, u.ID)
+	is.Equal(code(err), "unknown_key") // it is nobody else's
 	is.NoErr(s.RemoveUser(u.ID))
 	try("unknown_key")
 }
