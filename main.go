@@ -127,7 +127,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
-		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log,
+		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
 		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
 	for _, n := range cmd.TrustedProxies {

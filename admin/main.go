@@ -64,6 +64,7 @@ type Call struct {
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger  // on Stderr
+	Access         *slog.Logger  // for a line about each request, which may wait a moment
 	delay          time.Duration // of a sweep in this process
 }
 
@@ -113,7 +114,9 @@ func (c *Call) run(cli any, args []string) error {
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
 	}
-	c.Log = slog.New(c.logHandler())
+	lines := newLogWriter(c.Stderr)
+	defer lines.Close()
+	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
 	slog.SetDefault(c.Log)
 	return ctx.Run(c)
 }
@@ -156,12 +159,12 @@ func describe(v *kong.Value) string {
 	return strings.TrimSuffix(v.Help, ".") + " (" + strings.Join(more, ", ") + ")."
 }
 
-func (c *Call) logHandler() slog.Handler {
+func (c *Call) logHandler(to io.Writer) slog.Handler {
 	o := &slog.HandlerOptions{Level: map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[c.LogLevel]}
 	if c.LogFormat == "json" {
-		return slog.NewJSONHandler(c.Stderr, o)
+		return slog.NewJSONHandler(to, o)
 	}
-	return slog.NewTextHandler(c.Stderr, o)
+	return newTextHandler(to, o)
 }
 
 // ask has the handler do something, in the server or in this process.

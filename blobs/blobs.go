@@ -75,6 +75,8 @@ type Store struct {
 	// before it is taken; an error it returns is the outcome of the step.
 	hook func(step string) error
 
+	hot hot
+
 	making  sync.Mutex       // held to make a folder
 	durable [256]atomic.Bool // the folders whose own names are on stable storage
 

@@ -75,6 +75,7 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 	if err := s.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
 		return false, fmt.Errorf("blobs: removing a blob: %w", err)
 	}
+	s.hot.forget(ref)
 	return true, nil
 }
 

@@ -224,9 +224,9 @@ func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
 		return err
 	}
 	h := c.w.Header()
-	h.Set("Content-Type", jsonType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(b)))
+	h["Content-Type"] = headJSON
+	h["Cache-Control"] = headNoStore
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(b) // the client may be gone; what was done stays done
 	return nil

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
-	"crypto/rand"
+	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,10 +37,12 @@ type call struct {
 type answerWriter struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
-	addr   netip.Addr // of the client
-	away   bool       // the request came to the origin for content
-	body   *paced     // of the request; nil if it has none
-	op     string     // that the request is for
+	conn   *connection // nil if it is not known
+	addr   netip.Addr  // of the client
+	away   bool        // the request came to the origin for content
+	body   *paced      // of the request; nil if it has none
+	id     string      // of the request
+	op     string      // that it is for
 	status int
 	bytes  int64
 	caller *kv.Caller
@@ -50,11 +54,46 @@ type answerWriter struct {
 const (
 	writeTime  = time.Minute
 	writeBytes = 256 << 10
+	writeRenew = time.Second // how old a deadline may be until it is set anew
 )
 
-// extend gives the client writeTime to take what is written next.
+// extend gives the client writeTime to take what is written next, or writeRenew
+// less: to set a deadline costs more than to look at the clock.
 func (w *answerWriter) extend() {
-	_ = w.ctl.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines has none to keep
+	now := time.Now()
+	if w.conn != nil {
+		if now.Sub(w.conn.extended) < w.conn.renew {
+			return
+		}
+		w.conn.extended = now
+	}
+	_ = w.ctl.SetWriteDeadline(now.Add(writeTime)) // a connection without deadlines has none to keep
+}
+
+// A connection is what is known of a connection beyond one request. HTTP/1 has one
+// request at a time on a connection; one of HTTP/2 has none, as its requests
+// run beside each other and have deadlines of their own.
+type connection struct {
+	remote   string     // as http.Request has it
+	addr     netip.Addr // what that says
+	extended time.Time  // when the deadline for writing was last set
+	renew    time.Duration
+}
+
+type connectionKey struct{}
+
+// connected gives a new connection what connectionOf finds.
+func (s *Server) connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{renew: s.renew})
+}
+
+// connectionOf is the request's connection, or nil.
+func connectionOf(r *http.Request) *connection {
+	if r.ProtoMajor != 1 {
+		return nil
+	}
+	l, _ := r.Context().Value(connectionKey{}).(*connection)
+	return l
 }
 
 func (w *answerWriter) WriteHeader(status int) {
@@ -83,6 +122,13 @@ func (w *answerWriter) Write(p []byte) (total int, err error) {
 	}
 }
 
+// inMemory is what is written as it is, where others are copied by way of a
+// buffer.
+type inMemory interface {
+	io.WriterTo
+	Len() int
+}
+
 // ReadFrom lets the connection copy a file by itself (sendfile), which it
 // does for a file and for a limited part of one.
 func (w *answerWriter) ReadFrom(r io.Reader) (total int64, err error) {
@@ -92,6 +138,9 @@ func (w *answerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	whole, ok := r.(*io.LimitedReader)
 	if !ok {
 		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
+	}
+	if m, ok := whole.R.(inMemory); ok && whole.N >= int64(m.Len()) {
+		return m.WriteTo(w)
 	}
 	for whole.N > 0 {
 		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, writeBytes)}
@@ -110,6 +159,16 @@ func (w *answerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// Values of headers that every answer has. They are put in the map as they are,
+// which spares an allocation each; nobody writes into them.
+var (
+	headNoSniff    = []string{"nosniff"}
+	headNoReferrer = []string{"no-referrer"}
+	headNoStore    = []string{"no-store"}
+	headJSON       = []string{jsonType}
+	headVary       = []string{"Origin"}
+)
+
 // around is what every request passes: the client's address, the request id,
 // cross-origin headers, and one line in the log at the end.
 func (s *Server) around(next http.Handler) http.Handler {
@@ -117,7 +176,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		start := time.Now()
 		s.running.Add(1)
 		defer s.running.Done()
-		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r), away: s.atContent(r)}
+		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), conn: connectionOf(r), addr: s.client(r), away: s.atContent(r)}
 		if r.ContentLength != 0 {
 			aw.body = pace(aw.ctl, r)
 			r = r.WithContext(r.Context()) // net/http looks at the body of its own
@@ -128,10 +187,11 @@ func (s *Server) around(next http.Handler) http.Handler {
 		if !saneID(id) {
 			id = newID()
 		}
+		aw.id = id
 		h := w.Header()
-		h.Set("X-Request-Id", id)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
+		h["X-Request-Id"] = []string{id}
+		h["X-Content-Type-Options"] = headNoSniff
+		h["Referrer-Policy"] = headNoReferrer
 		preflight := !aw.away && crossOrigin(h, r)
 		defer func() {
 			p := recover()
@@ -161,18 +221,16 @@ func (s *Server) around(next http.Handler) http.Handler {
 	})
 }
 
-// wrap makes a handler of a function that answers or fails.
-func (s *Server) wrap(r route, fn func(*call) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		aw := w.(*answerWriter) // around made it
-		aw.op = r.id
-		c := &call{s: s, w: aw, r: req, id: w.Header().Get("X-Request-Id"), addr: aw.addr}
-		err := fn(c)
-		aw.caller = c.caller
-		if err != nil {
-			s.fail(aw, req, c.id, err)
-		}
-	})
+// run answers a request for an operation by a function that answers or fails.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*call) error) {
+	aw := w.(*answerWriter) // around made it
+	aw.op = op
+	c := &call{s: s, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
+	err := fn(c)
+	aw.caller = c.caller
+	if err != nil {
+		s.fail(aw, r, c.id, err)
+	}
 }
 
 // maxLogged is how much of a path is logged, in bytes.
@@ -204,7 +262,7 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 	if w.code != "" {
 		attrs = append(attrs, slog.String("code", w.code))
 	}
-	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
+	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
 // loggable is a path without the token of a claim link, wherever and however
@@ -238,10 +296,14 @@ func saneID(id string) bool {
 	return strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }
 
+// newID makes a request id. It names a line of the log and is no secret: the
+// runtime's own generator, which no two processes share, does without a system
+// call.
 func newID() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // cannot fail
-	return hex.EncodeToString(b[:])
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], rand.Uint64())
+	binary.BigEndian.PutUint64(b[8:], rand.Uint64())
+	return hex.EncodeToString(b[:12])
 }
 
 // crossOrigin lets pages of any origin call the API with a key (CORS, Fetch
@@ -251,7 +313,7 @@ func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
 	if !inAPI(r.URL.Path) {
 		return false
 	}
-	h.Set("Vary", "Origin")
+	h["Vary"] = headVary
 	if r.Header.Get("Origin") == "" {
 		return false
 	}
@@ -304,13 +366,24 @@ func (s *Server) host(r *http.Request) string {
 // peer is the address of the connection's other end, and whether that is a
 // trusted proxy.
 func (s *Server) peer(r *http.Request) (addr netip.Addr, proxy bool) {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
+	if l := connectionOf(r); l != nil {
+		if l.remote != r.RemoteAddr {
+			l.remote, l.addr = r.RemoteAddr, parsePeer(r.RemoteAddr)
+		}
+		addr = l.addr
+	} else {
+		addr = parsePeer(r.RemoteAddr)
 	}
-	addr, _ = netip.ParseAddr(host)
-	addr = addr.Unmap().WithZone("")
 	return addr, len(s.TrustedProxies) > 0 && (!addr.IsValid() || s.trusts(addr))
+}
+
+func parsePeer(remote string) netip.Addr {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap().WithZone("")
 }
 
 func (s *Server) trusts(a netip.Addr) bool {

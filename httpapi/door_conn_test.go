@@ -78,6 +78,7 @@ func (c *watchedConn) Close() error {
 // returns what Serve returned.
 func (a *app) serve(wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
 	a.Helper()
+	a.server.renew = writeRenew / hurry // in step with hasty
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	a.fatal(err)
 	ctx, cancel := context.WithCancel(a.Context())
@@ -430,9 +431,11 @@ func TestDoorCutsOff(t *testing.T) {
 		"error": func(*call) error { return errInternal },
 		"panic": func(*call) error { panic("on the way") },
 	} {
-		h := a.server.around(a.server.wrap(route{id: "half"}, func(c *call) error {
-			_, _ = c.w.Write(bytes.Repeat([]byte("half"), 1<<20))
-			return fail(c)
+		h := a.server.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.server.run(w, r, "half", nil, func(c *call) error {
+				_, _ = c.w.Write(bytes.Repeat([]byte("half"), 1<<20))
+				return fail(c)
+			})
 		}))
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		is.NoErr(err)
@@ -450,7 +453,9 @@ func TestDoorCutsOff(t *testing.T) {
 		}
 	}
 	// Before the answer has begun, a panic is an error like any other.
-	h := a.server.around(a.server.wrap(route{}, func(*call) error { panic("at once") }))
+	h := a.server.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.server.run(w, r, "", nil, func(*call) error { panic("at once") })
+	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}

@@ -46,16 +46,7 @@ func (c *call) sharedFile(name string, kinds ...*record.Kind) (r *record.Record,
 
 // find is shared without the password.
 func (c *call) find(slug string, kinds []*record.Kind) (r *record.Record, own bool, err error) {
-	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
-		if r, err = tx.Slug(slug); err != nil {
-			return err
-		}
-		shut, err := tx.Shut(r.Owner)
-		if shut {
-			return record.ErrMissing // an account that is shut shares nothing
-		}
-		return err
-	}); err != nil {
+	if r, err = c.s.Store.Shared(slug); err != nil {
 		return nil, false, err
 	}
 	now := c.s.Store.Now()
@@ -120,14 +111,18 @@ func (c *call) ahead() bool { return c.prefetches() || c.previews() }
 
 // prefetches reports whether a browser fetches in case the item is wanted.
 func (c *call) prefetches() bool {
-	h := c.r.Header
-	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
-		if v := strings.ToLower(h.Get(name)); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
-			return true
+	for _, name := range purposes {
+		for _, v := range c.r.Header[name] {
+			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
+				return true
+			}
 		}
 	}
 	return false
 }
+
+// purposes are the headers, as http.Header has them, in which browsers say so.
+var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
 
 // previews reports whether a messenger looks for a preview of the link.
 func (c *call) previews() bool {
@@ -181,7 +176,7 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 	}
 	head := c.r.Method == http.MethodHead
 	h := c.w.Header()
-	h.Set("Cache-Control", "no-store")
+	h["Cache-Control"] = headNoStore
 	switch {
 	case own:
 	case r.Limit > 0 && head:
@@ -196,7 +191,7 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 			return err
 		}
 	}
-	h.Set("Location", asciiURL(target))
+	h["Location"] = []string{asciiURL(target)}
 	c.w.WriteHeader(http.StatusFound)
 	return nil
 }
@@ -329,7 +324,7 @@ func raw(c *call) error {
 	case *record.File:
 		// Opened before the view is counted: it stays readable when the last
 		// view deletes the file.
-		f, err := c.open(r)
+		f, err := c.content(r)
 		if err != nil {
 			return err
 		}
@@ -400,6 +395,20 @@ func (c *call) saved() bool {
 
 // saveParam in the address of content has a browser save it.
 const saveParam = "download"
+
+// content is open for a file that is sent: what is asked for often and is small
+// comes from memory.
+func (c *call) content(r *record.Record) (io.ReadSeekCloser, error) {
+	if b := c.s.Blobs.Small(r.Bytes.Ref, r.Bytes.Size); b != nil {
+		return memory{bytes.NewReader(b)}, nil
+	}
+	return c.open(r)
+}
+
+// memory is a file in memory.
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error { return nil }
 
 // open opens the bytes of a file. Those of a record that came without them,
 // out of a copy of the data directory, are not there for anyone.

@@ -122,7 +122,7 @@ func rank(path string) string {
 // handleNothing answers what no route matches: 405 where another method
 // would, 404 otherwise.
 func (s *Server) handleNothing() http.Handler {
-	return s.wrap(route{}, func(c *call) error {
+	answer := func(c *call) error {
 		if c.away() {
 			return record.NotFound("address")
 		}
@@ -136,7 +136,8 @@ func (s *Server) handleNothing() http.Handler {
 			return nil
 		}
 		return errMethod
-	})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.run(w, r, "", nil, answer) })
 }
 
 // allowed lists the methods that the path knows, as the header Allow does; ""
@@ -165,30 +166,30 @@ func (s *Server) allowed(path string) string {
 
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
-	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
-		for _, a := range args {
+	answer := func(c *call) error {
+		for _, a := range c.args {
 			if a.Value == "" { // httprouter matches an empty segment
-				s.wrap(r, func(*call) error { return record.NotFound("address") }).ServeHTTP(w, req)
-				return
-			}
-		}
-		s.wrap(r, func(c *call) error {
-			c.args = args
-			if c.away() && !r.apart {
 				return record.NotFound("address")
 			}
-			if err := c.enter(r.door); err != nil {
-				return err
-			}
-			serve := r.serve
-			if r.slugs && c.caller == nil {
-				serve = func(c *call) error { return s.misses.find(c, r.serve) }
-			}
-			err := serve(c)
-			if err != nil && c.away() {
-				return c.backToPage(err)
-			}
+		}
+		if c.away() && !r.apart {
+			return record.NotFound("address")
+		}
+		if err := c.enter(r.door); err != nil {
 			return err
-		}).ServeHTTP(w, req)
+		}
+		var err error
+		if r.slugs && c.caller == nil {
+			err = s.misses.find(c, r.serve)
+		} else {
+			err = r.serve(c)
+		}
+		if err != nil && c.away() {
+			return c.backToPage(err)
+		}
+		return err
+	}
+	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
+		s.run(w, req, r.id, args, answer)
 	}
 }

@@ -26,7 +26,7 @@ func (a *app) indexed() (end func()) {
 	work.Go(func() { a.server.Search.Run(ctx) })
 	end = func() { cancel(); work.Wait() }
 	a.Cleanup(end)
-	wait, done := context.WithTimeout(ctx, time.Minute)
+	wait, done := context.WithTimeout(ctx, 5*time.Minute)
 	defer done()
 	_, err := a.server.Search.Await(wait, func(s search.State) bool { return s.Phase == search.Ready })
 	a.fatal(err)

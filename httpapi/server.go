@@ -25,7 +25,8 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but TrustedProxies, Content and Metrics is required.
+// Config is what a Server is made of. All but TrustedProxies, Content, Metrics
+// and Access is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -49,6 +50,8 @@ type Config struct {
 	Metrics bool
 	Version string // of the program
 	Log     *slog.Logger
+	// Access takes a line for each request; Log if nil.
+	Access *slog.Logger
 }
 
 // Server is the handler of the whole site.
@@ -77,12 +80,16 @@ type Server struct {
 	base                       *url.URL // Base
 	contentScheme, contentHost string   // of Content
 
+	renew   time.Duration  // writeRenew, but for tests
 	running sync.WaitGroup // requests, and what they have begun
 }
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
+	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
+	if s.Access == nil {
+		s.Access = s.Log
+	}
 	s.readiness.turn = make(chan struct{}, 1)
 	s.movers.begin()
 	s.routes = s.table()
@@ -139,6 +146,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		Handler: s, TLSConfig: t,
 		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
 		DisableGeneralOptionsHandler: true,
+		ConnContext:                  s.connected,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	ctx, stop := context.WithCancel(ctx)

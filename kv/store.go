@@ -72,6 +72,7 @@ type Store struct {
 	// one.
 	tags    atomic.Pointer[sync.Map] // tags by id
 	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
+	shared  atomic.Pointer[shared]   // records by slug
 
 	due     chan struct{}        // something may be due: see Due
 	steady  steady               // the clock of retries
@@ -107,6 +108,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
+	s.shared.Store(new(shared))
 	if err := s.open(migrations); err != nil {
 		return nil, errors.Join(err, l.release())
 	}

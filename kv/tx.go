@@ -174,8 +174,10 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		return rollback(err)
 	}
 	s.record.Reset(s.state.Digest)
+	content := false
 	for is, was := range t.Changes() {
 		s.record.Add(journal.Op(is), was)
+		content = content || is.Bucket == recordBucket.No
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
@@ -199,6 +201,9 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	if callers {
 		s.callers.Store(new(sync.Map))
+	}
+	if callers || content {
+		s.shared.Store(new(shared))
 	}
 	if renamed {
 		s.tags.Store(new(sync.Map))

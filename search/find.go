@@ -614,8 +614,11 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 		return exact, begun
 	}
 	n := len(c.parts)
-	some := e.all
-	for _, p := range c.parts[:n-1] {
+	some, sure := e.all, c.parts
+	if c.parts[n-1].prefix {
+		sure = sure[:n-1] // words that begin so count too
+	}
+	for _, p := range sure {
 		if some = roaring.And(some, e.postings(field, p.term)); some.IsEmpty() {
 			return exact, begun
 		}

@@ -88,7 +88,7 @@ func BenchmarkLoad(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(stored)))
 			for b.Loop() {
-				if err := Of(v).Load(stored); err != nil {
+				if err := Load(v, stored); err != nil {
 					b.Fatal(err)
 				}
 			}

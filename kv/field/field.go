@@ -10,6 +10,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Traits narrow a field beyond its type.
@@ -68,6 +69,22 @@ func Of(v Shaped) *Set {
 	s := &Set{fields: make([]Field, 0, 24)}
 	v.Fields(s)
 	return s
+}
+
+// sets are kept by Load, which runs for every record that is shown: a set is
+// larger than most of them.
+var sets = sync.Pool{New: func() any { return &Set{fields: make([]Field, 0, 24)} }}
+
+// Load binds the shape of v and reads back what AppendJSON wrote of it: see
+// Set.Load.
+func Load(v Shaped, stored []byte) error {
+	s := sets.Get().(*Set)
+	v.Fields(s)
+	err := s.Load(stored)
+	clear(s.fields) // they point to v
+	s.fields = s.fields[:0]
+	sets.Put(s)
+	return err
 }
 
 // Fields lists the shape in the order it was bound.
@@ -171,11 +188,15 @@ func (f *Field) take(v any) string {
 	return ""
 }
 
+// formed is a binding that keeps text as a rule has made it.
+type formed interface{ load(v any) error }
+
 // Load reads back what AppendJSON wrote of the same shape, read-only members
 // too. Members that the shape does not have are passed over; those that the
 // text does not have keep the variable's value. It reads the text once and
 // trusts that AppendJSON wrote it: where a member is passed over, only its end
-// is looked for. An error is never a Malformed, which would blame the one who
+// is looked for, and what a rule has made of a text is not put to the rule
+// again. An error is never a Malformed, which would blame the one who
 // asked, and leaves the variables with what was read before it.
 func (s *Set) Load(stored []byte) error {
 	w := walker{data: stored}
@@ -262,7 +283,11 @@ func (f *Field) load(w *walker) error {
 		f.binding.clear()
 		return nil
 	}
-	if err := f.binding.set(v); err != nil {
+	set := f.binding.set
+	if b, ok := f.binding.(formed); ok {
+		set = b.load
+	}
+	if err := set(v); err != nil {
 		return fmt.Errorf("%s %w", f.Name, err)
 	}
 	return nil

@@ -130,7 +130,11 @@ func oracleLoad(s *Set, stored []byte) error {
 		case v == nil:
 			f.binding.clear()
 		default:
-			if err := f.binding.set(v); err != nil {
+			set := f.binding.set
+			if b, ok := f.binding.(formed); ok { // what is stored obeys its rule
+				set = b.load
+			}
+			if err := set(v); err != nil {
 				return fmt.Errorf("%s %w", f.Name, err)
 			}
 		}

@@ -110,6 +110,8 @@ func (b *label) set(v any) error {
 	return err
 }
 
+func (b *label) load(v any) error { return b.text.set(v) }
+
 // CleanName is the rule of Name fields.
 func CleanName(most int) Rule {
 	return func(t string) (string, error) {
@@ -181,6 +183,8 @@ func (b *address) set(v any) error {
 	*b.p = t
 	return nil
 }
+
+func (b *address) load(v any) error { return b.text.set(v) }
 
 func (b *address) schema() Schema {
 	return Schema{Type: "string", Format: "uri", MaxLength: MaxURL}
@@ -506,6 +510,8 @@ func (b *ruled) set(v any) error {
 	*b.p = t
 	return nil
 }
+
+func (b *ruled) load(v any) error { return b.text.set(v) }
 
 func (b *ruled) schema() Schema {
 	return Schema{Type: "string", Pattern: b.pattern, MaxLength: b.most}

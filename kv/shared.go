@@ -1,0 +1,57 @@
+package kv
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"kist/kv/record"
+)
+
+// shared are records by slug, as of the last commit that changed a record or
+// an account: see Store.tags. Views change neither, so that what is asked for
+// again and again is read once.
+type shared struct {
+	bySlug sync.Map // of *record.Record
+	size   atomic.Int64
+}
+
+// Bounds of the records that are kept, in bytes: of all, and of each.
+const (
+	maxShared    = 2 << 20
+	maxSharedOne = 8 << 10
+	sharedOver   = 1 << 10 // what a record takes beside its body, about
+)
+
+// Shared reads the record with the given slug, whoever owns it, unless the
+// owner's account is shut: that shares nothing. It is what is committed; the
+// caller may set its fields, but must not write into what they point to.
+func (s *Store) Shared(slug string) (*record.Record, error) {
+	kept := s.shared.Load() // before the transaction begins
+	if v, ok := kept.bySlug.Load(slug); ok {
+		r := *v.(*record.Record) //nolint:errcheck // nothing else is in it
+		return &r, nil
+	}
+	var r *record.Record
+	err := s.View(func(tx *Tx) (err error) {
+		if r, err = tx.Slug(slug); err != nil {
+			return err
+		}
+		shut, err := tx.Shut(r.Owner)
+		if shut {
+			return record.ErrMissing
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if size := int64(len(r.Body)) + sharedOver; size <= maxSharedOne {
+		if kept.size.Add(size) > maxShared {
+			s.shared.CompareAndSwap(kept, new(shared)) // begins anew
+			return r, nil
+		}
+		own := *r
+		kept.bySlug.Store(r.Slug, &own)
+	}
+	return r, nil
+}
