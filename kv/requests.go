@@ -307,6 +307,9 @@ func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, lea
 			}
 			return err
 		})
+		if err != nil && r.files > 0 { // promised in a commit that others made fail
+			return nil, errors.Join(err, r.Release())
+		}
 		if given == nil {
 			return r, err
 		}
