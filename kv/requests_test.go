@@ -576,3 +576,36 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	_, err = leave(s, q, "c", came(1, 50), came(2, 50))
 	is.NoErr(err)
 }
+
+// TestReserveBesideUploads: what is set aside for an owner's own uploads that
+// are under way is not for strangers: their bytes, and their slugs.
+func TestReserveBesideUploads(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	ann := user(t, s, "ann")
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 100}) })
+	q := addRequest(t, s, ann.ID, nil)
+	own, err := beginUpload(s, Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
+	is.NoErr(err)
+	_, err = leave(s, q, "a", came(1, 41))
+	is.Equal(code(err), "limit_reached")
+	_, err = leave(s, q, "a", came(1, 40))
+	is.NoErr(err)
+	is.Equal(code(s.Update(func(tx *Tx) error {
+		_, err := tx.AddRequest(ann.ID, requestForm(func(f *record.RequestForm) { f.Slug = "mine" }), "")
+		return err
+	})), "slug_taken")
+	is.Equal(code(s.Update(func(tx *Tx) error {
+		now, err := tx.Request(ann.ID, q.ID)
+		is.NoErr(err)
+		now.Slug = "mine"
+		return tx.SaveRequest(now)
+	})), "slug_taken")
+	f := form(t, record.Files, `{"slug":"mine"}`)
+	update(t, s, func(tx *Tx) error {
+		r, err := tx.FinishUpload(own, f, content(record.Files, 9, 60))
+		is.NoErr(err)
+		is.Equal(r.Slug, "mine")
+		return nil
+	})
+}
