@@ -579,3 +579,21 @@ func FuzzCaptchaToken(f *testing.F) {
 		}
 	})
 }
+
+// TestMessageBounds: line ends are counted as people count them, not as
+// browsers send them.
+func TestMessageBounds(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(nil)
+	lines := strings.Repeat("é\r\n", record.MaxMessage/2)
+	a.leave(slug, nil, map[string]string{"message": lines}, file{"a", "", "x"}).want(201)
+	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").text("items.0.message"), strings.ReplaceAll(lines, "\r", ""))
+	for _, bad := range []map[string]string{
+		{"message": strings.Repeat("é", record.MaxMessage+1)}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {"name": strings.Repeat("é", record.MaxSenderName+1)},
+	} {
+		g := a.leave(slug, nil, bad, file{"a", "", "x"})
+		is.Equal(g.status, 422)
+	}
+	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").at("total"), 1.0)
+}
