@@ -251,11 +251,13 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 		return nil, err
 	}
 	m := &room{file: c.largest(q, &set), disk: c.s.Store.Room(), names: []string{"name", "message"}, full: record.ErrNoRoom}
-	least, most := c.r.ContentLength-aroundFiles, c.r.ContentLength
-	if most < 0 { // it is not told
-		most = mostPromised
+	least, most := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
+	if m.file < most/maxParts { // no body of the link's can have more
+		most = m.file * maxParts
 	}
-	least, most = max(0, least), min(most, mostPromised)
+	if told := c.r.ContentLength; told >= 0 {
+		most = min(most, told)
+	}
 	switch {
 	case least > m.disk:
 		return nil, kv.ErrFull

@@ -597,3 +597,39 @@ func TestMessageBounds(t *testing.T) {
 	}
 	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").at("total"), 1.0)
 }
+
+// TestPromisesAreNoLargerThanFiles: who says nothing of a body's length, or
+// lies, is promised what so many files can be, not all that there is.
+func TestPromisesAreNoLargerThanFiles(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * maxParts, "maxFileSize": 100})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	is.NoErr(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n", slug)
+	is.NoErr(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	is.NoErr(err)
+	is.True(strings.Contains(line, " 100 ")) // it is being read: its place is taken
+	a.leave(slug, nil, nil, file{"b", "", "y"}).want(201)
+}
+
+// TestSendersBehindProxies: a sender is an address, or the /64 of one, as a
+// proxy that is trusted says and nobody else.
+func TestSendersBehindProxies(t *testing.T) {
+	is := is.New(t)
+	for trusted, want := range map[bool][]int{true: {201, 429, 429, 201, 201}, false: {201, 429, 429, 429, 429}} {
+		a := start(t, func(c *Config) {
+			if trusted {
+				c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			}
+		})
+		_, slug := a.ask(map[string]any{"perUserUploadLimit": 1})
+		var got []int
+		for _, from := range []string{"2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:9::1, 2001:db8:0:1::3", "2001:db8:0:2::1", "::ffff:192.0.2.1"} {
+			got = append(got, a.leave(slug, http.Header{"X-Forwarded-For": {from}}, nil, file{"a", "", "x"}).status)
+		}
+		is.Equal(got, want)
+	}
+}
