@@ -34,25 +34,25 @@ func intakeRoutes() []route {
 		{
 			method: "GET", path: at, id: "readUploadLink", tag: "public", summary: "What a visitor may know of an upload link; little, until the password is given.",
 			door: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", jsonOf(linkSchema(), linkExample)},
-			fails: []int{401, 404, 410, 429, 503}, serve: readLink,
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readLink,
 		},
 		{
 			method: "POST", path: at + "/files", id: "leaveFiles", tag: "public", summary: "Leaves files at an upload link. All of them are kept, or none.",
 			door: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
 			reply: reply{201, "What waits for approval now, or is approved already.", jsonOf(members(object{"items": object{"type": "array", "items": ref("UploadReceipt")}}, "items"), nil)},
-			fails: []int{401, 403, 404, 410, 429, 503, 507}, serve: leaveFiles,
+			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: leaveFiles,
 		},
 		{
 			method: "GET", path: "/up/{slug}", id: "viewUploadLink", tag: "public", summary: "The page of an upload link.",
-			door: visitors, reply: page, fails: []int{401, 404, 410, 503}, serve: uploadPage,
+			door: visitors, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: uploadPage,
 		},
 		{
 			method: "POST", path: "/up/{slug}", id: "postFiles", tag: "public", summary: "Takes the form of that page.",
-			door: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, serve: postFiles,
+			door: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: postFiles,
 		},
 		{
 			method: "POST", path: "/up/{slug}/unlock", id: "unlockUploadLink", tag: "public", summary: "Takes the form that asks for the password of an upload link.",
-			door: anyone, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, serve: unlockLink,
+			door: anyone, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
 		},
 	}
 }

@@ -354,32 +354,39 @@ func TestRacingSenders(t *testing.T) {
 	}
 }
 
+// half begins a transfer to an upload link and returns once it has its place.
+// How long its body is says a header.
+func (a *app) half(slug, length string) net.Conn {
+	a.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	a.fatal(err)
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", slug, length)
+	a.fatal(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	a.fatal(err)
+	if !strings.Contains(line, " 100 ") { // which comes when the body is read
+		a.Fatal(line)
+	}
+	return conn
+}
+
 // TestBrokenTransfers: whatever breaks off or is refused gives its place back
 // and leaves nothing.
 func TestBrokenTransfers(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000})
-	host := strings.TrimPrefix(a.url, "http://")
 	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 	for range 3 {
-		conn, err := net.Dial("tcp", host)
-		is.NoErr(err)
-		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 190000\r\n\r\n%sabc", slug, head)
+		conn := a.half(slug, "Content-Length: 190000")
+		_, err := fmt.Fprint(conn, head+"abc")
 		is.NoErr(err)
 		// What is too large in any case tells whether there is a place: 403 if
 		// not, which is found first.
-		until := func(status int) {
-			deadline := time.Now().Add(5 * time.Second)
-			for a.leave(slug, nil, nil, file{"b.txt", "", strings.Repeat("x", 150_001)}).status != status {
-				if time.Now().After(deadline) {
-					t.Fatalf("no answer was %d", status)
-				}
-			}
-		}
-		until(403) // its place is taken while it sends
+		large := file{"b.txt", "", strings.Repeat("x", 150_001)}
+		a.leave(slug, nil, nil, large).want(403) // its place is taken while it sends
 		is.NoErr(conn.Close())
-		until(413)
+		eventually(t, "the place is not given back", func() bool { return a.leave(slug, nil, nil, large).status == 413 })
 	}
 	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
 		g := a.do(request{
@@ -601,17 +608,10 @@ func TestMessageBounds(t *testing.T) {
 // TestPromisesAreNoLargerThanFiles: who says nothing of a body's length, or
 // lies, is promised what so many files can be, not all that there is.
 func TestPromisesAreNoLargerThanFiles(t *testing.T) {
-	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * maxParts, "maxFileSize": 100})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
-	is.NoErr(err)
+	conn := a.half(slug, "Transfer-Encoding: chunked")
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n", slug)
-	is.NoErr(err)
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	is.NoErr(err)
-	is.True(strings.Contains(line, " 100 ")) // it is being read: its place is taken
 	a.leave(slug, nil, nil, file{"b", "", "y"}).want(201)
 }
 
@@ -632,4 +632,29 @@ func TestSendersBehindProxies(t *testing.T) {
 		}
 		is.Equal(got, want)
 	}
+}
+
+// TestRequestSlugsAreNotTriedOut: the links of upload requests are shared
+// addresses like all others.
+func TestRequestSlugsAreNotTriedOut(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	for i := range missesFrom {
+		switch i % 3 {
+		case 0:
+			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)
+		case 1:
+			a.visit(fmt.Sprintf("/api/v1/upload-requests/p/guess%d", i)).want(404)
+		default:
+			a.leave(fmt.Sprintf("guess%d", i), nil, nil, file{"a", "", "x"}).want(404)
+		}
+	}
+	for _, g := range []*answer{a.visit("/up/" + slug), a.visit("/api/v1/upload-requests/p/" + slug), a.leave(slug, nil, nil, file{"a", "", "x"})} {
+		is.Equal(g.status, 429)
+		is.True(g.header.Get("Retry-After") != "")
+	}
+	a.get("/up/" + slug).want(200) // who is known may look
+	a.clock.advance(missWindow)
+	a.visit("/up/" + slug).want(200)
 }
