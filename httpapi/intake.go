@@ -246,11 +246,16 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	if err := c.human(q); err != nil {
 		return nil, err
 	}
-	set, err := c.settings()
-	if err != nil {
+	var set record.Settings
+	disk := c.s.Store.Room()
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		disk = max(0, disk-tx.StillToCome())
+		set, err = tx.Settings()
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	m := &room{file: c.largest(q, &set), disk: c.s.Store.Room(), names: []string{"name", "message"}, full: record.ErrNoRoom}
+	m := &room{file: c.largest(q, &set), disk: disk, names: []string{"name", "message"}, full: record.ErrNoRoom}
 	least, most := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
 	if m.file < most/maxParts { // no body of the link's can have more
 		most = m.file * maxParts

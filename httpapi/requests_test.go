@@ -406,19 +406,29 @@ func TestBrokenTransfers(t *testing.T) {
 	is.Equal(n, 1)
 }
 
-// TestUploadLinkFullDisk: nothing is read that the disk has no room for.
+// TestUploadLinkFullDisk: nothing is read that the disk has no room for, beside
+// what it is to have of uploads that have been begun.
 func TestUploadLinkFullDisk(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
-	is.NoErr(err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n", slug, int64(1)<<60)
-	is.NoErr(err)
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	is.NoErr(err)
-	is.True(strings.Contains(line, " 507 "))
+	try := func(length int64) string {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+		is.NoErr(err)
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", slug, length)
+		is.NoErr(err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		is.NoErr(err)
+		return strings.Fields(line)[1]
+	}
+	is.Equal(try(1<<60), "507")
+	is.Equal(try(1<<20), "100")
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.AddUpload(kv.Upload{Owner: a.user.ID, Length: 1 << 52})
+		return err
+	}))
+	is.Equal(try(1<<20), "507")
 }
 
 // solve works out a challenge as a widget does.
