@@ -204,7 +204,7 @@ type link struct {
 
 func (c *call) link(q *record.Request) (l link, err error) {
 	return l, c.s.Store.View(func(tx *kv.Tx) error {
-		set, err := tx.Settings()
+		set, err := c.s.settings(tx)
 		if err != nil {
 			return err
 		}

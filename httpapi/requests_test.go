@@ -586,6 +586,27 @@ func TestCaptchaProvider(t *testing.T) {
 	is.True(!strings.Contains(a.log.String(), "hush"))
 }
 
+// TestConfiguredCaptcha: what the server was started with holds until an
+// administrator says otherwise.
+func TestConfiguredCaptcha(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) {
+		c.Captcha = Captcha{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
+	})
+	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
+	provider := func() any { return a.visit("/api/v1/upload-requests/p/" + slug).want(200).at("captcha") }
+	is.Equal(provider(), map[string]any{"provider": "hcaptcha", "siteKey": "site"})
+	a.visit("/api/v1/captcha/challenge").want(404)
+	is.Equal(a.leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, file{"a", "", "x"}).want(503).text("code"), "captcha_unavailable")
+	set := a.get("/api/v1/admin/settings").want(200)
+	is.Equal(set.at("data.captchaProvider"), nil)
+	is.Equal(set.at("data.hasCaptchaSecret"), false)
+	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "none"}).want(200)
+	is.Equal(provider(), nil)
+	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": nil}).want(200)
+	is.Equal(provider().(map[string]any)["provider"], "hcaptcha")
+}
+
 func FuzzCaptchaToken(f *testing.F) {
 	f.Add("eyJhbGdvcml0aG0iOiJTSEEtMjU2In0=")
 	f.Add(base64.StdEncoding.EncodeToString([]byte(`{"algorithm":"SHA-256","challenge":"0","number":1,"salt":"a?expires=99999999999&","signature":"0"}`)))

@@ -25,7 +25,7 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but TrustedProxies is required.
+// Config is what a Server is made of. All but Content, Captcha and TrustedProxies is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -43,6 +43,8 @@ type Config struct {
 	Content string
 	// MaxUpload bounds one file in bytes.
 	MaxUpload int64
+	// Captcha holds while the settings name no provider; zero is CaptchaPow.
+	Captcha Captcha
 	// TrustedProxies may say who the client is (X-Forwarded-For).
 	TrustedProxies []netip.Prefix
 	Log            *slog.Logger
