@@ -20,7 +20,7 @@
 
   const size = (n) => {
     let unit = -1;
-    if (n < 1000) return `${n} bytes`;
+    if (n < 1000) return n === 1 ? "1 byte" : `${n} bytes`;
     do { n /= 1000; unit++; } while (n >= 999.5 && unit < 3);
     return `${n.toFixed(n < 99.95 ? 1 : 0)} ${["kB", "MB", "GB", "TB"][unit]}`;
   };
