@@ -49,19 +49,23 @@ func main() {
 }
 
 type serve struct {
-	Listen         string             `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
-	BaseURL        string             `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
-	ContentURL     string             `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
-	TrustedProxies []admin.Network    `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
-	TLSCert        string             `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
-	TLSKey         string             `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
-	TLSDomain      []string           `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
-	MaxUploadSize  admin.Size         `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
-	AllowOutbound  []outbound.Allowed `placeholder:"HOST" help:"Hosts, addresses or ranges beyond the public internet to which webhooks and the like may lead; several with commas."`
-	Metrics        bool               `help:"Answer /metrics in the text format of Prometheus, for those who bring an administrator's API key."`
-	ExpectData     bool               `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
-	GCDelay        admin.Span         `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
-	Grace          admin.Span         `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
+	Listen         string                 `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
+	BaseURL        string                 `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
+	ContentURL     string                 `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
+	TrustedProxies []admin.Network        `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
+	TLSCert        string                 `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
+	TLSKey         string                 `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
+	TLSDomain      []string               `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
+	MaxUploadSize  admin.Size             `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
+	AllowOutbound  []outbound.Allowed     `placeholder:"HOST" help:"Hosts, addresses or ranges beyond the public internet to which webhooks and the like may lead; several with commas."`
+	Captcha        record.CaptchaProvider `default:"pow" enum:"pow,turnstile,hcaptcha,none" placeholder:"PROVIDER" help:"What tells people from programs where an upload request asks for it, unless an administrator has chosen another in the settings: pow (built in), turnstile, hcaptcha or none."`
+	CaptchaSiteKey string                 `placeholder:"KEY" help:"Site key that turnstile or hcaptcha gave."`
+	CaptchaSecret  string                 `placeholder:"SECRET" help:"Secret that they gave; better in the file that the variable KIST_CAPTCHA_SECRET_FILE names, for others can see the command line."`
+	CaptchaURL     string                 `name:"captcha-verify-url" placeholder:"URL" help:"Where their tokens are verified. If absent, at the provider's own address."`
+	Metrics        bool                   `help:"Answer /metrics in the text format of Prometheus, for those who bring an administrator's API key."`
+	ExpectData     bool                   `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
+	GCDelay        admin.Span             `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
+	Grace          admin.Span             `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
 }
 
 // gcPercent lets the heap grow to four times of what is in use before it is
@@ -76,6 +80,10 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return err
 	}
 	apart, err := cmd.content(base)
+	if err != nil {
+		return err
+	}
+	captcha, err := cmd.captcha()
 	if err != nil {
 		return err
 	}
@@ -127,7 +135,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
-		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
+		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
 		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
 	for _, n := range cmd.TrustedProxies {
@@ -255,6 +263,22 @@ func (cmd *serve) content(base string) (string, error) {
 		return "", admin.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate", u.Hostname())
 	}
 	return origin, nil
+}
+
+// captcha is the provider of captchas where the settings name none.
+func (cmd *serve) captcha() (httpapi.Captcha, error) {
+	d := httpapi.Captcha{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL}
+	asks := cmd.Captcha == record.CaptchaTurnstile || cmd.Captcha == record.CaptchaHCaptcha
+	u, err := url.Parse(d.VerifyURL)
+	switch {
+	case asks && (d.SiteKey == "" || d.Secret == ""):
+		return d, admin.Misused("--captcha %s needs --captcha-site-key and --captcha-secret", cmd.Captcha)
+	case !asks && (d.SiteKey != "" || d.Secret != "" || d.VerifyURL != ""):
+		return d, admin.Misused("--captcha-site-key, --captcha-secret and --captcha-verify-url belong to --captcha turnstile or hcaptcha")
+	case d.VerifyURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
+		return d, admin.Misused("--captcha-verify-url must be an absolute http or https address; it is %q", d.VerifyURL)
+	}
+	return d, nil
 }
 
 // claimFile keeps the claim link in the data directory while it holds.

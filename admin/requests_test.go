@@ -34,6 +34,33 @@ func (p *place) leave(slug, content string) string {
 	return sent.Items[0].ItemID
 }
 
+// The captcha of serve: what cannot work is refused at the start, and the
+// secret can come from a file.
+func TestCaptchaFlags(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	p := newPlace(t)
+	for _, bad := range [][]string{
+		{"--captcha", "recaptcha"},
+		{"--captcha", "turnstile"},
+		{"--captcha", "hcaptcha", "--captcha-site-key", "k"},
+		{"--captcha-site-key", "k"},
+		{"--captcha", "none", "--captcha-secret", "s"},
+		{"--captcha", "turnstile", "--captcha-site-key", "k", "--captcha-secret", "s", "--captcha-verify-url", "ftp://x"},
+	} {
+		r := p.run("", append([]string{"serve"}, bad...)...)
+		is.Equal(r.code, 2)
+		is.True(strings.Contains(r.err, "--captcha")) // which says what is wrong
+	}
+	p.write("secret", "hush\n")
+	p.env = append(p.env, "KIST_CAPTCHA=turnstile", "KIST_CAPTCHA_SITE_KEY=site", "KIST_CAPTCHA_SECRET_FILE="+p.path("secret"))
+	s := p.serve()
+	var made struct{ Data struct{ Slug string } }
+	is.NoErr(json.Unmarshal([]byte(p.send(http.MethodPost, "/api/v1/upload-requests", p.key(), "application/json", strings.NewReader(`{"title":"Photos","requiresCaptcha":true}`))), &made))
+	is.True(strings.Contains(p.send(http.MethodGet, "/api/v1/upload-requests/p/"+made.Data.Slug, "", "", http.NoBody), `"captcha":{"provider":"turnstile","siteKey":"site"}`))
+	s.stop()
+}
+
 // What waits for approval is kept by the sweep, and in backups; what was
 // rejected is freed, unless a file has the same content.
 func TestUploadsOnDisk(t *testing.T) {

@@ -178,7 +178,7 @@ func TestWebhooksAcrossKills(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	const writers, changes = 3, 3
-	kills := times(4, 50)
+	kills := times(6, 50)
 	p := newPlace(t)
 	p.env = append(p.env, "KIST_ALLOW_OUTBOUND=127.0.0.1")
 	p.ann()

@@ -2,14 +2,24 @@ package httpapi
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/fetch"
+	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/kv/record"
 )
 
 // drop drops files of the given names and texts onto the page.
@@ -48,6 +58,7 @@ func TestBrowserRequests(t *testing.T) {
 	s.until(`getComputedStyle(document.getElementById('send')).backgroundColor === 'rgb(170, 0, 0)'`)
 	is.Equal(s.js(`getComputedStyle(document.getElementById('send')).color`), "rgb(255, 255, 255)")
 	s.drop("first.txt", "hello <b>owner</b>", "second.txt", "second")
+	is.Equal(s.js(`[...document.querySelectorAll('#list button')].filter((x) => x.getClientRects().length).map((x) => x.textContent).join()`), "Remove,Remove")
 	s.fill("Your name", "Bob")
 	s.fill("Message", "from the second roll")
 	s.do(chromedp.Click("#send", chromedp.ByQuery))
@@ -79,6 +90,11 @@ func TestBrowserRequests(t *testing.T) {
 	b.says("1 file rejected")
 	b.until(`document.querySelector('.rail .waits').textContent.startsWith('1')`)
 	b.until(`document.querySelectorAll('#main .queue .item').length === 1`)
+	b.do(emulation.SetDeviceMetricsOverride(320, 640, 1, true)) // what decides can be seen on a telephone, and covers nothing
+	is.Equal(b.js(`[...document.querySelectorAll('.decide button')].every((x) => parseFloat(getComputedStyle(x).fontSize) > 12) && getComputedStyle(document.querySelector('.decide')).position`), "static")
+	is.Equal(b.js(`getComputedStyle(document.querySelector('.queue .pick input')).opacity`), "1")
+	is.Equal(b.js(`document.documentElement.scrollWidth <= 320`), true)
+	b.do(emulation.ClearDeviceMetricsOverride())
 	b.press("Choose all")
 	b.press("Approve 1")
 	b.until(`document.querySelector('.rail .waits').hidden`)
@@ -101,4 +117,115 @@ func TestBrowserRequests(t *testing.T) {
 	s.do(chromedp.Click(`[aria-label="Remove b.txt"]`, chromedp.ByQuery))
 	s.until(`document.querySelectorAll('#list li').length === 2`)
 	is.Equal(context.Cause(s.ctx), nil)
+}
+
+// widgets are what the providers' scripts do, as far as a page sees it: they
+// take an element for their place as both do, show a frame of theirs in it, and
+// call back once the visitor has clicked.
+var widgets = map[record.CaptchaProvider]struct{ script, frame, code string }{
+	record.CaptchaTurnstile: {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com/frame", "turnstile"},
+	record.CaptchaHCaptcha:  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://newassets.hcaptcha.com/frame", "hcaptcha"},
+}
+
+const widgetScript = `window.%[1]s = {
+	render(at, o) {
+		if (!(at instanceof Element)) throw new Error('no place');
+		const f = document.createElement('iframe');
+		f.src = '%[2]s';
+		f.width = o.size === 'compact' ? 156 : 300;
+		at.append(f);
+		window.solve = () => o.callback('token-of-' + o.sitekey + (window.solved = (window.solved ?? 0) + 1));
+		window.expire = () => o['expired-callback']();
+		window.asked = o;
+		return 7;
+	},
+	reset(id) { window.again = id; },
+};`
+
+// TestBrowserCaptchaWidgets: the page of a link lets in the script and the
+// frame of the provider that is set, and nothing else; what they give is
+// verified, once for many files.
+func TestBrowserCaptchaWidgets(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	var tokens sync.Map
+	verifier := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, twice := tokens.LoadOrStore(r.FormValue("response"), true)
+		fmt.Fprintf(w, `{"success":%t}`, !twice && r.FormValue("secret") == "hush" && strings.HasPrefix(r.FormValue("response"), "token-of-site"))
+	}))
+	defer verifier.Close()
+	_, slug := b.app.ask(map[string]any{"requiresCaptcha": true})
+	for provider, w := range widgets {
+		b.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": provider, "captchaSiteKey": "site" + w.code, "captchaSecret": "hush", "captchaVerifyUrl": verifier.URL}).want(200)
+		s := b.profile()
+		var broken atomic.Bool
+		var mu sync.Mutex
+		var fetched []string
+		chromedp.ListenTarget(s.ctx, func(event any) {
+			e, ok := event.(*fetch.EventRequestPaused)
+			if !ok {
+				return
+			}
+			mu.Lock()
+			fetched = append(fetched, e.Request.URL)
+			mu.Unlock()
+			body, media := "<p>widget</p>", "text/html"
+			if e.Request.URL == w.script {
+				body, media = fmt.Sprintf(widgetScript, w.code, w.frame), "text/javascript"
+			}
+			answer := chromedp.Action(fetch.FulfillRequest(e.RequestID, 200).WithResponseHeaders([]*fetch.HeaderEntry{{Name: "Content-Type", Value: media}}).WithBody(base64.StdEncoding.EncodeToString([]byte(body))))
+			if broken.Load() {
+				answer = fetch.FailRequest(e.RequestID, cdpnet.ErrorReasonFailed)
+			}
+			go func() { _ = chromedp.Run(s.ctx, answer) }() // the page shows it
+		})
+		s.do(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "https://*"}}), emulation.SetDeviceMetricsOverride(320, 640, 1, true))
+
+		// A script that does not come is told, and asked for again.
+		broken.Store(true)
+		s.do(chromedp.Navigate(b.url + "/up/" + slug))
+		is.Equal(s.js(`document.querySelectorAll('script[src*="//"]:not([src*="/static/"]), iframe').length`), 0.0) // nobody is asked for nothing
+		s.drop("a.txt", "1")
+		s.until(`document.getElementById('work').textContent.includes('cannot be loaded')`)
+		s.do(chromedp.Click("#send", chromedp.ByQuery))
+		s.until(`document.querySelector('#list .bad')?.textContent.includes('cannot be loaded')`)
+		broken.Store(false)
+		s.press("Retry a.txt")
+		s.until(`window.asked && document.querySelector('#widget iframe')`)
+		is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
+		s.until(`document.getElementById('work').textContent === 'Solve the captcha, please.'`)
+		s.js(`solve()`)
+		s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+		s.until(`window.again === 7`) // for a token holds once
+
+		// What comes next has the pass of the first.
+		s.drop("b.txt", "2", "c.txt", "3")
+		s.do(chromedp.Click("#send", chromedp.ByQuery))
+		s.until(`document.getElementById('said').textContent === 'Thank you. 3 files came in.'`)
+		is.Equal(s.js(`window.solved`), 1.0)
+
+		// A token that has expired is not sent.
+		s.do(chromedp.Navigate(b.url + "/up/" + slug))
+		s.drop("d.txt", "4")
+		s.until(`window.asked`)
+		s.js(`(solve(), expire())`)
+		s.do(chromedp.Click("#send", chromedp.ByQuery))
+		s.until(`document.getElementById('work').textContent === 'Solve the captcha, please.'`)
+		s.js(`solve()`)
+		s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+		mu.Lock()
+		for _, at := range fetched {
+			is.True(at == w.script || at == w.frame) // nothing else is let in
+		}
+		mu.Unlock()
+		tokens.Clear()
+	}
+	is.Equal(b.get("/api/v1/upload-requests/queue").want(200).at("total"), 8.0)
+
+	// With the proof of work, and where no captcha is asked for, no one else is let in.
+	b.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "pow"}).want(200)
+	_, plain := b.app.ask(nil)
+	for _, at := range []string{slug, plain} {
+		is.True(!strings.Contains(b.visit("/up/"+at).want(200).header.Get("Content-Security-Policy"), "https:"))
+	}
 }

@@ -227,8 +227,25 @@ func (c *call) ask(set *record.Settings, token string) error {
 	return nil
 }
 
+// Captcha is a provider of captchas and what it takes to use it.
+type Captcha struct {
+	Provider        record.CaptchaProvider
+	SiteKey, Secret string // of turnstile and hcaptcha
+	VerifyURL       string // "" is the provider's own
+}
+
+// settings are what holds: what an administrator has set, and the captcha of
+// the configuration where that says nothing of one.
+func (s *Server) settings(tx *kv.Tx) (record.Settings, error) {
+	set, err := tx.Settings()
+	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
+		set.Captcha, set.CaptchaSiteKey, set.CaptchaSecret, set.CaptchaURL = d.Provider, d.SiteKey, d.Secret, d.VerifyURL
+	}
+	return set, err
+}
+
 func (c *call) settings() (set record.Settings, err error) {
-	return set, c.s.Store.View(func(tx *kv.Tx) error { set, err = tx.Settings(); return err })
+	return set, c.s.Store.View(func(tx *kv.Tx) error { set, err = c.s.settings(tx); return err })
 }
 
 // solve checks a token of the provider that is set.

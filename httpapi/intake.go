@@ -35,25 +35,25 @@ func intakeRoutes() []route {
 		{
 			method: "GET", path: at, id: "readUploadLink", tag: "public", summary: "What a visitor may know of an upload link; little, until the password is given.",
 			door: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", jsonOf(linkSchema(), linkExample)},
-			fails: []int{401, 404, 410, 429, 503}, serve: readLink,
+			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readLink,
 		},
 		{
 			method: "POST", path: at + "/files", id: "leaveFiles", tag: "public", summary: "Leaves files at an upload link. All of them are kept, or none.",
 			door: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
 			reply: reply{201, "What waits for approval now, or is approved already.", jsonOf(members(object{"items": object{"type": "array", "items": ref("UploadReceipt")}}, "items"), nil)},
-			fails: []int{401, 403, 404, 410, 429, 503, 507}, serve: leaveFiles,
+			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: leaveFiles,
 		},
 		{
 			method: "GET", path: "/up/{slug}", id: "viewUploadLink", tag: "public", summary: "The page of an upload link.",
-			door: visitors, reply: page, fails: []int{401, 404, 410, 503}, serve: uploadPage,
+			door: visitors, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: uploadPage,
 		},
 		{
 			method: "POST", path: "/up/{slug}", id: "postFiles", tag: "public", summary: "Takes the form of that page.",
-			door: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, serve: postFiles,
+			door: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: postFiles,
 		},
 		{
 			method: "POST", path: "/up/{slug}/unlock", id: "unlockUploadLink", tag: "public", summary: "Takes the form that asks for the password of an upload link.",
-			door: anyone, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, serve: unlockLink,
+			door: anyone, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
 		},
 	}
 }
@@ -205,7 +205,7 @@ type link struct {
 
 func (c *call) link(q *record.Request) (l link, err error) {
 	return l, c.s.Store.View(func(tx *kv.Tx) error {
-		set, err := tx.Settings()
+		set, err := c.s.settings(tx)
 		if err != nil {
 			return err
 		}
@@ -247,16 +247,23 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	if err := c.human(q); err != nil {
 		return nil, err
 	}
-	set, err := c.settings()
-	if err != nil {
+	var set record.Settings
+	disk := c.s.Store.Room()
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		disk = max(0, disk-tx.StillToCome())
+		set, err = tx.Settings()
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	m := &room{file: c.largest(q, &set), disk: c.s.Store.Room(), names: []string{"name", "message"}, full: record.ErrNoRoom}
-	least, most := c.r.ContentLength-aroundFiles, c.r.ContentLength
-	if most < 0 { // it is not told
-		most = mostPromised
+	m := &room{file: c.largest(q, &set), disk: disk, names: []string{"name", "message"}, full: record.ErrNoRoom}
+	least, most := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
+	if m.file < most/maxParts { // no body of the link's can have more
+		most = m.file * maxParts
 	}
-	least, most = max(0, least), min(most, mostPromised)
+	if told := c.r.ContentLength; told >= 0 {
+		most = min(most, told)
+	}
 	switch {
 	case least > m.disk:
 		return nil, kv.ErrFull

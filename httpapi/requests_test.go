@@ -354,32 +354,39 @@ func TestRacingSenders(t *testing.T) {
 	}
 }
 
+// half begins a transfer to an upload link and returns once it has its place.
+// How long its body is says a header.
+func (a *app) half(slug, length string) net.Conn {
+	a.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	a.fatal(err)
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", slug, length)
+	a.fatal(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	a.fatal(err)
+	if !strings.Contains(line, " 100 ") { // which comes when the body is read
+		a.Fatal(line)
+	}
+	return conn
+}
+
 // TestBrokenTransfers: whatever breaks off or is refused gives its place back
 // and leaves nothing.
 func TestBrokenTransfers(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000})
-	host := strings.TrimPrefix(a.url, "http://")
 	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 	for range 3 {
-		conn, err := net.Dial("tcp", host)
-		is.NoErr(err)
-		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 190000\r\n\r\n%sabc", slug, head)
+		conn := a.half(slug, "Content-Length: 190000")
+		_, err := fmt.Fprint(conn, head+"abc")
 		is.NoErr(err)
 		// What is too large in any case tells whether there is a place: 403 if
 		// not, which is found first.
-		until := func(status int) {
-			deadline := time.Now().Add(5 * time.Second)
-			for a.leave(slug, nil, nil, file{"b.txt", "", strings.Repeat("x", 150_001)}).status != status {
-				if time.Now().After(deadline) {
-					t.Fatalf("no answer was %d", status)
-				}
-			}
-		}
-		until(403) // its place is taken while it sends
+		large := file{"b.txt", "", strings.Repeat("x", 150_001)}
+		a.leave(slug, nil, nil, large).want(403) // its place is taken while it sends
 		is.NoErr(conn.Close())
-		until(413)
+		eventually(t, "the place is not given back", func() bool { return a.leave(slug, nil, nil, large).status == 413 })
 	}
 	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
 		g := a.do(request{
@@ -399,19 +406,29 @@ func TestBrokenTransfers(t *testing.T) {
 	is.Equal(n, 1)
 }
 
-// TestUploadLinkFullDisk: nothing is read that the disk has no room for.
+// TestUploadLinkFullDisk: nothing is read that the disk has no room for, beside
+// what it is to have of uploads that have been begun.
 func TestUploadLinkFullDisk(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
-	is.NoErr(err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n", slug, int64(1)<<60)
-	is.NoErr(err)
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	is.NoErr(err)
-	is.True(strings.Contains(line, " 507 "))
+	try := func(length int64) string {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+		is.NoErr(err)
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", slug, length)
+		is.NoErr(err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		is.NoErr(err)
+		return strings.Fields(line)[1]
+	}
+	is.Equal(try(1<<60), "507")
+	is.Equal(try(1<<20), "100")
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.AddUpload(kv.Upload{Owner: a.user.ID, Length: 1 << 52})
+		return err
+	}))
+	is.Equal(try(1<<20), "507")
 }
 
 // solve works out a challenge as a widget does.
@@ -569,6 +586,27 @@ func TestCaptchaProvider(t *testing.T) {
 	is.True(!strings.Contains(a.log.String(), "hush"))
 }
 
+// TestConfiguredCaptcha: what the server was started with holds until an
+// administrator says otherwise.
+func TestConfiguredCaptcha(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) {
+		c.Captcha = Captcha{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
+	})
+	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
+	provider := func() any { return a.visit("/api/v1/upload-requests/p/" + slug).want(200).at("captcha") }
+	is.Equal(provider(), map[string]any{"provider": "hcaptcha", "siteKey": "site"})
+	a.visit("/api/v1/captcha/challenge").want(404)
+	is.Equal(a.leave(slug, http.Header{"X-Captcha-Token": {"tok"}}, nil, file{"a", "", "x"}).want(503).text("code"), "captcha_unavailable")
+	set := a.get("/api/v1/admin/settings").want(200)
+	is.Equal(set.at("data.captchaProvider"), nil)
+	is.Equal(set.at("data.hasCaptchaSecret"), false)
+	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": "none"}).want(200)
+	is.Equal(provider(), nil)
+	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": nil}).want(200)
+	is.Equal(provider().(map[string]any)["provider"], "hcaptcha")
+}
+
 func FuzzCaptchaToken(f *testing.F) {
 	f.Add("eyJhbGdvcml0aG0iOiJTSEEtMjU2In0=")
 	f.Add(base64.StdEncoding.EncodeToString([]byte(`{"algorithm":"SHA-256","challenge":"0","number":1,"salt":"a?expires=99999999999&","signature":"0"}`)))
@@ -578,4 +616,76 @@ func FuzzCaptchaToken(f *testing.F) {
 			t.Fatalf("%q: %v", token, err)
 		}
 	})
+}
+
+// TestMessageBounds: line ends are counted as people count them, not as
+// browsers send them.
+func TestMessageBounds(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(nil)
+	lines := strings.Repeat("é\r\n", record.MaxMessage/2)
+	a.leave(slug, nil, map[string]string{"message": lines}, file{"a", "", "x"}).want(201)
+	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").text("items.0.message"), strings.ReplaceAll(lines, "\r", ""))
+	for _, bad := range []map[string]string{
+		{"message": strings.Repeat("é", record.MaxMessage+1)}, {"message": "a\x00b"}, {"message": "\xff"}, {"name": "a\x00"}, {"name": strings.Repeat("é", record.MaxSenderName+1)},
+	} {
+		g := a.leave(slug, nil, bad, file{"a", "", "x"})
+		is.Equal(g.status, 422)
+	}
+	is.Equal(a.get("/api/v1/upload-requests/"+id+"/queue").at("total"), 1.0)
+}
+
+// TestPromisesAreNoLargerThanFiles: who says nothing of a body's length, or
+// lies, is promised what so many files can be, not all that there is.
+func TestPromisesAreNoLargerThanFiles(t *testing.T) {
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * maxParts, "maxFileSize": 100})
+	conn := a.half(slug, "Transfer-Encoding: chunked")
+	defer conn.Close()
+	a.leave(slug, nil, nil, file{"b", "", "y"}).want(201)
+}
+
+// TestSendersBehindProxies: a sender is an address, or the /64 of one, as a
+// proxy that is trusted says and nobody else.
+func TestSendersBehindProxies(t *testing.T) {
+	is := is.New(t)
+	for trusted, want := range map[bool][]int{true: {201, 429, 429, 201, 201}, false: {201, 429, 429, 429, 429}} {
+		a := start(t, func(c *Config) {
+			if trusted {
+				c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			}
+		})
+		_, slug := a.ask(map[string]any{"perUserUploadLimit": 1})
+		var got []int
+		for _, from := range []string{"2001:db8:0:1::1", "2001:db8:0:1:ffff::2", "2001:db8:0:9::1, 2001:db8:0:1::3", "2001:db8:0:2::1", "::ffff:192.0.2.1"} {
+			got = append(got, a.leave(slug, http.Header{"X-Forwarded-For": {from}}, nil, file{"a", "", "x"}).status)
+		}
+		is.Equal(got, want)
+	}
+}
+
+// TestRequestSlugsAreNotTriedOut: the links of upload requests are shared
+// addresses like all others.
+func TestRequestSlugsAreNotTriedOut(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	for i := range missesFrom {
+		switch i % 3 {
+		case 0:
+			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)
+		case 1:
+			a.visit(fmt.Sprintf("/api/v1/upload-requests/p/guess%d", i)).want(404)
+		default:
+			a.leave(fmt.Sprintf("guess%d", i), nil, nil, file{"a", "", "x"}).want(404)
+		}
+	}
+	for _, g := range []*answer{a.visit("/up/" + slug), a.visit("/api/v1/upload-requests/p/" + slug), a.leave(slug, nil, nil, file{"a", "", "x"})} {
+		is.Equal(g.status, 429)
+		is.True(g.header.Get("Retry-After") != "")
+	}
+	a.get("/up/" + slug).want(200) // who is known may look
+	a.clock.advance(missWindow)
+	a.visit("/up/" + slug).want(200)
 }

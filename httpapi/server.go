@@ -25,8 +25,8 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but TrustedProxies, Content, Metrics
-// and Access is required.
+// Config is what a Server is made of. All but Content, Captcha, TrustedProxies,
+// Metrics and Access is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -44,6 +44,8 @@ type Config struct {
 	Content string
 	// MaxUpload bounds one file in bytes.
 	MaxUpload int64
+	// Captcha holds while the settings name no provider; zero is CaptchaPow.
+	Captcha Captcha
 	// TrustedProxies may say who the client is (X-Forwarded-For).
 	TrustedProxies []netip.Prefix
 	// Metrics turns /metrics on.

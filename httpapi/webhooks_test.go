@@ -343,6 +343,48 @@ func TestEventsOfEveryPath(t *testing.T) {
 	a.patch("/api/v1/files/"+slug, `{"description":"d"}`).want(200)
 	of("file.updated")
 
+	// An upload in pieces tells once, of its end, and one that is given up of nothing.
+	at := a.begin(3, "filename", "p.txt")
+	a.piece(at, 0, "x").want(204)
+	of()
+	a.piece(at, 1, "yz").want(204)
+	of("file.uploaded")
+	a.tus("DELETE", a.begin(3), "").want(204)
+	of()
+
+	// What browsers that are signed in do, with the app's session.
+	a.withPassword(a.user, "correct horse")
+	mine := a.enter("ann", "correct horse")
+	id := a.do(as(mine, "POST", "/api/v1/notes", `{"content":"c"}`)).want(201).text("data.id")
+	a.do(as(mine, "PATCH", "/api/v1/notes/"+id, `{"title":"t"}`)).want(200)
+	a.do(as(mine, "DELETE", "/api/v1/notes/"+id, nil)).want(200)
+	of("note.created", "note.updated", "note.deleted")
+
+	// Upload requests: what strangers leave, by the API and by the plain form, and what becomes of it.
+	asked, link := a.ask(nil)
+	var items []string
+	items = append(items, a.leave(link, nil, nil, file{"a.txt", "", "1"}).want(201).text("items.0.itemId"))
+	of("upload_request.received")
+	form := a.uploadRequest(nil, file{"b.txt", "", "2"}, file{"c.txt", "", "3"})
+	form.path, form.anyone = "/up/"+link, true
+	a.do(form).want(201)
+	of("upload_request.received", "upload_request.received")
+	queue := "/api/v1/upload-requests/" + asked + "/queue"
+	items = append(items, a.get(queue).text("items.1.itemId"))
+	for i, action := range []string{"approve", "reject"} {
+		a.patch(queue+"/"+items[i], map[string]any{"action": action}).want(200)
+		a.patch(queue+"/"+items[i], map[string]any{"action": action}).want(409)
+		of(map[string][]string{"approve": {"upload_request.approved", "file.uploaded"}, "reject": {"upload_request.rejected"}}[action]...)
+	}
+	a.leave(link, nil, nil).want(422)
+	a.patch("/api/v1/upload-requests/"+asked, map[string]any{"requiresApproval": false}).want(200)
+	a.get(queue + "/" + a.get(queue).text("items.2.itemId") + "/content").want(200)
+	of()
+	a.leave(link, nil, nil, file{"d.txt", "", "4"}).want(201)
+	of("upload_request.received", "file.uploaded")
+	a.delete("/api/v1/upload-requests/" + asked).want(200)
+	of()
+
 	// What phones share.
 	a.do(a.shareSheet(map[string]string{"title": "t", "text": "hello"})).want(303)
 	a.do(a.shareSheet(map[string]string{"url": "https://go.dev"})).want(303)
@@ -367,6 +409,15 @@ func TestEventsOfEveryPath(t *testing.T) {
 		a.visit("/x/" + slug)
 		of()
 	}
+	slug = a.post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"maxClicks":1}`).want(201).text("data.slug")
+	a.visit("/s/" + slug).want(302)
+	of("shortlink.created", "limit.reached")
+	slug = a.upload(map[string]string{"isPublic": "true", "maxViews": "1", "maxViewsAction": "delete"}, file{"v.txt", "", "v"}).want(201).text("slug")
+	a.visit("/x/" + slug).want(200)
+	of("file.uploaded", "limit.reached", "file.deleted")
+	slug = a.post("/api/v1/notes", `{"content":"c","isPublic":true,"maxViews":1}`).want(201).text("data.slug")
+	a.do(request{method: "POST", path: "/api/v1/notes/p/" + slug, anyone: true, json: `{}`}).want(200)
+	of("note.created", "limit.reached")
 	slug = a.post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"expiresAt":"`+a.clock.now().Add(time.Hour).Format(time.RFC3339)+`"}`).want(201).text("data.slug")
 	of("shortlink.created")
 	a.visit("/s/" + slug).want(302)

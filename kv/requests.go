@@ -139,7 +139,14 @@ func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string
 	if q.Slug == "" {
 		q.Slug = tx.newSlug()
 	}
-	return &q, fault(requests.Put(tx.Tx, &q), "upload request")
+	return &q, tx.putRequest(&q)
+}
+
+func (tx *Tx) putRequest(q *record.Request) error {
+	if err := tx.slugFree(q.Slug); err != nil {
+		return err
+	}
+	return fault(requests.Put(tx.Tx, q), "upload request")
 }
 
 // SaveRequest changes an upload request, which must have been read in the same
@@ -153,7 +160,7 @@ func (tx *Tx) SaveRequest(q *record.Request) error {
 		q.Slug = was.Slug
 	}
 	q.Updated = tx.Now
-	return fault(requests.Put(tx.Tx, q), "upload request")
+	return tx.putRequest(q)
 }
 
 // RemoveRequest takes an upload request away, and its queue with it. What was
@@ -307,6 +314,9 @@ func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, lea
 			}
 			return err
 		})
+		if err != nil && r.files > 0 { // promised in a commit that others made fail
+			return nil, errors.Join(err, r.Release())
+		}
 		if given == nil {
 			return r, err
 		}
@@ -436,7 +446,7 @@ func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Requ
 	}
 	quota, err := tx.quota(u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		most, err = record.Promise(quota, tx.kept(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
+		most, err = record.Promise(quota, tx.charged(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
 	}
 	return q, most, err
 }
@@ -445,6 +455,12 @@ func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Requ
 // waits for approval.
 func (tx *Tx) kept(owner record.ID) int64 {
 	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
+}
+
+// charged is that, and what is set aside for the owner's uploads that are on
+// their way.
+func (tx *Tx) charged(owner record.ID) int64 {
+	return tx.kept(owner) + uploads.Sum(tx.Tx, reservedOf(owner))
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {

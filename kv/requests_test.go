@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 func requestForm(set func(*record.RequestForm)) *record.RequestForm {
@@ -538,4 +540,72 @@ func TestRequestEvents(t *testing.T) {
 		return nil
 	})
 	is.Equal(events, []record.Event{record.UploadReceived, record.UploadReceived, "file.uploaded", record.UploadApproved, record.UploadRejected})
+}
+
+// TestReserveInAFailedCommit: a place that was kept in a commit which others
+// made fail is free again.
+func TestReserveInAFailedCommit(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	q := addRequest(t, s, user(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 3, 100 })
+	held, err := s.Reserve(t.Context(), q, "a", 10, 10)
+	is.NoErr(err)
+	broken := &table.Table[int]{ // no bucket takes so long a key, which shows at the end
+		Rows: answerBucket, Key: func(*int) []byte { return []byte("k") }, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
+		Decode: func([]byte, []byte) (*int, error) { return new(int), nil },
+		Sums:   sumBucket, Tally: func(_ *int, add func([]byte, int64)) { add(make([]byte, 40_000), 1) },
+	}
+	begun, gate := make(chan bool), make(chan bool)
+	failed := make(chan error, 3)
+	go func() {
+		failed <- s.Update(func(tx *Tx) error { close(begun); <-gate; return broken.Put(tx.Tx, new(int)) })
+	}()
+	<-begun
+	go func() { _, err := s.Reserve(context.Background(), q, "b", 10, 10); failed <- err }()
+	go func() { failed <- held.Another() }()
+	for len(s.jobs) < 2 {
+		runtime.Gosched()
+	}
+	close(gate)
+	for range 3 {
+		err := <-failed
+		is.True(err != nil && code(err) == "") // nobody's own fault
+	}
+	is.NoErr(held.Release())
+	is.Equal(len(s.intake.requests)+len(s.intake.owners), 0)
+	_, err = leave(s, q, "c", came(1, 50), came(2, 50))
+	is.NoErr(err)
+}
+
+// TestReserveBesideUploads: what is set aside for an owner's own uploads that
+// are under way is not for strangers: their bytes, and their slugs.
+func TestReserveBesideUploads(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	ann := user(t, s, "ann")
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 100}) })
+	q := addRequest(t, s, ann.ID, nil)
+	own, err := beginUpload(s, Upload{Owner: ann.ID, Length: 60, Slug: "mine"})
+	is.NoErr(err)
+	_, err = leave(s, q, "a", came(1, 41))
+	is.Equal(code(err), "limit_reached")
+	_, err = leave(s, q, "a", came(1, 40))
+	is.NoErr(err)
+	is.Equal(code(s.Update(func(tx *Tx) error {
+		_, err := tx.AddRequest(ann.ID, requestForm(func(f *record.RequestForm) { f.Slug = "mine" }), "")
+		return err
+	})), "slug_taken")
+	is.Equal(code(s.Update(func(tx *Tx) error {
+		now, err := tx.Request(ann.ID, q.ID)
+		is.NoErr(err)
+		now.Slug = "mine"
+		return tx.SaveRequest(now)
+	})), "slug_taken")
+	f := form(t, record.Files, `{"slug":"mine"}`)
+	update(t, s, func(tx *Tx) error {
+		r, err := tx.FinishUpload(own, f, content(record.Files, 9, 60))
+		is.NoErr(err)
+		is.Equal(r.Slug, "mine")
+		return nil
+	})
 }

@@ -634,7 +634,7 @@ function control(f, value) {
       el.addEventListener('input', () => grow(el));
       break;
     case 'choice':
-      el = h('select', common, f.required ? null : h('option', { value: '' }, '—'), Object.entries(f.choices).map(([v, t]) => h('option', { value: v }, t)));
+      el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, t]) => h('option', { value: v }, t)));
       break;
     case 'check':
       el = h('input', { ...common, type: 'checkbox' });
@@ -1536,11 +1536,11 @@ const pages = {
         { name: 'maxUploadBytes', label: 'Largest file', type: 'size', placeholder: bytes(start.maxUpload) },
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Captcha of upload requests', [
-        { name: 'captchaProvider', label: 'Provider', type: 'choice', required: true, choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
+        { name: 'captchaProvider', label: 'Provider', type: 'choice', none: 'As the server was started', choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
         { name: 'captchaSiteKey', label: 'Site key', plain: true, half: true },
         { name: 'captchaSecret', label: 'Secret', type: 'password', half: true, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
         { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', placeholder: 'the provider’s own' },
-      ], { ...s, captchaProvider: s.captchaProvider ?? 'pow' }, 'Save', async ({ captchaSecret, ...now }) => {
+      ], s, 'Save', async ({ captchaSecret, ...now }) => {
         await api('PATCH', 'admin/settings', captchaSecret ? { ...now, captchaSecret } : now);
         toast('Saved.');
       })),

@@ -6,6 +6,7 @@ export default function requests(kit) {
   const contentOf = (i) => `${base}/api/v1/${itemPath(i)}/content`;
   const isPicture = (i) => /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml)$/.test(i.mimeType);
   const isText = (i) => /^text\/|\/(json|yaml|toml|xml|x-sh)$|\+(json|xml)$/.test(i.mimeType) && i.mimeType !== 'image/svg+xml';
+  const shown = 100; // of a list of files
   const rowOf = (el) => el.closest('.item');
   const chosen = () => all('#main .queue .pick input:checked').map((x) => rowOf(x).upload);
 
@@ -15,7 +16,7 @@ export default function requests(kit) {
     const pic = h('span.pic', {}, icon('file'), isPicture(i) && i.status === 'pending' && i.fileSize < 8e6 && h('img', { src: contentOf(i), alt: '', loading: 'lazy' }));
     const pick = picks && h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Choose ${i.fileName}`, act: 'upload-pick' }), pic);
     const what = h('div.what', {},
-      i.status === 'approved' && i.fileSlug ? h('a.name', { href: `${base}/files/${i.fileSlug}` }, i.fileName) : h('span.name', {}, i.fileName),
+      i.status === 'approved' && i.fileSlug ? h('a.name', { href: `${base}/files/${i.fileId}` }, i.fileName) : h('span.name', {}, i.fileName),
       h('div.meta', {}, h('span', {}, bytes(i.fileSize)), i.uploaderName && h('span', {}, `from ${i.uploaderName}`), titles && h('span', {}, titles.get(i.uploadRequestId) ?? ''), when(i.createdAt),
         i.status === 'approved' && h('span.badge.on', {}, 'approved'), i.status === 'rejected' && h('span.badge.warn', {}, 'rejected')),
       i.message && h('p.soft.said', {}, i.message));
@@ -27,7 +28,7 @@ export default function requests(kit) {
   }
 
   function queue(items, total, titles) {
-    const bulk = h('div.row.bulk', {}, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
+    const bulk = h('div.row.decide', { role: 'toolbar', 'aria-label': 'For what is chosen' }, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
     return [bulk, h('ul.list.queue', { 'aria-label': 'Files that wait for you' }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, `${plural(total - items.length, 'more file')} after these.`)];
   }
 
@@ -175,12 +176,15 @@ export default function requests(kit) {
   return async function page(v) {
     const one = v.params.get('request');
     if (one) {
-      const [r, q] = await Promise.all([api('GET', `upload-requests/${encodeURIComponent(one)}`, undefined, { signal: v.signal }), api('GET', `upload-requests/${encodeURIComponent(one)}/queue?limit=500`, undefined, { signal: v.signal })]);
-      const waiting = q.items.filter((i) => i.status === 'pending'), done = q.items.filter((i) => i.status !== 'pending').reverse();
+      const [r, q] = await Promise.all([api('GET', `upload-requests/${encodeURIComponent(one)}`, undefined, { signal: v.signal }), api('GET', `upload-requests/${encodeURIComponent(one)}/queue?status=pending&limit=${shown}`, undefined, { signal: v.signal })]);
+      // The oldest come first, and the latest are wanted.
+      const from = Math.max(0, r.data.uploadsCount - shown);
+      const done = (await api('GET', `upload-requests/${encodeURIComponent(one)}/queue?limit=${shown}&offset=${from}`, undefined, { signal: v.signal })).items.filter((i) => i.status !== 'pending').reverse();
+      const waiting = q.items;
       v.out.append(heading(r.data.title, h('small.soft', {}, plural(r.data.uploadsCount, 'file'))), h('ul.list', { 'aria-label': 'Link' }, requestRow(r.data)));
-      if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you')), ...queue(waiting, waiting.length, null).filter(Boolean));
+      if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you')), ...queue(waiting, q.total, null).filter(Boolean));
       if (done.length) v.out.append(h('div.head', {}, h('h2', {}, 'Decided')), h('ul.list', { 'aria-label': 'Decided' }, done.map((i) => queueRow(i, null, false))));
-      if (!q.items.length) v.out.append(nothing('Nothing came in yet.', 'Send the link to those whose files you want.'));
+      if (!r.data.uploadsCount) v.out.append(nothing('Nothing came in yet.', 'Send the link to those whose files you want.'));
       return r.data.title;
     }
     const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=100', v.signal)]);

@@ -20,7 +20,7 @@
 
   const size = (n) => {
     let unit = -1;
-    if (n < 1000) return `${n} bytes`;
+    if (n < 1000) return n === 1 ? "1 byte" : `${n} bytes`;
     do { n /= 1000; unit++; } while (n >= 999.5 && unit < 3);
     return `${n.toFixed(n < 99.95 ? 1 : 0)} ${["kB", "MB", "GB", "TB"][unit]}`;
   };
@@ -117,31 +117,47 @@
     }
   }
 
-  let shown = null; // the provider's widget, and what waits for it
+  let shown = null; // the provider's widget, its token, and what waits for it
+
   function widget() {
     if (shown) return;
-    shown = {};
-    $("widget").hidden = false;
-    const script = make("script", "", {
-      src: form.dataset.script,
-      onerror: () => { work.textContent = "The captcha cannot be loaded. See whether something blocks it."; },
-    });
-    script.onload = () => {
-      shown.id = window[captcha].render("#widget", { sitekey: key, callback: (token) => { shown.token = token; shown.wake?.(); } });
+    const mine = shown = {};
+    const broken = () => { // for good: the next try begins anew
+      if (shown === mine) shown = null;
+      mine.script.remove();
+      work.textContent = "The captcha cannot be loaded. See whether something blocks it.";
+      mine.fail?.(new Error(work.textContent));
     };
-    document.head.append(script);
+    const place = $("widget");
+    place.hidden = false;
+    place.replaceChildren();
+    mine.script = make("script", "", { src: form.dataset.script, onerror: broken });
+    mine.script.onload = () => {
+      try {
+        mine.id = window[captcha].render(place, {
+          sitekey: key,
+          size: place.clientWidth < 304 ? "compact" : "normal",
+          theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
+          callback: (token) => { mine.token = token; mine.wake?.(); },
+          "expired-callback": () => { mine.token = null; },
+          "error-callback": () => { mine.token = null; },
+        });
+      } catch { broken(); }
+    };
+    document.head.append(mine.script);
   }
 
   async function ask() {
     widget();
-    if (!shown.token) {
+    const mine = shown;
+    if (!mine.token) {
       work.textContent = "Solve the captcha, please.";
-      await new Promise((done) => { shown.wake = done; });
+      await new Promise((done, fail) => { mine.wake = done; mine.fail = fail; });
       work.textContent = "";
     }
-    const token = shown.token;
-    shown.token = null;
-    try { return await trade(token); } finally { window[captcha]?.reset(shown.id); }
+    const token = mine.token;
+    mine.token = null;
+    try { return await trade(token); } finally { window[captcha].reset(mine.id); }
   }
 
   async function pass() {

@@ -144,7 +144,7 @@ type Settings struct {
 	DefaultQuota int64 // bytes of files a user may keep; 0 is no limit
 	MaxUpload    int64 // bytes of one file; 0 leaves it to the command line
 
-	Captcha        CaptchaProvider `json:",omitempty"` // "" is CaptchaPow
+	Captcha        CaptchaProvider `json:",omitempty"` // "" leaves it to the command line
 	CaptchaSiteKey string          `json:",omitempty"`
 	CaptchaSecret  string          `json:",omitempty"`
 	CaptchaURL     string          `json:",omitempty"` // where tokens are verified; "" is the provider's own
@@ -163,7 +163,7 @@ const (
 
 var captchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnstile, CaptchaHCaptcha}
 
-// Provider is the captcha provider that holds.
+// Provider is the captcha provider that holds if nothing else was configured.
 func (v *Settings) Provider() CaptchaProvider { return cmp.Or(v.Captcha, CaptchaPow) }
 
 // Check says what is wrong with the settings together.
@@ -182,7 +182,7 @@ func (v *Settings) Fields(s *field.Set) {
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, captchaProviders).
-		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server and is what null stands for; turnstile; hcaptcha; or none.", `"pow"`)
+		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null leaves it to --captcha, with the keys that are given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)
 	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret that they gave; it is never shown.", `"0x4AAAAAAA-secret"`)
 	s.Shown("hasCaptchaSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"kist/kv/field"
 )
@@ -306,7 +307,17 @@ type SenderForm struct{ Name, Message string }
 // Fields is the shape of it.
 func (f *SenderForm) Fields(s *field.Set) {
 	s.Name("name", &f.Name, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
-	s.Text("message", &f.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
+	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("What the sender says; a line end counts as one character.", `"From the second roll"`)
+}
+
+// cleanMessage is the rule of messages. Browsers count a line end as one
+// character and send two (HTML standard, multipart/form-data encoding).
+func cleanMessage(t string) (string, error) {
+	t = strings.ReplaceAll(t, "\r\n", "\n")
+	if utf8.RuneCountInString(t) > MaxMessage {
+		return "", fmt.Errorf("must be at most %d characters long", MaxMessage)
+	}
+	return t, nil
 }
 
 // Decision is what an owner says of a pending item.
