@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
+	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -621,6 +623,55 @@ func TestBrowserManyTags(t *testing.T) {
 	is.True(b.sound())
 }
 
+// TestBrowserLate: what is too much to come with a page takes its place when it
+// comes, and when it does not come, the page says so and asks again.
+func TestBrowserLate(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	long := strings.Repeat("é", 240)
+	var folder string
+	for i := range 110 {
+		folder = b.post("/api/v1/folders", map[string]any{"name": fmt.Sprint(long, i)}).want(201).text("data.id")
+	}
+	for i := range 7 {
+		var names []string
+		for j := range 60 {
+			names = append(names, fmt.Sprintf("tag %d of a great many that there are %d", i, j))
+		}
+		b.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+	}
+	b.upload(map[string]string{"newTags": "sea", "folderId": folder}, file{"a.txt", "text/plain", "text"}).want(201)
+	tagged := `[...document.querySelectorAll('#main [data-param=tag] option')].some((o) => o.value === 'sea')`
+	is.Equal(b.browse("/files").first("tags"), nil)
+	is.Equal(b.browse("/files").first("folders"), nil)
+
+	// They do not come.
+	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags", "*/api/v1/folders?*"}))
+	b.open("/files?folder=" + folder)
+	b.says("Tags and folders are missing here.")
+	is.Equal(b.js(tagged), false)
+	// The file goes where the page says that one is.
+	b.drop("b.txt", "b")
+	b.says("“b.txt” is uploaded.")
+	is.Equal(b.one("files", "folder.id"), folder)
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.press("Try again")
+	b.until(tagged)
+	b.until(`document.querySelectorAll('#main .folders a').length === 112 && document.querySelector('#main .folders [aria-current]').textContent.includes(' 2')`)
+	is.Equal(b.js(`document.querySelectorAll('.toast.bad').length`), 0.0)
+
+	b.open("/files") // they come late
+	b.until(tagged)
+
+	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags"}))
+	b.open("/tags")
+	b.until(`document.querySelector('#main .alert')?.textContent.includes('cannot be reached')`)
+	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.press("Try again")
+	b.until(`document.querySelectorAll('#main .item').length === 421`)
+}
+
 // TestBrowserManners: on every page and at every width nothing runs over the
 // side, everything that can be pressed has a name and is
 // large enough for a finger.
@@ -679,16 +730,58 @@ func TestBrowserPages(t *testing.T) {
 	is.Equal(b.rows(), 40.0)
 }
 
-// TestBrowserOneRound: a page asks for nothing more than what its document
-// names, all at once.
+// TestBrowserOneRound: whatever the page, the document names all that it needs,
+// and nothing is asked for because a script, a style sheet or an answer came.
 func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/account", "/admin", "/search?tag=x"} {
-		b.open(path)
-		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
-			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API
+	note := b.post("/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}}).want(201).text("data.slug")
+	up := b.upload(nil, file{"a.txt", "text/plain", "text"}).want(201).text("slug")
+	_, ask := b.app.ask(nil)
+	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
+	var mu sync.Mutex
+	asked := map[string]string{} // whose doing a request is
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		e, ok := event.(*cdpnet.EventRequestWillBeSent)
+		if !ok || e.Type == cdpnet.ResourceTypeDocument {
+			return
 		}
+		why := string(e.Initiator.Type)
+		if e.Initiator.URL != "" && e.Initiator.URL != e.DocumentURL {
+			why += " of " + e.Initiator.URL
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked[strings.TrimPrefix(e.Request.URL, b.url)] = why
+	})
+	b.do(cdpnet.SetCacheDisabled(true)) // each page as the first
+	paths := []string{"/search?tag=x", "/notes/" + note, "/files/" + up}
+	for _, p := range appPages() {
+		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
 	}
+	for _, path := range paths {
+		mu.Lock()
+		clear(asked)
+		mu.Unlock()
+		b.open(path)
+		b.until(`document.querySelector('h1') && document.querySelector('main').children.length > 1`)
+		mu.Lock()
+		is.True(asked["/static/"+nameOf(t, "app.js")] != "") // it is seen what is asked for
+		for address, why := range asked {
+			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" || strings.HasSuffix(address, ".svg"))
+			if !named && address != "/api/v1/files/new" { // there is no such file
+				t.Errorf("%s: %s is asked for by %s", path, address, why)
+			}
+		}
+		mu.Unlock()
+	}
+}
+
+func nameOf(t *testing.T, logical string) string {
+	t.Helper()
+	name, err := embed.Name(logical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
