@@ -339,6 +339,15 @@ func TestPasswdEndsSessions(t *testing.T) {
 	is.Equal(me(bens), 200)
 	is.Equal(me(enter("ann", "correct horse")), 401)
 	is.Equal(me(enter("ann", "correct house")), 200)
+
+	// The filter for fail2ban in the README finds the refused one.
+	readme, err := os.ReadFile("../README.md")
+	is.NoErr(err)
+	filter := regexp.MustCompile(`failregex = (.+)`).FindStringSubmatch(string(readme))
+	is.Equal(len(filter), 2)
+	found := regexp.MustCompile(strings.ReplaceAll(filter[1], "<HOST>", `(\S+)`)).FindAllStringSubmatch(s.log.String(), -1)
+	is.Equal(len(found), 1)
+	is.Equal(found[0][1], "127.0.0.1")
 	s.stop()
 }
 

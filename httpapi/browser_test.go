@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -113,13 +114,19 @@ func TestBrowserUpload(t *testing.T) {
 		paths = append(paths, path)
 	}
 	b.open("/files")
+	b.js(`void (navigator.clipboard.writeText = async (text) => { window.copied = text; })`)
 	b.slow(400 << 10)
 	b.do(chromedp.SetUploadFiles("input[type=file]", paths, chromedp.NodeReady))
 	b.until(`[...document.querySelectorAll('#uploads [role=progressbar]')].some((p) => p.ariaValueNow > 0 && p.ariaValueNow < 100)`)
 	b.until(`/\/s · \d+ s left/.test(document.querySelector('#uploads').textContent.replaceAll('\u00a0', ' '))`)
 	b.until(`document.querySelector('#uploads').textContent.includes('the limit is')`)
-	b.says("2 files uploaded.")
+	b.says("2 files uploaded. The links are copied")
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	links := strings.Split(b.js(`window.copied`).(string), "\n")
+	is.Equal(len(links), 2)
+	for i := range 2 {
+		is.True(slices.Contains(links, b.get("/api/v1/files").text(fmt.Sprintf("data.%d.viewUrl", i))))
+	}
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
 	is.Equal(b.one("files", "isPublic"), false)
 
@@ -336,6 +343,33 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
 }
 
+// TestBrowserGrid goes through pictures in two dimensions.
+func TestBrowserGrid(t *testing.T) {
+	b := openBrowser(t)
+	for i := range 9 {
+		b.upload(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
+	}
+	b.open("/files")
+	b.press("As a grid")
+	b.until(`document.querySelectorAll('#main .list.grid .item').length === 9`)
+	at := func(i int) {
+		b.Helper()
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('#main .item')].indexOf(document.activeElement.closest('.item')) === %d`, i))
+	}
+	wide := int(b.js(`getComputedStyle(document.querySelector('.list.grid')).gridTemplateColumns.split(' ').length`).(float64))
+	b.js(`document.activeElement.blur()`)
+	b.keys(kb.ArrowDown)
+	at(0)
+	b.keys(kb.ArrowRight)
+	at(1)
+	b.keys(kb.ArrowDown)
+	at(1 + wide)
+	b.keys(kb.ArrowLeft)
+	at(wide)
+	b.keys(kb.ArrowUp)
+	at(0)
+}
+
 // TestBrowserSearch finds things of every kind while typing, and shows where.
 func TestBrowserSearch(t *testing.T) {
 	is := is.New(t)
@@ -530,7 +564,15 @@ func TestBrowserWebhooks(t *testing.T) {
 func TestBrowserAdmin(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
+	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
 	b.open("/admin")
+	is.Equal(b.js(`document.querySelector('.figure').textContent`), "3\u00a0bytes")
+	// Of a captcha there is to say what its provider needs.
+	asked := `document.querySelector('[name=captchaSecret]').getClientRects().length > 0`
+	is.Equal(b.js(asked), false)
+	b.js(`(() => { const s = document.querySelector('[name=captchaProvider]'); s.value = 'hcaptcha'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	is.Equal(b.js(asked), true)
+
 	b.press("API keys work")
 	b.says("API keys are off for everyone.")
 	is.Equal(b.get("/api/v1/me").want(401).text("code"), "api_tokens_disabled")
@@ -560,8 +602,10 @@ func TestBrowserAdmin(t *testing.T) {
 	his := b.as(b.addKey(ben, record.ScopeAll))
 	his.get("/api/v1/notes").want(200)
 	b.press("API keys are off")
+	b.fill("Storage", "5 GB")
 	b.do(chromedp.Click(`dialog .main`))
 	b.until(`document.querySelector('#main').textContent.includes('keys off')`)
+	b.until(`document.querySelector('#main').textContent.replaceAll('\u00a0', ' ').includes('0 bytes of 5 GB')`)
 	is.Equal(his.get("/api/v1/notes").want(401).text("code"), "api_tokens_disabled")
 	b.get("/api/v1/me").want(200) // another's goes on
 	b.press("Edit ben")
@@ -682,6 +726,8 @@ func TestBrowserManners(t *testing.T) {
 	b.post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).want(201)
 	b.post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).want(201)
 	tagged := b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201).text("data.slug")
+	_, ask := b.app.ask(nil)
+	b.leave(ask, nil, nil, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
 	paths := []string{"/notes/" + tagged}
 	for _, p := range appPages() {
 		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
@@ -690,6 +736,9 @@ func TestBrowserManners(t *testing.T) {
 		b.open(path)
 		if strings.Count(path, "/") == 2 && !strings.HasPrefix(path, "/files/") {
 			b.until(`document.querySelector('dialog.panel')`)
+		}
+		if path == "/files" { // with the bar for what is selected
+			b.js(`document.querySelector('.pick input').click()`)
 		}
 		for _, width := range []int64{320, 768, 1440} {
 			b.do(chromedp.EmulateViewport(width, 800))
@@ -709,6 +758,8 @@ const manners = `[...document.querySelectorAll('button, a[href], input:not([type
 	const inText = e.matches('a.name, .meta a, p a, .tags input'); // WCAG 2.5.8 leaves these out
 	const out = [];
 	if (!name) out.push('no name: ' + e.outerHTML.slice(0, 120));
+	if ((box.left < -0.5 || box.right > innerWidth + 0.5) && !e.closest('.filters')) out.push('beyond the side: ' + name);
+	if (e.matches('button, a') && !e.querySelector('svg') && getComputedStyle(e).fontSize === '0px') out.push('nothing to see: ' + name);
 	if (!inText && (box.height < 43.5 || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
 	return out;
 })`

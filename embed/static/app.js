@@ -436,7 +436,7 @@ function rowOf(r) {
     h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), pictureOf(r)),
     h('div.what', {},
       out ? h('a.name', { href: out, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: placeOf(r) }, name),
-      hit?.highlight.text && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
+      hit?.highlight.ranges?.length > 0 && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
       h('div.meta', {}, k.meta(r).filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         sharing(r).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         tagNames(r).map(chip), r.createdAt && when(r.createdAt))),
@@ -768,6 +768,15 @@ class Form {
     this.controls = fields.map((f) => control(f, values[f.name]));
     this.alert = h('p.alert', { role: 'alert', hidden: true });
     this.node = h('div.fields', {}, this.alert, this.controls.map((c) => c.node));
+    this.node.addEventListener('change', () => this.sync());
+    this.sync();
+  }
+
+  // sync hides the fields that another one's value makes pointless.
+  sync() {
+    for (const c of this.controls) {
+      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !values.includes(this.controls.find((x) => x.f.name === name).get());
+    }
   }
 
   get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
@@ -1004,7 +1013,7 @@ function share(r) {
     { name: k.limit, label: `Most ${k.unit}s`, type: 'number', min: 1, half: true, placeholder: 'no limit' },
     { name: 'maxViewsAction', label: 'After that', type: 'choice', required: true, half: true, choices: { make_private: 'make it private', delete: 'delete it' } },
     { name: 'ends', label: 'Ends', type: 'choice', required: true, half: true, choices: ends },
-    { name: 'expiresAt', label: 'Date and time', type: 'time', half: true },
+    { name: 'expiresAt', label: 'Date and time', type: 'time', half: true, onlyFor: { ends: ['other'] } },
   ];
   const old = { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : 'never' };
   const side = h('div.shared', {}, field(address, r.kind === 'file' ? 'Link to its page' : 'Link'),
@@ -1038,10 +1047,6 @@ function share(r) {
   });
   d.body.prepend(side);
   d.el.classList.add('sharing');
-  const [endControl, dateControl] = ['ends', 'expiresAt'].map((n) => d.form.controls.find((c) => c.f.name === n));
-  const sync = () => { dateControl.node.hidden = endControl.get() !== 'other'; };
-  endControl.el.addEventListener('change', sync);
-  sync();
   find('[name=isPublic]', d.el).focus();
 }
 
@@ -1549,7 +1554,7 @@ const pages = {
       load('admin/users', 'admin/users?limit=500&sort=title', v.signal), load('admin/settings', 'admin/settings', v.signal), load('admin/stats', 'admin/stats', v.signal),
     ]);
     if (!users || !settings) { add(v.out, heading('Admin'), nothing('This page is for administrators.')); return 'Admin'; }
-    const s = settings.data;
+    const s = settings.data, others = { captchaProvider: ['turnstile', 'hcaptcha'] };
     const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !s.apiTokensDisabled, act: 'tokens' });
     add(v.out, heading('Admin'), h('div.cards', {},
       h('div.card', {}, h('h2', {}, 'Storage'), h('p.figure', {}, bytes(stats?.data.bytes ?? 0)),
@@ -1562,9 +1567,9 @@ const pages = {
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Captcha of upload requests', [
         { name: 'captchaProvider', label: 'Provider', type: 'choice', required: true, choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
-        { name: 'captchaSiteKey', label: 'Site key', plain: true, half: true },
-        { name: 'captchaSecret', label: 'Secret', type: 'password', half: true, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
-        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', placeholder: 'the provider’s own' },
+        { name: 'captchaSiteKey', label: 'Site key', plain: true, onlyFor: others },
+        { name: 'captchaSecret', label: 'Secret', type: 'password', onlyFor: others, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
+        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', onlyFor: others, placeholder: 'the provider’s own' },
       ], { ...s, captchaProvider: s.captchaProvider ?? 'pow' }, 'Save', async ({ captchaSecret, ...now }) => {
         await api('PATCH', 'admin/settings', captchaSecret ? { ...now, captchaSecret } : now);
         toast('Saved.');

@@ -27,7 +27,7 @@ export default function requests(kit) {
   }
 
   function queue(items, total, titles) {
-    const bulk = h('div.row.bulk', {}, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
+    const bulk = h('div.row.decide', {}, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
     return [bulk, h('ul.list.queue', { 'aria-label': 'Files that wait for you' }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, `${plural(total - items.length, 'more file')} after these.`)];
   }
 
