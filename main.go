@@ -75,11 +75,7 @@ const gcPercent = 300
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
-	base, err := cmd.base()
-	if err != nil {
-		return err
-	}
-	apart, err := cmd.content(base)
+	base, apart, err := cmd.addresses()
 	if err != nil {
 		return err
 	}
@@ -132,6 +128,15 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	front, err := admin.ListenPublic(cmd.Listen)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	cmd.Listen = admin.Bound(cmd.Listen, front)
+	if base, apart, err = cmd.addresses(); err != nil { // with the port that was bound
+		return err
+	}
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
@@ -145,11 +150,6 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	front, err := admin.ListenPublic(cmd.Listen)
-	if err != nil {
-		return err
-	}
-	defer front.Close()
 	back, err := admin.Listen(c.DataDir)
 	if err != nil {
 		return err
@@ -219,6 +219,15 @@ func watchSignals(ctx context.Context, cancel func()) (end func()) {
 		close(ended)
 		cancel()
 	}
+}
+
+// addresses are those that generated links begin with: base, and apart for
+// stored bytes, which is "" if they are served from base.
+func (cmd *serve) addresses() (base, apart string, err error) {
+	if base, err = cmd.base(); err == nil {
+		apart, err = cmd.content(base)
+	}
+	return base, apart, err
 }
 
 // base is the address that every generated link begins with.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -78,6 +79,17 @@ func ListenPublic(listen string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another --listen", listen, reason(err))
 	}
 	return l, nil
+}
+
+// Bound is listen with the port that l has, where listen leaves the choice to
+// the system, as 127.0.0.1:0 does.
+func Bound(listen string, l net.Listener) string {
+	at, ok := l.Addr().(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(listen)
+	if !ok || err != nil || strings.Trim(port, "0") != "" {
+		return listen
+	}
+	return net.JoinHostPort(host, strconv.Itoa(at.Port))
 }
 
 // reason is the innermost of an error of the network, without the addresses

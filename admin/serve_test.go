@@ -16,7 +16,9 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptrace"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -281,6 +283,71 @@ func TestClaim(t *testing.T) {
 	is.Equal(claimLink.FindString(s.log.String()), "")
 	_, err = os.Stat(p.data("CLAIM"))
 	is.True(os.IsNotExist(err))
+	s.stop()
+}
+
+// With port 0 the system chooses; what is printed and kept has the port that
+// it chose.
+func TestPortOfTheSystem(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.addr = "127.0.0.1:0"
+	s := p.serve()
+	said := regexp.MustCompile(`listens on (127\.0\.0\.1:\d+) and is found at http://(\S+)\n`).FindStringSubmatch(s.log.String())
+	is.Equal(len(said), 3)
+	is.Equal(said[1], said[2])
+	p.addr = said[1]
+	link := claimLink.FindString(s.log.String())
+	status, _ := p.get(strings.TrimPrefix(link, "http://"+p.addr), "")
+	is.Equal(status, 200)
+	text, err := os.ReadFile(p.data("CLAIM"))
+	is.NoErr(err)
+	is.Equal(string(text), link+"\n")
+	s.stop()
+}
+
+// A new password from the command line ends the sessions of its user, and of
+// no one else, in the running server.
+func TestPasswdEndsSessions(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	is.Equal(p.run("battery staple\n", "user", "add", "ben", "--password-stdin").code, 0)
+	enter := func(name, password string) *http.Client {
+		jar, err := cookiejar.New(nil)
+		is.NoErr(err)
+		c := &http.Client{Jar: jar}
+		res, err := c.PostForm("http://"+p.addr+"/login", url.Values{"username": {name}, "password": {password}})
+		is.NoErr(err)
+		res.Body.Close()
+		return c
+	}
+	me := func(c *http.Client) int {
+		res, err := c.Get("http://" + p.addr + "/api/v1/me")
+		is.NoErr(err)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	laptop, phone, bens := enter("ann", "correct horse"), enter("ann", "correct horse"), enter("ben", "battery staple")
+	for _, c := range []*http.Client{laptop, phone, bens} {
+		is.Equal(me(c), 200)
+	}
+	is.Equal(p.run("correct house\n", "user", "passwd", "ann", "--password-stdin").code, 0)
+	is.Equal(me(laptop), 401)
+	is.Equal(me(phone), 401)
+	is.Equal(me(bens), 200)
+	is.Equal(me(enter("ann", "correct horse")), 401)
+	is.Equal(me(enter("ann", "correct house")), 200)
+
+	// The filter for fail2ban in the README finds the refused one.
+	readme, err := os.ReadFile("../README.md")
+	is.NoErr(err)
+	filter := regexp.MustCompile(`failregex = (.+)`).FindStringSubmatch(string(readme))
+	is.Equal(len(filter), 2)
+	found := regexp.MustCompile(strings.ReplaceAll(filter[1], "<HOST>", `(\S+)`)).FindAllStringSubmatch(s.log.String(), -1)
+	is.Equal(len(found), 1)
+	is.Equal(found[0][1], "127.0.0.1")
 	s.stop()
 }
 

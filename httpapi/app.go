@@ -21,6 +21,7 @@ type appPage struct {
 	path, id, title string
 	asks            []string // addresses below the API's prefix, without what the address of the page adds
 	filter          bool     // the page's own query narrows the lists
+	module          string   // the script that this page needs beside that of all
 	admin           bool     // for administrators
 }
 
@@ -45,11 +46,11 @@ func appPages() []appPage {
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "Home", asks: all},
 		appPage{path: "/search", id: "showSearch", title: "Search", asks: []string{"search?limit=40"}, filter: true},
-		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}},
+		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}, module: "requests"},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
-		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}},
-		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}},
+		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},
+		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
 		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats"}, admin: true},
 	)
@@ -173,7 +174,7 @@ func (c *call) app(p appPage) error {
 	}
 	data.WriteString("}}")
 	return c.page(http.StatusOK, embed.AppPage{
-		Base: c.s.prefix(), Title: p.title, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
+		Base: c.s.prefix(), Title: p.title, Module: p.module, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
 	})
 }
 

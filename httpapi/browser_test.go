@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
+	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -111,13 +114,19 @@ func TestBrowserUpload(t *testing.T) {
 		paths = append(paths, path)
 	}
 	b.open("/files")
+	b.js(`void (navigator.clipboard.writeText = async (text) => { window.copied = text; })`)
 	b.slow(400 << 10)
 	b.do(chromedp.SetUploadFiles("input[type=file]", paths, chromedp.NodeReady))
 	b.until(`[...document.querySelectorAll('#uploads [role=progressbar]')].some((p) => p.ariaValueNow > 0 && p.ariaValueNow < 100)`)
 	b.until(`/\/s · \d+ s left/.test(document.querySelector('#uploads').textContent.replaceAll('\u00a0', ' '))`)
 	b.until(`document.querySelector('#uploads').textContent.includes('the limit is')`)
-	b.says("2 files uploaded.")
+	b.says("2 files uploaded. The links are copied")
 	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	links := strings.Split(b.js(`window.copied`).(string), "\n")
+	is.Equal(len(links), 2)
+	for i := range 2 {
+		is.True(slices.Contains(links, b.get("/api/v1/files").text(fmt.Sprintf("data.%d.viewUrl", i))))
+	}
 	is.Equal(b.get("/api/v1/files").at("total"), 2.0)
 	is.Equal(b.one("files", "isPublic"), false)
 
@@ -332,6 +341,33 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.keys(kb.Escape)
 	b.js(`history.back()`)
 	b.until(`location.pathname === '/notes' && document.querySelectorAll('#main .item').length === 2`)
+}
+
+// TestBrowserGrid goes through pictures in two dimensions.
+func TestBrowserGrid(t *testing.T) {
+	b := openBrowser(t)
+	for i := range 9 {
+		b.upload(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", "text"}).want(201)
+	}
+	b.open("/files")
+	b.press("As a grid")
+	b.until(`document.querySelectorAll('#main .list.grid .item').length === 9`)
+	at := func(i int) {
+		b.Helper()
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('#main .item')].indexOf(document.activeElement.closest('.item')) === %d`, i))
+	}
+	wide := int(b.js(`getComputedStyle(document.querySelector('.list.grid')).gridTemplateColumns.split(' ').length`).(float64))
+	b.js(`document.activeElement.blur()`)
+	b.keys(kb.ArrowDown)
+	at(0)
+	b.keys(kb.ArrowRight)
+	at(1)
+	b.keys(kb.ArrowDown)
+	at(1 + wide)
+	b.keys(kb.ArrowLeft)
+	at(wide)
+	b.keys(kb.ArrowUp)
+	at(0)
 }
 
 // TestBrowserSearch finds things of every kind while typing, and shows where.
@@ -556,7 +592,15 @@ func TestBrowserWebhooks(t *testing.T) {
 func TestBrowserAdmin(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
+	b.upload(nil, file{"a.txt", "text/plain", "abc"}).want(201)
 	b.open("/admin")
+	is.Equal(b.js(`document.querySelector('.figure').textContent`), "3\u00a0bytes")
+	// Of a captcha there is to say what its provider needs.
+	asked := `document.querySelector('[name=captchaSecret]').getClientRects().length > 0`
+	is.Equal(b.js(asked), false)
+	b.js(`(() => { const s = document.querySelector('[name=captchaProvider]'); s.value = 'hcaptcha'; s.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	is.Equal(b.js(asked), true)
+
 	b.press("API keys work")
 	b.says("API keys are off for everyone.")
 	is.Equal(b.get("/api/v1/me").want(401).text("code"), "api_tokens_disabled")
@@ -586,8 +630,10 @@ func TestBrowserAdmin(t *testing.T) {
 	his := b.as(b.addKey(ben, record.ScopeAll))
 	his.get("/api/v1/notes").want(200)
 	b.press("API keys are off")
+	b.fill("Storage", "5 GB")
 	b.do(chromedp.Click(`dialog .main`))
 	b.until(`document.querySelector('#main').textContent.includes('keys off')`)
+	b.until(`document.querySelector('#main').textContent.replaceAll('\u00a0', ' ').includes('0 bytes of 5 GB')`)
 	is.Equal(his.get("/api/v1/notes").want(401).text("code"), "api_tokens_disabled")
 	b.get("/api/v1/me").want(200) // another's goes on
 	b.press("Edit ben")
@@ -649,6 +695,55 @@ func TestBrowserManyTags(t *testing.T) {
 	is.True(b.sound())
 }
 
+// TestBrowserLate: what is too much to come with a page takes its place when it
+// comes, and when it does not come, the page says so and asks again.
+func TestBrowserLate(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	long := strings.Repeat("é", 240)
+	var folder string
+	for i := range 110 {
+		folder = b.post("/api/v1/folders", map[string]any{"name": fmt.Sprint(long, i)}).want(201).text("data.id")
+	}
+	for i := range 7 {
+		var names []string
+		for j := range 60 {
+			names = append(names, fmt.Sprintf("tag %d of a great many that there are %d", i, j))
+		}
+		b.post("/api/v1/notes", map[string]any{"content": "x", "tags": names}).want(201)
+	}
+	b.upload(map[string]string{"newTags": "sea", "folderId": folder}, file{"a.txt", "text/plain", "text"}).want(201)
+	tagged := `[...document.querySelectorAll('#main [data-param=tag] option')].some((o) => o.value === 'sea')`
+	is.Equal(b.browse("/files").first("tags"), nil)
+	is.Equal(b.browse("/files").first("folders"), nil)
+
+	// They do not come.
+	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags", "*/api/v1/folders?*"}))
+	b.open("/files?folder=" + folder)
+	b.says("Tags and folders are missing here.")
+	is.Equal(b.js(tagged), false)
+	// The file goes where the page says that one is.
+	b.drop("b.txt", "b")
+	b.says("“b.txt” is uploaded.")
+	is.Equal(b.one("files", "folder.id"), folder)
+	b.until(`document.querySelectorAll('#main .item').length === 2`)
+	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.press("Try again")
+	b.until(tagged)
+	b.until(`document.querySelectorAll('#main .folders a').length === 112 && document.querySelector('#main .folders [aria-current]').textContent.includes(' 2')`)
+	is.Equal(b.js(`document.querySelectorAll('.toast.bad').length`), 0.0)
+
+	b.open("/files") // they come late
+	b.until(tagged)
+
+	b.do(cdpnet.SetBlockedURLs([]string{"*/api/v1/tags"}))
+	b.open("/tags")
+	b.until(`document.querySelector('#main .alert')?.textContent.includes('cannot be reached')`)
+	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.press("Try again")
+	b.until(`document.querySelectorAll('#main .item').length === 421`)
+}
+
 // TestBrowserManners: on every page and at every width nothing runs over the
 // side, everything that can be pressed has a name and is
 // large enough for a finger.
@@ -659,6 +754,8 @@ func TestBrowserManners(t *testing.T) {
 	b.post("/api/v1/notes", map[string]any{"title": strings.Repeat("word ", 60), "content": strings.Repeat("x", 500), "isPublic": true}).want(201)
 	b.post("/api/v1/shorten", map[string]any{"originalUrl": "https://example.org/", "maxClicks": 3, "isPublic": true, "expiresAt": "2999-01-01T00:00:00Z"}).want(201)
 	tagged := b.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{"one", "two"}}).want(201).text("data.slug")
+	_, ask := b.app.ask(nil)
+	b.leave(ask, nil, nil, file{strings.Repeat("long", 40) + ".txt", "text/plain", "text"}).want(201)
 	paths := []string{"/notes/" + tagged}
 	for _, p := range appPages() {
 		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
@@ -667,6 +764,9 @@ func TestBrowserManners(t *testing.T) {
 		b.open(path)
 		if strings.Count(path, "/") == 2 && !strings.HasPrefix(path, "/files/") {
 			b.until(`document.querySelector('dialog.panel')`)
+		}
+		if path == "/files" { // with the bar for what is selected
+			b.js(`document.querySelector('.pick input').click()`)
 		}
 		for _, width := range []int64{320, 768, 1440} {
 			b.do(chromedp.EmulateViewport(width, 800))
@@ -686,6 +786,8 @@ const manners = `[...document.querySelectorAll('button, a[href], input:not([type
 	const inText = e.matches('a.name, .meta a, p a, .tags input'); // WCAG 2.5.8 leaves these out
 	const out = [];
 	if (!name) out.push('no name: ' + e.outerHTML.slice(0, 120));
+	if ((box.left < -0.5 || box.right > innerWidth + 0.5) && !e.closest('.filters')) out.push('beyond the side: ' + name);
+	if (e.matches('button, a') && !e.querySelector('svg') && getComputedStyle(e).fontSize === '0px') out.push('nothing to see: ' + name);
 	if (!inText && (box.height < 43.5 || box.width < 43.5)) out.push('small, ' + Math.round(box.width) + 'x' + Math.round(box.height) + ': ' + (name || e.outerHTML).slice(0, 60));
 	return out;
 })`
@@ -707,16 +809,58 @@ func TestBrowserPages(t *testing.T) {
 	is.Equal(b.rows(), 40.0)
 }
 
-// TestBrowserOneRound: a page asks for nothing more than what its document
-// names, all at once.
+// TestBrowserOneRound: whatever the page, the document names all that it needs,
+// and nothing is asked for because a script, a style sheet or an answer came.
 func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/import", "/account", "/admin", "/search?tag=x"} {
-		b.open(path)
-		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
-			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API
+	note := b.post("/api/v1/notes", map[string]any{"title": "x", "content": "", "tags": []string{"x"}}).want(201).text("data.slug")
+	up := b.upload(nil, file{"a.txt", "text/plain", "text"}).want(201).text("slug")
+	_, ask := b.app.ask(nil)
+	b.leave(ask, nil, nil, file{"b.txt", "text/plain", "text"}).want(201)
+	var mu sync.Mutex
+	asked := map[string]string{} // whose doing a request is
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		e, ok := event.(*cdpnet.EventRequestWillBeSent)
+		if !ok || e.Type == cdpnet.ResourceTypeDocument {
+			return
 		}
+		why := string(e.Initiator.Type)
+		if e.Initiator.URL != "" && e.Initiator.URL != e.DocumentURL {
+			why += " of " + e.Initiator.URL
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked[strings.TrimPrefix(e.Request.URL, b.url)] = why
+	})
+	b.do(cdpnet.SetCacheDisabled(true)) // each page as the first
+	paths := []string{"/search?tag=x", "/notes/" + note, "/files/" + up}
+	for _, p := range appPages() {
+		paths = append(paths, strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path))
 	}
+	for _, path := range paths {
+		mu.Lock()
+		clear(asked)
+		mu.Unlock()
+		b.open(path)
+		b.until(`document.querySelector('h1') && document.querySelector('main').children.length > 1`)
+		mu.Lock()
+		is.True(asked["/static/"+nameOf(t, "app.js")] != "") // it is seen what is asked for
+		for address, why := range asked {
+			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" || strings.HasSuffix(address, ".svg"))
+			if !named && address != "/api/v1/files/new" { // there is no such file
+				t.Errorf("%s: %s is asked for by %s", path, address, why)
+			}
+		}
+		mu.Unlock()
+	}
+}
+
+func nameOf(t *testing.T, logical string) string {
+	t.Helper()
+	name, err := embed.Name(logical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

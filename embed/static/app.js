@@ -9,8 +9,6 @@ const { base } = start;
 let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 let tags = start.answers.tags ?? [];
 let folders = start.answers.folders?.data ?? [];
-// late is what is too much to come with every page, and is asked for when the page is there.
-let late = null;
 
 // An answer that came along counts for the first page alone.
 function take(name) {
@@ -180,14 +178,30 @@ function signedOut() {
 
 const failed = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
 
-async function freshTags() {
-  tags = await api('GET', 'tags').catch(() => tags);
+async function readTags() {
+  tags = await api('GET', 'tags');
   for (const list of all('datalist#tag-names')) list.replaceChildren(...tags.map((t) => h('option', { value: t.name })));
 }
 
-async function freshFolders() {
-  const answer = await api('GET', 'folders?limit=500&sort=title').catch(() => null);
-  if (answer) folders = answer.data;
+async function readFolders() { folders = (await api('GET', 'folders?limit=500&sort=title')).data; }
+
+// What is fresh is told where something has changed; when it cannot be had, what is known goes on.
+const freshTags = () => readTags().catch(() => {});
+const freshFolders = () => readFolders().catch(() => {});
+
+// late is what is too much to come with every page. It is asked for when the page is there, and anew after a failure.
+const missing = [!start.answers.tags && readTags, !start.answers.folders && readFolders].filter(Boolean);
+let asked = null;
+const late = () => asked ??= Promise.all(missing.map((read) => read())).catch((e) => { asked = null; throw e; });
+
+const folderOf = (params) => folders.find((f) => f.id === params.get('folder') || f.name === params.get('folder'));
+
+// folderFields puts a file into the folder of an address, which may be unknown yet.
+function folderFields(params) {
+  const asks = params.get('folder'), folder = folderOf(params);
+  if (folder) return { folderId: folder.id };
+  if (!asks || asks === 'unfiled') return {};
+  return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/.test(asks) ? { folderId: asks } : { folderName: asks };
 }
 
 // ---- Messages, with a way back ----
@@ -355,7 +369,7 @@ const kinds = {
   },
   shortlink: {
     api: 'shorten', at: 'links', one: 'short link', many: 'Links', counter: 'clicks', limit: 'maxClicks', unit: 'click',
-    title: (r) => (r.url ?? '').replace(/^\w+:\/\//, ''),
+    title: (r) => (r.url ?? '').replace(start.url, ''), // its end tells one from another
     fields: [
       { name: 'originalUrl', label: 'Leads to', type: 'url', required: true },
       { name: 'description', label: 'Description' },
@@ -422,7 +436,7 @@ function rowOf(r) {
     h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), pictureOf(r)),
     h('div.what', {},
       out ? h('a.name', { href: out, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: placeOf(r) }, name),
-      hit?.highlight.text && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
+      hit?.highlight.ranges?.length > 0 && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
       h('div.meta', {}, k.meta(r).filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         sharing(r).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         tagNames(r).map(chip), r.createdAt && when(r.createdAt))),
@@ -754,6 +768,15 @@ class Form {
     this.controls = fields.map((f) => control(f, values[f.name]));
     this.alert = h('p.alert', { role: 'alert', hidden: true });
     this.node = h('div.fields', {}, this.alert, this.controls.map((c) => c.node));
+    this.node.addEventListener('change', () => this.sync());
+    this.sync();
+  }
+
+  // sync hides the fields that another one's value makes pointless.
+  sync() {
+    for (const c of this.controls) {
+      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !values.includes(this.controls.find((x) => x.f.name === name).get());
+    }
   }
 
   get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
@@ -958,7 +981,7 @@ function preview(r) {
 // settled shows a record that was saved.
 function settled(r, fresh) {
   if (tagNames(r).some((n) => !tagColor(n))) freshTags().then(() => put(r));
-  if (r.folder && !folders.some((f) => f.id === r.folder.id)) freshFolders();
+  if (r.kind === 'file') freshFolders().then(() => view?.redraw?.());
   if (fresh) {
     changed++;
     me.counts[r.kind] = (me.counts[r.kind] ?? 0) + 1;
@@ -990,7 +1013,7 @@ function share(r) {
     { name: k.limit, label: `Most ${k.unit}s`, type: 'number', min: 1, half: true, placeholder: 'no limit' },
     { name: 'maxViewsAction', label: 'After that', type: 'choice', required: true, half: true, choices: { make_private: 'make it private', delete: 'delete it' } },
     { name: 'ends', label: 'Ends', type: 'choice', required: true, half: true, choices: ends },
-    { name: 'expiresAt', label: 'Date and time', type: 'time', half: true },
+    { name: 'expiresAt', label: 'Date and time', type: 'time', half: true, onlyFor: { ends: ['other'] } },
   ];
   const old = { ...r, password: '', maxViewsAction: r.maxViewsAction ?? 'make_private', ends: r.expiresAt ? 'other' : 'never' };
   const side = h('div.shared', {}, field(address, r.kind === 'file' ? 'Link to its page' : 'Link'),
@@ -1024,10 +1047,6 @@ function share(r) {
   });
   d.body.prepend(side);
   d.el.classList.add('sharing');
-  const [endControl, dateControl] = ['ends', 'expiresAt'].map((n) => d.form.controls.find((c) => c.f.name === n));
-  const sync = () => { dateControl.node.hidden = endControl.get() !== 'other'; };
-  endControl.el.addEventListener('change', sync);
-  sync();
   find('[name=isPublic]', d.el).focus();
 }
 
@@ -1197,7 +1216,7 @@ function arrived(u, data) {
 
 async function finished(records) {
   if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) freshTags();
-  freshFolders();
+  freshFolders().then(() => view?.redraw?.());
   const copied = await copy(records.map((r) => addressOf(r)).join('\n'));
   const what = records.length === 1 ? `“${clip(records[0].originalName)}” is uploaded.` : `${plural(records.length, 'file')} uploaded.`;
   const open = records.every((r) => r.isPublic);
@@ -1380,7 +1399,7 @@ function withParam(params, name, value) {
 
 const pages = {
   home(v) {
-    const count = h('small.soft', {}, [plural(Object.values(me.counts).reduce((a, b) => a + b, 0), 'item'), bytes(me.usedBytes ?? 0)].join(' · '));
+    const count = Object.values(me.counts).some(Boolean) && h('small.soft', {}, [plural(Object.values(me.counts).reduce((a, b) => a + b, 0), 'item'), bytes(me.usedBytes ?? 0)].join(' · '));
     v.box = addBox();
     const asked = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
     if (asked) v.box.type(asked);
@@ -1399,9 +1418,8 @@ const pages = {
     const k = v.kind, p = v.params, file = k === kinds.file;
     const count = h('small.soft');
     const filters = ['tag', 'favorite', 'public', 'q', 'type', 'folder'].filter((n) => p.get(n));
-    const folder = file && folders.find((f) => f.id === p.get('folder') || f.name === p.get('folder'));
     const grid = file && memory.get('grid', false);
-    v.box = addBox({ kind: k.name, fields: () => ({ ...(folder && { folderId: folder.id }), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
+    v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
     const query = new URLSearchParams();
     for (const [name, value] of p) if (['tag', 'favorite', 'public', 'q', 'type', 'folder', 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
@@ -1410,16 +1428,28 @@ const pages = {
         ? nothing('Nothing fits.', 'No item has all that is asked for.', h('a.button', { href: `${base}/${k.at}` }, 'Show all'))
         : nothing(`No ${k.many.toLowerCase()} yet.`, k.none),
     });
-    v.takes = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!folder || r.folder?.id === folder.id);
-    const names = Object.fromEntries(tags.filter((t) => t.counts?.[k.name] || p.get('tag') === t.name).map((t) => [t.name, t.name]));
+    v.takes = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder')));
+    const tagSelect = () => {
+      const names = tags.filter((t) => t.counts?.[k.name] || p.get('tag') === t.name).map((t) => t.name);
+      return names.length ? selectOf('tag', 'Tag', { '': 'All tags', ...Object.fromEntries(names.map((n) => [n, n])) }, p) : document.createComment('');
+    };
+    let byTag = tagSelect(), bar = file && folderBar(p);
+    // Tags and folders may come, or change, when the page is there.
+    v.redraw = () => {
+      if (byTag !== document.activeElement) byTag.replaceWith(byTag = tagSelect());
+      if (!file) return;
+      const had = bar.contains(document.activeElement) && document.activeElement.getAttribute('href');
+      bar.replaceWith(bar = folderBar(p));
+      if (had) all('a', bar).find((a) => a.getAttribute('href') === had)?.focus();
+    };
     add(v.out, heading(k.many, count,
       file && iconButton('view-list', 'list', 'As a list', { 'aria-pressed': String(!grid) }),
       file && iconButton('view-grid', 'grid', 'As a grid', { 'aria-pressed': String(grid) }),
       button('new', '', { class: file ? 'main upload' : 'main', 'aria-keyshortcuts': 'n' }, icon(file ? 'upload' : 'plus'), file ? 'Upload' : 'New')));
-    if (file) add(v.out, folderBar(folder, p));
+    if (file) add(v.out, bar);
     const narrow = h('div.filters', {},
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
-      Object.keys(names).length > 0 && selectOf('tag', 'Tag', { '': 'All tags', ...names }, p),
+      byTag,
       h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
       selectOf('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
       selectOf('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
@@ -1450,7 +1480,7 @@ const pages = {
   },
 
   async tags(v) {
-    await late;
+    await late();
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
     const form = h('form.quick', { novalidate: true, 'aria-label': 'New tag' }, h('input', { 'aria-label': 'New tag', placeholder: 'New tag', maxlength: '64' }), h('button.main', {}, 'Add'));
     form.onsubmit = async (e) => {
@@ -1524,7 +1554,7 @@ const pages = {
       load('admin/users', 'admin/users?limit=500&sort=title', v.signal), load('admin/settings', 'admin/settings', v.signal), load('admin/stats', 'admin/stats', v.signal),
     ]);
     if (!users || !settings) { add(v.out, heading('Admin'), nothing('This page is for administrators.')); return 'Admin'; }
-    const s = settings.data;
+    const s = settings.data, others = { captchaProvider: ['turnstile', 'hcaptcha'] };
     const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !s.apiTokensDisabled, act: 'tokens' });
     add(v.out, heading('Admin'), h('div.cards', {},
       h('div.card', {}, h('h2', {}, 'Storage'), h('p.figure', {}, bytes(stats?.data.bytes ?? 0)),
@@ -1537,9 +1567,9 @@ const pages = {
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Captcha of upload requests', [
         { name: 'captchaProvider', label: 'Provider', type: 'choice', none: 'As the server was started', choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
-        { name: 'captchaSiteKey', label: 'Site key', plain: true, half: true },
-        { name: 'captchaSecret', label: 'Secret', type: 'password', half: true, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
-        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', placeholder: 'the provider’s own' },
+        { name: 'captchaSiteKey', label: 'Site key', plain: true, onlyFor: others },
+        { name: 'captchaSecret', label: 'Secret', type: 'password', onlyFor: others, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
+        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', onlyFor: others, placeholder: 'the provider’s own' },
       ], s, 'Save', async ({ captchaSecret, ...now }) => {
         await api('PATCH', 'admin/settings', captchaSecret ? { ...now, captchaSecret } : now);
         toast('Saved.');
@@ -1567,8 +1597,7 @@ const modules = {};
 function module(name) {
   modules[name] ??= import(start.modules[name]).then((m) => m.default({
     h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending,
-  }));
-  modules[name].catch(() => { delete modules[name]; });
+  }), () => { delete modules[name]; throw problemOf(0); });
   return modules[name];
 }
 
@@ -1622,7 +1651,8 @@ function inline(title, fields, values, label, run) {
 
 const palette = ['#0F6B5C', '#3F7FD0', '#D98A2B', '#8A5BC7', '#C2473D', '#2E8B57', '#B0568F', '#5B6B7C'];
 
-function folderBar(folder, p) {
+function folderBar(p) {
+  const folder = folderOf(p);
   const link = (label, value, count) => h('a.chip.big', { href: `${base}/files${withParam(p, 'folder', value)}`, 'aria-current': (p.get('folder') ?? '') === value ? 'true' : null }, value && value !== 'unfiled' ? icon('folder') : null, label, count !== undefined && h('small', {}, ' ' + number(count)));
   return h('div.filters.folders', { role: 'group', 'aria-label': 'Folders' }, link('All files', ''), link('Unfiled', 'unfiled'),
     folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', 'New folder'),
@@ -1706,7 +1736,7 @@ async function show(to, { back = false } = {}) {
     document.title = `${title} · kist`;
   } catch (e) {
     if (e.name === 'AbortError') return;
-    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message));
+    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('again', 'Try again'));
   }
   if (!back) scrollTo(0, 0);
   await mine.list?.load(mine.signal);
@@ -1805,6 +1835,7 @@ const acts = {
   'toast-run': (el) => el.closest('.toast').end(true),
   'copy-text': (el) => copyAddress(el.dataset.text),
   more: () => view.list.load(view.signal),
+  again: () => rerender(),
   new: () => create(),
   choose: (el) => find('input[type=file]', el.closest('form')).click(),
 
@@ -1899,11 +1930,11 @@ const acts = {
     run: async (now) => { const f = (await api('POST', 'folders', now)).data; await freshFolders(); go(`${base}/files?folder=${f.id}`); },
   }),
   'folder-rename'() {
-    const f = folders.find((x) => x.id === view.params.get('folder') || x.name === view.params.get('folder'));
+    const f = folderOf(view.params);
     ask({ title: `Rename ${f.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: f, run: async (now) => { await api('PATCH', `folders/${f.id}`, now); await freshFolders(); rerender(); } });
   },
   'folder-delete'() {
-    const f = folders.find((x) => x.id === view.params.get('folder') || x.name === view.params.get('folder'));
+    const f = folderOf(view.params);
     folders = folders.filter((x) => x !== f);
     go(`${base}/files`);
     later(`Deleted the folder “${clip(f.name)}”; its files stay.`, [`folders/${f.id}`], () => { folders.push(f); rerender(); });
@@ -2212,12 +2243,18 @@ addEventListener('paste', (e) => {
 
 // ---- Begin ----
 
-if (!start.answers.tags || !start.answers.folders) {
-  late = Promise.all([!start.answers.tags && freshTags(), !start.answers.folders && freshFolders()]).then(() => {
+// complete shows what comes late on the page that is there, or says that it did not come.
+async function complete() {
+  try {
+    await late();
+    changed++; // pages kept for the way back have neither
     for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(rowOf(row.record));
-    for (const bar of all('#main .folders')) bar.replaceWith(folderBar(folders.find((f) => f.id === view.params.get('folder') || f.name === view.params.get('folder')), view.params));
-  });
+    view?.redraw?.();
+  } catch (e) {
+    if (view?.name !== 'tags' && e.status !== 401) toast(`Tags and folders are missing here. ${e.message}`, { bad: true, action: 'Try again', run: complete }); // the page of tags says it by itself
+  }
 }
+if (missing.length) complete();
 if (!(start.answers.me)) failed(new Problem('Your account could not be read. Load the page again in a moment.'));
 show(parse(new URL(location.href)) ?? parse(new URL(base + '/', location.href)));
 })();
