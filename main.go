@@ -70,8 +70,7 @@ const gcPercent = 300
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
-	base, apart, err := cmd.addresses()
-	if err != nil {
+	if _, _, err := cmd.addresses(); err != nil { // before anything is opened
 		return err
 	}
 	var secure *tls.Config // nil speaks plain HTTP
@@ -125,7 +124,8 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer front.Close()
 	cmd.Listen = admin.Bound(cmd.Listen, front)
-	if base, apart, err = cmd.addresses(); err != nil { // with the port that was bound
+	base, apart, err := cmd.addresses() // with the port that was bound
+	if err != nil {
 		return err
 	}
 	passwords := kv.NewPasswords()
