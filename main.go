@@ -75,8 +75,7 @@ const gcPercent = 300
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
-	base, apart, err := cmd.addresses()
-	if err != nil {
+	if _, _, err := cmd.addresses(); err != nil { // before anything is opened
 		return err
 	}
 	captcha, err := cmd.captcha()
@@ -134,7 +133,8 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer front.Close()
 	cmd.Listen = admin.Bound(cmd.Listen, front)
-	if base, apart, err = cmd.addresses(); err != nil { // with the port that was bound
+	base, apart, err := cmd.addresses() // with the port that was bound
+	if err != nil {
 		return err
 	}
 	passwords := kv.NewPasswords()

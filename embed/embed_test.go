@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -404,6 +406,31 @@ func BenchmarkCatalogue(b *testing.B) {
 			if _, err := newAsset(s); err != nil {
 				b.Fatal(err)
 			}
+		}
+	}
+}
+
+// What is served of a script is all that browsers need of it, as long as no
+// literal goes beyond its line.
+func TestLeanScripts(t *testing.T) {
+	is := is.New(t)
+	scripts, err := filepath.Glob("static/*.js")
+	is.NoErr(err)
+	is.True(len(scripts) > 5)
+	for _, name := range scripts {
+		source, err := os.ReadFile(name)
+		is.NoErr(err)
+		for i, line := range strings.Split(string(source), "\n") {
+			if strings.Count(line, "`")%2 != 0 || strings.HasSuffix(line, "\\") {
+				t.Errorf("%s:%d: a literal goes beyond the line", name, i+1)
+			}
+		}
+		logical, err := Name(filepath.Base(name))
+		is.NoErr(err)
+		asset, ok := Static(logical)
+		is.True(ok)
+		for _, line := range strings.Split(string(asset.Bytes()), "\n") {
+			is.True(!strings.HasPrefix(line, "//") && !strings.HasPrefix(line, " "))
 		}
 	}
 }

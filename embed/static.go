@@ -63,6 +63,27 @@ type source struct {
 	packed  bool
 }
 
+// bytes are what is served of the file.
+func (s source) bytes() ([]byte, error) {
+	b, err := s.files.ReadFile(s.path)
+	if path.Ext(s.path) == ".js" {
+		b = lean(b)
+	}
+	return b, err
+}
+
+// lean is a script without the lines that are comments and without the white space that lines begin with. It does not
+// read the language, so a literal must end on the line that it begins on.
+func lean(script []byte) []byte {
+	out := make([]byte, 0, len(script))
+	for line := range bytes.Lines(script) {
+		if line = bytes.TrimLeft(line, " \t"); !bytes.HasPrefix(line, []byte("//")) {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
 var sources = []source{
 	{"app-192.png", staticFiles, "static/app-192.png", false},
 	{"app-512.png", staticFiles, "static/app-512.png", false},
@@ -111,17 +132,12 @@ var catalogue = sync.OnceValue(func() assets {
 const worthwhile = 512
 
 func newAsset(s source) (*Asset, error) {
-	file, err := s.files.Open(s.path)
+	served, err := s.bytes()
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
-	if err != nil {
-		return nil, err
-	}
-	sum := hex.EncodeToString(hash.Sum(nil)[:5])
+	hash := sha256.Sum256(served)
+	sum := hex.EncodeToString(hash[:5])
 
 	extension := path.Ext(s.logical)
 	a := &Asset{
@@ -130,13 +146,13 @@ func newAsset(s source) (*Asset, error) {
 		ETag: `"` + sum + `"`,
 	}
 	shipped := sync.OnceValue(func() []byte {
-		return must(s.files.ReadFile(s.path))
+		return must(s.bytes())
 	})
 	switch {
 	case s.packed:
 		a.plain = sync.OnceValue(func() []byte { return must(unpack(shipped())) })
 		a.gzip = shipped
-	case size >= worthwhile && extension != ".png": // which is compressed by itself
+	case len(served) >= worthwhile && extension != ".png": // which is compressed by itself
 		a.plain = shipped
 		a.gzip = sync.OnceValue(func() []byte { return must(pack(shipped())) })
 	default:

@@ -46,7 +46,7 @@ func appPages() []appPage {
 	pages = append(pages,
 		appPage{path: "/", id: "showHome", title: "Home", asks: all},
 		appPage{path: "/search", id: "showSearch", title: "Search", asks: []string{"search?limit=40"}, filter: true},
-		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=100"}, module: "requests"},
+		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},

@@ -141,6 +141,11 @@ func TestAppIsLight(t *testing.T) {
 		a.post("/api/v1/notes", map[string]any{"title": fmt.Sprint("Note ", i), "content": strings.Repeat(fmt.Sprint("word", i*7919%1000, " "), 500), "tags": []string{fmt.Sprint("tag", i%9)}}).want(201)
 		a.post("/api/v1/bookmarks", map[string]any{"url": fmt.Sprint("https://example.org/", i*7919), "title": fmt.Sprint("Bookmark ", i)}).want(201)
 	}
+	_, link := a.ask(map[string]any{"description": strings.Repeat("Please give us all you took. ", 9)})
+	for i := range 60 {
+		a.leave(link, nil, map[string]string{"name": fmt.Sprint("Guest ", i), "message": fmt.Sprint("Here you are, number ", i)}, file{fmt.Sprintf("IMG_%d.jpg", i*7919), "", fmt.Sprint("picture ", i)}).want(201)
+		a.ask(map[string]any{"title": fmt.Sprint("Photos ", i)})
+	}
 	for _, p := range appPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
 		got := a.do(request{method: "GET", path: path, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)

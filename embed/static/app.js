@@ -288,7 +288,7 @@ async function copyAddress(address) {
 const statuses = { wishlist: 'Wishlist', backlog: 'Backlog', playing: 'Playing', finished: 'Finished', dropped: 'Dropped' };
 const classes = { image: 'Pictures', video: 'Videos', audio: 'Audio', text: 'Text', pdf: 'PDF', other: 'Other' };
 const languages = ['bash', 'c', 'cpp', 'csharp', 'css', 'diff', 'docker', 'go', 'html', 'ini', 'java', 'javascript', 'json', 'kotlin', 'lua', 'make', 'markdown', 'nginx', 'php', 'powershell', 'python', 'ruby', 'rust', 'sql', 'swift', 'toml', 'typescript', 'xml', 'yaml'];
-const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\*\*|__|`/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
+const excerpt = (text) => (text ?? '').replace(/^[#>\s*-]+/gm, '').replace(/\*\*|__|\x60/g, '').replace(/\s+/g, ' ').trim().slice(0, 140);
 const firstLine = (text) => (text ?? '').split('\n').find((l) => l.trim())?.trim().slice(0, 120) ?? '';
 
 const kinds = {

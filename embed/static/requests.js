@@ -187,7 +187,7 @@ export default function requests(kit) {
       if (!r.data.uploadsCount) v.out.append(nothing('Nothing came in yet.', 'Send the link to those whose files you want.'));
       return r.data.title;
     }
-    const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=100', v.signal)]);
+    const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=50', v.signal)]);
     const links = list?.data ?? [], items = waiting?.items ?? [];
     pending(null, waiting?.total ?? 0);
     v.out.append(heading('Upload requests', h('small.soft', {}, plural(links.length, 'link')), button('request-new', '', { class: 'main', 'aria-label': 'New request' }, icon('plus'), 'New')),
