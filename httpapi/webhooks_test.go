@@ -385,6 +385,14 @@ func TestEventsOfEveryPath(t *testing.T) {
 	a.delete("/api/v1/upload-requests/" + asked).want(200)
 	of()
 
+	// What is imported, and nothing of what was there already.
+	a.movedIn(a.moveIn(map[string]string{"dryRun": "true"}, "bookmarks.html", browserBookmarks))
+	of()
+	for _, want := range [][]string{{"bookmark.created"}, nil} {
+		a.movedIn(a.moveIn(nil, "bookmarks.html", browserBookmarks))
+		of(want...)
+	}
+
 	// What phones share.
 	a.do(a.shareSheet(map[string]string{"title": "t", "text": "hello"})).want(303)
 	a.do(a.shareSheet(map[string]string{"url": "https://go.dev"})).want(303)
