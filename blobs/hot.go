@@ -54,11 +54,25 @@ func (s *Store) warm(ref Ref, size int64) []byte {
 	if _, err := io.ReadFull(f, b); err != nil || Ref(sha256.Sum256(b)) != ref {
 		return nil
 	}
-	h := &s.hot
+	s.retain(ref, b)
+	return b
+}
+
+// retain keeps what was read of a blob, unless that was unlinked meanwhile:
+// forget may have come before.
+func (s *Store) retain(ref Ref, b []byte) {
+	s.hot.add(ref, b)
+	if _, err := s.Stat(ref); err != nil {
+		s.hot.forget(ref)
+	}
+}
+
+// add keeps a blob, in the place of others if need be.
+func (h *hot) add(ref Ref, b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kept := h.kept[ref]; kept != nil {
-		return kept // somebody was faster
+	if h.kept[ref] != nil {
+		return // somebody was faster
 	}
 	for old, content := range h.kept { // in no order: any will do
 		if h.size+len(b) <= hotAll {
@@ -72,7 +86,6 @@ func (s *Store) warm(ref Ref, size int64) []byte {
 	}
 	h.kept[ref] = b
 	h.size += len(b)
-	return b
 }
 
 // forget drops a blob that is unlinked.

@@ -29,6 +29,9 @@ func TestSmall(t *testing.T) {
 	_, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), func(Ref) (bool, error) { return true, nil })
 	is.NoErr(err)
 	is.Equal(s.Small(kept.Ref, kept.Size), nil)
+	s.retain(kept.Ref, content) // it was read before it was unlinked
+	is.Equal(s.Small(kept.Ref, kept.Size), nil)
+	is.Equal(s.hot.size, 0)
 
 	damaged := keep(t, s, []byte("right"))
 	damaged.Release()

@@ -37,16 +37,18 @@ type call struct {
 type answerWriter struct {
 	http.ResponseWriter
 	ctl    *http.ResponseController
-	conn   *connection // nil if it is not known
-	addr   netip.Addr  // of the client
-	away   bool        // the request came to the origin for content
-	body   *paced      // of the request; nil if it has none
-	id     string      // of the request
-	op     string      // that it is for
+	addr   netip.Addr // of the client
+	away   bool       // the request came to the origin for content
+	body   *paced     // of the request; nil if it has none
+	id     string     // of the request
+	op     string     // that it is for
 	status int
 	bytes  int64
 	caller *kv.Caller
 	code   string // of the error answered
+
+	renew    time.Duration // see writeRenew
+	extended time.Time     // when the deadline for writing was last set
 }
 
 // An answer must be taken at this rate or better, so that a client that reads
@@ -58,33 +60,30 @@ const (
 )
 
 // extend gives the client writeTime to take what is written next, or writeRenew
-// less: to set a deadline costs more than to look at the clock.
+// less: to set a deadline costs more than to look at the clock. What was set for
+// an answer is gone with it, as net/http sees to, so that each sets its own.
 func (w *answerWriter) extend() {
 	now := time.Now()
-	if w.conn != nil {
-		if now.Sub(w.conn.extended) < w.conn.renew {
-			return
-		}
-		w.conn.extended = now
+	if now.Sub(w.extended) < w.renew {
+		return
 	}
+	w.extended = now
 	_ = w.ctl.SetWriteDeadline(now.Add(writeTime)) // a connection without deadlines has none to keep
 }
 
 // A connection is what is known of a connection beyond one request. HTTP/1 has one
 // request at a time on a connection; one of HTTP/2 has none, as its requests
-// run beside each other and have deadlines of their own.
+// run beside each other.
 type connection struct {
-	remote   string     // as http.Request has it
-	addr     netip.Addr // what that says
-	extended time.Time  // when the deadline for writing was last set
-	renew    time.Duration
+	remote string     // as http.Request has it
+	addr   netip.Addr // what that says
 }
 
 type connectionKey struct{}
 
 // connected gives a new connection what connectionOf finds.
-func (s *Server) connected(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, &connection{renew: s.renew})
+func connected(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, new(connection))
 }
 
 // connectionOf is the request's connection, or nil.
@@ -102,7 +101,7 @@ func (w *answerWriter) WriteHeader(status int) {
 		if w.body != nil {
 			w.body.rest()
 		}
-		w.extend() // the deadline of the connection's last answer may be over
+		w.extend()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -176,7 +175,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		start := time.Now()
 		s.running.Add(1)
 		defer s.running.Done()
-		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), conn: connectionOf(r), addr: s.client(r), away: s.atContent(r)}
+		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r), away: s.atContent(r), renew: s.renew}
 		if r.ContentLength != 0 {
 			aw.body = pace(aw.ctl, r)
 			r = r.WithContext(r.Context()) // net/http looks at the body of its own

@@ -149,15 +149,31 @@ func TestDoorSlowClients(t *testing.T) {
 	a.delete("/api/v1/files/" + held).want(200)
 	is.True(time.Since(began) < 30*time.Second)
 
-	// A download that is not taken.
-	conn, err := net.Dial("tcp", addr)
-	is.NoErr(err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "GET /x/%s HTTP/1.1\r\nHost: a\r\n\r\n", big)
-	is.NoErr(err)
-	_, err = conn.Read(make([]byte, 1)) // it is under way
-	is.NoErr(err)
-	a.server.running.Wait()
+	// A download that is not taken, the first of its connection or right after
+	// other answers.
+	for _, before := range []int{0, 3} {
+		conn, err := net.Dial("tcp", addr)
+		is.NoErr(err)
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "%sGET /x/%s HTTP/1.1\r\nHost: a\r\n\r\n", strings.Repeat("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", before), big)
+		is.NoErr(err)
+		answers := bufio.NewReader(conn)
+		for range before {
+			res, err := http.ReadResponse(answers, nil)
+			is.NoErr(err)
+			_, err = io.Copy(io.Discard, res.Body)
+			is.NoErr(err)
+		}
+		_, err = answers.ReadByte() // it is under way
+		is.NoErr(err)
+	}
+	ended := make(chan struct{})
+	go func() { a.server.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a download that is not taken goes on")
+	}
 	is.NoErr(stop())
 	a.delete("/api/v1/files/" + big).want(200)
 	a.sweep()

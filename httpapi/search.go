@@ -263,6 +263,9 @@ func searchAll(c *call) error {
 			dst = append(dst, `{"data":[`...)
 			first := len(dst)
 			for _, h := range page {
+				if err := c.r.Context().Err(); err != nil {
+					return err
+				}
 				r, err := tx.Owned(c.owner(), h.Kind, h.ID)
 				if missing(err) { // the store decides
 					total--

@@ -292,6 +292,9 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if c.Record == nil {
 			continue
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if score, ok, err := f.score(c.Record, v.x.content); err == nil && ok { // a row that cannot be read is not there
 			h.loose = append(h.loose, Hit{c.Kind, c.ID, score})
 		}
@@ -301,7 +304,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e := lookup{f: f, seg: s.Segment()}
+		e := lookup{ctx: ctx, f: f, seg: s.Segment()}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -327,6 +330,7 @@ var ErrUnusable = errors.New("the search index cannot be used")
 // lookup evaluates a query within a segment. The bitmaps that it reads are the
 // index's own memory: they are not changed.
 type lookup struct {
+	ctx   context.Context
 	f     *Finder
 	seg   segment.Segment
 	dicts map[string]segment.TermDictionary
@@ -629,7 +633,7 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	for i, p := range c.parts[:n-1] {
 		next := make([][]uint64, len(docs))
 		e.positions(d, p.term, some, docs, func(at int, pos uint64) {
-			if i == 0 || slices.Contains(ends[at], pos-1) {
+			if i == 0 || within(ends[at], pos-1) {
 				next[at] = append(next[at], pos)
 			}
 		})
@@ -637,7 +641,7 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	}
 	end := func(to *roaring.Bitmap, d segment.TermDictionary, term string) {
 		e.positions(d, term, some, docs, func(at int, pos uint64) {
-			if slices.Contains(ends[at], pos-1) {
+			if within(ends[at], pos-1) {
 				to.Add(docs[at])
 			}
 		})
@@ -650,8 +654,15 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	return exact, begun
 }
 
-// positions yields where the term stands in those of some that have it. docs
-// is some as a list; at counts within it.
+// within reports whether the place is one of those, which are in their order.
+// There may be as many as words in a text.
+func within(places []uint64, place uint64) bool {
+	_, is := slices.BinarySearch(places, place)
+	return is
+}
+
+// positions yields where the term stands in those of some that have it, from
+// the beginning of each on. docs is some as a list; at counts within it.
 func (e *lookup) positions(d segment.TermDictionary, term string, some *roaring.Bitmap, docs []uint32, yield func(at int, pos uint64)) {
 	p, err := d.PostingsList([]byte(term), nil, nil)
 	if err != nil {
@@ -670,7 +681,7 @@ func (e *lookup) positions(d segment.TermDictionary, term string, some *roaring.
 	at := 0
 	for {
 		posting, err := it.Next()
-		if err != nil {
+		if err = cmp.Or(err, e.ctx.Err()); err != nil {
 			e.fail(err)
 			return
 		}

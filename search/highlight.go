@@ -1,6 +1,7 @@
 package search
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -40,12 +41,17 @@ func (x *Index) Highlight(f *Finder, r *record.Record) (Highlight, error) {
 	best, h.TitleMarks = f.marks(d.title)
 	shown, at, found := "", 0, nowhere
 	look := func(t string) {
-		if how, spans := f.spans(t); how > found {
-			shown, at, found = t, spans[0].start, how
+		for s := range f.spans(t) {
+			if s.fit > found {
+				shown, at, found = t, s.start, s.fit
+			}
+			if found == exactly {
+				break
+			}
 		}
 	}
 	for _, t := range d.texts {
-		if t != r.Slug || len(f.q.must) > 0 {
+		if found != exactly {
 			look(t)
 		}
 	}
@@ -85,32 +91,31 @@ func excerpt(t string, at int) string {
 	return part
 }
 
-// spans finds where the words of the query are in a text, best first, and how
-// well the best of them fits.
-func (f *Finder) spans(text string) (fit, []span) {
-	if len(f.q.must) == 0 || text == "" {
-		return nowhere, nil
-	}
-	all := slices.Collect(words(text))
-	l := make(line, len(all))
-	for i, t := range all {
-		l[i] = t.term
-	}
-	best := nowhere
-	var found []span
-	for i := range f.q.must {
-		c := &f.q.must[i]
-		for at := 0; at+len(c.parts) <= len(l); at++ {
-			how := c.at(l, at)
-			if how == nowhere || how == misspelt && f.strict {
-				continue
+// spans yields where the words of the query are in a text, one word of the query
+// after another.
+func (f *Finder) spans(text string) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		if len(f.q.must) == 0 || text == "" {
+			return
+		}
+		all := slices.Collect(words(text))
+		l := make(line, len(all))
+		for i, t := range all {
+			l[i] = t.term
+		}
+		for i := range f.q.must {
+			c := &f.q.must[i]
+			for at := 0; at+len(c.parts) <= len(l); at++ {
+				how := c.at(l, at)
+				if how == nowhere || how == misspelt && f.strict {
+					continue
+				}
+				if !yield(span{how, all[at].start, all[at+len(c.parts)-1].end}) {
+					return
+				}
 			}
-			best = max(best, how)
-			found = append(found, span{how, all[at].start, all[at+len(c.parts)-1].end})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b span) int { return int(b.fit) - int(a.fit) })
-	return best, found
 }
 
 // span is a part of a text in bytes.
@@ -120,10 +125,12 @@ type span struct {
 }
 
 // marks are the words of the query in a text, in order, those that touch
-// joined.
-func (f *Finder) marks(text string) (fit, []Range) {
-	best, found := f.spans(text)
-	slices.SortFunc(found, func(a, b span) int { return a.start - b.start })
+// joined, and how well the best of them fits.
+func (f *Finder) marks(text string) (best fit, _ []Range) {
+	found := slices.SortedFunc(f.spans(text), func(a, b span) int { return a.start - b.start })
+	for _, s := range found {
+		best = max(best, s.fit)
+	}
 	marks := []Range{}
 	units, at := 0, 0 // UTF-16 code units before the byte at
 	count := func(to int) int {

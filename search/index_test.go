@@ -5,12 +5,15 @@ import (
 	"crypto/sha256"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/matryer/is"
 
@@ -295,4 +298,99 @@ func TestFind(t *testing.T) {
 		is.Equal(len(l.find(ann, "", false)), 9)
 		l.caught()
 	}
+}
+
+// What stands everywhere in a long text costs no more than the text is long, in
+// time and in memory, however often it is asked for.
+func TestRepetition(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	r := l.add(ann, record.Files, `{"originalName":"table.csv","content":"`+strings.Repeat("0,", MaxContent/2-1)+`"}`)
+	l.open()
+	l.caught()
+	row := strings.TrimSpace(strings.Repeat("0 ", 12))
+	began := time.Now()
+	is.Equal(len(l.find(ann, `"`+row+`"`, true)), 1)
+	is.True(time.Since(began) < 20*time.Second) // to look through all places for each takes minutes
+
+	q, err := Parse(row)
+	is.NoErr(err)
+	f := q.For(ann, true, func(func(record.ID, string) bool) {})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	h, err := l.x.Highlight(f, r)
+	is.NoErr(err)
+	runtime.ReadMemStats(&after)
+	is.Equal(h.TextMarks[:2], []Range{{0, 1}, {2, 3}})
+	is.True(after.TotalAlloc-before.TotalAlloc < 40<<20) // a list of all places takes more than 100 MiB
+}
+
+// The marks of a highlight are the words that were looked for, whatever stands
+// before them.
+func TestHighlight(t *testing.T) {
+	l := newLibrary(t)
+	ann := l.user("ann")
+	for _, c := range []struct{ text, query, want string }{
+		{"a boat", "boat", "[boat]"},
+		{"𝒳𝒴 😀 crème brûlée", "brulee", "[brûlée]"},
+		{"😀cre\u0301me", "creme", "[cre\u0301me]"},
+		{"ﬁnance ＢＯＡＴ", "finance boat", "[ﬁnance][ＢＯＡＴ]"},
+		{"𠮷野家で東京都庁", "東京都", "[東京都]"},
+		{"𠮷野家", "𠮷野", "[𠮷野]"},
+		{"私は都", "都", "[都]"},
+		{"한국어 😀 한국", "한국", "[한국][한국]"},
+		{"The old harbour, old", `"old harbour"`, "[old harbour]"},
+		{"Straße İstanbul", "strasse istanbul", "[Straße][İstanbul]"},
+		{"sailing saliing", "saliing", "[sailing][saliing]"},
+		{"a <b>boat</b> & nets", "boat nets", "[boat][nets]"},
+		{strings.Repeat("😀 word ", 200) + "boat 🍜", "boat 🍜", "[boat][🍜]"},
+		{strings.Repeat("東京", 300) + "手順x", "手順", "[手順]"},
+		{"👩\u200d👩\u200d👧 x", "👧", "[👧]"},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			is := is.New(t)
+			q, err := Parse(c.query)
+			is.NoErr(err)
+			f := q.For(ann, false, func(func(record.ID, string) bool) {})
+			h, err := New(Options{}).Highlight(f, l.add(ann, record.Notes, `{"title":"x","content":"`+c.text+`"}`))
+			is.NoErr(err)
+			units := utf16.Encode([]rune(h.Text))
+			got := ""
+			for _, m := range h.TextMarks {
+				got += "[" + string(utf16.Decode(units[m[0]:m[1]])) + "]"
+			}
+			is.Equal(got, c.want)
+			is.Equal(len(h.TitleMarks), 0)
+		})
+	}
+}
+
+// Whatever is asked, the index answers and stays as it is.
+func TestHostileQueries(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.add(ann, record.Notes, `{"title":"Boats","content":"sailing 東京都 🍜🍜"}`)
+	l.add(ann, record.Notes, `{"title":"𐐀𐐁𐐂𐐃","content":"`+strings.Repeat("𐐀𐐁", 40)+`"}`)
+	l.open()
+	l.caught()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	alphabet := []rune("ab𐐀𐐁東京都\u0301\u200d🍜-\":«»„“ :tagkindis\x00\ufffd+*ßｶﾞกำ한")
+	queries := []string{strings.Repeat("𐐀𐐁", 32), strings.Repeat("a", MaxText), strings.Repeat("𐐀a𐐂b", 16)}
+	for range 1000 {
+		text := make([]rune, rnd.IntN(100))
+		for i := range text {
+			text[i] = alphabet[rnd.IntN(len(alphabet))]
+		}
+		queries = append(queries, string(text))
+	}
+	for _, text := range queries {
+		if _, err := Parse(text); err == nil {
+			l.find(ann, text, true)
+			l.find(ann, text, false)
+		}
+	}
+	is.Equal(l.x.State().Phase, Ready)
+	is.Equal(l.x.State().Built, 1)
 }
