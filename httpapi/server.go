@@ -18,6 +18,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/blobs"
+	"kist/embed"
 	"kist/httpapi/courier"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
@@ -51,19 +52,20 @@ type Config struct {
 // Server is the handler of the whole site.
 type Server struct {
 	Config
-	routes  []route
-	routers []*httprouter.Router // that hold the routes: see mount
-	handler http.Handler
-	schema  []byte
-	shown   shownPool // for owners
-	shared  shownPool // for visitors
-	guesses guesses
-	misses  misses
-	turns   turns // on resumable uploads
-	probe   probe
-	courier *courier.Courier
-	grants  *grants
-	captcha *captcha
+	routes    []route
+	routers   []*httprouter.Router // that hold the routes: see mount
+	handler   http.Handler
+	schema    []byte
+	extension func() (*embed.Archive, error) // made when first asked for
+	shown     shownPool                      // for owners
+	shared    shownPool                      // for visitors
+	guesses   guesses
+	misses    misses
+	turns     turns // on resumable uploads
+	probe     probe
+	courier   *courier.Courier
+	grants    *grants
+	captcha   *captcha
 
 	readiness readiness
 
@@ -105,6 +107,7 @@ func New(c Config) (*Server, error) {
 	if s.schema, err = servedSchema(c.Base); err != nil {
 		return nil, err
 	}
+	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base) })
 	s.handler = s.mount()
 	return s, nil
 }
