@@ -52,6 +52,7 @@ type Commands struct {
 	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
 	GC          gcCommand          `cmd:"" help:"Remove the bytes of removed files from the disk once their time is over, as the server does every hour."`
 	Reindex     reindexCommand     `cmd:"" help:"Make the search index anew from the records, also while the server runs."`
+	Extension   extensionCommand   `cmd:"" help:"Write the browser extension to a folder, from which a browser loads it."`
 	Install     installCommand     `cmd:"" help:"Print a file that runs kist, or leads visitors to it: for systemd, Docker, nginx, Caddy or Traefik."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`

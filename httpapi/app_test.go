@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -277,4 +279,27 @@ func TestShareTargetBadBodies(t *testing.T) {
 	a.refused(request{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
 	a.refused(request{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
 	a.refused(a.shareSheet(nil, file{"a.bin", "", strings.Repeat("x", 1001)}), 413)
+}
+
+// Anyone gets the extension, in a form that browsers take, and gets it once.
+func TestExtensionZip(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	got := a.visit("/extension.zip").want(200)
+	is.Equal(got.header.Get("Content-Type"), "application/zip")
+	is.Equal(got.header.Get("Content-Disposition"), `attachment; filename="kist-extension.zip"`)
+	archive, err := zip.NewReader(bytes.NewReader(got.body), int64(len(got.body)))
+	is.NoErr(err)
+	f, err := archive.Open("server.json")
+	is.NoErr(err)
+	defer f.Close()
+	from, err := io.ReadAll(f)
+	is.NoErr(err)
+	is.Equal(string(from), `{"url":"https://kist.example.org"}`)
+	tag := got.header.Get("Etag")
+	is.True(strings.HasPrefix(tag, `"`))
+	is.Equal(len(a.visit("/extension.zip", "If-None-Match", tag).want(304).body), 0)
+	a.visit("/extension.zip", "If-None-Match", `"other"`).want(200)
+	head := a.do(request{method: "HEAD", path: "/extension.zip", anyone: true}).want(200)
+	is.Equal(head.header.Get("Content-Length"), strconv.Itoa(len(got.body)))
 }

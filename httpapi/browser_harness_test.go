@@ -57,8 +57,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// chromium is the browser's process. Where there is none, the test is skipped.
-func chromium(t testing.TB) context.Context {
+// browserPath is where Chromium is. Where there is none, the test is skipped.
+func browserPath(t testing.TB) string {
 	t.Helper()
 	at := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -76,12 +76,23 @@ func chromium(t testing.TB) context.Context {
 	case testing.Short() && !must:
 		t.Skip("skipped: -short leaves out what needs a browser")
 	}
+	return at
+}
+
+// chromeOptions are those of every browser: it reaches this machine alone.
+func chromeOptions(at string) []chromedp.ExecAllocatorOption {
+	return append(
+		chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
+	)
+}
+
+// chromium is the browser's process. Where there is none, the test is skipped.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	at := browserPath(t)
 	chrome.once.Do(func() {
-		options := append(
-			chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(at), chromedp.NoSandbox, chromedp.DisableGPU,
-			chromedp.Flag("host-resolver-rules", "MAP content.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.WindowSize(1280, 900),
-		)
-		ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, stop := chromedp.NewExecAllocator(context.Background(), chromeOptions(at)...)
 		ctx, leave := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
 		chrome.ctx, chrome.err = ctx, chromedp.Run(ctx)
 		chrome.end = func() {
@@ -126,13 +137,22 @@ func (a *app) profile() *tab {
 		if err := target.DisposeBrowserContext(profile).Do(whole); err != nil {
 			a.Error(err)
 		}
+	})
+	b.watch()
+	return b
+}
+
+// watch has the test fail where something goes wrong in the page.
+func (b *tab) watch() {
+	b.Helper()
+	b.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, text := range b.bad {
-			a.Error("in the page: " + text)
+			b.Error("in the page: " + text)
 		}
 	})
-	chromedp.ListenTarget(ctx, func(event any) {
+	chromedp.ListenTarget(b.ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
 			b.note(e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
@@ -144,7 +164,6 @@ func (a *app) profile() *tab {
 		}
 	})
 	b.do(cdplog.Enable(), cdpnet.Enable(), emulation.SetFocusEmulationEnabled(true))
-	return b
 }
 
 // signIn gives the browser a session of the app's user.

@@ -181,8 +181,8 @@ func TestDoorScopes(t *testing.T) {
 	need := func(r route) record.Scope {
 		p := strings.TrimPrefix(r.path, "/api/v1/")
 		switch {
-		case r.method+" "+r.path == "POST /device", p == "auth/device/verify":
-			return browserAlone
+		case r.method+" "+r.path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
+			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
 		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):

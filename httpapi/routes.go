@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kist/embed"
@@ -45,6 +46,11 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
 			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
+		},
+		{
+			method: "GET", path: "/extension.zip", id: "readExtension", tag: "server", summary: "The browser extension for Chromium and Firefox, ready to load.",
+			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The archive.", &content{media: "application/zip", schema: object{"type": "string", "format": "binary"}, example: "…"}},
+			fails: []int{304}, serve: readExtension,
 		},
 		{
 			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
@@ -335,12 +341,35 @@ func readAsset(c *call) error {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = a.Gzip, a.GzipETag
 	}
+	return c.unlessUnchanged(tag, body)
+}
+
+// readExtension answers with the browser extension. Its address stays when it
+// changes, so that it is asked for anew each time, at the cost of its tag.
+func readExtension(c *call) error {
+	archive, err := c.s.extension()
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/zip")
+	h.Set("Content-Disposition", `attachment; filename="kist-extension.zip"`)
+	h.Set("Cache-Control", "public, no-cache")
+	return c.unlessUnchanged(archive.ETag, func() []byte { return archive.Bytes })
+}
+
+// unlessUnchanged answers with the body, or with 304 if the client has what
+// the entity tag is of.
+func (c *call) unlessUnchanged(tag string, body func() []byte) error {
+	h := c.w.Header()
 	h.Set("Etag", tag)
 	if unchanged(c.r, tag) {
 		h.Del("Content-Type")
 		c.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	_, _ = c.w.Write(body()) // the client may be gone
+	content := body()
+	h.Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = c.w.Write(content) // the client may be gone
 	return nil
 }

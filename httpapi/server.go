@@ -18,6 +18,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/blobs"
+	"kist/embed"
 	"kist/httpapi/courier"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
@@ -59,21 +60,22 @@ type Config struct {
 // Server is the handler of the whole site.
 type Server struct {
 	Config
-	routes  []route
-	routers []*httprouter.Router // that hold the routes: see mount
-	handler http.Handler
-	schema  []byte
-	shown   shownPool // for owners
-	shared  shownPool // for visitors
-	guesses guesses
-	misses  misses
-	turns   turns // on resumable uploads
-	probe   probe
-	courier *courier.Courier
-	movers  movers
-	grants  *grants
-	captcha *captcha
-	meter   *meter // nil while /metrics is off
+	routes    []route
+	routers   []*httprouter.Router // that hold the routes: see mount
+	handler   http.Handler
+	schema    []byte
+	extension func() (*embed.Archive, error) // made when first asked for
+	shown     shownPool                      // for owners
+	shared    shownPool                      // for visitors
+	guesses   guesses
+	misses    misses
+	turns     turns // on resumable uploads
+	probe     probe
+	courier   *courier.Courier
+	movers    movers
+	grants    *grants
+	captcha   *captcha
+	meter     *meter // nil while /metrics is off
 
 	readiness readiness
 
@@ -124,6 +126,7 @@ func New(c Config) (*Server, error) {
 	if c.Metrics {
 		s.meter = newMeter(s)
 	}
+	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base) })
 	s.handler = s.mount()
 	return s, nil
 }

@@ -404,6 +404,18 @@ func pollDevice(c *call) error {
 	return c.text(http.StatusOK, body)
 }
 
+// revokeDevice takes the key of the device flow away that the request has come
+// with, so that a client can leave; it may touch no other.
+func revokeDevice(c *call) error {
+	if c.caller.Key.Device == "" {
+		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "This ends what was connected with a code; other keys are revoked under “Keys and devices”."}
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.owner(), c.caller.Key.ID) }); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
 // invalidRequest tells a client of the device flow what is wrong with its
 // body.
 func (c *call) invalidRequest(err error) error {
@@ -580,6 +592,10 @@ func sessionRoutes() []route {
 		{
 			method: "POST", path: apiPath + "auth/device/token", id: "pollDevice", tag: "session", summary: "Polls for the key of a device.",
 			door: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", ok}, fails: []int{403}, serve: pollDevice,
+		},
+		{
+			method: "POST", path: apiPath + "auth/device/revoke", id: "revokeDevice", tag: "session", summary: "Revokes the key of the device flow that it is called with: the client leaves.",
+			door: holders, reply: done, fails: []int{404}, serve: revokeDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/verify", id: "verifyDevice", tag: "session", summary: "Lets a device in or refuses it; for a browser that is signed in.",

@@ -384,3 +384,27 @@ func TestSignInBeforeTheClaim(t *testing.T) {
 	a.addUser("ann", record.Admin)
 	is.True(!strings.Contains(string(a.visit("/login").want(200).body), told))
 }
+
+// A client leaves by taking its own key away, and can take no other.
+func TestDeviceRevoke(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	connect := func() string {
+		got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist extension"}`}).want(200)
+		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.text("user_code"), "action": "approve"})).want(200)
+		key, _ := extension{a}.poll(got.text("device_code"))
+		return key
+	}
+	one, two := connect(), connect()
+	const path = "/api/v1/auth/device/revoke"
+	a.do(request{method: "POST", path: path, key: one}).want(200)
+	a.as(one).get("/api/v1/notes").want(401)
+	a.do(request{method: "POST", path: path, key: one}).want(401)
+	a.as(two).get("/api/v1/notes").want(200)
+	is.Equal(a.do(request{method: "POST", path: path}).want(403).text("code"), "no_device") // a key that was made by hand
+	a.get("/api/v1/notes").want(200)
+	a.do(as(cookie, "POST", path, nil)).want(403) // nor a session
+	a.do(request{method: "POST", path: path, anyone: true}).want(401)
+}

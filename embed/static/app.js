@@ -1520,7 +1520,8 @@ const pages = {
       keys ? rows(made, 'API keys', 'No keys yet.') : nothing('Keys cannot be shown.', manages ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
       h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),
       rows(devices, 'Connected devices', 'No device is connected. Browser extensions and command-line clients connect with a code.'),
-      h('div.row', {}, h('a.button', { href: `${base}/device` }, 'Enter a code')),
+      h('div.row', {}, h('a.button', { href: `${base}/device` }, 'Enter a code'), h('a.button', { href: `${base}/extension.zip`, download: '' }, 'Browser extension')),
+      h('p.soft', {}, 'The extension saves pages, links, pictures and selected text from Chromium, Chrome, Edge and Firefox. Unpack it; then, in Chromium and its kin, turn on the developer mode on the page of extensions and load the folder unpacked; in Firefox, open about:debugging and load its manifest.json.'),
       sessions && sessionList(sessions.data));
     return 'Keys and devices';
   },

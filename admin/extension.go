@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"kist/embed"
+)
+
+type extensionCommand struct {
+	Dir string `arg:"" help:"The folder to write. It must be new, empty, or hold the extension already."`
+}
+
+// Run writes the browser extension to the folder. One that holds it already is
+// brought up to date; what else is in there stays.
+func (cmd *extensionCommand) Run(c *Call) error {
+	files, err := embed.Extension("")
+	if err != nil {
+		return err
+	}
+	if err := takesExtension(cmd.Dir, files["manifest.json"]); err != nil {
+		return err
+	}
+	// The manifest comes first, as it is what tells that the folder is ours:
+	// where writing breaks off, it can be done again.
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == manifestFile })
+	for _, name := range slices.Insert(names, 0, manifestFile) {
+		at := filepath.Join(cmd.Dir, filepath.FromSlash(name))
+		err := os.MkdirAll(filepath.Dir(at), 0o777)
+		if err == nil {
+			err = os.WriteFile(at, files[name], 0o666) //nolint:gosec // others may read it, as far as the umask lets them
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write the extension: %w", err)
+		}
+	}
+	answer := struct {
+		Dir   string `json:"dir"`
+		Files int    `json:"files"`
+	}{cmd.Dir, len(files)}
+	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on the developer mode and load that folder unpacked; "+
+		"in Firefox, open about:debugging#/runtime/this-firefox and load its manifest.json.", cmd.Dir)
+}
+
+const manifestFile = "manifest.json"
+
+// takesExtension refuses a folder in which anything else than the extension is.
+func takesExtension(dir string, manifest []byte) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot write the extension: %w", err)
+	case len(entries) == 0:
+		return nil
+	}
+	there, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err == nil && sameExtension(there, manifest) {
+		return nil
+	}
+	return fmt.Errorf("%s is not empty, and what is in it is not the extension of kist; choose another folder (nothing was changed)", dir)
+}
+
+// sameExtension compares manifests by the id that Firefox knows an extension
+// by, which stays from version to version.
+func sameExtension(x, y []byte) bool {
+	id := func(b []byte) string {
+		var m struct {
+			Settings struct {
+				Gecko struct {
+					ID string `json:"id"`
+				} `json:"gecko"`
+			} `json:"browser_specific_settings"`
+		}
+		if json.Unmarshal(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")), &m) != nil {
+			return ""
+		}
+		return m.Settings.Gecko.ID
+	}
+	return id(x) != "" && id(x) == id(y)
+}

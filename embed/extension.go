@@ -1,0 +1,81 @@
+package embed
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed extension
+var extensionFiles embed.FS
+
+// serverFile tells the extension which server it came from.
+const serverFile = "server.json"
+
+// Extension returns the files of the browser extension by path, with slashes, as Chromium and Firefox load it from a
+// folder. server is the address that it offers to connect to; "" leaves that to the user.
+func Extension(server string) (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	err := fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files[strings.TrimPrefix(at, "extension/")], err = extensionFiles.ReadFile(at)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the extension: %w", err)
+	}
+	if files["kist.css"], err = staticFiles.ReadFile("static/kist.css"); err != nil { // it looks as the app does
+		return nil, fmt.Errorf("cannot read the extension: %w", err)
+	}
+	if files[serverFile], err = json.Marshal(map[string]string{"url": server}); err != nil {
+		return nil, fmt.Errorf("address of the server: %w", err)
+	}
+	return files, nil
+}
+
+// An Archive is a zip file. Callers must not change the bytes.
+type Archive struct {
+	Bytes []byte
+	ETag  string // strong and quoted
+}
+
+// ExtensionZip is the browser extension in one zip file, without a folder around it. The same binary makes the same
+// bytes for the same server, see [Extension].
+func ExtensionZip(server string) (*Archive, error) {
+	files, err := Extension(server)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flate.BestCompression) })
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		head := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} // the first that the format knows
+		head.SetMode(0o644)
+		f, err := w.CreateHeader(head)
+		if err == nil {
+			_, err = f.Write(files[name])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot pack %s: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("cannot pack the extension: %w", err)
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return &Archive{Bytes: b.Bytes(), ETag: `"` + hex.EncodeToString(sum[:10]) + `"`}, nil
+}

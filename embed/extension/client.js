@@ -1,0 +1,100 @@
+// The server that the extension is connected to, and what it is asked.
+import { ext, originsOf } from './browser.js';
+import { Problem, unreachable } from './connect.js';
+
+const defaults = { isPublic: false, copy: true, notify: true };
+
+/** settings are what the user chose for saving by menu and key: isPublic, copy, notify. */
+export async function settings() {
+  return { ...defaults, ...(await ext.storage.local.get('settings')).settings };
+}
+
+export const setSettings = (changed) => settings().then((old) => ext.storage.local.set({ settings: { ...old, ...changed } }));
+
+/** connection is {server, key, user}, or null while there is none. */
+export async function connection() {
+  return (await ext.storage.local.get('connection')).connection ?? null;
+}
+
+/** pending is what begin returned, while the user has not decided. */
+export async function pending() {
+  const { pending: p } = await ext.storage.local.get('pending');
+  return p && p.ends > Date.now() ? p : null;
+}
+
+export const setPending = (p) => p ? ext.storage.local.set({ pending: p }) : ext.storage.local.remove('pending');
+
+/** ended is the sentence that says why a connection was lost, '' if none was. */
+export async function ended() {
+  return (await ext.storage.local.get('ended')).ended ?? '';
+}
+
+/** connected keeps the key that a server gave, which it gives once, and then learns whose it is. */
+export async function connected(server, key) {
+  await ext.storage.local.set({ connection: { server, key, user: '' } });
+  await ext.storage.local.remove(['pending', 'ended']);
+  const { data } = await request({ server, key }, 'GET', 'me');
+  await ext.storage.local.set({ connection: { server, key, user: data.displayName || data.username } });
+}
+
+/** lost forgets a key that the server does not take any more, unless there is another by now. */
+async function lost(key, why) {
+  if ((await connection())?.key !== key) return;
+  await ext.storage.local.remove('connection');
+  await ext.storage.local.set({ ended: why });
+}
+
+/**
+ * disconnect revokes the key, forgets it, and gives back the permission for the server. It returns whether the server
+ * has confirmed: one that cannot be reached lists the key until it is revoked there.
+ */
+export async function disconnect() {
+  const at = await connection();
+  if (!at) return true;
+  let told = true;
+  try { await request(at, 'POST', 'auth/device/revoke'); } catch (e) { told = !!e.connect; }
+  await ext.storage.local.remove(['connection', 'pending', 'ended']);
+  await ext.permissions.remove({ origins: originsOf(at.server) }).catch(() => false);
+  return told;
+}
+
+/** api asks the connected server and returns the answer. It throws a Problem. */
+export async function api(method, path, body) {
+  const at = await connection();
+  if (!at) throw new Problem(await ended() || 'The extension is not connected to a server.', { connect: true });
+  return request(at, method, path, body);
+}
+
+const patience = { json: 10_000, form: 10 * 60_000 };
+
+async function request({ server, key }, method, path, body) {
+  const form = body instanceof FormData;
+  let answer;
+  try {
+    answer = await fetch(`${server}/api/v1/${path}`, {
+      method, credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(form ? patience.form : patience.json),
+      headers: { 'x-api-key': key, ...(body && !form && { 'content-type': 'application/json' }) },
+      body: form || !body ? body : JSON.stringify(body),
+    });
+  } catch {
+    throw unreachable(server);
+  }
+  const json = await answer.json().catch(() => null);
+  if (answer.ok && json) return json;
+  const { host } = new URL(server);
+  if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
+    throw new Problem(`API keys are turned off on ${host} at present. Ask its administrator.`, { status: 401, code: json.code });
+  }
+  if (answer.status === 401 && json) {
+    const why = `${host} does not take this connection any more: it was revoked, or was not used for thirty days. Connect again.`;
+    await lost(key, why);
+    throw new Problem(why, { status: 401, connect: true });
+  }
+  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}`);
+  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code });
+}
+
+const labels = {
+  url: 'The address', originalUrl: 'The address', title: 'The title', content: 'The text', description: 'The description', tags: 'A tag', newTags: 'A tag',
+  password: 'The password', maxViews: 'The limit', maxClicks: 'The limit',
+};

@@ -1,0 +1,129 @@
+// Connecting to a server by the device flow (RFC 8628). Nothing here touches the browser's own interface.
+
+/** A Problem is something to tell a person: its message is a sentence. */
+export class Problem extends Error {
+  /** more may have status (of the answer), code, and connect: true where connecting anew is what helps. */
+  constructor(text, more = {}) {
+    super(text);
+    Object.assign(this, more);
+  }
+}
+
+/** isLocal says whether a host is this machine or one in the network at home, where there is often no certificate. */
+export function isLocal(host) {
+  const name = host.toLowerCase().replace(/^\[|\]$/g, '').replace(/\.$/, '');
+  if (/^\d+(\.\d+){3}$/.test(name)) return /^(10|127|192\.168|169\.254|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./.test(name);
+  if (name.includes(':')) return name === '::1' || /^(f[cd]|fe[89ab])/.test(name);
+  return !name.includes('.') || /\.(localhost|local|lan|home|internal|home\.arpa|localdomain)$/.test(name);
+}
+
+/**
+ * serverOf is the address of a server as a person types it, in full and without a slash at its end:
+ * kist.example.org is https://kist.example.org, and nas:7080 is http://nas:7080. It throws a Problem.
+ */
+export function serverOf(typed) {
+  let text = typed.trim();
+  if (!text) throw new Problem('Type the address of your server, such as https://kist.example.org.');
+  if (/\s/.test(text)) throw new Problem('An address has no spaces in it.');
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1].toLowerCase();
+  if (scheme && scheme !== 'http' && scheme !== 'https') throw new Problem(`The address must begin with https:// or http://, not with ${scheme}://.`);
+  if (!scheme) text = `https://${text.replace(/^\/+/, '')}`;
+  let url;
+  try { url = new URL(text); } catch { throw new Problem('This is no address. One looks like https://kist.example.org or http://nas.lan:7080.'); }
+  if (url.username || url.password) throw new Problem('Leave out the name and the password: you sign in on the next page.');
+  if (!scheme && isLocal(url.hostname)) {
+    url = new URL(text.replace(/^https/, 'http'));
+  }
+  return url.origin + url.pathname.replace(/\/+$/, '');
+}
+
+/** unsafe says whether what is sent to a server can be read on the way there. */
+export function unsafe(server) {
+  const { protocol, hostname } = new URL(server);
+  return protocol === 'http:' && !isLocal(hostname);
+}
+
+/** unreachable is the sentence for a server that did not answer. */
+export function unreachable(server) {
+  const { protocol, host } = new URL(server);
+  return new Problem(`No answer from ${host}. Check that the server runs and can be reached from here, and that its address begins with ${
+    protocol === 'https:' ? 'https:// – if it has no certificate, or one that the browser does not trust, https:// fails and http:// may be right' : 'http:// – if it is behind a proxy with a certificate, https:// is right'}.`, { offline: true });
+}
+
+/** post sends JSON without cookies and returns the answer's status and body; body is null if that is no JSON. */
+async function post(server, path, json) {
+  let answer;
+  try {
+    answer = await fetch(`${server}/api/v1/auth/device/${path}`, {
+      method: 'POST', credentials: 'omit', cache: 'no-store', redirect: 'follow', signal: AbortSignal.timeout(10_000),
+      headers: { 'content-type': 'application/json' }, body: JSON.stringify(json),
+    });
+  } catch {
+    throw unreachable(server);
+  }
+  return { status: answer.status, url: answer.url, redirected: answer.redirected, body: await answer.json().catch(() => null) };
+}
+
+/**
+ * begin asks to be let in. It returns what has to be remembered until the user has decided: server, code (to compare),
+ * page (to decide on), secret, interval in seconds, and ends in milliseconds of the clock.
+ */
+export async function begin(server, client, now = Date.now()) {
+  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client });
+  if (status === 200 && body?.device_code && body.user_code) {
+    return {
+      server, code: body.user_code, page: `${server}/device?user_code=${encodeURIComponent(body.user_code)}`, secret: body.device_code,
+      interval: Math.max(1, Number(body.interval) || 5), ends: now + (Number(body.expires_in) || 600) * 1000,
+    };
+  }
+  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(`The server sends visitors on to ${new URL(url).origin}. Use that address.`);
+  if (status === 403) throw new Problem('API keys are turned off on this server. Ask its administrator.');
+  if (status === 429) throw new Problem('Too many devices wait to be let in. Try again in a few minutes.');
+  if (status >= 500) throw new Problem(`The server has a problem of its own (${status}). Try again in a moment.`);
+  throw new Problem(`There is a server at ${server}, but it does not answer as kist does. Check the address; it is the one that you see when you are signed in, up to the first part that changes.`);
+}
+
+/** after decides what an answer to a poll means: {key}, {wait: seconds until the next one}, or it throws a Problem. */
+export function after({ status, body }, interval) {
+  if (status === 200 && body?.api_key) return { key: body.api_key };
+  switch (body?.error) {
+    case 'authorization_pending':
+      return { wait: interval };
+    case 'slow_down': // RFC 8628, section 3.5
+      return { wait: Math.max(interval + 5, Number(body.interval) || 0) };
+    case 'access_denied':
+      throw new Problem(status === 403 ? 'API keys are turned off on this server, or for you. Ask its administrator.' : 'You refused the connection. Connect again if that was a mistake.');
+    case 'expired_token':
+      throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
+    case 'invalid_grant':
+      throw new Problem('The server does not know this code any more. Connect again.');
+  }
+  if (status === 429 || status >= 500) return { wait: Math.min(60, interval * 2) };
+  throw new Problem(body?.error_description ?? `The server answered in a way that is not understood (${status}). Connect again.`);
+}
+
+const pause = (seconds, signal) => new Promise((resolve, reject) => {
+  const end = () => { clearTimeout(timer); reject(signal.reason); };
+  const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, seconds * 1000);
+  signal?.addEventListener('abort', end, { once: true });
+});
+
+/**
+ * poll asks until the user has decided and returns the key. A server that cannot be reached for a while is asked again
+ * until the code expires. It throws a Problem, or the reason of the signal.
+ */
+export async function poll(pending, { signal, ask = (p) => post(p.server, 'token', { device_code: p.secret }), sleep = pause, now = Date.now } = {}) {
+  for (let wait = pending.interval; ;) {
+    await sleep(wait, signal);
+    signal?.throwIfAborted();
+    if (now() >= pending.ends) throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
+    try {
+      const next = after(await ask(pending), wait);
+      if (next.key) return next.key;
+      wait = next.wait;
+    } catch (e) {
+      if (!e.offline) throw e;
+      wait = Math.min(60, wait * 2);
+    }
+  }
+}

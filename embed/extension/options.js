@@ -1,0 +1,137 @@
+// The page where the extension is connected, and where it is said how it saves.
+import { clientName, ext, originsOf } from './browser.js';
+import { connected, connection, disconnect, ended, pending, setPending, setSettings, settings } from './client.js';
+import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
+
+const at = (id) => document.getElementById(id);
+let waiting; // the AbortController of the polling
+
+/** show brings the page in line with what is stored. */
+async function show() {
+  const [now, p, why] = await Promise.all([connection(), pending(), ended()]);
+  at('connected').hidden = !now;
+  at('waiting').hidden = !!now || !p;
+  at('connect').hidden = !!now || !!p;
+  at('ended').hidden = !why;
+  at('ended').textContent = why;
+  if (now) {
+    at('connected-server').href = at('connected-server').textContent = now.server;
+    at('connected-user').textContent = now.user && ` as ${now.user}`;
+  } else if (p) {
+    at('waiting-server').textContent = new URL(p.server).host;
+    at('code').textContent = p.code;
+    at('again').href = p.page;
+    wait(p);
+  }
+}
+
+function problem(text) {
+  at('server-problem').textContent = text;
+  at('server-problem').hidden = !text;
+  at('server').setAttribute('aria-invalid', String(!!text));
+  if (text) at('server').focus();
+}
+
+/** wait polls until the user has decided, once however often it is called. */
+async function wait(p) {
+  if (waiting) return;
+  waiting = new AbortController();
+  const { signal } = waiting;
+  try {
+    await connected(p.server, await poll(p, { signal }));
+    await show();
+    at('connected-title').focus();
+  } catch (e) {
+    if (signal.aborted) return;
+    if (!(e instanceof Problem)) throw e;
+    await setPending(null);
+    await show();
+    if (await connection()) return; // it is, only whose it is was not learnt
+    problem(e.message);
+  } finally {
+    waiting = undefined;
+  }
+}
+
+at('server-form').onsubmit = async (event) => {
+  event.preventDefault();
+  const button = event.submitter ?? event.target.querySelector('button');
+  problem('');
+  at('told').hidden = true;
+  let server;
+  try {
+    server = serverOf(at('server').value);
+  } catch (e) {
+    problem(e.message);
+    return;
+  }
+  // Nothing may come between the click and this: browsers ask in answer to a click alone.
+  const asked = ext.permissions.request({ origins: originsOf(server) });
+  button.disabled = true;
+  try {
+    if (!await asked) throw new Problem('The browser keeps the extension away from your server until you allow it. Press Connect again, and allow it.');
+    at('server').value = server;
+    const p = await begin(server, clientName());
+    await setPending(p);
+    await show();
+    await ext.tabs.create({ url: p.page });
+  } catch (e) {
+    problem(e.message);
+  } finally {
+    button.disabled = false;
+  }
+};
+
+at('server').oninput = () => {
+  problem('');
+  let text = 'The one that you see when you are signed in there.';
+  try {
+    if (unsafe(serverOf(at('server').value))) text = 'With http:// whoever is on the way can read what you save, and use your account. Use https:// outside your own network.';
+  } catch { /* it is not finished */ }
+  at('server-hint').textContent = text;
+};
+
+at('cancel').onclick = async () => {
+  waiting?.abort();
+  waiting = undefined;
+  const p = await pending();
+  await setPending(null);
+  if (p) at('server').value = p.server;
+  await show();
+  at('server').focus();
+};
+
+at('disconnect').onclick = async () => {
+  const { server } = await connection() ?? {};
+  const told = await disconnect();
+  at('told').textContent = told ? '' : `Disconnected here. ${new URL(server).host} could not be told: revoke the extension there, under “Keys and devices”.`;
+  at('told').hidden = told;
+  await show();
+  at('server').value = server ?? '';
+  at('server').focus();
+};
+
+at('settings').onchange = ({ target: t }) => setSettings({ [t.name]: t.type === 'checkbox' ? t.checked : !!t.value });
+
+ext.storage.onChanged.addListener((changed, area) => {
+  if (area === 'local' && ('connection' in changed || 'ended' in changed)) show();
+});
+
+const chosen = await settings();
+at('isPublic').value = chosen.isPublic ? '1' : '';
+at('settings').elements.copy.checked = chosen.copy;
+at('settings').elements.notify.checked = chosen.notify;
+
+for (const { name, description, shortcut } of await ext.commands.getAll()) {
+  const [what, key] = [document.createElement('dt'), document.createElement('dd')];
+  what.textContent = name === '_execute_action' ? 'Open the pop-up' : description;
+  key.append(shortcut ? Object.assign(document.createElement('kbd'), { textContent: shortcut }) : 'none');
+  at('keys').append(what, key);
+}
+at('keys-hint').textContent = ext.runtime.getURL('').startsWith('moz-') ? 'To change them: about:addons, the wheel, Manage Extension Shortcuts.' : 'To change them: chrome://extensions/shortcuts.';
+
+// The server that the extension was downloaded from has written its address here.
+const from = await (await fetch('server.json')).json();
+at('server').value ||= from.url;
+await show();
+at('server').dispatchEvent(new Event('input'));

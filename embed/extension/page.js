@@ -1,0 +1,44 @@
+// Functions that run inside the page in a tab, where they see nothing of this file but themselves.
+
+/** selected is the text that is selected in the page or in a field of it, but for passwords. */
+export function selected() {
+  const field = document.activeElement;
+  if (field?.matches?.('textarea, input[type=text], input[type=search], input[type=url], input:not([type])')) {
+    const text = field.value.slice(field.selectionStart ?? 0, field.selectionEnd ?? 0);
+    if (text) return text;
+  }
+  return String(getSelection() ?? '');
+}
+
+/** fetched reads an address as the page would, with its cookies; null if it may not, or it is above limit bytes. */
+export async function fetched(address, limit) {
+  try {
+    const answer = await fetch(address, { credentials: 'same-origin' });
+    if (!answer.ok) return null;
+    const blob = await answer.blob();
+    if (blob.size > limit) return null;
+    const data = await new Promise((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result);
+      reader.onerror = reject;
+      reader.readAsDataURL(blob);
+    });
+    return { data, type: blob.type, disposition: answer.headers.get('content-disposition') ?? '' };
+  } catch {
+    return null;
+  }
+}
+
+/** copied puts text on the clipboard, also in pages without a certificate; false if that failed. */
+export function copied(text) {
+  const had = document.activeElement;
+  const area = document.createElement('textarea');
+  area.value = text;
+  area.style.cssText = 'position:fixed;top:0;opacity:0';
+  (document.body ?? document.documentElement).append(area);
+  area.select();
+  const ok = document.execCommand('copy');
+  area.remove();
+  had?.focus?.({ preventScroll: true });
+  return ok;
+}

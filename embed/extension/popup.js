@@ -1,0 +1,222 @@
+// The pop-up of the button in the toolbar.
+import { ext } from './browser.js';
+import { api, connection, ended, settings } from './client.js';
+import { addressOf, bookmarkOf, isWeb, recent, selectionOf } from './save.js';
+
+const at = (id) => document.getElementById(id);
+const form = at('form');
+let tab;
+let kept = null; // the bookmark of the page, if there is one
+let saved = ''; // the address of what was saved last
+let tags = [];
+
+const h = (name, props, ...children) => {
+  const el = Object.assign(document.createElement(name), props);
+  el.append(...children);
+  return el;
+};
+
+function problem(text) {
+  at('problem').textContent = text;
+  at('problem').hidden = !text;
+}
+
+async function unconnected() {
+  at('why').textContent = await ended() || 'The extension saves to your own kist server. It is not connected to one yet.';
+  at('unconnected').hidden = false;
+  form.hidden = at('recent-section').hidden = true;
+  at('connect').focus();
+}
+
+/** failed shows what went wrong; nothing that was typed is lost. */
+const failed = (e) => e.connect ? unconnected() : problem(e.message);
+
+const kindNow = () => form.elements.kind.value;
+
+// What was written stays with the field when another kind is chosen; what the pop-up has filled in changes with it.
+const wrote = new Set();
+form.addEventListener('input', ({ target }) => wrote.add(target.name));
+
+let selection = '';
+function adapt() {
+  const kind = kindNow();
+  const edits = kind === 'bookmark' && kept;
+  at('title-label').textContent = { note: 'Title', bookmark: 'Title', link: 'Description', file: 'Name of the file', screenshot: 'Name' }[kind];
+  at('text-label').textContent = kind === 'note' ? 'Text' : 'Description';
+  at('text-field').hidden = kind === 'link';
+  at('limit-label').textContent = kind === 'link' ? 'How many clicks' : 'How many views';
+  at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Make short link', file: 'Save the page as a file', screenshot: 'Save screenshot' }[kind];
+  at('already').hidden = !edits;
+  const fill = (name, text) => { if (!wrote.has(name)) form.elements[name].value = text; };
+  fill('title', edits ? kept.title : kind === 'file' ? '' : tab.title ?? '');
+  fill('text', edits ? kept.description ?? '' : kind === 'note' || kind === 'bookmark' ? selection : '');
+  fill('tags', edits ? kept.tags.map((t) => t.name ?? t).join(', ') : '');
+  if (edits && !wrote.has('isPublic')) form.elements.isPublic.value = kept.isPublic ? '1' : '';
+}
+form.addEventListener('change', ({ target }) => { if (target.name === 'kind') adapt(); });
+
+form.onsubmit = async (event) => {
+  event.preventDefault();
+  const kind = kindNow();
+  const f = Object.fromEntries(new FormData(form));
+  problem('');
+  if (f.limit && !/^[1-9]\d{0,9}$/.test(f.limit.trim())) {
+    problem('The limit is a whole number from 1 on, or empty for none.');
+    at('limit').focus();
+    return;
+  }
+  const fields = {
+    url: tab.url, title: f.title, name: f.title, text: kind === 'link' ? '' : f.text, tags: f.tags, isPublic: !!f.isPublic,
+    password: f.password, limit: f.limit.trim(), atLimit: f.atLimit, tab: { id: tab.id, windowId: tab.windowId }, ...(kind === 'bookmark' && kept && { id: kept.id }),
+  };
+  at('save').disabled = true;
+  at('save').textContent = 'Saving …';
+  const answer = await ext.runtime.sendMessage({ save: kind, fields }).catch((e) => ({ problem: e.message }));
+  at('save').disabled = false;
+  if (answer?.saved) {
+    saved = answer.saved.address;
+    const copied = (await settings()).copy && saved && await copy(saved);
+    at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : ', and for you alone'}.` : answer.saved.text;
+    at('copy-saved').hidden = !saved;
+    at('saved').hidden = false;
+    wrote.clear();
+    for (const name of ['password', 'limit']) form.elements[name].value = '';
+    if (kind === 'bookmark') kept = await bookmarkOf(tab.url).catch(() => kept);
+    await showRecent().catch(failed);
+    freshTags();
+  } else {
+    at('saved').hidden = true;
+    failed({ connect: answer?.connect, message: answer?.problem ?? 'The browser ended the extension while it was saving. Look among your things, and try again.' });
+  }
+  adapt();
+};
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** copying copies and says so on the button. */
+async function copying(button, text) {
+  const was = button.textContent;
+  button.textContent = await copy(text) ? 'Copied' : 'Not copied';
+  setTimeout(() => { button.textContent = was; }, 1500);
+}
+
+at('copy-saved').onclick = () => copying(at('copy-saved'), saved);
+at('options').onclick = at('connect').onclick = async () => {
+  await ext.runtime.openOptionsPage();
+  close();
+};
+
+const kindNames = { bookmark: 'Bookmark', note: 'Note', file: 'File', shortlink: 'Link' };
+async function showRecent() {
+  const list = await recent();
+  at('recent').replaceChildren(...list.map((r) => {
+    const title = r.title || r.originalName || r.description || r.originalUrl || r.content?.split('\n')[0] || r.url;
+    const button = h('button', { className: 'quiet', type: 'button', textContent: 'Copy' });
+    button.setAttribute('aria-label', `Copy the link of ${title}`);
+    button.onclick = () => copying(button, addressOf(r));
+    return h('li', {}, h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title)),
+      h('small', {}, kindNames[r.kind] ?? (r.originalName ? 'File' : '')), button);
+  }));
+  at('recent-section').hidden = !list.length;
+}
+
+// ---- Suggestions for tags ----
+
+const list = at('tag-list');
+const input = at('tags');
+let active = -1;
+
+async function freshTags() {
+  tags = (await api('GET', 'tags').catch(() => tags)).sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
+  if (document.activeElement === input) suggest(); // it was quicker to type
+}
+
+function suggest() {
+  const names = input.value.split(',');
+  const part = names.pop().trim().toLowerCase();
+  const had = new Set(names.map((n) => n.trim().toLowerCase()));
+  const left = tags.filter((t) => !had.has(t.name.toLowerCase()) && t.name.toLowerCase() !== part);
+  const found = !part ? [] : [...new Set([...left.filter((t) => t.name.toLowerCase().startsWith(part)), ...left.filter((t) => t.name.toLowerCase().includes(part))])].slice(0, 6);
+  list.replaceChildren(...found.map((t, i) => {
+    const el = h('li', { id: `tag-${i}`, role: 'option' }, h('span', {}, t.name), h('small', { className: 'hint' }, String(t.count)));
+    el.onpointerdown = (event) => { event.preventDefault(); choose(t.name); };
+    el.dataset.name = t.name;
+    return el;
+  }));
+  move(-1);
+  list.hidden = !found.length;
+  input.setAttribute('aria-expanded', String(!list.hidden));
+}
+
+function move(to) {
+  active = to;
+  [...list.children].forEach((el, i) => el.setAttribute('aria-selected', String(i === to)));
+  if (to < 0) input.removeAttribute('aria-activedescendant');
+  else input.setAttribute('aria-activedescendant', `tag-${to}`);
+}
+
+function choose(name) {
+  const names = input.value.split(',').slice(0, -1).map((n) => n.trim()).filter(Boolean);
+  input.value = [...names, name].join(', ') + ', ';
+  wrote.add('tags');
+  suggest();
+}
+
+input.oninput = suggest;
+input.onblur = () => { list.hidden = true; input.setAttribute('aria-expanded', 'false'); };
+input.onkeydown = (event) => {
+  if (list.hidden) return;
+  const n = list.children.length;
+  if (event.key === 'ArrowDown') move((active + 1) % n);
+  else if (event.key === 'ArrowUp') move(active <= 0 ? n - 1 : active - 1);
+  else if (event.key === 'Enter' && active >= 0) choose(list.children[active].dataset.name);
+  else if (event.key === 'Escape') input.onblur();
+  else return;
+  event.preventDefault();
+};
+
+// ---- The start ----
+
+/** shown is the tab that the pop-up is for. One that is opened as a page says which by its number. */
+async function shown() {
+  const id = Number(new URLSearchParams(location.search).get('tab'));
+  return id ? ext.tabs.get(id) : (await ext.tabs.query({ active: true, currentWindow: true }))[0];
+}
+
+tab = await shown();
+const now = await connection();
+at('home').href = now?.server ?? '';
+const { problem: before } = await ext.storage.session.get('problem');
+await ext.storage.session.remove('problem');
+await ext.action.setBadgeText({ text: '' });
+if (!now) {
+  await unconnected();
+} else {
+  if (before) problem(`The last time: ${before}`);
+  at('where').textContent = tab.url ?? '';
+  for (const el of form.elements.kind) {
+    el.disabled = !isWeb(tab.url) && !['note', 'screenshot'].includes(el.value);
+    el.checked = el.value === (isWeb(tab.url) ? 'bookmark' : 'note');
+  }
+  form.elements.isPublic.value = (await settings()).isPublic ? '1' : '';
+  form.hidden = false;
+  adapt();
+  at('title').focus();
+  at('title').select();
+  await Promise.all([
+    selectionOf(tab, 0).then((text) => { selection = text; }),
+    bookmarkOf(tab.url).then((b) => {
+      kept = b;
+      if (b) at('already').replaceChildren('You have kept this page on ', new Date(b.createdAt).toLocaleDateString(), '. ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, 'Show it'));
+    }),
+    freshTags(), showRecent(),
+  ].map((p) => p.catch(failed)));
+  adapt();
+}

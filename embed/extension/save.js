@@ -1,0 +1,172 @@
+// Saving: what is sent to the server for each kind of thing.
+import { ext } from './browser.js';
+import { api } from './client.js';
+import { Problem } from './connect.js';
+import { copied, fetched, selected } from './page.js';
+
+/** addressOf is the address of an item that others reach it at. */
+export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
+
+export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
+
+const cut = (text, most) => [...(text ?? '')].slice(0, most).join('');
+
+/** inPage runs a function of page.js in a tab and returns its value; null where the browser does not allow that. */
+async function inPage(tab, func, args = [], frame = 0) {
+  if (!tab?.id) return null;
+  try {
+    const [{ result }] = await ext.scripting.executeScript({ target: { tabId: tab.id, frameIds: [frame] }, func, args });
+    return result ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** selectionOf is the text that is selected in a tab, with its lines; '' if there is none, or it cannot be told. */
+export const selectionOf = async (tab, frame) => ((await inPage(tab, selected, [], frame)) ?? '').replace(/^\s*\n|\s+$/g, '');
+
+/** copy puts text on the clipboard: by itself where the browser lets it, and by way of the page otherwise. */
+export async function copy(text, tab) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return await inPage(tab, copied, [text]) === true;
+  }
+}
+
+/** share are the fields that all kinds have. */
+const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
+  isPublic: !!isPublic, ...(password && { password }), ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
+});
+
+/** tagsOf are the names in what a person wrote, which commas part. */
+export const tagsOf = (text) => [...new Set((text ?? '').split(',').map((t) => t.trim()).filter(Boolean))];
+
+const needWeb = (address) => {
+  if (!isWeb(address)) throw new Problem('Only addresses that begin with http:// or https:// can be kept.');
+};
+
+/** bookmark keeps an address; with an id, the bookmark that there is changes. */
+export async function bookmark(f) {
+  needWeb(f.url);
+  const fields = { title: cut(f.title, 512), description: cut(f.text, 8192), tags: tagsOf(f.tags), ...share(f) };
+  const { data } = f.id ? await api('PATCH', `bookmarks/${f.id}`, fields) : await api('POST', 'bookmarks', { url: f.url, ...fields });
+  return done(data, f.id ? 'Changed the bookmark.' : 'Saved the bookmark.');
+}
+
+/** note keeps a text, with the page that it comes from. */
+export async function note(f) {
+  if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to keep: select some first, or write some.');
+  const { data } = await api('POST', 'notes', { title: cut(f.title, 512), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
+  return done(data, 'Saved the note.');
+}
+
+/** link makes a short link. */
+export async function link(f) {
+  needWeb(f.url);
+  const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: cut(f.title, 8192) }), tags: tagsOf(f.tags), ...share(f, 'maxClicks') });
+  return done(data, 'Made the short link.');
+}
+
+async function upload(blob, name, f) {
+  const form = new FormData();
+  const fields = { ...(f.text && { description: cut(f.text, 8192) }), ...(f.tags && { newTags: tagsOf(f.tags).join(',') }), ...share(f) };
+  for (const [field, value] of Object.entries(fields)) form.append(field, String(value));
+  form.append('file', blob, name);
+  return api('POST', 'upload', form);
+}
+
+/** The most that can be handed over by a page. */
+const mostInPage = 32 << 20;
+
+/**
+ * file uploads what is at an address: read by the extension where the other site lets it, else by the page in the tab,
+ * which may read what is its own, else by the server, if that can fetch.
+ */
+export async function file(f) {
+  const got = await grab(f.url, f.tab, f.frame);
+  if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'Saved the file.');
+  if (isWeb(f.url)) {
+    try {
+      await api('POST', 'remote-upload', { url: f.url, ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f) });
+      return { address: '', text: 'The server fetches the file. It will be among your files in a moment.' };
+    } catch (e) {
+      if (e.status !== 404 && e.status !== 405) throw e;
+    }
+  }
+  throw new Problem('The site does not let the extension read this. Open it in a tab of its own, and save the page as a file there.');
+}
+
+async function grab(address, tab, frame = 0) {
+  if (!/^(https?|data|blob|file):/i.test(address ?? '')) return null;
+  if (!/^(blob|file):/i.test(address)) {
+    try {
+      const answer = await fetch(address, { credentials: 'omit' });
+      if (answer.ok) return { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' };
+    } catch { /* the page may be allowed to */ }
+  }
+  const got = await inPage(tab, fetched, [address, mostInPage], frame);
+  return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
+}
+
+const endings = {
+  'image/png': 'png', 'image/jpeg': 'jpg', 'image/gif': 'gif', 'image/webp': 'webp', 'image/avif': 'avif', 'image/svg+xml': 'svg',
+  'text/html': 'html', 'text/plain': 'txt', 'application/pdf': 'pdf', 'video/mp4': 'mp4', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg',
+};
+
+/** nameOf is the name of a file: the one that was given, or the server's, or the address's, with an ending that fits. */
+export function nameOf(given, { blob, disposition }, address) {
+  let name = (given ?? '').trim();
+  if (!name) name = /filename="?([^";]+)/i.exec(disposition ?? '')?.[1].trim() ?? '';
+  if (!name && isWeb(address)) {
+    const last = new URL(address).pathname.split('/').filter(Boolean).pop() ?? new URL(address).hostname.replaceAll('.', '-');
+    try { name = decodeURIComponent(last); } catch { name = last; }
+  }
+  name = cut(name.replace(/[\u0000-\u001f\u007f/\\:*?"<>|]+/g, ' ').trim(), 200) || 'file';
+  const ending = endings[blob.type.split(';')[0]];
+  return !ending || /\.[a-z0-9]{1,5}$/i.test(name) ? name : `${name}.${ending}`;
+}
+
+/** screenshot uploads a picture of what a tab shows. */
+export async function screenshot(f) {
+  let shot;
+  try {
+    shot = await ext.tabs.captureVisibleTab(f.tab.windowId, { format: 'png' });
+  } catch {
+    throw new Problem('The browser does not let extensions take a picture of this page.');
+  }
+  const blob = await (await fetch(shot)).blob();
+  const now = new Date(Date.now() - new Date().getTimezoneOffset() * 60_000).toISOString();
+  const name = `${cut(f.title || 'Screenshot', 120)} ${now.slice(0, 10)} ${now.slice(11, 19).replaceAll(':', '.')}.png`;
+  const note = f.text || (isWeb(f.url) ? f.url : '');
+  return done(await upload(blob, nameOf(name, { blob }, ''), { ...f, text: note }), 'Saved the screenshot.');
+}
+
+const done = (record, text) => ({ id: record.id, address: addressOf(record), text });
+
+export const kinds = { bookmark, note, link, file, screenshot };
+
+/** bookmarkOf is the bookmark of an address, if there is one. */
+export async function bookmarkOf(address) {
+  const same = plain(address);
+  if (!same) return null;
+  const { host, pathname } = new URL(same);
+  const { data } = await api('GET', `bookmarks?limit=100&q=${encodeURIComponent(`${host} ${pathname.split('/').filter(Boolean).slice(-2).join(' ')}`.slice(0, 200))}`);
+  return data.find((b) => plain(b.url) === same) ?? null;
+}
+
+/** plain is an address as two of the same page are compared: without fragment, tracking parameters and a last slash. */
+export function plain(address) {
+  if (!isWeb(address)) return '';
+  const u = new URL(address);
+  u.hash = '';
+  for (const name of [...u.searchParams.keys()]) if (/^(utm_\w+|fbclid|gclid|msclkid|mc_[ce]id)$/.test(name)) u.searchParams.delete(name);
+  return u.href.replace(/\/(?=$|\?)/, '').replace(/\?$/, '');
+}
+
+/** recent are the newest things of the kinds that the extension makes, the newest first. */
+export async function recent(most = 6) {
+  const lists = await Promise.all(['bookmarks', 'notes', 'files', 'shorten'].map((path) => api('GET', `${path}?brief=true&limit=${most}`)));
+  return lists.flatMap((l) => l.data).sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, most);
+}
