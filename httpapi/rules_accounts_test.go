@@ -30,6 +30,9 @@ func TestScopes(t *testing.T) {
 		if !strings.HasPrefix(r.path, "/api/v1/") || r.door.open || r.door.browser {
 			continue
 		}
+		if r.id == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
+			continue
+		}
 		q := request{method: r.method, path: fill.Replace(r.path), raw: true}
 		if r.body != nil && r.body.media == jsonType {
 			q.json = "{}"
