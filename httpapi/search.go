@@ -63,26 +63,7 @@ func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), searchWait)
 	defer cancel()
 	for ctx.Err() == nil {
-		view, ok := c.s.Search.View(ctx)
-		if !ok {
-			break
-		}
-		far := false
-		err := c.s.Store.View(func(tx *kv.Tx) error {
-			tail, err := tx.Changes(view.Place(), maxTail)
-			if err != nil {
-				return err
-			}
-			if n := len(tail); n > 0 {
-				more, err := tx.Changes(tail[n-1].Seq, 1)
-				if far = len(more) > 0; err != nil || far {
-					return err
-				}
-			}
-			return fn(tx, func(f *search.Finder) (*search.Hits, error) { return view.Find(c.r.Context(), f, tail) })
-		})
-		place := view.Place()
-		view.Close()
+		place, far, err := c.asking(ctx, fn)
 		switch {
 		case errors.Is(err, search.ErrUnusable):
 			return without()
@@ -92,6 +73,30 @@ func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
 		c.s.Search.Hurry(ctx, place)
 	}
 	return without()
+}
+
+// asking runs fn with the index as it is now, and says which place that has
+// reached. far says that it is too far from the latest change for fn to run.
+func (c *call) asking(ctx context.Context, fn func(*kv.Tx, look) error) (place uint64, far bool, err error) {
+	view, ok := c.s.Search.View(ctx)
+	if !ok {
+		return 0, false, search.ErrUnusable
+	}
+	defer view.Close()
+	err = c.s.Store.View(func(tx *kv.Tx) error {
+		tail, err := tx.Changes(view.Place(), maxTail)
+		if err != nil {
+			return err
+		}
+		if n := len(tail); n > 0 {
+			more, err := tx.Changes(tail[n-1].Seq, 1)
+			if far = len(more) > 0; err != nil || far {
+				return err
+			}
+		}
+		return fn(tx, func(f *search.Finder) (*search.Hits, error) { return view.Find(c.r.Context(), f, tail) })
+	})
+	return view.Place(), far, err
 }
 
 // list reads a page of records that fit what is looked for. Typing errors are

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
 	"kist/kv/record"
 	"kist/search"
 )
@@ -215,4 +216,18 @@ func TestSearchAbandoned(t *testing.T) {
 		}()
 	}
 	is.True(!strings.Contains(a.log.String(), `"level":"ERROR"`))
+}
+
+// A request that panics amid a search gives the index back, which could not be
+// closed otherwise.
+func TestSearchPanics(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	end := a.indexed()
+	c := &call{s: a.server, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
+	func() {
+		defer func() { is.Equal(recover(), "amid") }()
+		_ = c.looking(true, func(*kv.Tx, look) error { panic("amid") })
+	}()
+	end() // does not wait for ever
 }
