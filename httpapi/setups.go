@@ -226,7 +226,7 @@ func sharex(to setupTarget) (made, error) {
 	out.steps = []setupStep{
 		{Text: "Save the files: one is for screenshots and files, one for text, one for short links."},
 		{Text: "Open each with a double click. ShareX asks whether to use it from now on; say yes."},
-		{Text: "The history of ShareX deletes what it sent: by “Open deletion URL”, which asks you first."},
+		{Text: "To delete something that it sent, open its deletion URL from the history of ShareX, and press the button there."},
 		audience(to.public),
 	}
 	return out, nil
