@@ -101,6 +101,14 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
+// DeletePage asks whether an item is to be deleted, of which it tells no more. Its form is posted, empty, to the address
+// the page was read from.
+type DeletePage struct {
+	Base  string
+	Title string
+	Kind  string
+}
+
 // HomePage tells visitors what this is.
 type HomePage struct{ Base string }
 
@@ -127,6 +135,9 @@ func (DevicePage) Policy() string { return policyPage }
 func (MessagePage) Policy() string { return policyPage }
 
 // Policy implements [Page].
+func (DeletePage) Policy() string { return policyPage }
+
+// Policy implements [Page].
 func (HomePage) Policy() string { return policyPage }
 
 // Policy implements [Page]. Scripts may reach this server and nothing else.
@@ -137,6 +148,7 @@ func (ClaimedPage) file() string   { return "claimed.html" }
 func (LoginPage) file() string     { return "login.html" }
 func (DevicePage) file() string    { return "device.html" }
 func (MessagePage) file() string   { return "message.html" }
+func (DeletePage) file() string    { return "delete.html" }
 func (HomePage) file() string      { return "home.html" }
 func (ReferencePage) file() string { return "reference.html" }
 
@@ -158,6 +170,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		LoginPage{},
 		DevicePage{},
 		MessagePage{},
+		DeletePage{},
 		HomePage{},
 		ReferencePage{},
 		AppPage{},

@@ -96,6 +96,7 @@ var sources = []source{
 	{"pow.js", staticFiles, "static/pow.js", false},
 	{"reference.css", staticFiles, "static/reference.css", false},
 	{"reference.js", staticFiles, "static/reference.js", false},
+	{"keys.js", staticFiles, "static/keys.js", false},
 	{"tus.js", staticFiles, "static/tus.js", false},
 	{"webhooks.js", staticFiles, "static/webhooks.js", false},
 	{"requests.js", staticFiles, "static/requests.js", false},

@@ -264,21 +264,23 @@ type shownKey struct{ record.Key }
 func (v *shownKey) Fields(s *field.Set) {
 	s.ID("id", &v.ID).Says("Id of the key.", sampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
-		dst = append(dst, '[')
-		for i, scope := range v.Scopes {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = field.AppendString(dst, string(scope))
-		}
-		return append(dst, ']')
-	}).Says("What it may be used for.", `["all"]`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.appendScopes).Says("What it may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
 	s.Text("device", &v.Device, record.MaxName).Says("The client that got it by the device flow; empty for other keys.", `""`)
 	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
 	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
+}
+
+func (v *shownKey) appendScopes(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, scope := range v.Scopes {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendString(dst, string(scope))
+	}
+	return append(dst, ']')
 }
 
 // keyForm is what may be said of an API key.

@@ -48,7 +48,7 @@ func appPages() []appPage {
 		appPage{path: "/search", id: "showSearch", title: "Search", asks: []string{"search?limit=40"}, filter: true},
 		appPage{path: "/upload-requests", id: "showUploadRequests", title: "Upload requests", asks: []string{"upload-requests?limit=500", "upload-requests/queue?limit=50"}, module: "requests"},
 		appPage{path: "/tags", id: "showTags", title: "Tags"},
-		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
+		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
@@ -143,7 +143,7 @@ func (c *call) app(p appPage) error {
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"moving", "requests", "tus", "webhooks"} {
+	for i, module := range []string{"keys", "moving", "requests", "tus", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

@@ -39,6 +39,7 @@ type answerWriter struct {
 	ctl    *http.ResponseController
 	addr   netip.Addr // of the client
 	away   bool       // the request came to the origin for content
+	plain  bool       // the client would rather have text than JSON, and may
 	body   *paced     // of the request; nil if it has none
 	id     string     // of the request
 	op     string     // that it is for
@@ -264,14 +265,17 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// loggable is a path without the token of a claim link, wherever and however
-// that stands in it, and without API keys that went astray.
+// loggable is a path without the token of a claim link or a deletion address,
+// wherever and however that stands in it, and without API keys that went
+// astray.
 func loggable(path string) string {
-	const claim = len(claimPath)
-	for i := 0; i+claim < len(path); i++ {
-		if path[i] == '/' && strings.EqualFold(path[i:i+claim], claimPath) {
-			path = path[:i+claim] + "…"
-			break
+	for _, secret := range []string{claimPath, deletionPath} {
+		n := len(secret)
+		for i := 0; i+n < len(path); i++ {
+			if path[i] == '/' && strings.EqualFold(path[i:i+n], secret) {
+				path = path[:i+n] + "…"
+				break
+			}
 		}
 	}
 	if i := strings.Index(path, kv.KeyPrefix); i >= 0 {

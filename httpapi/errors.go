@@ -98,8 +98,8 @@ func takesPage(w *answerWriter, r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.away
 }
 
-// fail answers with an error: JSON below the API's prefix, a page or a
-// sentence elsewhere.
+// fail answers with an error: JSON below the API's prefix, unless the client
+// would rather have text, a page or a sentence elsewhere.
 func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	e, status := understood(err)
 	if status == http.StatusInternalServerError {
@@ -125,10 +125,10 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	}
 	var body []byte
 	switch {
-	case inAPI(r.URL.Path):
+	case inAPI(r.URL.Path) && !w.plain:
 		h.Set("Content-Type", jsonType)
 		body = appendError(nil, e, id)
-	case takesPage(w, r):
+	case takesPage(w, r) && !w.plain:
 		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
 		if page.Title == "" {
 			page.Title = http.StatusText(status)

@@ -38,6 +38,8 @@ type part struct {
 	unnamed bool   // the client says no name
 	claimed string // media type by the client's word
 	head    []byte
+
+	pictured bool // a thumbnail can be made of it
 }
 
 // drop removes what was staged of parts and not kept.
@@ -79,7 +81,7 @@ func upload(c *call) error {
 		if err != nil {
 			return err
 		}
-		return c.text(http.StatusCreated, body)
+		return c.answerUploaded(body)
 	}
 	form := record.NewForm(record.Files)
 	problems := field.Of(record.Upload{Form: form}).Create(fields)
@@ -99,6 +101,9 @@ func upload(c *call) error {
 			return err
 		}
 		kept, parts[i].sum = append(kept, one), one.Ref
+		if parts[i].pictured, err = c.pictured(parts[i], one.Ref); err != nil {
+			return err
+		}
 	}
 	request := c.fingerprint(key, parts, fields)
 	var body []byte
@@ -125,7 +130,7 @@ func upload(c *call) error {
 	if recorded = recorded && err == nil; err != nil {
 		return err
 	}
-	return c.text(http.StatusCreated, body)
+	return c.answerUploaded(body)
 }
 
 // letGo ends the pins. Content that got no record is unlinked at once, lest
@@ -267,6 +272,8 @@ func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blob
 		if body, err = c.s.show(tx, body, r); err != nil {
 			return nil, err
 		}
+		body = c.s.appendLinks(body[:len(body)-1], r, p.pictured) // the record's object goes on
+		body = append(body, '}')
 	}
 	if len(parts) > 1 {
 		body = append(append([]byte(`{"files":[`), body...), "]}"...)

@@ -51,8 +51,9 @@ const (
 
 // grants makes and checks grants.
 type grants struct {
-	key  [32]byte
-	seal cipher.AEAD
+	key      [32]byte
+	seal     cipher.AEAD
+	deletion [32]byte // of deletion addresses
 }
 
 func newGrants(secret [32]byte) (*grants, error) {
@@ -69,7 +70,7 @@ func newGrants(secret [32]byte) (*grants, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grants: %w", err)
 	}
-	return &grants{[32]byte(derive("kist grants")), seal}, nil
+	return &grants{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses"))}, nil
 }
 
 const (

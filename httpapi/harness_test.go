@@ -319,6 +319,9 @@ func (a *app) keepsRules(req *http.Request, got *answer) {
 	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || path == "/api/v1/export" && got.status == http.StatusOK || strings.HasSuffix(path, "/content") && got.status < 300 || len(got.body) == 0 || len(got.body) > longText {
 		return
 	}
+	if mediaOf(got.header) == "text/plain" && prefersText(req.Header) {
+		return
+	}
 	if mediaOf(got.header) != "application/json" {
 		a.Errorf("%s %s -> %d: the answer is %q, not JSON", req.Method, path, got.status, got.header.Get("Content-Type"))
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -154,10 +155,15 @@ func (d *document) operation(r route) object {
 		op["requestBody"] = object{"required": !r.body.optional, "content": d.media(r.body)}
 	}
 	answers := object{strconv.Itoa(r.reply.status): d.answer(r.reply.doc, r.reply.body)}
+	if r.plain {
+		answers[strconv.Itoa(r.reply.status)] = d.answer(r.reply.doc+" As text, to Accept: text/plain, the bare address, one in a line.", r.reply.body, textOf("https://kist.example.org/v/summer-24\n"))
+	}
 	for _, status := range r.statuses() {
 		switch {
 		case status < 400:
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusOK: pageOf(), http.StatusPartialContent: r.reply.body}[status])
+		case r.plain:
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)), textOf("A sentence that says why.\n"))
 		case strings.HasPrefix(r.path, apiPath):
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))
 		default:
@@ -222,17 +228,22 @@ var pathParams = map[string]struct{ doc, example string }{
 	"slug":   {"Slug; for files the id does as well.", "summer-24"},
 	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 
-	"token": {"Token of the claim link.", "4Jc0…"},
+	"token": {"Token of the link, which is a secret.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
 
 	"username":   {"Name of the user.", "ann"},
 	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 }
 
-func (d *document) answer(doc string, body *content) object {
+// answer is an answer with a body in one of several types; a nil one is none.
+func (d *document) answer(doc string, bodies ...*content) object {
 	a := object{"description": doc}
-	if body != nil {
-		a["content"] = d.media(body)
+	of := object{}
+	for _, body := range bodies {
+		if body != nil {
+			maps.Copy(of, d.media(body))
+			a["content"] = of
+		}
 	}
 	return a
 }
@@ -256,6 +267,13 @@ func (d *document) example(schema object) any {
 	}
 	if either, ok := schema["oneOf"].([]object); ok {
 		return d.example(either[0])
+	}
+	if parts, ok := schema["allOf"].([]object); ok {
+		out := object{}
+		for _, part := range parts {
+			maps.Copy(out, d.example(part).(object))
+		}
+		return out
 	}
 	switch schema["type"] {
 	case "object":
@@ -318,8 +336,26 @@ func pageOfRecords(k *record.Kind) *content { return listOf(title(k.Name)) }
 
 var done = reply{http.StatusOK, "Done.", jsonOf(members(object{"ok": object{"type": "boolean", "enum": []bool{true}}}, "ok"), object{"ok": true})}
 
+// deletionLink and thumbnailLink are addresses that answers to creations have
+// beside the record.
+func deletionLink() object {
+	return object{"type": "string", "format": "uri", "description": "Where whoever knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZCl…"}
+}
+
+func thumbnailLink() object {
+	return object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
+}
+
+func createdOf(name string) *content {
+	c := envelope(name, "url", object{"type": "string", "format": "uri"}, "https://kist.example.org/v/summer-24")
+	c.schema["properties"].(object)["deletionUrl"] = deletionLink()
+	c.schema["required"] = []string{"data", "url", "deletionUrl"}
+	return c
+}
+
 func uploaded() *content {
-	return jsonOf(object{"oneOf": []object{ref("File"), members(object{"files": object{"type": "array", "items": ref("File")}}, "files")}}, nil)
+	file := object{"allOf": []object{ref("File"), members(object{"thumbnailUrl": thumbnailLink(), "deletionUrl": deletionLink()}, "deletionUrl")}}
+	return jsonOf(object{"oneOf": []object{file, members(object{"files": object{"type": "array", "items": file}}, "files")}}, nil)
 }
 
 func textOf(example string) *content {
@@ -405,6 +441,9 @@ func components() []component {
 		{"CaptchaToken", new(tokenOfCaptcha), create},
 		{"ResumableUpload", new(shownUpload), shown},
 		{"Import", new(shownImport), shown},
+		{"Setup", new(shownSetup), shown},
+		{"SetupCreate", new(setupForm), create},
+		{"SetupMade", new(madeSetup), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -49,20 +49,22 @@ func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r
 	return b.set.AppendJSON(dst), nil
 }
 
-// answerRecord answers {"data": record}, and its address at the top if asked
-// to. The record is shown as it is now.
-func (c *call) answerRecord(status int, r *record.Record, address bool) error {
+// answerRecord answers {"data": record}. The record is shown as it is now.
+func (c *call) answerRecord(status int, r *record.Record) error {
 	return c.send(status, func(dst []byte) ([]byte, error) {
-		err := c.s.Store.View(func(tx *kv.Tx) (err error) {
-			dst, err = c.s.show(tx, append(dst, `{"data":`...), r)
-			return err
-		})
-		if address {
-			v := record.Shown{Record: *r, Base: c.s.Base}
-			dst = v.AppendURL(append(dst, `,"url":`...))
-		}
+		dst, err := c.appendData(dst, r)
 		return append(dst, '}'), err
 	})
+}
+
+// appendData appends {"data": record and leaves the object open.
+func (c *call) appendData(dst []byte, r *record.Record) ([]byte, error) {
+	dst = append(dst, `{"data":`...)
+	err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		dst, err = c.s.show(tx, dst, r)
+		return err
+	})
+	return dst, err
 }
 
 // hash hashes the password that a form names, before the transaction that
@@ -97,7 +99,7 @@ func createRecord(k *record.Kind) func(*call) error {
 		}); err != nil {
 			return err
 		}
-		return c.answerRecord(http.StatusCreated, r, true)
+		return c.answerCreated(r)
 	}
 }
 
@@ -156,7 +158,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		}); err != nil {
 			return err
 		}
-		return c.answerRecord(http.StatusOK, r, false)
+		return c.answerRecord(http.StatusOK, r)
 	}
 }
 

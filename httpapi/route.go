@@ -24,6 +24,7 @@ type route struct {
 	reply        reply
 	fails        []int // statuses beside those that the door and the body bring
 	slugs        bool  // which visitors could guess
+	plain        bool  // answers addresses alone, as text, to a client that would rather have that
 	apart        bool  // served at the origin for content too, where nothing else is
 	serve        func(*call) error
 }
@@ -167,6 +168,10 @@ func (s *Server) allowed(path string) string {
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
 	answer := func(c *call) error {
+		if r.plain {
+			c.w.Header().Add("Vary", "Accept")
+			c.w.plain = prefersText(c.r.Header)
+		}
 		for _, a := range c.args {
 			if a.Value == "" { // httprouter matches an empty segment
 				return record.NotFound("address")

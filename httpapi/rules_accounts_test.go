@@ -39,7 +39,7 @@ func TestScopes(t *testing.T) {
 		}
 		allowed := map[string]bool{"ann admin": true}
 		switch {
-		case strings.HasPrefix(r.path, "/api/v1/admin/"), strings.HasPrefix(r.path, "/api/v1/keys"), strings.HasPrefix(r.path, "/api/v1/me/sessions"):
+		case strings.HasPrefix(r.path, "/api/v1/admin/"), strings.HasPrefix(r.path, "/api/v1/keys"), r.path == "/api/v1/setups", strings.HasPrefix(r.path, "/api/v1/me/sessions"):
 		case r.path == "/api/v1/remote-upload" && r.method == "GET": // a key check
 			for name := range keys {
 				allowed[name] = true

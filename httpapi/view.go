@@ -180,9 +180,9 @@ func (c *call) card(r *record.Record) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
 		return err
 	}
-	page := embed.CardPage{Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: r.Kind.Name}
+	page := embed.CardPage{Base: c.s.prefix(), Address: c.s.Base + "/v/" + r.Slug, Title: b.Title(), Owner: displayName(*u), Kind: kindName(r.Kind)}
 	if link, ok := b.(*record.Link); ok {
-		page.Address, page.Kind = c.s.Base+"/s/"+r.Slug, "short link"
+		page.Address = c.s.Base + "/s/" + r.Slug
 		if link.Description == "" {
 			page.Title = r.Slug
 		}
@@ -348,15 +348,22 @@ const thumbWait = time.Second
 // hasThumb reports whether a picture has a thumbnail. One that takes long to
 // make is taken for made.
 func (c *call) hasThumb(r *record.Record, media string) bool {
-	switch media {
-	case "image/jpeg", "image/png", "image/gif", "image/webp":
-	default:
+	if !shrinks(media) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), thumbWait)
 	defer cancel()
 	_, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
 	return !errors.Is(err, thumb.ErrNone)
+}
+
+// shrinks reports whether there are thumbnails of files of the media type.
+func shrinks(media string) bool {
+	switch media {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+		return true
+	}
+	return false
 }
 
 // caching is the rule of how long an answer with an item may be kept: what can

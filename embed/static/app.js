@@ -905,12 +905,12 @@ function changesOf(k, old, now, fresh) {
 
 let editor = null;
 
-// edit opens the editor for a record, or for a new one with some values.
-async function edit(k, r, given = {}, onclose = null) {
+// edit opens the editor for a record, or for a new one with some values, whose draft has the name.
+async function edit(k, r, given = {}, onclose = null, name = 'new') {
   editor?.el.close('replaced');
   const fresh = !r;
   const old = editable(k, r);
-  const key = draftKey(`${k.name}.${fresh ? 'new' : r.id}`);
+  const key = draftKey(`${k.name}.${fresh ? name : r.id}`);
   const d = dialog(fresh ? `New ${k.one}` : titleOf(r), { panel: true, onclose: (why) => { clearTimeout(timer); if (why !== 'done') keep(); if (editor === me_) editor = null; onclose?.(why); } });
   const me_ = editor = d;
   d.record = r;
@@ -1508,24 +1508,6 @@ const pages = {
     return 'Tags';
   },
 
-  async keys(v) {
-    const manages = me.role === 'admin' || take('keys') !== null;
-    const [keys, sessions] = await Promise.all([load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
-    const mine = keys?.data ?? [];
-    const made = mine.filter((x) => !x.device), devices = mine.filter((x) => x.device);
-    const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
-    add(v.out, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
-      h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-      me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works at present.'),
-      keys ? rows(made, 'API keys', 'No keys yet.') : nothing('Keys cannot be shown.', manages ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
-      h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),
-      rows(devices, 'Connected devices', 'No device is connected. Browser extensions and command-line clients connect with a code.'),
-      h('div.row', {}, h('a.button', { href: `${base}/device` }, 'Enter a code'), h('a.button', { href: `${base}/extension.zip`, download: '' }, 'Browser extension')),
-      h('p.soft', {}, 'The extension saves pages, links, pictures and selected text from Chromium, Chrome, Edge and Firefox. Unpack it; then, in Chromium and its kin, turn on the developer mode on the page of extensions and load the folder unpacked; in Firefox, open about:debugging and load its manifest.json.'),
-      sessions && sessionList(sessions.data));
-    return 'Keys and devices';
-  },
-
   async account(v) {
     const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
     const quota = me.quotaEffectiveBytes;
@@ -1589,6 +1571,7 @@ const pages = {
   },
 
   'upload-requests': async (v) => (await module('requests'))(v),
+  keys: async (v) => (await module('keys'))(v),
   webhooks: async (v) => (await module('webhooks'))(v),
   import: async (v) => (await module('moving'))(v),
 };
@@ -1597,7 +1580,7 @@ const pages = {
 const modules = {};
 function module(name) {
   modules[name] ??= import(start.modules[name]).then((m) => m.default({
-    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending,
+    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copy, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending, sessionList, get me() { return me; },
   }), () => { delete modules[name]; throw problemOf(0); });
   return modules[name];
 }
@@ -1658,20 +1641,6 @@ function folderBar(p) {
   return h('div.filters.folders', { role: 'group', 'aria-label': 'Folders' }, link('All files', ''), link('Unfiled', 'unfiled'),
     folders.map((f) => link(f.name, f.id, f.count)), iconButton('folder-new', 'plus', 'New folder'),
     folder && iconButton('folder-rename', 'edit', `Rename the folder ${folder.name}`), folder && iconButton('folder-delete', 'trash', `Delete the folder ${folder.name}; its files stay`));
-}
-
-const scopes = { all: 'Everything of mine', read: 'Read', write: 'Write', upload: 'Upload only', admin: 'Manage keys and the server' };
-
-function keyRow(key) {
-  const over = key.expiresAt && Date.parse(key.expiresAt) < Date.now();
-  const row = h('li.item.plain', {}, h('span.pic', {}, icon('key')),
-    h('div.what', {}, h('span.name', {}, key.name),
-      h('div.meta', {}, h('span', {}, key.scopes.map((x) => scopes[x] ?? x).join(', ')), key.disabled && h('span.badge.warn', {}, 'off'), over && h('span.badge.warn', {}, 'expired'),
-        h('span', {}, key.lastUsedAt ? ['used ', when(key.lastUsedAt)] : 'never used'), key.expiresAt && !over && h('span', {}, 'ends ', when(key.expiresAt)), h('span', {}, 'made ', when(key.createdAt)))),
-    h('div.acts', {}, button('key-toggle', key.disabled ? 'Turn on' : 'Turn off', { 'aria-label': `${key.disabled ? 'Turn on' : 'Turn off'} ${key.name}` }), iconButton('key-edit', 'edit', `Rename ${key.name}`), iconButton('key-delete', 'trash', `Revoke ${key.name}`)));
-  for (const span of all('.meta span', row)) if (!span.childNodes.length) span.remove();
-  row.key = key;
-  return row;
 }
 
 function browserName(agent) {
@@ -1778,6 +1747,12 @@ async function openItem(to) {
   if (to.id === 'new') {
     // What was begun in the box goes on in the editor.
     const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
+    const asked = {}; // by the address, as the bookmarklet does
+    for (const name of ['url', 'title', 'description']) {
+      asked[name] = to.params.get(name) ?? '';
+      to.params.delete(name);
+    }
+    if (asked.url) return edit(to.kind, null, asked, close, asked.url);
     return edit(to.kind, null, box?.given() ?? {}, (why) => { if (why === 'done') box?.forget(); close(why); });
   }
   const answer = take(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
@@ -1963,39 +1938,6 @@ const acts = {
     later(`Deleted the tag “${t.name}”; what had it stays.`, [`tags/${t.id}`], () => { tags.push(t); if (mark.isConnected) mark.replaceWith(row); });
   },
 
-  'key-new'() {
-    ask({
-      title: 'New API key', button: 'Make the key',
-      fields: [
-        { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'What uses it, so that you know it again.' },
-        { name: 'scopes', label: 'It may', type: 'checks', choices: me.role === 'admin' ? scopes : Object.fromEntries(Object.entries(scopes).filter(([n]) => n !== 'admin')) },
-        { name: 'ends', label: 'Ends', type: 'choice', required: true, choices: { never: 'Never', 30: 'In 30 days', 90: 'In 90 days', 365: 'In a year' } },
-      ],
-      values: { scopes: ['all'], ends: 'never' },
-      run: async ({ name, scopes: chosen, ends }) => {
-        const answer = await api('POST', 'keys', { name, scopes: chosen.length ? chosen : ['all'], ...(ends !== 'never' && { expiresAt: new Date(Date.now() + ends * 864e5).toISOString() }) });
-        rerender();
-        const d = dialog('Your new key');
-        d.body.append(h('p', {}, 'Copy it now: it is shown this once. Whoever has it can do what it may.'), h('pre.copy', { tabindex: '0', 'aria-label': 'API key' }, answer.key),
-          h('div.row', {}, button('copy-key', 'Copy the key', { class: 'main', 'data-text': answer.key }, icon('copy'), 'Copy the key'), button('dialog-close', 'Done')));
-        find('[data-act="copy-key"]', d.el).focus();
-      },
-    });
-  },
-  'copy-key': async (el) => { if (await copy(el.dataset.text)) toast('Key copied.'); else toast('This browser does not let the page copy. Select the key and copy it.', { bad: true }); },
-  async 'key-toggle'(el) {
-    const key = rowOfEvent(el).key;
-    try { await api('PATCH', `keys/${key.id}`, { disabled: !key.disabled }); rerender(); } catch (e) { failed(e); }
-  },
-  'key-edit'(el) {
-    const key = rowOfEvent(el).key;
-    ask({ title: `Rename ${key.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: key, run: async (now) => { await api('PATCH', `keys/${key.id}`, now); rerender(); } });
-  },
-  'key-delete'(el) {
-    const row = rowOfEvent(el), mark = document.createComment('');
-    row.replaceWith(mark);
-    later(`Revoked “${clip(row.key.name)}”.`, [`keys/${row.key.id}`], () => mark.replaceWith(row));
-  },
   async 'session-end'(el) {
     const row = rowOfEvent(el);
     try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast('Signed out there.'); } catch (e) { failed(e); }

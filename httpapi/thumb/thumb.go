@@ -142,6 +142,19 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, e
 	}
 }
 
+// Likely reports whether a thumbnail can be made of the file, by its header: it
+// does not decode it, which may fail still.
+func Likely(f *os.File) (bool, error) {
+	info, err := f.Stat()
+	if err == nil {
+		_, err = readHeader(io.NewSectionReader(f, 0, info.Size()))
+	}
+	if errors.Is(err, ErrNone) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // join is the flight for the content, begun if there is none.
 func (m *Maker) join(ref blobs.Ref, open func() (*os.File, error)) (*flight, error) {
 	m.mu.Lock()

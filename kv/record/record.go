@@ -151,6 +151,14 @@ func RowKey(owner ID, k *Kind, id ID) []byte {
 	return append(key, id[:]...)
 }
 
+// SplitKey is what RowKey made a key of; the kind is nil if it made no such key.
+func SplitKey(key []byte) (owner ID, k *Kind, id ID) {
+	if len(key) != KeySize {
+		return owner, nil, id
+	}
+	return ID(key[:16]), KindOf(key[16]), ID(key[17:])
+}
+
 // AppendRow appends the stored form of r to dst; DESIGN.md of package kv has
 // it byte by byte.
 func (r *Record) AppendRow(dst []byte) []byte {
@@ -199,10 +207,11 @@ var errRow = errors.New("the row is damaged")
 
 // ParseRow reads a stored record. It copies what it keeps.
 func ParseRow(key, row []byte) (*Record, error) {
-	if len(key) != KeySize || KindOf(key[16]) == nil {
+	owner, kind, id := SplitKey(key)
+	if kind == nil {
 		return nil, fmt.Errorf("record %x: %w", key, errRow)
 	}
-	r := &Record{Owner: ID(key[:16]), Kind: KindOf(key[16]), ID: ID(key[17:])}
+	r := &Record{Owner: owner, Kind: kind, ID: id}
 	in := rowReader{data: row}
 	version, shape, flags := in.byte(), in.byte(), in.byte()
 	if version != rowVersion && !in.bad {

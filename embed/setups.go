@@ -1,0 +1,33 @@
+package embed
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+)
+
+//go:embed setups/common.sh
+var commonScript string
+
+//go:embed setups/shell.sh
+var shellScript string
+
+//go:embed setups/flameshot.sh
+var flameshotScript string
+
+// ShellScript is a script for a POSIX shell that uploads files, or its standard input, to the server at the absolute
+// address. It holds the API key.
+func ShellScript(address, key string, public bool) string {
+	return script(shellScript, address, key, public)
+}
+
+// FlameshotScript is a script for a POSIX shell that takes a screenshot with Flameshot and uploads it. It holds the
+// API key.
+func FlameshotScript(address, key string, public bool) string {
+	return script(flameshotScript, address, key, public)
+}
+
+func script(text, address, key string, public bool) string {
+	values := strings.NewReplacer("@address", quote(address), "@key", quote(key), "@public", strconv.FormatBool(public))
+	return strings.Replace(text, "@common\n", values.Replace(commonScript), 1)
+}

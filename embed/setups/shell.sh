@@ -1,0 +1,32 @@
+#!/bin/sh
+# Uploads files to kist, prints their addresses and copies them to the clipboard.
+#
+#   kist-upload FILE...        uploads files
+#   command | kist-upload      uploads what the command prints
+#   kist-upload - NAME         the same, under a name
+#
+# It holds an API key: let nobody else read it (chmod 700). It needs curl.
+set -eu
+umask 077
+
+@common
+
+failed=0
+all=
+keep() {
+  all=$all${all:+"
+"}$1
+  printf '%s\n' "$1"
+}
+
+if [ $# -eq 0 ] || [ "$1" = - ]; then
+  # Sent at once, as it comes; a quote or backslash in the name would end it for curl.
+  name=$(printf '%s' "${2-text.txt}" | tr -d '\\"')
+  if one=$(upload - "$name"); then keep "$one"; else failed=1; fi
+else
+  for file; do
+    if one=$(upload "$file"); then keep "$one"; else failed=1; fi
+  done
+fi
+if [ -n "$all" ]; then clip "$all"; fi
+exit $failed

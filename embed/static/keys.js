@@ -1,0 +1,136 @@
+// The page of keys and devices, and of setting programs up. app.js loads it when it is asked for and hands over what its
+// pages are made with.
+export default function keys(kit) {
+  const { h, add, find, all, api, base, icon, button, iconButton, when, plural, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip, copy, newID, sessionList, acts } = kit;
+
+  const scopes = { all: 'Everything of mine', read: 'Read', write: 'Write', upload: 'Upload only', admin: 'Manage keys and the server' };
+
+  function keyRow(key) {
+    const over = key.expiresAt && Date.parse(key.expiresAt) < Date.now();
+    const row = h('li.item.plain', {}, h('span.pic', {}, icon('key')),
+      h('div.what', {}, h('span.name', {}, key.name),
+        h('div.meta', {}, h('span', {}, key.scopes.map((x) => scopes[x] ?? x).join(', ')), key.disabled && h('span.badge.warn', {}, 'off'), over && h('span.badge.warn', {}, 'expired'),
+          h('span', {}, key.lastUsedAt ? ['used ', when(key.lastUsedAt)] : 'never used'), key.expiresAt && !over && h('span', {}, 'ends ', when(key.expiresAt)), h('span', {}, 'made ', when(key.createdAt)))),
+      h('div.acts', {}, button('key-toggle', key.disabled ? 'Turn on' : 'Turn off', { 'aria-label': `${key.disabled ? 'Turn on' : 'Turn off'} ${key.name}` }), iconButton('key-edit', 'edit', `Rename ${key.name}`), iconButton('key-delete', 'trash', `Revoke ${key.name}`)));
+    for (const span of all('.meta span', row)) if (!span.childNodes.length) span.remove();
+    row.key = key;
+    return row;
+  }
+
+  // save hands a file to the browser, which keeps it where it keeps downloads.
+  function save(f) {
+    const at = URL.createObjectURL(new Blob([f.content], { type: f.mediaType }));
+    const link = h('a', { href: at, download: f.name, hidden: true });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(at), 60000);
+  }
+
+  // marklet is a link to drag. Pressed here it would do nothing, for the page runs no such scripts.
+  function marklet(code) {
+    const link = h('a.button', { href: code, draggable: 'true' }, icon('bookmark'), 'Keep in kist');
+    link.onclick = (e) => { e.preventDefault(); toast('Drag this to the bookmarks bar.'); };
+    return link;
+  }
+
+  function tell(s) {
+    const d = dialog(`Set up ${s.name}`);
+    const saves = s.files.map((f) => {
+      if (s.program === 'bookmarklet') return marklet(f.content.trim());
+      const b = h('button.main', { type: 'button' }, `Save ${f.name}`);
+      b.onclick = () => save(f);
+      return b;
+    });
+    d.body.append(...[
+      s.key && h('p', {}, `A key named ${s.key.name} was made. It is shown this once, in what follows; whoever has it can do what it may.`),
+      saves.length && h('div.row', {}, saves),
+      h('ol.steps', {}, s.steps.map((step) => h('li', {}, h('p', {}, step.text), step.copy && h('div.row', {}, h('pre.copy', { tabindex: '0', 'aria-label': 'To copy' }, step.copy),
+        button('setup-copy', '', { 'data-text': step.copy, 'aria-label': `Copy ${step.copy.slice(0, 40)}` }, icon('copy'), 'Copy'))))),
+      h('div.row', {}, button('dialog-close', 'Done')),
+    ].filter(Boolean));
+    (saves[0] ?? find('[data-act]', d.body)).focus();
+  }
+
+  async function choose() {
+    const list = (await api('GET', 'setups')).data;
+    const d = dialog('Set up a program');
+    const pub = h('input', { type: 'checkbox', id: newID() });
+    const go = h('button.main', {}, 'Set it up');
+    const choices = list.map((p, i) => {
+      const input = h('input', { type: 'radio', name: 'program', id: newID(), value: p.program, checked: i === 0 });
+      return h('label.check', { for: input.id }, input, h('span', {}, h('b', {}, p.name), h('br'), h('small.soft', {}, p.description)));
+    });
+    const sees = h('label.check', { for: pub.id }, pub, h('span', {}, 'Anyone with the link can see what it sends'));
+    const form = h('form', {}, h('div', { role: 'radiogroup', 'aria-label': 'Program' }, choices), sees, h('div.row.foot', {}, go, button('dialog-close', 'Cancel')));
+    form.onchange = () => { sees.hidden = !list.find((p) => p.program === new FormData(form).get('program')).scopes.length; };
+    form.onsubmit = async (e) => {
+      e.preventDefault();
+      go.disabled = true;
+      try {
+        const made = (await api('POST', 'setups', { program: new FormData(form).get('program'), isPublic: pub.checked })).data;
+        d.el.close('done');
+        rerender();
+        tell(made);
+      } catch (problem) { failed(problem); } finally { go.disabled = false; }
+    };
+    d.body.append(form);
+    find('input', form).focus();
+  }
+
+  Object.assign(acts, {
+    'key-new'() {
+      ask({
+        title: 'New API key', button: 'Make the key',
+        fields: [
+          { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'What uses it, so that you know it again.' },
+          { name: 'scopes', label: 'It may', type: 'checks', choices: kit.me.role === 'admin' ? scopes : Object.fromEntries(Object.entries(scopes).filter(([n]) => n !== 'admin')) },
+          { name: 'ends', label: 'Ends', type: 'choice', required: true, choices: { never: 'Never', 30: 'In 30 days', 90: 'In 90 days', 365: 'In a year' } },
+        ],
+        values: { scopes: ['all'], ends: 'never' },
+        run: async ({ name, scopes: chosen, ends }) => {
+          const answer = await api('POST', 'keys', { name, scopes: chosen.length ? chosen : ['all'], ...(ends !== 'never' && { expiresAt: new Date(Date.now() + ends * 864e5).toISOString() }) });
+          rerender();
+          const d = dialog('Your new key');
+          d.body.append(h('p', {}, 'Copy it now: it is shown this once. Whoever has it can do what it may.'), h('pre.copy', { tabindex: '0', 'aria-label': 'API key' }, answer.key),
+            h('div.row', {}, button('copy-key', 'Copy the key', { class: 'main', 'data-text': answer.key }, icon('copy'), 'Copy the key'), button('dialog-close', 'Done')));
+          find('[data-act="copy-key"]', d.el).focus();
+        },
+      });
+    },
+    'copy-key': async (el) => { if (await copy(el.dataset.text)) toast('Key copied.'); else toast('This browser does not let the page copy. Select the key and copy it.', { bad: true }); },
+    async 'key-toggle'(el) {
+      const key = rowOfEvent(el).key;
+      try { await api('PATCH', `keys/${key.id}`, { disabled: !key.disabled }); rerender(); } catch (e) { failed(e); }
+    },
+    'key-edit'(el) {
+      const key = rowOfEvent(el).key;
+      ask({ title: `Rename ${key.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: key, run: async (now) => { await api('PATCH', `keys/${key.id}`, now); rerender(); } });
+    },
+    'key-delete'(el) {
+      const row = rowOfEvent(el), mark = document.createComment('');
+      row.replaceWith(mark);
+      later(`Revoked “${clip(row.key.name)}”.`, [`keys/${row.key.id}`], () => mark.replaceWith(row));
+    },
+    async setup() { try { await choose(); } catch (e) { failed(e); } },
+    'setup-copy': async (el) => { if (await copy(el.dataset.text)) toast('Copied.'); else toast('This browser does not let the page copy. Select the text and copy it.', { bad: true }); },
+  });
+
+  return async function page(v) {
+    const [keys, sessions] = await Promise.all([load('keys', 'keys?limit=500', v.signal), load('me/sessions', 'me/sessions?limit=500', v.signal)]);
+    const mine = keys?.data ?? [];
+    const made = mine.filter((x) => !x.device), devices = mine.filter((x) => x.device);
+    const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
+    add(v.out, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
+      h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
+      kit.me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works at present.'),
+      keys ? rows(made, 'API keys', 'No keys yet.') : nothing('Keys cannot be shown.', kit.me.role === 'admin' ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
+      keys && h('div.row', {}, button('setup', 'Set up a program')),
+      h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),
+      rows(devices, 'Connected devices', 'No device is connected. Browser extensions and command-line clients connect with a code.'),
+      h('div.row', {}, h('a.button', { href: `${base}/device` }, 'Enter a code'), h('a.button', { href: `${base}/extension.zip`, download: '' }, 'Browser extension')),
+      h('p.soft', {}, 'The extension saves pages, links, pictures and selected text from Chromium, Chrome, Edge and Firefox. Unpack it; then, in Chromium and its kin, turn on the developer mode on the page of extensions and load the folder unpacked; in Firefox, open about:debugging and load its manifest.json.'),
+      sessions && sessionList(sessions.data));
+    return 'Keys and devices';
+  };
+}

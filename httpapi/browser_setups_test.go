@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/matryer/is"
+)
+
+// TestBrowserSetups sets a program up, and saves the file that holds its key,
+// which is shown this once.
+func TestBrowserSetups(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/keys")
+	b.press("Set up a program")
+	b.shows("Photos and files from the share sheet")
+	b.press("Shell script")
+	b.press("Anyone with the link can see what it sends")
+	b.press("Set it up")
+	b.shows("A key named Shell script was made.")
+	b.js(`(() => { const was = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((t) => { window.saved = t; }); return was.call(URL, blob); }; })()`)
+	b.press("Save kist-upload")
+	b.until(`window.saved?.startsWith('#!/bin/sh')`)
+	script := b.js(`window.saved`).(string)
+	is.True(strings.Contains(script, "public=true\n"))
+	key := b.as(regexp.MustCompile(`kist_\w+`).FindString(script))
+	key.upload(nil, file{"a.txt", "", "a"}).want(201)
+	b.press("Done")
+	b.until(`document.querySelector('#main .list .name')?.textContent === 'Shell script'`)
+	is.True(!strings.Contains(b.js(`document.documentElement.textContent`).(string), key.key))
+
+	b.press("Set up a program")
+	b.press("Apple Shortcut")
+	b.press("Set it up")
+	b.until(`[...document.querySelectorAll('dialog pre.copy')].some((e) => /^kist_\w+$/.test(e.textContent))`)
+	for _, width := range []int64{320, 1280} {
+		b.do(chromedp.EmulateViewport(width, 800))
+		is.Equal(b.js(`document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth`), 0.0)
+		is.Equal(b.js(manners), []any{})
+	}
+	is.True(b.sound())
+}
+
+// TestBrowserBookmarklet runs the bookmarklet on a page, and keeps that page.
+func TestBrowserBookmarklet(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/keys")
+	b.press("Set up a program")
+	b.press("Bookmarklet")
+	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool)) // it sends nothing by itself
+	b.press("Set it up")
+	b.until(`document.querySelector('dialog a[href^="javascript:"]')`)
+	b.press("Keep in kist")
+	b.says("Drag this to the bookmarks bar.")
+	code, err := url.PathUnescape(strings.TrimPrefix(b.js(`document.querySelector('dialog a[href^="javascript:"]').getAttribute('href')`).(string), "javascript:"))
+	is.NoErr(err)
+	is.Equal(b.get("/api/v1/keys").at("total"), 1.0) // none was made
+
+	long := strings.Repeat("Ünïcode & \"more\" ☂ ", 200)
+	page := b.post("/api/v1/notes", map[string]any{"title": "A <b>page</b> & more", "content": long, "isPublic": true}).want(201).text("url")
+	b.do(chromedp.Navigate(page + "?a=1&b=%20#c"))
+	b.js(`getSelection().selectAllChildren(document.querySelector('article, main'))`)
+	b.js(`(window.open = (u) => { window.opened = u; }, 0)`)
+	is.Equal(b.js(`(`+strings.TrimPrefix(code, "void")+`, 0)`), 0.0)
+	opened := b.js(`window.opened`).(string)
+	is.True(len(opened) <= 4000)
+	b.do(chromedp.Navigate(opened))
+	b.until(`document.querySelector('dialog.panel [name=title], dialog.panel input')`)
+	is.Equal(b.js(`location.href.includes('url=')`), true)
+	b.press("Add bookmark")
+	b.until(`!document.querySelector('dialog')`)
+	is.Equal(b.one("bookmarks", "url"), page+"?a=1&b=%20#c")
+	is.Equal(b.one("bookmarks", "title"), "A <b>page</b> & more · kist")
+	is.True(strings.Contains(b.one("bookmarks", "description").(string), `Ünïcode & "more" ☂`))
+	is.Equal(b.one("bookmarks", "isPublic"), false)
+	b.until(`location.pathname === '/bookmarks' && !location.search`)
+	is.True(b.sound())
+}
