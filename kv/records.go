@@ -268,7 +268,7 @@ func (tx *Tx) charge(owner record.ID, size int64) error {
 		return err
 	}
 	quota, err := tx.quota(u)
-	if err != nil || quota == 0 || tx.kept(owner)+uploads.Sum(tx.Tx, reservedOf(owner))+size <= quota {
+	if err != nil || quota == 0 || tx.kept(owner)+tx.setAside(owner)+size <= quota {
 		return err
 	}
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
@@ -355,11 +355,19 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 
 // save writes the row, at a new place in the feed of changes.
 func (tx *Tx) save(r *record.Record) error {
-	if tx.Get(uploadSlug, []byte(r.Slug)) != nil { // an upload's file is to have it
-		return fault(&table.Taken{Index: "slug"}, "item")
+	if err := tx.notAwaited(r.Slug); err != nil {
+		return err
 	}
 	r.Seq = tx.nextSeq()
 	return fault(records.Put(tx.Tx, r), "item")
+}
+
+// notAwaited is Taken if the file of an upload is to have the slug.
+func (tx *Tx) notAwaited(slug string) error {
+	if tx.Get(uploadSlug, []byte(slug)) != nil {
+		return fault(&table.Taken{Index: "slug"}, "item")
+	}
+	return nil
 }
 
 // nextSeq is the next place in the feed. The commit writes down how far it is;

@@ -139,6 +139,9 @@ func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string
 	if q.Slug == "" {
 		q.Slug = tx.newSlug()
 	}
+	if err := tx.notAwaited(q.Slug); err != nil {
+		return nil, err
+	}
 	return &q, fault(requests.Put(tx.Tx, &q), "upload request")
 }
 
@@ -151,6 +154,9 @@ func (tx *Tx) SaveRequest(q *record.Request) error {
 			return err
 		}
 		q.Slug = was.Slug
+	}
+	if err := tx.notAwaited(q.Slug); err != nil {
+		return err
 	}
 	q.Updated = tx.Now
 	return fault(requests.Put(tx.Tx, q), "upload request")
