@@ -278,7 +278,7 @@ func keepShared(c *call) error {
 	space := &room{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
 	if own {
 		var err error
-		if space, err = c.room(); err != nil {
+		if space, err = c.s.room(c.owner()); err != nil {
 			return err
 		}
 	}
@@ -368,7 +368,7 @@ func (c *call) keepSharedFiles(parts []part, text string) error {
 	form.Body.(*record.File).Description = cutRunes(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.letGo(pins, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.letGo(pins, recorded) }() // after the commit, whatever comes
 	for i := range parts {
 		one, err := parts[i].stage.Keep()
 		if err != nil {

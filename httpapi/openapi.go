@@ -405,6 +405,7 @@ func components() []component {
 		{"CaptchaToken", new(tokenOfCaptcha), create},
 		{"ResumableUpload", new(shownUpload), shown},
 		{"Import", new(shownImport), shown},
+		{"RemoteUpload", new(shownFetch), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -163,10 +163,9 @@ func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable
 // pastOwner comes after what follows an owner in all entries of the line.
 var pastOwner = slices.Repeat([]byte{0xff}, 8+16+1)
 
-// errNotRunning says that a try is of no more interest: it was cancelled.
-func errNotRunning() error {
-	return &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
-}
+// ErrNotRunning says of a try that nobody waits for it any more: it was
+// cancelled.
+var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
 
 // BeginFetch begins a try. It fails with Taken if the remote upload does not
 // wait any more.
@@ -176,7 +175,7 @@ func (tx *Tx) BeginFetch(owner, id record.ID) (*record.Fetch, error) {
 		return nil, err
 	}
 	if f.State != record.FetchWaits {
-		return nil, errNotRunning()
+		return nil, ErrNotRunning
 	}
 	f.State, f.Due, f.Bytes, f.Total = record.FetchRuns, time.Time{}, 0, -1
 	f.Tries++
@@ -187,7 +186,7 @@ func (tx *Tx) BeginFetch(owner, id record.ID) (*record.Fetch, error) {
 func (tx *Tx) running(f *record.Fetch) (*record.Fetch, error) {
 	was, err := tx.Fetch(f.Owner, f.ID)
 	if err == nil && (was.State != record.FetchRuns || was.Tries != f.Tries) {
-		err = errNotRunning()
+		err = ErrNotRunning
 	}
 	return was, err
 }
