@@ -50,6 +50,7 @@ func appPages() []appPage {
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}},
 		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}},
+		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "Fetch from an address", asks: []string{"remote-upload"}},
 		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
 		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats"}, admin: true},
 	)
@@ -142,7 +143,7 @@ func (c *call) app(p appPage) error {
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"moving", "requests", "tus", "webhooks"} {
+	for i, module := range []string{"moving", "remote", "requests", "tus", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err

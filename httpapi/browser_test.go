@@ -713,7 +713,7 @@ func TestBrowserOneRound(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
 	b.post("/api/v1/notes", map[string]any{"title": "x", "content": ""}).want(201)
-	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/import", "/account", "/admin", "/search?tag=x"} {
+	for _, path := range []string{"/", "/files", "/notes", "/links", "/tags", "/keys", "/webhooks", "/import", "/remote-upload", "/account", "/admin", "/search?tag=x"} {
 		b.open(path)
 		for _, name := range b.js(`performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)`).([]any) {
 			is.True(strings.HasPrefix(name.(string), "/static/") || name == "/manifest.webmanifest") // no request to the API

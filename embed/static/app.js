@@ -1286,7 +1286,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
   const does = h('span.does');
   const problem = h('p.error', { role: 'alert', hidden: true });
   const form = h('form.add', { 'aria-label': label, novalidate: true }, k === kinds.file ? null : area, problem,
-    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), does), picker);
+    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), any && h('a.button', { href: `${base}/remote-upload` }, 'From an address'), visibility), does), picker);
   if (k === kinds.file) form.prepend(h('p.soft', {}, icon('upload'), h('span', {}, 'Drop files or folders here, paste a picture, or choose.')));
   // What typed text becomes: the first is what Enter does.
   const choices = () => {
@@ -1560,6 +1560,7 @@ const pages = {
   'upload-requests': async (v) => (await module('requests'))(v),
   webhooks: async (v) => (await module('webhooks'))(v),
   import: async (v) => (await module('moving'))(v),
+  'remote-upload': async (v) => (await module('remote'))(v),
 };
 
 // module is a page that is loaded when it is first opened.
