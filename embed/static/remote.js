@@ -25,7 +25,7 @@ export default function remote(kit) {
     const row = h('li.item.plain', { 'data-id': x.id }, h('span.pic', { 'aria-hidden': 'true' }, h('b', {}, ending)), h('div.what', {},
       x.file ? h('a.name', { href: `${base}/files/${x.file.slug}` }, name) : h('span.name', {}, name),
       h('div.meta', {}, h(badges[x.state], {}, x.state), h('span', {}, progress(x)), h('span.cutoff', { title: x.url }, x.url)),
-      x.state === 'running' && x.total ? meter(x.bytes / x.total) : null, x.error ? h('p.alert', {}, x.error) : null),
+      x.state === 'running' && x.total ? meter(x.bytes / x.total) : null, x.error ? h('p.error', {}, x.error) : null),
     h('div.acts', {},
       under(x) ? button('fetch-cancel', 'Cancel', { 'aria-label': `Cancel ${name}` }) : null,
       x.state === 'failed' || x.state === 'cancelled' ? button('fetch-retry', 'Try again', { 'aria-label': `Try ${name} again` }) : null,
@@ -94,12 +94,12 @@ export default function remote(kit) {
     const jobs = (await load('remote-upload', 'remote-upload', v.signal))?.jobs ?? [];
     const urls = h('textarea', { id: newID(), rows: '3', spellcheck: 'false', required: true });
     const folder = h('input', { id: newID(), maxlength: '512', autocomplete: 'off' });
-    const visibility = h('select', { id: newID() }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
+    const visibility = h('select', { 'aria-label': 'Who can see the files' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
     const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
     const go = h('button.main', {}, 'Fetch');
     const form = h('form.card', { 'aria-label': 'Fetch from an address', novalidate: true },
       h('p', {}, h('label', { for: urls.id }, 'Addresses, one on each line'), urls, problem),
-      h('p', {}, h('label', { for: folder.id }, 'Folder'), folder), h('p', {}, h('label', { for: visibility.id }, 'Who can see it'), visibility), h('div.row', {}, go));
+      h('p', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, go, visibility));
     urls.setAttribute('aria-describedby', problem.id);
     const complain = (text) => {
       problem.textContent = text;
@@ -125,7 +125,8 @@ export default function remote(kit) {
       jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
       clear: button('fetch-clear', 'Forget what is over'), none: nothing('Nothing was fetched lately.', 'What is over is remembered here for a week. The files are among your files.'),
     };
-    add(v.out, heading('Fetch from an address', at.status, at.clear), h('p.soft', {}, 'The server gets the files by itself; this page need not stay open.'), form, at.list, at.none);
+    add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server gets the files by itself; this page need not stay open.'), h('div.cards', {}, form),
+      h('div.head', {}, h('h2', {}, 'Asked for lately'), at.status, h('div.row', {}, at.clear)), at.list, at.none);
     show(jobs);
     v.signal.addEventListener('abort', () => at.wake?.());
     follow(v.signal);
