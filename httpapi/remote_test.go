@@ -525,7 +525,10 @@ func TestRemoteUploadTurns(t *testing.T) {
 			t.Fatal("nothing is begun")
 		}
 		if n >= fetchesAtOnce-1 {
-			is.Equal(len(a.server.fetcher.out), fetchesAtOnce)
+			f := &a.server.fetcher
+			f.mu.Lock()
+			is.Equal(len(f.out), fetchesAtOnce)
+			f.mu.Unlock()
 			end <- struct{}{}
 		}
 	}
