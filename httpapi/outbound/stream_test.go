@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +18,11 @@ import (
 	"github.com/matryer/is"
 )
 
-// piped is a client whose one server is serve, at the other end of a pipe.
-func piped(serve func(net.Conn)) *Client {
+// piped is a client whose one server is serve, at the other end of a pipe. The
+// test ends when that has.
+func piped(t *testing.T, serve func(net.Conn)) *Client {
+	var work sync.WaitGroup
+	t.Cleanup(work.Wait)
 	return New(Options{
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("192.0.43.8")}, nil
@@ -26,12 +30,12 @@ func piped(serve func(net.Conn)) *Client {
 		Own: func() ([]net.Addr, error) { return nil, nil },
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
-			go func() {
+			work.Go(func() {
 				defer far.Close()
 				if _, err := http.ReadRequest(bufio.NewReader(far)); err == nil {
 					serve(far)
 				}
-			}()
+			})
 			return near, nil
 		},
 	})
@@ -83,7 +87,7 @@ func TestStreamPace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				is := is.New(t)
 				begun := time.Now()
-				res, err := piped(c.serve).Stream(t.Context(), "http://x.example/a", 0)
+				res, err := piped(t, c.serve).Stream(t.Context(), "http://x.example/a", 0)
 				var n int64
 				if err == nil {
 					n, err = io.Copy(io.Discard, res.Body)
@@ -102,7 +106,7 @@ func TestStreamPace(t *testing.T) {
 func TestStreamWaitsForItsReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
-		c := piped(func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd") })
+		c := piped(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabcd") })
 		res, err := c.Stream(t.Context(), "http://x.example/a", 0)
 		is.NoErr(err)
 		for range 4 {
