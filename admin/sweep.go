@@ -228,10 +228,10 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 	return err
 }
 
-// parts forgets the uploads whose time is over, and removes the bytes that none
+// parts forgets the uploads whose time is over, remote ones too, and removes the bytes that none
 // waits for: an upload is noted before its first byte is taken.
 func (w *sweep) parts() error {
-	err := w.Store.Update((*kv.Tx).DropUploads)
+	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(tx.DropUploads(), tx.DropFetches()) })
 	names, err2 := w.Blobs.Parts()
 	var awaited map[string]bool
 	if err = errors.Join(err, err2); err == nil && len(names) > 0 {

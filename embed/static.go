@@ -99,6 +99,7 @@ var sources = []source{
 	{"keys.js", staticFiles, "static/keys.js", false},
 	{"tus.js", staticFiles, "static/tus.js", false},
 	{"webhooks.js", staticFiles, "static/webhooks.js", false},
+	{"remote.js", staticFiles, "static/remote.js", false},
 	{"requests.js", staticFiles, "static/requests.js", false},
 	{"up.css", staticFiles, "static/up.css", false},
 	{"up.js", staticFiles, "static/up.js", false},

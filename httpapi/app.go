@@ -51,6 +51,7 @@ func appPages() []appPage {
 		appPage{path: "/keys", id: "showKeys", title: "Keys and devices", asks: []string{"keys?limit=500", "me/sessions?limit=500"}, module: "keys"},
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}, module: "moving"},
+		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "Fetch from an address", asks: []string{"remote-upload"}, module: "remote"},
 		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
 		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats"}, admin: true},
 	)
@@ -143,7 +144,7 @@ func (c *call) app(p appPage) error {
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"keys", "moving", "requests", "tus", "webhooks"} {
+	for i, module := range []string{"keys", "moving", "remote", "requests", "tus", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
@@ -279,7 +280,7 @@ func keepShared(c *call) error {
 	space := &room{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
 	if own {
 		var err error
-		if space, err = c.room(); err != nil {
+		if space, err = c.s.room(c.owner()); err != nil {
 			return err
 		}
 	}
@@ -369,7 +370,7 @@ func (c *call) keepSharedFiles(parts []part, text string) error {
 	form.Body.(*record.File).Description = cutRunes(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.letGo(pins, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.letGo(pins, recorded) }() // after the commit, whatever comes
 	for i := range parts {
 		one, err := parts[i].stage.Keep()
 		if err != nil {

@@ -845,7 +845,7 @@ func TestBrowserOneRound(t *testing.T) {
 		b.open(path)
 		b.until(`document.querySelector('h1') && document.querySelector('main').children.length > 1`)
 		mu.Lock()
-		is.True(asked["/static/"+nameOf(t, "app.js")] != "") // it is seen what is asked for
+		is.True(asked["/static/"+assetName(t, "app.js")] != "") // it is seen what is asked for
 		for address, why := range asked {
 			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" || strings.HasSuffix(address, ".svg"))
 			if !named && address != "/api/v1/files/new" { // there is no such file
@@ -856,7 +856,7 @@ func TestBrowserOneRound(t *testing.T) {
 	}
 }
 
-func nameOf(t *testing.T, logical string) string {
+func assetName(t *testing.T, logical string) string {
 	t.Helper()
 	name, err := embed.Name(logical)
 	if err != nil {

@@ -193,6 +193,8 @@ func TestDoorScopes(t *testing.T) {
 			return anyScope
 		case r.method == "OPTIONS":
 			return ""
+		case p == "remote-upload" && r.method == "POST", p == "remote-upload/{id}":
+			return record.ScopeUpload
 		case r.method == "GET" && p != "tus/{id}":
 			return record.ScopeRead
 		case p == "upload", p == "tus", p == "tus/{id}":

@@ -67,7 +67,7 @@ func upload(c *call) error {
 	}
 	room := anyRoom()
 	if earlier == nil {
-		if room, err = c.room(); err != nil {
+		if room, err = c.s.room(c.owner()); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func upload(c *call) error {
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.letGo(kept, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.letGo(kept, recorded) }() // after the commit, whatever comes
 	for i := range parts {
 		one, err := parts[i].stage.Keep()
 		if err != nil {
@@ -136,14 +136,14 @@ func upload(c *call) error {
 // letGo ends the pins. Content that got no record is unlinked at once, lest
 // uploads that are refused fill the disk until the next sweep; but not what a
 // record had that was removed lately, which has its time.
-func (c *call) letGo(kept []*blobs.Kept, recorded bool) {
+func (s *Server) letGo(kept []*blobs.Kept, recorded bool) {
 	for _, k := range kept {
 		k.Release()
 		if recorded {
 			continue
 		}
-		if _, err := c.s.Blobs.Unlink(k.Ref, func() (bool, error) { return c.s.Store.Unknown(k.Ref) }); err != nil {
-			c.s.Log.Warn("content without a record is left to the sweep", "error", err)
+		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return s.Store.Unknown(k.Ref) }); err != nil {
+			s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}
 	}
 }
@@ -223,11 +223,11 @@ func (m *room) over(size int64) error {
 	return nil
 }
 
-// room finds out what an upload may take now. The quota is decided in the
+// room finds out what an upload of the owner may take now. The quota is decided in the
 // transaction; here it keeps what cannot fit from being read to the end.
-func (c *call) room() (*room, error) {
-	m := &room{file: c.s.MaxUpload, left: math.MaxInt64, disk: c.s.Store.Room()}
-	return m, c.s.Store.View(func(tx *kv.Tx) error {
+func (s *Server) room(owner record.ID) (*room, error) {
+	m := &room{file: s.MaxUpload, left: math.MaxInt64, disk: s.Store.Room()}
+	return m, s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (c *call) room() (*room, error) {
 		if set.MaxUpload > 0 {
 			m.file = min(m.file, set.MaxUpload)
 		}
-		u, err := tx.User(c.owner())
+		u, err := tx.User(owner)
 		if err != nil {
 			return err
 		}

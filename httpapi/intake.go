@@ -310,7 +310,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.letGo(kept, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.letGo(kept, recorded) }() // after the commit, whatever comes
 	var came []kv.Received
 	for _, p := range parts {
 		one, err := p.stage.Keep()

@@ -202,7 +202,7 @@ func startImport(c *call) error {
 			c.s.movers.free(c.owner())
 		}
 	}()
-	room, err := c.room()
+	room, err := c.s.room(c.owner())
 	if err != nil {
 		return err
 	}

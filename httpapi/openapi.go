@@ -444,6 +444,7 @@ func components() []component {
 		{"Setup", new(shownSetup), shown},
 		{"SetupCreate", new(setupForm), create},
 		{"SetupMade", new(madeSetup), shown},
+		{"RemoteUpload", new(shownFetch), shown},
 	}
 	for _, k := range record.Kinds {
 		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})

@@ -101,12 +101,6 @@ func (s *Server) table() []route {
 			method: "DELETE", path: apiPath + "files/{slug}", id: "removeFile", tag: "files", summary: "Deletes a file.",
 			door: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
 		},
-		{
-			method: "GET", path: apiPath + "remote-upload", id: "listRemoteUploads", tag: "files", summary: "Lists the files that the server is fetching; a check for keys of any scope.",
-			door: holders, reply: reply{200, "The jobs.", jsonOf(object{"type": "object", "required": []string{"jobs"}, "properties": object{
-				"jobs": object{"type": "array", "items": object{"type": "object"}},
-			}}, object{"jobs": []any{}})}, serve: func(c *call) error { return c.text(http.StatusOK, []byte(`{"jobs":[]}`)) },
-		},
 
 		{
 			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
@@ -197,6 +191,7 @@ func (s *Server) table() []route {
 	rows = append(rows, movingRoutes()...)
 	rows = append(rows, setupRoutes()...)
 	rows = append(rows, deletionRoutes()...)
+	rows = append(rows, remoteRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

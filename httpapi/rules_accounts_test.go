@@ -46,9 +46,9 @@ func TestScopes(t *testing.T) {
 			}
 		case r.path == "/api/v1/export", strings.HasPrefix(r.path, "/api/v1/import"): // everything that there is
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true}
-		case r.method == "GET" && r.path != "/api/v1/tus/{id}":
+		case r.method == "GET" && r.path != "/api/v1/tus/{id}" && r.path != "/api/v1/remote-upload/{id}":
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true}
-		case r.path == "/api/v1/upload", strings.HasPrefix(r.path, "/api/v1/tus"):
+		case r.path == "/api/v1/upload", strings.HasPrefix(r.path, "/api/v1/tus"), strings.HasPrefix(r.path, "/api/v1/remote-upload") && (r.method != "DELETE" || r.path != "/api/v1/remote-upload"):
 			allowed = map[string]bool{
 				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true, "ann upload": true, "bob upload": true,
 			}

@@ -73,6 +73,7 @@ type Server struct {
 	probe     probe
 	courier   *courier.Courier
 	movers    movers
+	fetcher   fetcher
 	grants    *grants
 	captcha   *captcha
 	meter     *meter // nil while /metrics is off
@@ -96,6 +97,7 @@ func New(c Config) (*Server, error) {
 	}
 	s.readiness.turn = make(chan struct{}, 1)
 	s.movers.begin()
+	s.fetcher.ready()
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
@@ -143,8 +145,8 @@ const (
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener, and delivers to webhooks, until ctx
-// ends. It then takes no new ones, lets those under way finish for up to grace,
+// Serve answers requests on the listener, delivers to webhooks and fetches
+// remote uploads until ctx ends. It then takes no new ones, lets those under way finish for up to grace,
 // and returns when all are done. With a TLS configuration it speaks HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
@@ -160,6 +162,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer stop()
 	defer s.movers.end()
 	work.Go(func() { s.courier.Run(ctx) })
+	work.Go(func() { s.fetchQueued(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

@@ -373,7 +373,7 @@ func beginUpload(c *call) (err error) {
 	if err != nil {
 		return err
 	}
-	room, err := c.room()
+	room, err := c.s.room(c.owner())
 	if err == nil {
 		err = room.over(max(u.Length, 0))
 	}
@@ -435,7 +435,7 @@ func patchUpload(c *call) error {
 	if at != u.Offset {
 		return c.refused(u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
-	room, err := c.room()
+	room, err := c.s.room(c.owner())
 	if err != nil {
 		return err
 	}
@@ -704,7 +704,7 @@ func (c *call) finish(u *kv.Upload) error {
 	if problems != nil {
 		return problems
 	}
-	head, err := c.head(kept.Ref)
+	head, err := c.s.head(kept.Ref)
 	if err != nil {
 		return err
 	}
@@ -734,8 +734,8 @@ func (c *call) whole(u *kv.Upload) (*blobs.Kept, error) {
 }
 
 // head is the beginning of a content.
-func (c *call) head(ref blobs.Ref) ([]byte, error) {
-	f, err := c.s.Blobs.Get(ref)
+func (s *Server) head(ref blobs.Ref) ([]byte, error) {
+	f, err := s.Blobs.Get(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -165,10 +165,8 @@ func (f *webhookForm) Fields(s *field.Set) {
 // mayCall says what can be seen to be wrong with the address and the secret.
 func (f *webhookForm) mayCall(client *outbound.Client) error {
 	bad := field.Problems{}
-	var refused *outbound.Refused
-	if u, err := url.Parse(f.h.URL); f.h.URL != "" && err == nil && errors.As(client.Check(u), &refused) {
-		text := strings.TrimSuffix(refused.Error(), ".")
-		bad["url"] = "must be an address that the server may call: " + strings.ToLower(text[:1]) + text[1:]
+	if why := closed(client, f.h.URL); why != "" {
+		bad["url"] = why
 	}
 	if err := record.CheckSecret(f.secret.Text); err != nil {
 		bad["secret"] = err.Error()
@@ -177,6 +175,17 @@ func (f *webhookForm) mayCall(client *outbound.Client) error {
 		return nil
 	}
 	return bad
+}
+
+// closed says why the server may not call an address, as far as that can be
+// seen; it completes the sentence "<name> …".
+func closed(client *outbound.Client, address string) string {
+	var refused *outbound.Refused
+	if u, err := url.Parse(address); address == "" || err != nil || !errors.As(client.Check(u), &refused) {
+		return ""
+	}
+	text := strings.TrimSuffix(refused.Error(), ".")
+	return "must be an address that the server may call: " + strings.ToLower(text[:1]) + text[1:]
 }
 
 // fill puts what the form says into h.

@@ -171,7 +171,7 @@ func (tx *Tx) dropUser(id record.ID) error {
 	for k := range tx.Walk(answerBucket, id[:], nil, false) {
 		answers = append(answers, bytes.Clone(k))
 	}
-	err := errors.Join(tx.dropImports(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]))
+	err := errors.Join(tx.dropImports(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]), dropAll(fetches, tx, id[:]))
 	for _, k := range answers {
 		err = errors.Join(err, tx.Delete(answerBucket, k))
 	}
@@ -194,7 +194,7 @@ func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
 // Usage is what an owner keeps.
 type Usage struct {
 	Bytes int64            // of files, and of what waits for approval
-	Begun int64            // set aside for files that are being uploaded in pieces
+	Begun int64            // set aside for files that are being uploaded in pieces, or fetched
 	Quota int64            // of files; 0 is no limit
 	Count map[string]int64 // of records, by kind
 }
@@ -202,7 +202,7 @@ type Usage struct {
 // Usage sums up what the user keeps.
 func (tx *Tx) Usage(u *record.User) (Usage, error) {
 	quota, err := tx.quota(u)
-	sum := Usage{Bytes: tx.kept(u.ID), Begun: uploads.Sum(tx.Tx, reservedOf(u.ID)), Quota: quota, Count: map[string]int64{}}
+	sum := Usage{Bytes: tx.kept(u.ID), Begun: tx.setAside(u.ID), Quota: quota, Count: map[string]int64{}}
 	for _, k := range record.Kinds {
 		sum.Count[k.Name] = records.Sum(tx.Tx, pair(u.ID, k.Code))
 	}

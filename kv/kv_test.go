@@ -276,6 +276,27 @@ func audit(tx *Tx) error {
 		sums[string(pair(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
 		sums[string(pair(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
 	}
+	fetched, err9 := collect(fetches, tx, nil)
+	for i := range fetched {
+		f := &fetched[i]
+		there(userBucket, f.Owner[:], f.ID)
+		part, at := byte('o'), f.Ended
+		switch f.State {
+		case record.FetchWaits:
+			part, at = 'w', f.Due
+		case record.FetchRuns:
+			part, at = 'r', f.Created
+			sums[string(pair(f.Owner, 0, 'g'))] += max(f.Total, f.Bytes)
+			sums[string(pair(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
+		}
+		if part != 'o' && f.Slug != "" {
+			file(uploadSlug, []byte(f.Slug), pair(f.Owner, f.ID[:]...))
+		}
+		if (part == 'o') != f.Due.IsZero() && part != 'r' || (part == 'o') == f.Ended.IsZero() {
+			say("remote upload %s is %s, due %s and ended %s", f.ID, f.State, f.Due, f.Ended)
+		}
+		file(fetchLine, slices.Concat([]byte{part}, f.Owner[:], binary.BigEndian.AppendUint64(nil, signed(at)), f.ID[:]), nil)
+	}
 	for k, n := range sums {
 		if n != 0 {
 			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -355,7 +376,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{uploadSlug, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{uploadSlug, fetchLine, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -375,7 +396,7 @@ func audit(tx *Tx) error {
 	if n != len(want) {
 		say("%d derived entries, want %d", n, len(want))
 	}
-	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7, err8)...)
+	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7, err8, err9)...)
 }
 
 // leftOver finds what names the account, the marks in the feed of changes

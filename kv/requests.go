@@ -460,7 +460,7 @@ func (tx *Tx) kept(owner record.ID) int64 {
 // charged is that, and what is set aside for the owner's uploads that are on
 // their way.
 func (tx *Tx) charged(owner record.ID) int64 {
-	return tx.kept(owner) + uploads.Sum(tx.Tx, reservedOf(owner))
+	return tx.kept(owner) + tx.setAside(owner)
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {

@@ -48,6 +48,8 @@ var (
 	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
 	importBucket   = table.Bucket{No: 43, Name: "import"}
 	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
+	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
+	fetchLine      = table.Bucket{No: 47, Name: "fetch.line"}
 )
 
 var buckets = []table.Bucket{
@@ -58,6 +60,7 @@ var buckets = []table.Bucket{
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
 	uploadBucket, uploadSlug,
 	importBucket, importRemarks,
+	fetchBucket, fetchLine,
 }
 
 // byNumber finds a bucket by its number.

@@ -159,26 +159,33 @@ func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (
 	if was.Done() {
 		return nil, record.NotFound("upload")
 	}
-	if f.Folder != uuid.Nil && tx.Get(folderBucket, pair(u.Owner, f.Folder[:]...)) == nil {
-		f.Folder = uuid.Nil
-	}
-	there := f.AddTags[:0]
-	for _, t := range f.AddTags {
-		if id := uuid.MustParse(t); tx.Get(tagBucket, pair(u.Owner, id[:]...)) != nil {
-			there = append(there, t)
-		}
-	}
-	f.AddTags = there
-	if err := tx.charge(u.Owner, content.Size); err != nil {
-		return nil, err
-	}
-	r, err := tx.addChecked(u.Owner, record.Files, f, content, was.Password)
+	r, err := tx.addAwaited(u.Owner, f, content, was.Password)
 	if err != nil {
 		return nil, err
 	}
 	u.File, u.Expires = r.ID, tx.Now.Add(UploadTime)
 	u.Metadata, u.Password, u.State, u.Slug = "", "", nil, ""
 	return r, uploads.Put(tx.Tx, u)
+}
+
+// addAwaited makes a file, as Add does, of a form that was good a while ago: a
+// folder and tags that are gone meanwhile are left out, and an end that has
+// passed is kept.
+func (tx *Tx) addAwaited(owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
+	if f.Folder != uuid.Nil && tx.Get(folderBucket, pair(owner, f.Folder[:]...)) == nil {
+		f.Folder = uuid.Nil
+	}
+	there := f.AddTags[:0]
+	for _, t := range f.AddTags {
+		if id := uuid.MustParse(t); tx.Get(tagBucket, pair(owner, id[:]...)) != nil {
+			there = append(there, t)
+		}
+	}
+	f.AddTags = there
+	if err := tx.charge(owner, content.Size); err != nil {
+		return nil, err
+	}
+	return tx.addChecked(owner, record.Files, f, content, password)
 }
 
 // RemoveUpload forgets an upload. Its bytes are for the caller to remove.
@@ -221,6 +228,14 @@ func (tx *Tx) AwaitedUploads() (map[string]bool, error) {
 	return all, nil
 }
 
-// StillToCome is how many bytes the uploads that have been begun wait for, of
-// all owners; their place on the disk is promised.
-func (tx *Tx) StillToCome() int64 { return uploads.Sum(tx.Tx, stillToCome) }
+// StillToCome is how many bytes the uploads that have been begun wait for,
+// remote ones too, of all owners; their place on the disk is promised.
+func (tx *Tx) StillToCome() int64 {
+	return uploads.Sum(tx.Tx, stillToCome) + fetches.Sum(tx.Tx, stillToFetch)
+}
+
+// setAside is how many bytes are set aside for uploads of the owner that are
+// not complete, remote ones too.
+func (tx *Tx) setAside(owner record.ID) int64 {
+	return uploads.Sum(tx.Tx, reservedOf(owner)) + fetches.Sum(tx.Tx, fetchingOf(owner))
+}

@@ -112,6 +112,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
 	add(uploads.Check(tx.Tx, func(u *Upload) { there(userBucket, u.Owner[:], "upload", u.ID) }, problem))
+	add(fetches.Check(tx.Tx, func(f *record.Fetch) { there(userBucket, f.Owner[:], "remote upload", f.ID) }, problem))
 	add(imports.Check(tx.Tx, func(i *record.Import) {
 		there(userBucket, i.Owner[:], "import", i.ID)
 		there(importRemarks, pair(i.Owner, i.ID[:]...), "import", i.ID)
@@ -428,7 +429,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
-			refill(uploads, was, tx, lost, renew, nil),
+			refill(uploads, was, tx, lost, renew, nil), refill(fetches, was, tx, lost, renew, nil),
 			refill(imports, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				notice := was.Get(noticeBucket, noticeKey(d))

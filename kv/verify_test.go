@@ -86,7 +86,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)

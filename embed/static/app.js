@@ -1305,7 +1305,8 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
   const does = h('span.does');
   const problem = h('p.error', { role: 'alert', hidden: true });
   const form = h('form.add', { 'aria-label': label, novalidate: true }, k === kinds.file ? null : area, problem,
-    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), does), picker);
+    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), does,
+      k === kinds.file && h('a.button', { href: `${base}/remote-upload` }, 'From an address')), picker);
   if (k === kinds.file) form.prepend(h('p.soft', {}, icon('upload'), h('span', {}, 'Drop files or folders here, paste a picture, or choose.')));
   // What typed text becomes: the first is what Enter does.
   const choices = () => {
@@ -1319,6 +1320,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
     grow(area);
     does.replaceChildren(
       ...choices().slice(1).map(([kk, t]) => { const b = h('button', { type: 'button', value: kk.name }, t); b.onclick = () => make(kk); return b; }),
+      ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, 'Fetch the file')] : []),
       ...(k && k !== kinds.file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, 'All fields')] : []),
       ...choices().slice(0, 1).map(([, t]) => h('button.main', {}, t)));
   };
@@ -1328,6 +1330,20 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
     return text ? { [first]: kk.fields.find((f) => f.name === first)?.keep ? area.value : text } : {};
   };
   const forget = () => { area.value = ''; draw(); };
+  const complain = (e) => {
+    const why = Object.values(e.fields ?? {});
+    problem.textContent = why.length ? `This ${why.join(' and ')}.` : e.message;
+    problem.hidden = false;
+  };
+  // fetchIt has the server get the file at the address.
+  form.fetchIt = async () => {
+    problem.hidden = true;
+    try {
+      await api('POST', 'remote-upload', { url: area.value.trim(), ...(visibility.value && { isPublic: true }) });
+      forget();
+      toast('The server fetches the file.', { action: 'Show', run: () => go(`${base}/remote-upload`) });
+    } catch (e) { complain(e); }
+  };
   const make = async (kk) => {
     const body = { ...given(kk), ...fields(), ...(visibility.value && { isPublic: true }) };
     problem.hidden = true;
@@ -1341,9 +1357,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
       forget();
       settled(answer.data, true);
     } catch (e) {
-      const why = Object.values(e.fields ?? {});
-      problem.textContent = why.length ? `This ${why.join(' and ')}.` : e.message;
-      problem.hidden = false;
+      complain(e);
     } finally {
       if (main_) main_.disabled = false;
       if (matchMedia('(pointer: fine)').matches) area.focus();
@@ -1574,6 +1588,7 @@ const pages = {
   keys: async (v) => (await module('keys'))(v),
   webhooks: async (v) => (await module('webhooks'))(v),
   import: async (v) => (await module('moving'))(v),
+  'remote-upload': async (v) => (await module('remote'))(v),
 };
 
 // module is a page that is loaded when it is first opened.
@@ -1814,6 +1829,7 @@ const acts = {
   again: () => rerender(),
   new: () => create(),
   choose: (el) => find('input[type=file]', el.closest('form')).click(),
+  'fetch-it': (el) => el.closest('form').fetchIt(),
 
   pick(el, e) {
     const row = rowOfEvent(el);

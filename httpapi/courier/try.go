@@ -14,9 +14,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"kist/httpapi/outbound"
 	"kist/kv/record"
@@ -26,7 +24,6 @@ import (
 const (
 	maxAnswer = 64 << 10 // bytes that are read
 	maxShown  = 256      // bytes that are kept for the log
-	maxError  = 512      // bytes of a sentence in the log
 	bodyTime  = time.Second
 )
 
@@ -67,10 +64,10 @@ func (c *Courier) try(ctx context.Context, h *record.Webhook, m Message) record.
 	ctx, cancel := context.WithTimeout(ctx, TryTime)
 	defer cancel()
 	status, wait, answer, err := c.post(ctx, h, m, begun)
-	t.Took, t.Status, t.Wait, t.Answer = time.Since(begun).Truncate(time.Millisecond), status, wait, printable(answer, maxShown)
+	t.Took, t.Status, t.Wait, t.Answer = time.Since(begun).Truncate(time.Millisecond), status, wait, outbound.Printable(answer, maxShown)
 	switch {
 	case err != nil:
-		t.Error = cut(problem(ctx, err, t.Took), maxError)
+		t.Error = problem(ctx, err, t.Took)
 	case status >= 300 && status < 400:
 		t.Error = fmt.Sprintf("The target answered with a redirect (%d), which is not followed.", status)
 	case status < 200 || status >= 300:
@@ -104,60 +101,14 @@ func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at tim
 	var shown bytes.Buffer
 	n, _ := io.CopyN(&shown, res.Body, maxShown)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer-n)
-	return res.StatusCode, retryAfter(res.Header.Get("Retry-After"), time.Now()), shown.Bytes(), nil
-}
-
-// retryAfter reads the header (RFC 9110, section 10.2.3), seconds or a date; 0
-// if it says nothing, and a day at most.
-func retryAfter(t string, now time.Time) time.Duration {
-	const most = 24 * time.Hour
-	if s, err := strconv.Atoi(t); err == nil {
-		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
-	}
-	if at, err := http.ParseTime(t); err == nil {
-		return min(max(0, at.Sub(now)), most)
-	}
-	return 0
+	return res.StatusCode, outbound.RetryAfter(res.Header.Get("Retry-After"), time.Now()), shown.Bytes(), nil
 }
 
 // problem says in a sentence why there was no answer.
 func problem(ctx context.Context, err error, after time.Duration) string {
-	var refused *outbound.Refused
 	var network net.Error
-	switch {
-	case errors.As(err, &refused):
-		return refused.Error()
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
 		return fmt.Sprintf("The target did not answer within %d s.", max(1, int(after.Seconds()+0.5)))
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "The target refuses the connection: nothing listens there."
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "The target closed the connection without an answer."
 	}
-	return "The target cannot be reached: " + printable([]byte(err.Error()), maxError) + "."
-}
-
-// printable is the beginning of foreign text as it may be shown.
-func printable(b []byte, most int) string {
-	t := strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < ' ' || r == 0x7f || r == utf8.RuneError || r >= 0x80 && !strconv.IsPrint(r):
-			return -1
-		}
-		return r
-	}, string(b))
-	return cut(t, most)
-}
-
-// cut shortens text to most bytes.
-func cut(t string, most int) string {
-	if len(t) <= most {
-		return t
-	}
-	for most > 0 && !utf8.RuneStart(t[most]) {
-		most--
-	}
-	return t[:most]
+	return outbound.Explain(err, "The target")
 }

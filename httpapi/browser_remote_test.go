@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// TestBrowserRemote has the server fetch files: sees one come in, cancels it,
+// tries it again, sees another fail, and forgets what is over.
+func TestBrowserRemote(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.fetching(t)
+	var free atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/holiday.mp4" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Length", "2000000")
+		_, _ = w.Write(make([]byte, 1_000_000))
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		if !free.Load() {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write(make([]byte, 1_000_000))
+	}))
+	t.Cleanup(target.Close)
+	b.open("/")
+	b.fill("Add anything", target.URL+"/none")
+	b.press("Fetch the file")
+	b.press("Show")
+	b.shows("The other server answered 404 Not Found.")
+	b.press("Forget none")
+	b.open("/files")
+	b.press("From an address")
+	b.shows("Nothing was fetched lately.")
+	is.True(b.sound())
+	b.press("Fetch")
+	b.says("Write the address of a file.")
+	b.fill("Addresses", target.URL+"/holiday.mp4\nnonsense")
+	b.press("Fetch")
+	b.says("The list has a bad entry: number 2 must be an absolute http or https address.")
+	b.fill("Addresses", target.URL+"/holiday.mp4\n"+target.URL+"/none")
+	b.fill("Folder", "Films")
+	b.press("Fetch")
+	b.shows("1\u00a0MB of 2\u00a0MB")
+	b.shows("The other server answered 404 Not Found.")
+	is.True(b.sound())
+	is.Equal(b.js(`document.documentElement.scrollWidth <= innerWidth`), true)
+	b.press("Cancel holiday.mp4")
+	b.shows("cancelled")
+	free.Store(true)
+	b.press("Try holiday.mp4 again")
+	b.until(`document.querySelector('#main .item a.name')?.textContent === 'holiday.mp4'`)
+	is.Equal(b.get("/api/v1/files?folder=Films").want(200).text("data.0.originalName"), "holiday.mp4")
+	b.press("Forget none")
+	b.until(`document.querySelectorAll('#main .item').length === 1`)
+	b.press("Forget what is over")
+	b.shows("Nothing was fetched lately.")
+	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+}

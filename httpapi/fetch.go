@@ -1,0 +1,377 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kist/blobs"
+	"kist/httpapi/outbound"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// Bounds of the work on remote uploads.
+const (
+	fetchesAtOnce  = 2
+	fetchRedirects = 10
+	fetchLook      = time.Minute     // between two looks at the queue: the clock may have been set
+	fetchAgain     = 5 * time.Second // until the store is tried again when it fails
+)
+
+// fetcher is the work on remote uploads that is under way.
+type fetcher struct {
+	wake chan struct{} // something may be due
+	mu   sync.Mutex
+	out  map[record.ID]*fetching
+	last map[record.ID]int // which of all that were begun was the latest of an owner
+	n    int               // how many were begun
+}
+
+// fetching is a try under way.
+type fetching struct {
+	stop  context.CancelFunc
+	bytes atomic.Int64 // that came in
+}
+
+func (f *fetcher) ready() {
+	f.wake = make(chan struct{}, 1)
+	f.out, f.last = map[record.ID]*fetching{}, map[record.ID]int{}
+}
+
+// poke has the queue looked at.
+func (f *fetcher) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+// of is the try of a remote upload that is under way, or nil.
+func (f *fetcher) of(id record.ID) *fetching {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.out[id]
+}
+
+// cut ends the try of a remote upload, if one is under way. What is written
+// down of it must say before that nobody waits for it.
+func (f *fetcher) cut(id record.ID) {
+	if at := f.of(id); at != nil {
+		at.stop()
+	}
+}
+
+// begin takes the first of those found whose owner's latest try was begun
+// longest ago.
+func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one = slices.MinFunc(found, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	f.n++
+	f.last[one.Owner], f.out[one.ID] = f.n, at
+	return one, slices.DeleteFunc(found, func(o kv.Fetchable) bool { return o == one })
+}
+
+func (f *fetcher) end(id record.ID) {
+	f.mu.Lock()
+	delete(f.out, id)
+	f.mu.Unlock()
+	f.poke()
+}
+
+// fetchQueued fetches what is queued until ctx ends. It then cuts off what is
+// under way, and returns when that is back in the queue.
+func (s *Server) fetchQueued(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	resumed := false
+	next := func() (time.Duration, error) {
+		if !resumed {
+			if err := s.Store.Update((*kv.Tx).ResumeFetches); err != nil {
+				return 0, err
+			}
+			resumed = true
+		}
+		return s.beginFetches(ctx, &work)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait, err := next()
+		if err != nil {
+			s.Log.Error("the queue of remote uploads cannot be read; it is tried again", "error", err)
+			wait = fetchAgain
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.fetcher.wake:
+		}
+	}
+}
+
+// beginFetches begins what is due as far as there is room, owner by owner in
+// turn, and says how long to wait if nothing happens.
+func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait time.Duration, err error) {
+	f := &s.fetcher
+	f.mu.Lock()
+	free := fetchesAtOnce - len(f.out)
+	f.mu.Unlock()
+	if free == 0 {
+		return fetchLook, nil
+	}
+	var found []kv.Fetchable
+	if err := s.Store.View(func(tx *kv.Tx) (err error) {
+		found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return f.of(id) != nil })
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if len(found) == 0 && wait == 0 { // nobody waits
+		f.mu.Lock()
+		clear(f.last)
+		f.mu.Unlock()
+	}
+	for ; free > 0 && len(found) > 0; free-- {
+		ctx, stop := context.WithCancel(ctx)
+		at := &fetching{stop: stop}
+		var one kv.Fetchable
+		one, found = f.begin(found, at)
+		work.Go(func() {
+			defer f.end(one.ID)
+			defer stop()
+			s.bring(ctx, one, at)
+		})
+	}
+	return min(cmp.Or(wait, fetchLook), fetchLook), nil
+}
+
+// bring makes one try and writes down what came of it.
+func (s *Server) bring(ctx context.Context, one kv.Fetchable, at *fetching) {
+	var f *record.Fetch
+	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
+	switch {
+	case nobodyWaits(err):
+		return
+	case err != nil:
+		s.Log.Error("a remote upload does not begin; it is tried again", "id", one.ID, "error", err)
+		pause(ctx, fetchAgain)
+		return
+	}
+	outcome := func(tx *kv.Tx) error { return tx.ReturnFetch(f) }
+	switch err := s.fetch(ctx, f, at); {
+	case err == nil, nobodyWaits(err):
+		return
+	case ctx.Err() == nil:
+		e := s.fetchError(f, err)
+		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
+	}
+	for {
+		err := s.Store.Update(outcome)
+		if err == nil || nobodyWaits(err) || errors.Is(err, kv.ErrClosed) {
+			return
+		}
+		s.Log.Error("what came of a remote upload is not written down; it is tried again", "id", f.ID, "error", err)
+		if !pause(ctx, fetchAgain) {
+			return // the next start sees to it
+		}
+	}
+}
+
+// nobodyWaits reports whether an error says that a try was cancelled, or
+// removed with or without its account.
+func nobodyWaits(err error) bool { return errors.Is(err, kv.ErrNotRunning) || missing(err) }
+
+// pause waits; it reports false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// fetchError says what a try failed by.
+type fetchError struct {
+	text   string        // for the owner
+	passes bool          // another try may go well
+	asked  time.Duration // until then
+}
+
+func (e *fetchError) Error() string { return e.text }
+
+// fetchError is what any error means to the owner of a remote upload.
+func (s *Server) fetchError(f *record.Fetch, err error) *fetchError {
+	var failed *fetchError
+	if errors.As(err, &failed) {
+		return failed
+	}
+	e, status := understood(err)
+	if status == http.StatusInternalServerError {
+		s.Log.Error("a remote upload failed", "id", f.ID, "error", err)
+		return &fetchError{text: "Something went wrong on the server. The log says more under the id of the remote upload.", passes: true}
+	}
+	return &fetchError{text: e.Text, passes: status == http.StatusServiceUnavailable || status == http.StatusInsufficientStorage}
+}
+
+// otherServer begins the sentences about it.
+const otherServer = "The other server"
+
+// fetch makes a try. The content is durable first, the record comes second.
+func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error {
+	form, err := fetchForm(f.Fields)
+	if err != nil {
+		return err
+	}
+	room, err := s.room(f.Owner)
+	if err != nil {
+		return err
+	}
+	res, err := s.Outbound.Stream(ctx, f.URL, fetchRedirects)
+	if err != nil {
+		return &fetchError{text: outbound.Explain(err, otherServer), passes: !errors.As(err, new(*outbound.Refused))}
+	}
+	defer res.Body.Close()
+	if err := sends(res, time.Now()); err != nil {
+		return err
+	}
+	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, nameOf(res)), max(res.ContentLength, -1)
+	if err := room.over(f.Total); err != nil {
+		return err
+	}
+	if err := s.note(f); err != nil {
+		return err
+	}
+	st, err := s.Blobs.Stage()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := st.Drop(); err != nil {
+			s.Log.Warn("a remote upload's temporary file is left", "error", err)
+		}
+	}()
+	if err := s.takeIn(f, res.Body, st, room, at); err != nil {
+		return err
+	}
+	kept, err := st.Keep()
+	if err != nil {
+		return err
+	}
+	recorded := false
+	defer func() { s.letGo([]*blobs.Kept{kept}, recorded) }() // after the commit, whatever comes
+	head, err := s.head(kept.Ref)
+	if err != nil {
+		return err
+	}
+	p := part{name: f.Name, claimed: res.Header.Get("Content-Type"), head: head}
+	if coded(res.Header) {
+		p.claimed = "" // that of what is inside
+	}
+	one := fileForm(form, p, kept, true)
+	err = s.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.FinishFetch(f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		return err
+	})
+	recorded = err == nil
+	return err
+}
+
+// takeIn stages a body, within the room that there is, and notes how far it is.
+func (s *Server) takeIn(f *record.Fetch, body io.Reader, st *blobs.Stage, m *room, at *fetching) error {
+	from := &source{r: &fetched{body, at}}
+	for most := min(m.file, m.left); ; {
+		some := &piece{r: from, left: min(noteBytes, most-st.Size()+1), until: time.Now().Add(noteTime)}
+		_, err := st.ReadFrom(some)
+		switch {
+		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
+			return &fetchError{text: fmt.Sprintf("%s stopped sending, or sent too slowly, after %d bytes.", otherServer, st.Size()), passes: true}
+		case from.err != nil:
+			return &fetchError{text: fmt.Sprintf("The connection broke off after %d bytes.", st.Size()), passes: true}
+		case err != nil:
+			return err // the disk's fault, not the other server's
+		}
+		if err := m.over(st.Size()); err != nil || some.ended {
+			return err
+		}
+		f.Bytes = st.Size()
+		if err := s.note(f); err != nil {
+			return err
+		}
+		if s.Store.Room() == 0 {
+			return kv.ErrFull
+		}
+	}
+}
+
+// note writes down how far a try is.
+func (s *Server) note(f *record.Fetch) error {
+	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
+}
+
+// fetched counts what is read.
+type fetched struct {
+	io.Reader
+	at *fetching
+}
+
+func (r *fetched) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.at.bytes.Add(int64(n))
+	return n, err
+}
+
+// sends is nil if an answer brings what was asked for.
+func sends(res *http.Response, now time.Time) error {
+	code := res.StatusCode
+	switch {
+	case code == http.StatusOK, code == http.StatusNonAuthoritativeInfo:
+		return nil
+	case code == http.StatusNoContent, code == http.StatusResetContent:
+		return &fetchError{text: fmt.Sprintf("%s has no content there (%d).", otherServer, code)}
+	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
+		return &fetchError{text: fmt.Sprintf("The address is redirected more than %d times.", fetchRedirects)}
+	}
+	e := &fetchError{text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + "."}
+	switch {
+	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		e.passes, e.asked = true, outbound.RetryAfter(res.Header.Get("Retry-After"), now)
+	}
+	return e
+}
+
+// coded reports whether a body is packed in a way that was not asked for. It
+// is kept so.
+func coded(h http.Header) bool {
+	c := strings.TrimSpace(h.Get("Content-Encoding"))
+	return c != "" && !strings.EqualFold(c, "identity")
+}
+
+// nameOf is the name of the file that an answer brings: what it says
+// (Content-Disposition, RFC 6266), else the end of the address that redirects
+// led to, else its host.
+func nameOf(res *http.Response) string {
+	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	u := res.Request.URL
+	name := params["filename"]
+	if name == "" && strings.Trim(u.Path, "/") != "" {
+		name = path.Base(u.Path)
+	}
+	name, _ = record.CleanFileName(cmp.Or(name, u.Hostname())) // never fails
+	return name
+}

@@ -1,0 +1,73 @@
+package outbound
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+)
+
+// maxError bounds a sentence of Explain in bytes.
+const maxError = 512
+
+// Explain says in a sentence why who, such as "The target", did not answer.
+func Explain(err error, who string) string {
+	var refused *Refused
+	var network net.Error
+	switch {
+	case errors.As(err, &refused):
+		return Cut(refused.Error(), maxError)
+	case errors.Is(err, ErrSlow), errors.As(err, &network) && network.Timeout():
+		return who + " did not answer in time."
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return who + " refuses the connection: nothing listens there."
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return who + " closed the connection without an answer."
+	}
+	why := who + " cannot be reached: "
+	return why + Printable([]byte(err.Error()), maxError-len(why)-1) + "."
+}
+
+// RetryAfter reads the header of that name (RFC 9110, section 10.2.3), seconds
+// or a date; 0 if it says nothing, and a day at most.
+func RetryAfter(t string, now time.Time) time.Duration {
+	const most = 24 * time.Hour
+	if s, err := strconv.Atoi(t); err == nil {
+		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(t); err == nil {
+		return min(max(0, at.Sub(now)), most)
+	}
+	return 0
+}
+
+// Printable is the beginning of foreign text, most bytes at most, as it may be
+// shown on one line.
+func Printable(b []byte, most int) string {
+	t := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || r == utf8.RuneError || r >= 0x80 && !strconv.IsPrint(r):
+			return -1
+		}
+		return r
+	}, string(b))
+	return Cut(t, most)
+}
+
+// Cut shortens text to most bytes, and no character in two.
+func Cut(t string, most int) string {
+	if len(t) <= most {
+		return t
+	}
+	for most > 0 && !utf8.RuneStart(t[most]) {
+		most--
+	}
+	return t[:most]
+}

@@ -1,0 +1,442 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Bounds of a request for remote uploads.
+const (
+	maxSecrets  = 10 // different passwords: each takes a while to hash
+	maxReported = 10 // entries of which it is said what is wrong with them
+)
+
+// remoteForm is what is said of a file that is to be fetched.
+type remoteForm struct {
+	url string
+	*record.Form
+}
+
+func newRemoteForm() *remoteForm { return &remoteForm{Form: record.NewForm(record.Files)} }
+
+func (f *remoteForm) Fields(s *field.Set) {
+	s.URL("url", &f.url, field.Required, field.Filled).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
+	record.Upload{Form: f.Form}.Fields(s)
+}
+
+// keptNames are the members of a remoteForm that go into the queue as they are.
+var keptNames = func() (names []string) {
+	for _, f := range field.Of(newRemoteForm()).Fields() {
+		if f.Name != "url" && f.Name != "password" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}()
+
+// fetchForm reads back what the queue has.
+func fetchForm(fields string) (*record.Form, error) {
+	in, err := field.Parse([]byte(fields))
+	form := record.NewForm(record.Files)
+	if err == nil {
+		err = field.Of(record.Upload{Form: form}).Create(in)
+	}
+	if err != nil { // it is nobody's fault who asks now
+		return nil, fmt.Errorf("the fields of a remote upload: %w", errors.New(err.Error()))
+	}
+	return form, nil
+}
+
+// wanted is one file of a request: where it stands there, and what is said of it.
+type wanted struct {
+	list string // "", urls or items
+	no   int    // in the list, from 1
+	in   field.Object
+	form *remoteForm
+}
+
+// wantedOf reads which files a request is for, of url, urls and items in this
+// order. What is said beside url and urls is said of each of those.
+func wantedOf(in field.Object) ([]wanted, error) {
+	bad := field.Problems{}
+	list := func(name string) []any {
+		v, ok := in[name].([]any)
+		switch {
+		case in[name] != nil && !ok:
+			bad[name] = "must be a list"
+		case len(v) > kv.MaxFetches:
+			bad[name] = fmt.Sprintf("must have at most %d entries", kv.MaxFetches)
+			return nil
+		}
+		return v
+	}
+	shared := func(url any) field.Object {
+		one := field.Object{"url": url, "password": in["password"]}
+		for _, name := range keptNames {
+			one[name] = in[name]
+		}
+		return one
+	}
+	var all []wanted
+	if in["url"] != nil {
+		all = append(all, wanted{in: in})
+	}
+	for i, v := range list("urls") {
+		all = append(all, wanted{list: "urls", no: i + 1, in: shared(v)})
+	}
+	if len(all) > 1 {
+		for _, name := range []string{"slug", "name"} {
+			if t, _ := in[name].(string); t != "" {
+				bad[name] = "can be given to one file only; use items"
+			}
+		}
+	}
+	for i, v := range list("items") {
+		one, ok := v.(field.Object)
+		if !ok {
+			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
+		}
+		all = append(all, wanted{list: "items", no: i + 1, in: one})
+	}
+	if len(all) == 0 && len(bad) == 0 {
+		bad["url"] = "is required, or urls or items"
+	}
+	return all, check(bad)
+}
+
+// readWanted reads the forms of the files. Its error names what is wrong with each,
+// by the numbers of the entries.
+func (c *call) readWanted(all []wanted) error {
+	bad := field.Problems{}
+	entries, more := map[string][]string{}, map[string]int{}
+	for i := range all {
+		w := &all[i]
+		w.form = newRemoteForm()
+		problems := field.Of(w.form).Create(w.in)
+		var refused error
+		if why := closed(c.s.Outbound, w.form.url); why != "" {
+			refused = field.Problems{"url": why}
+		}
+		var wrong *record.Error
+		if err := check(problems, w.form.CheckNew(c.s.Store.Now()), refused); err == nil {
+			continue
+		} else if !errors.As(err, &wrong) {
+			return err
+		}
+		text := ": " + field.Problems(wrong.Fields).Error()
+		if w.list != "items" { // what is shared is wrong once
+			text = ""
+			for name, why := range wrong.Fields {
+				if name == "url" && w.list != "" {
+					text = " " + why
+				} else {
+					bad[name] = why
+				}
+			}
+		}
+		switch {
+		case text == "":
+		case len(entries[w.list]) == maxReported:
+			more[w.list]++
+		default:
+			entries[w.list] = append(entries[w.list], fmt.Sprintf("number %d%s", w.no, text))
+		}
+	}
+	for list, texts := range entries {
+		if bad[list] = "has a bad entry: " + strings.Join(texts, "; "); more[list] > 0 {
+			bad[list] += fmt.Sprintf("; and %d more", more[list])
+		}
+	}
+	return check(bad)
+}
+
+// startFetches queues files to be fetched: all that the request names, or none.
+func startFetches(c *call) error {
+	in, err := c.object(smallBody)
+	if err != nil {
+		return err
+	}
+	all, err := wantedOf(in)
+	if err != nil {
+		return err
+	}
+	if err := c.readWanted(all); err != nil {
+		return err
+	}
+	hashes := map[string]string{"": ""}
+	for _, w := range all {
+		t := w.form.Password
+		if _, done := hashes[t.Text]; done {
+			continue
+		}
+		if len(hashes) > maxSecrets {
+			return record.Bad(field.Problems{"password": fmt.Sprintf("must not be more than %d different ones", maxSecrets)})
+		}
+		if hashes[t.Text], err = c.hash(t); err != nil {
+			return err
+		}
+	}
+	queued := make([]record.Fetch, len(all))
+	for i, w := range all {
+		kept := field.Object{}
+		for _, name := range keptNames {
+			if v := w.in[name]; v != nil {
+				kept[name] = v
+			}
+		}
+		fields, err := json.Marshal(kept)
+		if err != nil {
+			return err
+		}
+		queued[i] = record.Fetch{
+			Owner: c.owner(), URL: w.form.url, Fields: string(fields), Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Name: w.form.Body.(*record.File).OriginalName,
+		}
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		for i := range queued {
+			f, err := tx.AddFetch(queued[i])
+			if err != nil {
+				return err
+			}
+			queued[i] = *f
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	c.s.fetcher.poke()
+	return c.answerFetches(http.StatusAccepted, queued)
+}
+
+// shownFetch is a remote upload as its owner sees it.
+type shownFetch struct {
+	record.Fetch
+	file []byte // JSON of the file that was made; nil if there is none
+}
+
+func (v *shownFetch) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID).Says("Id of the remote upload.", sampleID)
+	s.URL("url", &v.URL).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
+	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty as long as it is not known.", `"holiday.mp4"`)
+	field.MaybeChoice(s, "state", &v.State, record.FetchStates).
+		Says("How far it is; waiting is for its turn, or for another try. What is over is remembered for a week.", `"running"`)
+	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes that came in.", `1048576`)
+	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Bytes of the whole; null if that is not known.", `20971520`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return fmt.Append(dst, v.Tries) }).Says("How often it was tried, of five times.", `1`)
+	s.Time("nextTryAt", &v.Due).Says("When it may be tried; null if it does not wait.", `null`)
+	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Problem) }).
+		Says("What the last try failed by; empty if it did not.", `""`)
+	s.Shown("file", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(madeFile)).Members()}, func(dst []byte) []byte {
+		if v.file == nil {
+			return append(dst, "null"...)
+		}
+		return append(dst, v.file...)
+	}).Says("The file that was made; null if there is none, or none any more.", `{"id":`+sampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
+	s.Time("createdAt", &v.Created).Says("When it was asked for.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("endedAt", &v.Ended).Says("When it was over; null if it is not.", `null`)
+}
+
+// madeFile names the file that a remote upload became.
+type madeFile struct{ record.Shown }
+
+func (v *madeFile) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID)
+	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) })
+	s.Shown("url", text, v.AppendURL)
+}
+
+// showFetch is a remote upload as it is at this moment.
+func (s *Server) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
+	v := &shownFetch{Fetch: *f}
+	if at := s.fetcher.of(f.ID); at != nil && f.State == record.FetchRuns {
+		v.Bytes = max(v.Bytes, at.bytes.Load())
+	}
+	if f.File == uuid.Nil {
+		return v, nil
+	}
+	r, err := tx.Owned(f.Owner, record.Files, f.File)
+	if missing(err) {
+		return v, nil
+	}
+	if err == nil {
+		v.file = field.Of(&madeFile{record.Shown{Record: *r, Base: s.Base}}).AppendJSON(nil)
+	}
+	return v, err
+}
+
+// answerFetches answers with remote uploads in the order given.
+func (c *call) answerFetches(status int, all []record.Fetch) error {
+	shown := make([]*shownFetch, len(all))
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+		for i := range all {
+			if shown[i], err = c.s.showFetch(tx, &all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		return append(appendAll(append(dst, `{"jobs":`...), shown), '}'), nil
+	})
+}
+
+// listFetches lists the caller's remote uploads, newest first. Clients try any
+// key here; one that may not read sees none.
+func listFetches(c *call) error {
+	var all []record.Fetch
+	if c.caller.Key.Allows(record.ScopeRead) {
+		if err := c.s.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.owner()); return err }); err != nil {
+			return err
+		}
+		slices.Reverse(all)
+	}
+	return c.answerFetches(http.StatusOK, all)
+}
+
+// answerFetch answers with the remote upload that the path names.
+func (c *call) answerFetch(id record.ID) error {
+	var v *shownFetch
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		f, err := tx.Fetch(c.owner(), id)
+		if err == nil {
+			v, err = c.s.showFetch(tx, f)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.data(http.StatusOK, v)
+}
+
+func readFetch(c *call) error {
+	id, err := c.uuid("remote upload")
+	if err != nil {
+		return err
+	}
+	return c.answerFetch(id)
+}
+
+// fetchAction is what is to be done with a remote upload.
+type fetchAction struct{ action string }
+
+// What may be done.
+const (
+	cancelFetch = "cancel"
+	retryFetch  = "retry"
+)
+
+func (f *fetchAction) Fields(s *field.Set) {
+	field.Choice(s, "action", &f.action, []string{cancelFetch, retryFetch}, field.Required).
+		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
+}
+
+func patchFetch(c *call) error {
+	id, err := c.uuid("remote upload")
+	if err != nil {
+		return err
+	}
+	form := new(fetchAction)
+	if err := check(c.create(form)); err != nil {
+		return err
+	}
+	verb := (*kv.Tx).CancelFetch
+	if form.action == retryFetch {
+		verb = (*kv.Tx).RetryFetch
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return verb(tx, c.owner(), id) }); err != nil {
+		return err
+	}
+	if form.action == cancelFetch {
+		c.s.fetcher.cut(id)
+	}
+	c.s.fetcher.poke()
+	return c.answerFetch(id)
+}
+
+func removeFetch(c *call) error {
+	id, err := c.uuid("remote upload")
+	if err != nil {
+		return err
+	}
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveFetch(c.owner(), id) }); err != nil {
+		return err
+	}
+	c.s.fetcher.cut(id)
+	return c.ok()
+}
+
+func clearFetches(c *call) error {
+	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.ClearFetches(c.owner()) }); err != nil {
+		return err
+	}
+	return c.ok()
+}
+
+// remoteBody is what a request for remote uploads may say.
+func remoteBody() *content {
+	item := shapeOf(newRemoteForm(), create)
+	schema := shapeOf(newRemoteForm(), create)
+	delete(schema, "required")
+	of := schema["properties"].(object)
+	nullable(of["url"].(object))
+	of["urls"] = object{
+		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": object{"type": "string", "format": "uri"},
+		"description": "Addresses of several files. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
+	}
+	of["items"] = object{
+		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": item,
+		"description": "Several files, with what is said of each.", "example": []object{{"url": "https://example.org/b.pdf", "slug": "b"}},
+	}
+	return jsonOf(schema, object{"url": "https://example.org/holiday.mp4", "isPublic": true})
+}
+
+// remoteRoutes are the operations on files that the server fetches.
+func remoteRoutes() []route {
+	const at = apiPath + "remote-upload"
+	jobs := func() *content {
+		return jsonOf(members(object{"jobs": object{"type": "array", "items": ref("RemoteUpload")}}, "jobs"), nil)
+	}
+	return []route{
+		{
+			method: "GET", path: at, id: "listRemoteUploads", tag: "remote upload",
+			summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, none. A check for keys of any scope.",
+			door:    holders, reply: reply{200, "The remote uploads.", jobs()}, serve: listFetches,
+		},
+		{
+			method: "POST", path: at, id: "startRemoteUpload", tag: "remote upload",
+			summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
+			door:    uploads, body: remoteBody(), reply: reply{202, "The remote uploads, which wait for their turn.", jobs()}, fails: []int{409}, serve: startFetches,
+		},
+		{
+			method: "DELETE", path: at, id: "clearRemoteUploads", tag: "remote upload", summary: "Forgets the remote uploads that are over; the files stay.",
+			door: writes, reply: done, serve: clearFetches,
+		},
+		{
+			method: "GET", path: at + "/{id}", id: "readRemoteUpload", tag: "remote upload", summary: "Says how far a remote upload is, and what came of it.",
+			door: uploads, reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404}, serve: readFetch,
+		},
+		{
+			method: "PATCH", path: at + "/{id}", id: "decideRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload, or tries it again.",
+			door: uploads, body: &content{media: jsonType, schema: shapeOf(new(fetchAction), create)}, reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404, 409}, serve: patchFetch,
+		},
+		{
+			method: "DELETE", path: at + "/{id}", id: "removeRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
+			door: uploads, reply: done, fails: []int{404}, serve: removeFetch,
+		},
+	}
+}

@@ -1,0 +1,592 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/matryer/is"
+
+	"kist/httpapi/outbound"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+const remoteAt = "/api/v1/remote-upload"
+
+// fetching runs the work on remote uploads until stop, or the end of the test.
+func (a *app) fetching(t testing.TB) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { a.server.fetchQueued(ctx) })
+	stop = func() { cancel(); work.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// remote asks for a file and returns the path of the job.
+func (a *app) remote(body any) string {
+	a.Helper()
+	return remoteAt + "/" + a.post(remoteAt, body).want(202).text("jobs.0.id")
+}
+
+// stateOf waits for a job to be in a state.
+func (a *app) stateOf(at, state string) (now *answer) {
+	a.Helper()
+	eventually(a.TB, "it never is "+state, func() bool {
+		now = a.get(at).want(200)
+		return now.text("data.state") == state
+	})
+	return now
+}
+
+// clean looks whether the store is whole, nothing is set aside, and no content
+// is there without a file.
+func (a *app) clean() {
+	a.Helper()
+	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+		use, err := tx.Usage(a.user)
+		if use.Begun != 0 || tx.StillToCome() != 0 {
+			a.Errorf("%d bytes are set aside, %d are still to come", use.Begun, tx.StillToCome())
+		}
+		if err == nil {
+			err = tx.Audit(func(err error) { a.Error(err) })
+		}
+		return err
+	}))
+	for one, err := range a.server.Blobs.All() {
+		a.fatal(err)
+		if loose, err := a.server.Store.Unknown(one.Ref); err != nil || loose {
+			a.Errorf("content is left without a file: %v", err)
+		}
+	}
+}
+
+func TestRemoteUpload(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	a.fetching(t)
+	content := strings.Repeat("kist", 100_000)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/go" {
+			http.Redirect(w, r, "/notes/summer%20%C3%A9.txt?token=1", http.StatusFound)
+			return
+		}
+		_, _ = io.WriteString(w, content)
+	}))
+	t.Cleanup(target.Close)
+	is.Equal(string(a.get(remoteAt).want(200).body), `{"jobs":[]}`)
+	a.post("/api/v1/tags", map[string]any{"name": "kept"}).want(201)
+	tag := a.get("/api/v1/tags").text("0.id")
+	begun := a.post(remoteAt, map[string]any{
+		"url": target.URL + "/go", "description": "from afar", "isPublic": true, "slug": "summer", "folderName": "Afar", "tagIds": []string{tag}, "newTags": []string{"a", "b"},
+		"password": "open sesame", "maxViews": 3, "maxViewsAction": "delete", "expiresAt": "2099-01-01T00:00:00Z", "unknown": 1,
+	}).want(202)
+	is.Equal(begun.text("jobs.0.url"), target.URL+"/go")
+	is.Equal(begun.at("jobs.0.file"), nil)
+	at := remoteAt + "/" + begun.text("jobs.0.id")
+	done := a.stateOf(at, "done")
+	is.Equal(done.at("data.bytes"), 400_000.0)
+	is.Equal(done.at("data.total"), 400_000.0)
+	is.Equal(done.at("data.tries"), 1.0)
+	is.Equal(done.text("data.name"), "summer é.txt")
+	is.Equal(done.at("data.nextTryAt"), nil)
+	is.Equal(done.text("data.file.slug"), "summer")
+	is.Equal(done.text("data.file.url"), "https://kist.example.org/x/summer")
+	file := a.get("/api/v1/files/summer").want(200)
+	is.Equal(file.text("data.id"), done.text("data.file.id"))
+	sum := sha256.Sum256([]byte(content))
+	is.Equal(file.text("data.sha256"), hex.EncodeToString(sum[:]))
+	is.Equal(file.text("data.originalName"), "summer é.txt")
+	is.Equal(file.text("data.mimeType"), "text/plain")
+	is.Equal(file.text("data.description"), "from afar")
+	is.Equal(file.text("data.folder.name"), "Afar")
+	is.Equal(len(file.at("data.tags").([]any)), 3)
+	is.Equal([]any{file.at("data.isPublic"), file.at("data.hasPassword"), file.at("data.maxViews"), file.at("data.maxViewsAction"), file.at("data.expiresAt")},
+		[]any{true, true, 3.0, "delete", "2099-01-01T00:00:00.000Z"})
+	is.Equal(a.visit("/x/summer", "x-share-password", "open sesame").status, 200)
+
+	// Several at once, newest first; what is over can be forgotten, and its file stays.
+	several := a.post(remoteAt, map[string]any{
+		"urls":     []string{target.URL + "/one.txt", target.URL + "/"},
+		"items":    []any{map[string]any{"url": target.URL + "/three", "name": "third.md"}},
+		"isPublic": true,
+	}).want(202)
+	for i, name := range []string{"one.txt", "127.0.0.1", "third.md"} {
+		done := a.stateOf(remoteAt+"/"+several.text(fmt.Sprintf("jobs.%d.id", i)), "done")
+		is.Equal(done.text("data.name"), name)
+		is.Equal(a.get("/api/v1/files/"+done.text("data.file.slug")).at("data.isPublic"), i < 2)
+	}
+	list := a.get(remoteAt).want(200)
+	is.Equal(len(list.at("jobs").([]any)), 4)
+	is.Equal(list.text("jobs.3.id"), begun.text("jobs.0.id"))
+	a.delete("/api/v1/files/summer").want(200)
+	is.Equal(a.get(at).want(200).at("data.file"), nil)
+	a.delete(at).want(200)
+	a.get(at).want(404)
+	a.delete(at).want(404)
+	is.Equal(a.get("/api/v1/files").at("total"), 3.0)
+	a.delete(remoteAt).want(200)
+	is.Equal(string(a.get(remoteAt).want(200).body), `{"jobs":[]}`)
+	is.Equal(a.get("/api/v1/files").at("total"), 3.0)
+	is.True(!strings.Contains(a.log.String(), "token=1"))
+	a.clean()
+}
+
+// What is wrong with a request is said at once, by the numbers of the entries,
+// and nothing of it is queued.
+func TestRemoteUploadRefuses(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t, func(c *Config) { c.Outbound = outbound.New(outbound.Options{}) })
+	const fine = "https://example.org/a"
+	many := func(n int) []string { return slices.Repeat([]string{fine}, n) }
+	secrets := make([]any, maxSecrets+1)
+	for i := range secrets {
+		secrets[i] = map[string]any{"url": fine, "password": fmt.Sprint("secret ", i)}
+	}
+	bad := make([]any, maxReported+2)
+	for i := range bad {
+		bad[i] = map[string]any{}
+	}
+	for _, c := range []struct {
+		body any
+		want map[string]any
+	}{
+		{`{}`, map[string]any{"url": "is required, or urls or items"}},
+		{`{"urls":[],"items":null}`, map[string]any{"url": "is required, or urls or items"}},
+		{`{"url":"ftp://example.org/a","isPublic":"yes"}`, map[string]any{"url": "must be an absolute http or https address", "isPublic": "must be true or false"}},
+		{`{"url":""}`, map[string]any{"url": "must not be empty"}},
+		{`{"url":5}`, map[string]any{"url": "must be text"}},
+		{`{"url":"http://127.0.0.1/"}`, map[string]any{"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the server itself; whoever runs the server can allow it with --allow-outbound 127.0.0.1"}},
+		{`{"url":"http://u:p@example.org/"}`, map[string]any{"url": "must not carry a user name or a password"}},
+		{`{"urls":"https://example.org/a","items":{}}`, map[string]any{"urls": "must be a list", "items": "must be a list"}},
+		{`{"urls":["https://example.org/a","nonsense",null,7],"maxViews":0}`, map[string]any{
+			"maxViews": "must be a whole number from 1 to 2147483647",
+			"urls":     "has a bad entry: number 2 must be an absolute http or https address; number 3 is required; number 4 must be text",
+		}},
+		{`{"items":[{"url":"https://example.org/a"},{"slug":"api"},{"url":"https://example.org/a","expiresAt":"2020-01-01T00:00:00Z"}]}`, map[string]any{
+			"items": "has a bad entry: number 2: slug is a reserved word; url is required; number 3: expiresAt must be in the future",
+		}},
+		{`{"items":[{"url":"https://example.org/a"},"https://example.org/a"]}`, map[string]any{"items": "has a bad entry: number 2 must be an object"}},
+		{`{"urls":["https://example.org/a","https://example.org/b"],"slug":"one","name":"x"}`, map[string]any{"slug": "can be given to one file only; use items", "name": "can be given to one file only; use items"}},
+		{map[string]any{"urls": many(101)}, map[string]any{"urls": "must have at most 100 entries"}},
+		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, maxReported), "; ") + "; and 2 more"}},
+		{map[string]any{"items": secrets}, map[string]any{"password": "must not be more than 10 different ones"}},
+	} {
+		got := a.do(request{method: "POST", path: remoteAt, json: c.body, raw: true}).want(422).at("fields")
+		for n := 1; n <= maxReported; n++ {
+			if t, ok := c.want["items"].(string); ok {
+				c.want["items"] = strings.Replace(t, "number X", fmt.Sprint("number ", n), 1)
+			}
+		}
+		is.Equal(got, c.want)
+	}
+	a.do(request{method: "POST", path: remoteAt, json: `[]`, raw: true}).want(400)
+	a.post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).want(201)
+	is.Equal(a.post(remoteAt, map[string]any{"items": []any{map[string]any{"url": fine}, map[string]any{"url": fine, "slug": "mine"}}}).want(409).text("code"), "slug_taken")
+	is.Equal(string(a.get(remoteAt).body), `{"jobs":[]}`) // all or none
+	is.Equal(len(a.post(remoteAt, map[string]any{"urls": many(100)}).want(202).at("jobs").([]any)), 100)
+	is.Equal(a.post(remoteAt, map[string]any{"url": fine}).want(403).text("code"), "too_many_remote_uploads")
+	at := remoteAt + "/" + a.get(remoteAt).text("jobs.0.id")
+	a.do(request{method: "PATCH", path: at, json: `{"action":"explode"}`, raw: true}).want(422)
+	a.do(request{method: "PATCH", path: at, json: `{}`, raw: true}).want(422)
+	is.Equal(a.patch(at, map[string]any{"action": "retry"}).want(409).text("code"), "remote_upload_not_failed")
+	a.patch(remoteAt+"/"+uuid.NewString(), map[string]any{"action": "retry"}).want(404)
+	a.get(remoteAt + "/x").want(404)
+
+	// They are their owner's alone.
+	ben := a.addUser("ben", record.Member)
+	key := a.addKey(ben, record.ScopeAll)
+	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
+	a.do(request{method: "GET", path: at, key: key}).want(404)
+	a.do(request{method: "DELETE", path: at, key: key}).want(404)
+	a.do(request{method: "PATCH", path: at, key: key, json: `{"action":"cancel"}`}).want(404)
+	// A key that may only upload sees no list, but what it knows by its id.
+	key = a.addKey(a.user, record.ScopeUpload)
+	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
+	a.do(request{method: "GET", path: at, key: key}).want(200)
+}
+
+// badServer is what a server of these tests does to one request.
+type badServer struct {
+	name  string
+	serve http.HandlerFunc
+	state string // that it leads to at once
+	why   string // that the job says begins so
+}
+
+// Whatever the other server does, it ends well or in a sentence, and leaves
+// nothing behind.
+func TestRemoteUploadHostile(t *testing.T) {
+	t.Parallel()
+	raw := func(answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, answer)
+		}
+	}
+	status := func(code int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for i := 0; i+1 < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+		}
+	}
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		for piece := make([]byte, 64<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}
+	const tooLarge = "The file is larger than 1048576 bytes."
+	all := []badServer{
+		{name: "endless", serve: endless, state: "failed", why: tooLarge},
+		{name: "endless without chunks", serve: func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\n")
+			for piece := make([]byte, 64<<10); err == nil; {
+				_, err = conn.Write(piece)
+			}
+		}, state: "failed", why: tooLarge},
+		{name: "says it is too long", serve: status(200, "Content-Length", "1048577"), state: "failed", why: tooLarge},
+		{name: "the largest", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, state: "done"},
+		{name: "a byte more", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, state: "failed", why: tooLarge},
+		{name: "says it is longer than any", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nabc"), state: "waiting", why: "The other server cannot be reached: "},
+		{name: "negative", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc"), state: "waiting", why: "The other server cannot be reached: "},
+		{name: "shorter than it says", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), state: "waiting", why: "The connection broke off after 3 bytes."},
+		{name: "longer than it says", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef"), state: "done"},
+		{name: "breaks off in a chunk", serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n5\r\nab"), state: "waiting", why: "The connection broke off after 7 bytes."},
+		{name: "chunks that are none", serve: raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabcde"), state: "waiting", why: "The connection broke off after 0 bytes."},
+		{name: "no HTTP", serve: raw("SSH-2.0-OpenSSH_9.9\r\n"), state: "waiting", why: "The other server cannot be reached: "},
+		{name: "nothing", serve: raw(""), state: "waiting", why: "The other server closed the connection without an answer."},
+		{name: "a head without end", serve: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10)), state: "waiting", why: "The other server cannot be reached: "},
+		{name: "204", serve: status(204), state: "failed", why: "The other server has no content there (204)."},
+		{name: "206", serve: status(206), state: "failed", why: "The other server answered 206 Partial Content."},
+		{name: "304", serve: status(304), state: "failed", why: "The other server answered 304 Not Modified."},
+		{name: "404", serve: status(404), state: "failed", why: "The other server answered 404 Not Found."},
+		{name: "599", serve: status(599), state: "waiting", why: "The other server answered 599."},
+		{name: "to itself", serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		}, state: "failed", why: "The address is redirected more than 10 times."},
+		{name: "inside", serve: status(302, "Location", "http://127.0.0.1:1/"), state: "failed", why: "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself"},
+		{name: "to the metadata", serve: status(302, "Location", "http://169.254.169.254/latest/"), state: "failed", why: "The host 169.254.169.254 has the address"},
+		{name: "to a file", serve: status(302, "Location", "file:///etc/passwd"), state: "failed", why: "The host  is not reached by http or https."},
+		{name: "to nowhere", serve: status(302, "Location", "http://nowhere.example/"), state: "waiting", why: "The other server cannot be reached: the host nowhere.example cannot be found"},
+		{name: "packed", serve: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03bomb"))
+		}, state: "done"},
+		{name: "empty", serve: status(200), state: "done"},
+	}
+	by := map[string]http.HandlerFunc{}
+	for _, h := range all {
+		by["/"+url.PathEscape(h.name)] = h.serve
+	}
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { by[r.URL.EscapedPath()](w, r) }))
+	t.Cleanup(target.Close)
+	u, err := url.Parse(target.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, func(c *Config) {
+		c.MaxUpload = 1 << 20
+		c.Outbound = farAway(t)
+	})
+	a.fetching(t)
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			is := is.New(t)
+			at := a.remote(map[string]any{"url": "http://hostile.example:" + u.Port() + "/" + url.PathEscape(h.name)})
+			var now *answer
+			eventually(t, "it does not end", func() bool {
+				now = a.get(at).want(200)
+				return now.text("data.state") != "running" && now.at("data.tries") == 1.0
+			})
+			is.Equal(now.text("data.state"), h.state)
+			is.True(strings.HasPrefix(now.text("data.error"), h.why) && (h.why == "") == (now.text("data.error") == ""))
+			is.Equal(now.at("data.file") != nil, h.state == "done")
+			is.Equal(now.at("data.nextTryAt") != nil, h.state == "waiting")
+			if h.name == "packed" { // as it came
+				file := a.get("/api/v1/files/" + now.text("data.file.slug"))
+				is.Equal(file.text("data.mimeType"), "application/x-gzip")
+				is.Equal(file.at("data.size"), 14.0)
+			}
+			a.delete(at).want(200)
+		})
+	}
+	a.clean()
+}
+
+// farAway reaches the server of a test under a name, and nothing else on this machine.
+func farAway(t testing.TB) *outbound.Client {
+	t.Helper()
+	var named outbound.Allowed
+	if err := named.UnmarshalText([]byte("hostile.example")); err != nil {
+		t.Fatal(err)
+	}
+	return outbound.New(outbound.Options{Allow: []outbound.Allowed{named}, Lookup: lookupOf("hostile.example")})
+}
+
+// What may pass is tried five times, later each time or when the other server
+// wants it, and then given up; it can be tried again by hand.
+func TestRemoteUploadRetries(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	a.fetching(t)
+	var asked atomic.Int64
+	var well atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n := asked.Add(1); n == 2 {
+			w.Header().Set("Retry-After", "600")
+		}
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(target.Close)
+	at := a.remote(map[string]any{"url": target.URL + "/a.txt", "slug": "mine"})
+	for n, wait := range []time.Duration{10 * time.Second, 10 * time.Minute, 5 * time.Minute, 30 * time.Minute} {
+		var now *answer
+		eventually(t, "it does not wait", func() bool {
+			now = a.get(at)
+			return now.text("data.state") == "waiting" && now.at("data.tries") == float64(n+1)
+		})
+		is.Equal(now.text("data.error"), "The other server answered 503 Service Unavailable.")
+		due, err := time.Parse(time.RFC3339, now.text("data.nextTryAt"))
+		is.NoErr(err)
+		left := due.Sub(a.clock.now())
+		is.True(left > wait-5*time.Second && left <= wait+5*time.Second)
+		a.post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).want(409) // it is kept free
+		a.clock.advance(wait - 6*time.Second)
+		a.server.fetcher.poke()
+		is.Equal(a.get(at).text("data.state"), "waiting")
+		a.clock.advance(12 * time.Second)
+		a.server.fetcher.poke()
+	}
+	now := a.stateOf(at, "failed")
+	is.Equal(now.at("data.tries"), 5.0)
+	is.Equal(now.at("data.nextTryAt"), nil)
+	is.Equal(asked.Load(), int64(5))
+	well.Store(true)
+	a.patch(at, map[string]any{"action": "retry"}).want(200)
+	is.Equal(a.stateOf(at, "done").at("data.tries"), 1.0)
+	a.clean()
+}
+
+// The quota holds for what is fetched too, be its length known or not, and for
+// others while it is on its way.
+func TestRemoteUploadQuota(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	a.fetching(t)
+	a.patch("/api/v1/admin/settings", map[string]any{"defaultQuotaBytes": 100_000}).want(200)
+	go1 := make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/known":
+			w.Header().Set("Content-Length", "100001")
+		case "/unknown":
+			http.NewResponseController(w).Flush()
+			_, _ = w.Write(make([]byte, 100_001))
+		case "/held":
+			w.Header().Set("Content-Length", "60000")
+			http.NewResponseController(w).Flush()
+			<-go1
+			_, _ = w.Write(make([]byte, 60_000))
+		}
+	}))
+	t.Cleanup(target.Close)
+	const full = "This does not fit your storage quota of 100000 bytes."
+	for _, name := range []string{"/known", "/unknown"} {
+		is.Equal(a.stateOf(a.remote(map[string]any{"url": target.URL + name}), "failed").text("data.error"), full)
+	}
+	at := a.remote(map[string]any{"url": target.URL + "/held"})
+	eventually(t, "its length is not known", func() bool { return a.get(at).at("data.total") == 60000.0 })
+	is.Equal(a.upload(nil, file{"a", "", strings.Repeat("x", 40_001)}).want(403).text("code"), "quota_exceeded")
+	a.upload(nil, file{"a", "", strings.Repeat("x", 40_000)}).want(201)
+	close(go1)
+	a.stateOf(at, "done")
+	a.clean()
+}
+
+// A transfer that is cancelled, or removed, ends at once and leaves nothing. So
+// does one when the server is stopped, which goes on later.
+func TestRemoteUploadCutShort(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	stop := a.fetching(t)
+	var free atomic.Bool
+	over := make(chan struct{}, 10)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(make([]byte, 1000))
+		http.NewResponseController(w).Flush()
+		if free.Load() {
+			return
+		}
+		<-r.Context().Done()
+		over <- struct{}{}
+	}))
+	t.Cleanup(target.Close)
+	ended := func() {
+		t.Helper()
+		select {
+		case <-over:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the transfer goes on")
+		}
+	}
+	under := func() string {
+		at := a.remote(map[string]any{"url": target.URL + "/a.txt", "slug": "mine"})
+		eventually(t, "nothing comes in", func() bool { return a.get(at).at("data.bytes") == 1000.0 })
+		return at
+	}
+	at := under()
+	is.Equal(a.patch(at, map[string]any{"action": "cancel"}).want(200).text("data.state"), "cancelled")
+	ended()
+	is.Equal(a.patch(at, map[string]any{"action": "cancel"}).want(409).text("code"), "remote_upload_over")
+	a.clean()
+	second := under() // the slug is free again
+	a.patch(at, map[string]any{"action": "retry"}).want(409)
+	a.delete(second).want(200)
+	ended()
+	a.patch(at, map[string]any{"action": "retry"}).want(200)
+	eventually(t, "nothing comes in", func() bool { return a.get(at).at("data.bytes") == 1000.0 })
+	stop()
+	ended()
+	now := a.get(at)
+	is.Equal(now.text("data.state"), "waiting")
+	is.Equal(now.at("data.tries"), 0.0)
+	a.clean()
+	free.Store(true)
+	a.fetching(t)
+	is.Equal(a.stateOf(at, "done").at("data.bytes"), 1000.0)
+	is.Equal(a.get("/api/v1/files").at("total"), 1.0)
+	a.clean()
+}
+
+// Two are fetched at once, and owners take turns: one with much in line does
+// not keep another waiting.
+func TestRemoteUploadTurns(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	begun, end := make(chan string, 20), make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- r.URL.Path
+		<-end
+	}))
+	t.Cleanup(target.Close)
+	urls := func(name string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprint(target.URL, "/", name, i))
+		}
+		return all
+	}
+	ben := a.addKey(a.addUser("ben", record.Member), record.ScopeAll)
+	a.post(remoteAt, map[string]any{"urls": urls("ann", 6)}).want(202)
+	a.do(request{method: "POST", path: remoteAt, key: ben, json: map[string]any{"urls": urls("ben", 2)}}).want(202)
+	a.fetching(t)
+	var of string
+	for n := range 8 {
+		select {
+		case path := <-begun:
+			of += path[1:2]
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing is begun")
+		}
+		if n >= fetchesAtOnce-1 {
+			f := &a.server.fetcher
+			f.mu.Lock()
+			is.Equal(len(f.out), fetchesAtOnce)
+			f.mu.Unlock()
+			end <- struct{}{}
+		}
+	}
+	is.Equal(strings.Count(of[:4], "b"), 2) // ben's two are among the first four
+	end <- struct{}{}
+	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 })
+	a.clean()
+}
+
+// What an answer may say of the name becomes one that is safe to save under.
+func TestNameOf(t *testing.T) {
+	for _, c := range []struct{ disposition, address, want string }{
+		{"", "https://example.org/a/b.txt?c=d#e", "b.txt"},
+		{"", "https://example.org/a/b/", "b"},
+		{"", "https://example.org/", "example.org"},
+		{"", "https://example.org", "example.org"},
+		{"", "https://example.org/%2e%2e/%2e%2e", "file"},
+		{"", "https://example.org/..%2f..%2fetc%2fpasswd", "passwd"},
+		{"", "https://example.org/.bashrc", ".bashrc"},
+		{"", "https://example.org/" + strings.Repeat("x", 300) + ".tar", strings.Repeat("x", 251) + ".tar"},
+		{`attachment; filename="a b.txt"`, "https://example.org/x", "a b.txt"},
+		{`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac%20rates.txt`, "https://example.org/x", "€ rates.txt"},
+		{`inline; filename=plain.txt`, "https://example.org/x", "plain.txt"},
+		{`attachment; filename="..\\..\\CON.txt"`, "https://example.org/x", "_CON.txt"},
+		{`attachment; filename="/etc/passwd"`, "https://example.org/x", "passwd"},
+		{`attachment; filename=""`, "https://example.org/x", "x"},
+		{`attachment`, "https://example.org/x", "x"},
+		{`"; ;;=`, "https://example.org/x", "x"},
+	} {
+		is := is.New(t)
+		u, err := url.Parse(c.address)
+		is.NoErr(err)
+		is.Equal(nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}), c.want)
+	}
+}
+
+func FuzzNameOf(f *testing.F) {
+	f.Add(`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac.txt`, "/a/b.txt")
+	f.Add(`attachment; filename*=ISO-8859-1''%ff`, "/..")
+	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
+	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
+	f.Fuzz(func(t *testing.T, disposition, path string) {
+		name := nameOf(&http.Response{
+			Header:  http.Header{"Content-Disposition": {disposition}},
+			Request: &http.Request{URL: &url.URL{Scheme: "http", Host: "example.org", Path: path}},
+		})
+		if clean, _ := record.CleanFileName(name); name == "" || clean != name {
+			t.Errorf("%q of %q and %q", name, disposition, path)
+		}
+	})
+}
+
+// lookupOf finds this machine under a name, and nothing under another.
+func lookupOf(name string) func(context.Context, string) ([]netip.Addr, error) {
+	return func(_ context.Context, host string) ([]netip.Addr, error) {
+		if host != name {
+			return nil, errors.New("no such host")
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+}

@@ -1,0 +1,349 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Bounds of remote uploads.
+const (
+	MaxFetches  = 100                // of an owner that are not over
+	keptFetches = 100                // of an owner that are over
+	fetchTime   = 7 * 24 * time.Hour // that one is remembered when it is over
+)
+
+// The parts of the line of remote uploads. The bytes are stored.
+const (
+	lineWaiting = 'w' // by when they are due
+	lineRunning = 'r'
+	lineOver    = 'o' // by when they ended
+)
+
+var fetches = func() *table.Table[record.Fetch] {
+	t := rows(fetchBucket, func(f *record.Fetch) []byte { return pair(f.Owner, f.ID[:]...) },
+		table.Index[record.Fetch]{Bucket: uploadSlug, Name: "slug", Unique: true, Keys: func(f *record.Fetch, file func([]byte)) {
+			if f.Slug != "" && !f.Over() {
+				file([]byte(f.Slug))
+			}
+		}},
+		table.Index[record.Fetch]{Bucket: fetchLine, Keys: func(f *record.Fetch, file func([]byte)) {
+			part, at := byte(lineOver), f.Ended
+			switch f.State {
+			case record.FetchWaits:
+				part, at = lineWaiting, f.Due
+			case record.FetchRuns:
+				part, at = lineRunning, f.Created
+			}
+			file(append(binary.BigEndian.AppendUint64(inLine(part, f.Owner), signed(at)), f.ID[:]...))
+		}})
+	t.Sums = sumBucket
+	t.Tally = func(f *record.Fetch, add func([]byte, int64)) {
+		add(fetchingOf(f.Owner), f.Reserved())
+		add(stillToFetch, max(f.Reserved()-f.Bytes, 0))
+	}
+	return t
+}()
+
+// fetchingOf is where the bytes are summed up that are set aside for remote
+// uploads.
+func fetchingOf(owner record.ID) []byte { return pair(owner, 0, 'g') }
+
+// stillToFetch is where the bytes that all of them wait for are summed up.
+var stillToFetch = fetchingOf(record.ID{})
+
+// inLine is what the entries of an owner in a part of the line begin with.
+func inLine(part byte, owner record.ID) []byte {
+	return append(append(make([]byte, 0, 1+16+8+16), part), owner[:]...)
+}
+
+// Where an entry of the line has what.
+const (
+	lineOwner = 1
+	lineTime  = lineOwner + 16
+	lineID    = lineTime + 8
+)
+
+// inLine counts the owner's remote uploads in a part of the line.
+func (tx *Tx) inLine(part byte, owner record.ID) int {
+	n := 0
+	for range tx.Walk(fetchLine, inLine(part, owner), nil, false) {
+		n++
+	}
+	return n
+}
+
+// AddFetch queues a remote upload and keeps its slug free. It fails with Taken
+// if the slug is in use, with Denied if MaxFetches wait already, and with
+// ErrFull while the disk has no room.
+func (tx *Tx) AddFetch(f record.Fetch) (*record.Fetch, error) {
+	if tx.s.room.low.Load() {
+		return nil, ErrFull
+	}
+	if err := tx.owner(f.Owner); err != nil {
+		return nil, err
+	}
+	f.ID, f.Created = tx.NewID(), tx.Now
+	f.Again(tx.s.Steady())
+	return &f, tx.queue(&f)
+}
+
+// queue puts a remote upload in line.
+func (tx *Tx) queue(f *record.Fetch) error {
+	if tx.inLine(lineWaiting, f.Owner)+tx.inLine(lineRunning, f.Owner) >= MaxFetches {
+		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}
+	}
+	if f.Slug != "" && tx.Get(recordSlug, []byte(f.Slug)) != nil {
+		return fault(&table.Taken{Index: "slug"}, "item")
+	}
+	return fault(fetches.Put(tx.Tx, f), "remote upload")
+}
+
+// Fetch reads one of the owner's remote uploads.
+func (tx *Tx) Fetch(owner, id record.ID) (*record.Fetch, error) {
+	f, err := fetches.Get(tx.Tx, pair(owner, id[:]...))
+	return f, fault(err, "remote upload")
+}
+
+// Fetches lists the owner's remote uploads, oldest first.
+func (tx *Tx) Fetches(owner record.ID) ([]record.Fetch, error) { return collect(fetches, tx, owner[:]) }
+
+// A Fetchable names a remote upload whose turn it may be.
+type Fetchable struct{ Owner, ID record.ID }
+
+// DueFetches finds remote uploads whose time has come, of each owner at most
+// most, those that are due for longest. busy says which to pass over. wait is
+// how long until the next one is due, 0 if none waits for its time. What it
+// costs goes by the number of owners, not by what is queued.
+func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable, wait time.Duration, err error) {
+	now := tx.s.Steady().UnixMilli()
+	for after := []byte(nil); ; {
+		var owner record.ID
+		some := false
+		for k := range tx.Walk(fetchLine, []byte{lineWaiting}, after, false) {
+			owner, some = record.ID(k[lineOwner:lineTime]), true
+			break
+		}
+		if !some {
+			return found, wait, nil
+		}
+		after = append(owner[:], pastOwner...)
+		shut, err := tx.Shut(owner)
+		if err != nil {
+			return nil, 0, err
+		}
+		if shut { // it waits until the account is open again
+			continue
+		}
+		n := 0
+		for k := range tx.Walk(fetchLine, inLine(lineWaiting, owner), nil, false) {
+			id := record.ID(k[lineID:])
+			if busy(id) {
+				continue
+			}
+			if left := int64(binary.BigEndian.Uint64(k[lineTime:])^1<<63) - now; left > 0 {
+				if d := time.Duration(left) * time.Millisecond; wait == 0 || d < wait {
+					wait = d
+				}
+				break
+			}
+			if n == most {
+				break
+			}
+			n++
+			found = append(found, Fetchable{owner, id})
+		}
+	}
+}
+
+// pastOwner comes after what follows an owner in all entries of the line.
+var pastOwner = slices.Repeat([]byte{0xff}, 8+16+1)
+
+// ErrNotRunning says of a try that nobody waits for it any more: it was
+// cancelled.
+var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
+
+// BeginFetch begins a try. It fails with Taken if the remote upload does not
+// wait any more.
+func (tx *Tx) BeginFetch(owner, id record.ID) (*record.Fetch, error) {
+	f, err := tx.Fetch(owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if f.State != record.FetchWaits {
+		return nil, ErrNotRunning
+	}
+	f.State, f.Due, f.Bytes, f.Total = record.FetchRuns, time.Time{}, 0, -1
+	f.Tries++
+	return f, fetches.Put(tx.Tx, f)
+}
+
+// running reads the row of a try that is under way.
+func (tx *Tx) running(f *record.Fetch) (*record.Fetch, error) {
+	was, err := tx.Fetch(f.Owner, f.ID)
+	if err == nil && (was.State != record.FetchRuns || was.Tries != f.Tries) {
+		err = ErrNotRunning
+	}
+	return was, err
+}
+
+// NoteFetch notes how far the try is that is under way. It fails with Denied if
+// what it takes has grown over the owner's quota, and with Missing or Taken if
+// nobody waits for it any more.
+func (tx *Tx) NoteFetch(f *record.Fetch) error {
+	was, err := tx.running(f)
+	if err != nil {
+		return err
+	}
+	if more := f.Reserved() - was.Reserved(); more > 0 {
+		if err := tx.charge(f.Owner, more); err != nil {
+			return err
+		}
+	}
+	return fetches.Put(tx.Tx, f)
+}
+
+// FinishFetch makes the file of a remote upload whose content is complete, as
+// FinishUpload does. It fails as NoteFetch and Add do.
+func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
+	if tx.s.room.low.Load() {
+		return nil, ErrFull
+	}
+	was, err := tx.running(f)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fetches.Delete(tx.Tx, fetches.Key(was)); err != nil { // frees what was set aside
+		return nil, err
+	}
+	r, err := tx.addAwaited(f.Owner, form, content, was.Password)
+	if err != nil {
+		return nil, err
+	}
+	f.Done(r.ID, content.Size, tx.Now)
+	return r, tx.endFetch(f)
+}
+
+// FailFetch notes that a try failed, as record.Fetch.Failed does.
+func (tx *Tx) FailFetch(f *record.Fetch, why string, passes bool, asked time.Duration) error {
+	was, err := tx.running(f)
+	if err != nil {
+		return err
+	}
+	was.Failed(why, passes, asked, tx.Now, tx.s.Steady())
+	return tx.endFetch(was)
+}
+
+// ReturnFetch puts a try back in line that was cut short by no fault of the
+// other server; it counts for none.
+func (tx *Tx) ReturnFetch(f *record.Fetch) error {
+	was, err := tx.running(f)
+	if err != nil {
+		return err
+	}
+	was.State, was.Due = record.FetchWaits, tx.s.Steady()
+	was.Tries--
+	return fetches.Put(tx.Tx, was)
+}
+
+// CancelFetch ends a remote upload that is not over; Taken if it is.
+func (tx *Tx) CancelFetch(owner, id record.ID) error {
+	f, err := tx.Fetch(owner, id)
+	if err != nil {
+		return err
+	}
+	if f.Over() {
+		return &record.Error{Fault: record.Taken, Code: "remote_upload_over", Text: "This remote upload is over already."}
+	}
+	f.Cancel(tx.Now)
+	return tx.endFetch(f)
+}
+
+// RetryFetch queues a remote upload anew that failed or was cancelled; Taken if
+// it is another, or its slug is in use by now.
+func (tx *Tx) RetryFetch(owner, id record.ID) error {
+	f, err := tx.Fetch(owner, id)
+	if err != nil {
+		return err
+	}
+	if f.State != record.FetchFailed && f.State != record.FetchCancelled {
+		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
+	}
+	f.Again(tx.s.Steady())
+	return tx.queue(f)
+}
+
+// RemoveFetch forgets a remote upload, and cancels it if it is not over.
+func (tx *Tx) RemoveFetch(owner, id record.ID) error {
+	_, err := fetches.Delete(tx.Tx, pair(owner, id[:]...))
+	return fault(err, "remote upload")
+}
+
+// endFetch writes a remote upload that a try of is over, and forgets the oldest of the
+// owner's that are over if they are too many.
+func (tx *Tx) endFetch(f *record.Fetch) error {
+	if err := fetches.Put(tx.Tx, f); err != nil {
+		return fault(err, "remote upload")
+	}
+	return tx.dropFetches(f.Owner, keptFetches)
+}
+
+// ClearFetches forgets those of the owner's remote uploads that are over.
+func (tx *Tx) ClearFetches(owner record.ID) error { return tx.dropFetches(owner, 0) }
+
+// dropFetches forgets the oldest of the owner's that are over, down to keep.
+func (tx *Tx) dropFetches(owner record.ID, keep int) error {
+	var over [][]byte
+	for k := range tx.Walk(fetchLine, inLine(lineOver, owner), nil, false) {
+		over = append(over, pair(owner, k[lineID:]...))
+	}
+	return tx.forgetFetches(over[:max(0, len(over)-keep)])
+}
+
+// DropFetches forgets the remote uploads that were over a week ago.
+func (tx *Tx) DropFetches() error {
+	var over [][]byte
+	last := signed(tx.Now.Add(-fetchTime))
+	for k := range tx.Walk(fetchLine, []byte{lineOver}, nil, false) {
+		if binary.BigEndian.Uint64(k[lineTime:]) <= last {
+			over = append(over, pair(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
+		}
+	}
+	return tx.forgetFetches(over)
+}
+
+func (tx *Tx) forgetFetches(all [][]byte) error {
+	for _, key := range all {
+		if _, err := fetches.Delete(tx.Tx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ResumeFetches puts back in line what ran when the process ended. It is for
+// one that has just begun: nothing runs yet.
+func (tx *Tx) ResumeFetches() error {
+	var ran [][]byte
+	for k := range tx.Walk(fetchLine, []byte{lineRunning}, nil, false) {
+		ran = append(ran, pair(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
+	}
+	for _, key := range ran {
+		f, err := fetches.Get(tx.Tx, key)
+		if err == nil {
+			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.s.Steady())
+			if !f.Over() {
+				f.Due = tx.s.Steady()
+			}
+			err = tx.endFetch(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
