@@ -71,7 +71,9 @@ func (d *desk) clipboard() string {
 func (d *desk) setUp(key, program, name string) (secret string) {
 	d.t.Helper()
 	var made struct {
-		Data struct{ Files []struct{ Name, Content string } }
+		Data struct {
+			Files []struct{ Name, Content string }
+		}
 	}
 	text := d.send(http.MethodPost, "/api/v1/setups", key, "application/json", strings.NewReader(`{"program":"`+program+`","isPublic":true}`))
 	if err := json.Unmarshal([]byte(text), &made); err != nil || len(made.Data.Files) != 1 || made.Data.Files[0].Name != name {
