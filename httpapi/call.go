@@ -265,14 +265,19 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// loggable is a path without the token of a claim link, wherever and however
-// that stands in it, and without API keys that went astray.
+// secretPaths are those whose ends are secrets.
+var secretPaths = []string{claimPath, sentPath + "/"}
+
+// loggable is a path without the token of a claim link or the secret of a
+// sender's upload, wherever and however that stands in it, and without API keys
+// that went astray.
 func loggable(path string) string {
-	const claim = len(claimPath)
-	for i := 0; i+claim < len(path); i++ {
-		if path[i] == '/' && strings.EqualFold(path[i:i+claim], claimPath) {
-			path = path[:i+claim] + "…"
-			break
+	for _, before := range secretPaths {
+		for i := 0; i+len(before) < len(path); i++ {
+			if path[i] == '/' && strings.EqualFold(path[i:i+len(before)], before) {
+				path = path[:i+len(before)] + "…"
+				break
+			}
 		}
 	}
 	if i := strings.Index(path, kv.KeyPrefix); i >= 0 {

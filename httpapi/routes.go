@@ -188,6 +188,7 @@ func (s *Server) table() []route {
 	rows = append(rows, intakeRoutes()...)
 	rows = append(rows, captchaRoutes()...)
 	rows = append(rows, tusRoutes()...)
+	rows = append(rows, sentRoutes()...)
 	rows = append(rows, movingRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
