@@ -110,7 +110,9 @@ func TestKillSending(t *testing.T) {
 	status, _ = begin()
 	is.Equal(status, 403)
 	_, queue := p.get("/api/v1/upload-requests/queue", key)
-	var got struct{ Items []struct{ ItemID, UploadRequestID string } }
+	var got struct {
+		Items []struct{ ItemID, UploadRequestID string }
+	}
 	is.NoErr(json.Unmarshal([]byte(queue), &got))
 	is.Equal(len(got.Items), 1)
 	is.Equal(got.Items[0].ItemID, header.Get("X-Kist-Item"))
