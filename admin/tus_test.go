@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -25,7 +26,9 @@ func (p *place) tus(method, path, key string, body io.Reader, header ...string) 
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	req.Header.Set("X-Api-Key", key)
+	if key != "" {
+		req.Header.Set("X-Api-Key", key)
+	}
 	req.Header.Set("Tus-Resumable", "1.0.0")
 	req.Header.Set("Content-Type", "application/offset+octet-stream")
 	for i := 0; i+1 < len(header); i += 2 {
@@ -70,21 +73,78 @@ func TestKillUpload(t *testing.T) {
 	p := newPlace(t)
 	s := p.serve()
 	key := p.key()
-	content := make([]byte, times(6<<20, 200<<20))
-	seed := rand.NewChaCha8([32]byte{8})
-	_, err := seed.Read(content)
-	is.NoErr(err)
+	content := random(t, times(6<<20, 200<<20))
 	status, header := p.tus("POST", "/api/v1/tus", key, nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", "filename YS5iaW4=,slug YWxsLW9mLWl0")
 	is.Equal(status, 201)
 	path := header.Get("Location")
+	s, header = p.killing(s, path, key, content)
+	is.Equal(header.Get("X-Kist-Slug"), "all-of-it")
+	status, body := p.get("/x/all-of-it", key)
+	is.Equal(status, 200)
+	is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
+	s.kill()
+	s = p.serve()
+	offset, _ := p.at(path, key) // and a client whose last answer was lost uploads nothing again
+	is.Equal(offset, len(content))
+	s.stop()
+	p.must("verify")
+}
+
+// So it is with what a stranger sends to an upload request, whose only place is
+// kept meanwhile.
+func TestKillSending(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	key := p.key()
+	p.post("/api/v1/upload-requests", key, "application/json", strings.NewReader(`{"title":"Films","slug":"films","maxUploads":1}`))
+	content := random(t, times(4<<20, 200<<20))
+	begin := func() (int, string) {
+		status, header := p.tus("POST", "/api/v1/upload-requests/p/films/tus", "", nil, "Upload-Length", fmt.Sprint(len(content)), "Upload-Metadata", "filename YS5iaW4=")
+		return status, header.Get("Location")
+	}
+	status, path := begin()
+	is.Equal(status, 201)
+	s, header := p.killing(s, path, "", content)
+	is.Equal(header.Get("X-Kist-Status"), "pending")
+	status, _ = begin()
+	is.Equal(status, 403)
+	_, queue := p.get("/api/v1/upload-requests/queue", key)
+	var got struct {
+		Items []struct{ ItemID, UploadRequestID string }
+	}
+	is.NoErr(json.Unmarshal([]byte(queue), &got))
+	is.Equal(len(got.Items), 1)
+	is.Equal(got.Items[0].ItemID, header.Get("X-Kist-Item"))
+	_, body := p.get("/api/v1/upload-requests/"+got.Items[0].UploadRequestID+"/queue/"+got.Items[0].ItemID+"/content", key)
+	is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
+	s.stop()
+	p.must("verify")
+}
+
+func random(t *testing.T, n int) []byte {
+	t.Helper()
+	content := make([]byte, n)
+	if _, err := rand.NewChaCha8([32]byte{8}).Read(content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// killing sends an upload to its end with the server killed again and again, and
+// returns the server that is there then, and what it says of the end.
+func (p *place) killing(s *server, path, key string, content []byte) (*server, http.Header) {
+	p.t.Helper()
+	is := is.New(p.t)
 	said, kills := 0, 0
 	for {
 		offset, header := p.at(path, key)
 		is.True(offset >= said) // what was said is there
 		said = offset
 		if offset == len(content) {
-			is.Equal(header.Get("X-Kist-Slug"), "all-of-it")
-			break
+			p.t.Logf("%d kills", kills)
+			is.True(kills > 0)
+			return s, header
 		}
 		most := min(len(content)-offset, 64<<10+rand.IntN(1<<20))
 		dies := 1 + rand.IntN(3*most/(16<<10)) // sometimes after the answer
@@ -94,7 +154,7 @@ func TestKillUpload(t *testing.T) {
 				s.kill()
 			}
 		}}
-		if status, header = p.tus("PATCH", path, key, body, "Upload-Offset", fmt.Sprint(offset)); status != 0 {
+		if status, header := p.tus("PATCH", path, key, body, "Upload-Offset", fmt.Sprint(offset)); status != 0 {
 			is.Equal(status, 204)
 			said = offset + most
 			is.Equal(header.Get("Upload-Offset"), fmt.Sprint(said))
@@ -108,17 +168,6 @@ func TestKillUpload(t *testing.T) {
 			s = p.serve()
 		}
 	}
-	t.Logf("%d kills", kills)
-	is.True(kills > 0)
-	status, body := p.get("/x/all-of-it", key)
-	is.Equal(status, 200)
-	is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
-	s.kill()
-	s = p.serve()
-	offset, _ := p.at(path, key) // and a client whose last answer was lost uploads nothing again
-	is.Equal(offset, len(content))
-	s.stop()
-	p.must("verify")
 }
 
 // Parts are in no backup; what was restored goes on from the beginning. The

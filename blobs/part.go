@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -159,6 +160,31 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		return nil, err
 	}
 	return kept, nil
+}
+
+// PartHead reads the first bytes of a part; ErrPartLost if there are not so many.
+func (s *Store) PartHead(name string, size int64) ([]byte, error) {
+	if size == 0 {
+		return nil, nil
+	}
+	if !partName(name) {
+		return nil, foreign(partFolder + "/" + name)
+	}
+	f, err := s.root.Open(partFolder + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrPartLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening a part: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, size)
+	if _, err := io.ReadFull(f, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, ErrPartLost
+	} else if err != nil {
+		return nil, fmt.Errorf("blobs: reading a part: %w", err)
+	}
+	return head, nil
 }
 
 // DropPart removes the bytes of a part, if there are any. A Stage that has it

@@ -159,3 +159,27 @@ func TestPartFails(t *testing.T) {
 		})
 	}
 }
+
+// The beginning of a part can be looked at while it is not complete.
+func TestPartHead(t *testing.T) {
+	is := is.New(t)
+	s, _ := open(t)
+	st, err := s.Resume("ab", 0, nil)
+	is.NoErr(err)
+	_, err = st.Write([]byte("hello"))
+	is.NoErr(err)
+	_, _, err = st.Sync()
+	is.NoErr(err)
+	is.NoErr(st.Drop())
+	for size, want := range []string{"", "h", "he", "hel", "hell", "hello"} {
+		got, err := s.PartHead("ab", int64(size))
+		is.NoErr(err)
+		is.Equal(string(got), want)
+	}
+	_, err = s.PartHead("ab", 6)
+	is.True(errors.Is(err, ErrPartLost))
+	_, err = s.PartHead("cd", 1)
+	is.True(errors.Is(err, ErrPartLost))
+	_, err = s.PartHead("../x", 1)
+	is.True(errors.Is(err, ErrForeign))
+}

@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/fetch"
@@ -117,6 +119,63 @@ func TestBrowserRequests(t *testing.T) {
 	s.do(chromedp.Click(`[aria-label="Remove b.txt"]`, chromedp.ByQuery))
 	s.until(`document.querySelectorAll('#list li').length === 2`)
 	is.Equal(context.Cause(s.ctx), nil)
+}
+
+// TestBrowserSending sends what is large in pieces: it is paused, the page is
+// closed and the connection breaks on the way; each time it goes on.
+func TestBrowserSending(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t, func(c *Config) { c.MaxUpload = 64 << 20 })
+	id, slug := b.app.ask(map[string]any{"maxUploads": 1, "requiresCaptcha": true, "password": "sesame"})
+	path := filepath.Join(t.TempDir(), "film.bin")
+	content := strings.Repeat("0123456789", 1<<20)
+	is.NoErr(os.WriteFile(path, []byte(content), 0o600))
+	s := b.profile()
+	s.do(chromedp.Navigate(b.url + "/up/" + slug))
+	s.fill("Password", "sesame")
+	s.do(chromedp.Submit("form", chromedp.ByQuery))
+	begin := func() {
+		s.until(`document.getElementById('up')`)
+		s.slow(4 << 20)
+		s.do(chromedp.SetUploadFiles("#file", []string{path}, chromedp.ByQuery), chromedp.Click("#send", chromedp.ByQuery))
+	}
+	moved := `document.querySelector('#list progress')?.value > 0.1`
+	begin()
+	s.until(moved)
+	s.press("Pause film.bin")
+	s.until(`document.getElementById('list').textContent.includes('Paused at')`)
+	s.until(`document.getElementById('said').textContent.startsWith('Paused.')`)
+	is.Equal(b.get("/api/v1/tus").at("total"), 0.0) // it is none of the owner's
+	s.press("Resume film.bin")
+	s.until(moved)
+	s.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave
+	s.do(chromedp.Reload())
+	begin()
+	s.until(moved)
+	s.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
+	s.until(`document.getElementById('list').textContent.includes('tries again')`)
+	s.slow(-1)
+	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+	is.Equal(s.js(`localStorage.length`), 0.0)
+	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
+	is.Equal(queue.at("total"), 1.0)
+	is.Equal(queue.at("items.0.fileName"), "film.bin")
+	got := b.get("/api/v1/upload-requests/" + id + "/queue/" + queue.text("items.0.itemId") + "/content").want(200)
+	is.True(string(got.body) == content)
+	is.Equal(strings.Count(b.log.String(), `"op":"beginSending"`), 1)
+
+	// What is cancelled leaves nothing on the server, and its place is free.
+	b.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": 2}).want(200)
+	s.do(chromedp.Reload())
+	begin()
+	s.until(moved)
+	s.press("Cancel film.bin")
+	for deadline := time.Now().Add(patience); b.parts() > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("bytes are left")
+		}
+	}
+	b.leave(slug, http.Header{"X-Upload-Password": {"sesame"}, "X-Captcha-Token": {b.solve()}}, nil, file{"a", "", "x"}).want(201)
 }
 
 // widgets are what the providers' scripts do, as far as a page sees it: they

@@ -265,15 +265,17 @@ func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.
 	s.Access.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// loggable is a path without the token of a claim link or a deletion address,
-// wherever and however that stands in it, and without API keys that went
-// astray.
+// secretPaths are those whose ends are secrets.
+var secretPaths = []string{claimPath, deletionPath, sentPath + "/"}
+
+// loggable is a path without the token of a claim link or a deletion address or
+// the secret of a sender's upload, wherever and however that stands in it, and
+// without API keys that went astray.
 func loggable(path string) string {
-	for _, secret := range []string{claimPath, deletionPath} {
-		n := len(secret)
-		for i := 0; i+n < len(path); i++ {
-			if path[i] == '/' && strings.EqualFold(path[i:i+n], secret) {
-				path = path[:i+n] + "…"
+	for _, before := range secretPaths {
+		for i := 0; i+len(before) < len(path); i++ {
+			if path[i] == '/' && strings.EqualFold(path[i:i+len(before)], before) {
+				path = path[:i+len(before)] + "…"
 				break
 			}
 		}

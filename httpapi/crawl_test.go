@@ -55,6 +55,17 @@ func TestQuarantine(t *testing.T) {
 			}
 		}
 	}
+	// What a stranger has begun to send is told to nobody but who has its address.
+	const unfinished = "s3cret-name-unfinished.txt"
+	begun := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
+	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(sentPath)+1:])
+	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+		awaited, err := tx.AwaitedUploads()
+		for id := range awaited {
+			words = append(words, id)
+		}
+		return err
+	}))
 	admin := a.addUser("root", record.Admin)
 	bob := a.addUser("bob", record.Member)
 	var session string
@@ -157,6 +168,8 @@ func TestQuarantine(t *testing.T) {
 	is.True(seen["GET 200"] && seen["GET 404"] && seen["PATCH 404"] && seen["DELETE 404"]) // it walks where something is
 
 	// Nobody has changed anything; the owner has all of it, in the queue alone.
+	is.Equal(a.stranger("HEAD", begun, "").want(200).header.Get("Upload-Offset"), "25")
+	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
 	queue := a.get("/api/v1/upload-requests/" + id + "/queue").want(200)
 	for i, state := range []string{"pending", "approved", "rejected"} {
 		is.Equal(queue.at(fmt.Sprintf("items.%d.status", i)), state)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -242,21 +243,35 @@ const aroundFiles = 64 << 10
 // mostPromised bounds what one transfer can reserve where nothing else does.
 const mostPromised = 1 << 50
 
+// roomAt is what one file may take that is left at a link; the link's other
+// limits are the store's.
+func (c *call) roomAt(q *record.Request) (*room, error) {
+	m := &room{disk: c.s.Store.Room(), left: math.MaxInt64, full: record.ErrNoRoom}
+	return m, c.s.Store.View(func(tx *kv.Tx) error {
+		m.disk = max(0, m.disk-tx.StillToCome())
+		set, err := tx.Settings()
+		m.file = c.largest(q, &set)
+		return err
+	})
+}
+
+// codeType is the code of a file of a type that a link does not take.
+const codeType = "type_not_allowed"
+
+func typeRefused(q *record.Request) error {
+	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
+}
+
 // takeIn receives what a visitor who was admitted leaves at a link.
 func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	if err := c.human(q); err != nil {
 		return nil, err
 	}
-	var set record.Settings
-	disk := c.s.Store.Room()
-	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
-		disk = max(0, disk-tx.StillToCome())
-		set, err = tx.Settings()
-		return err
-	}); err != nil {
+	m, err := c.roomAt(q)
+	if err != nil {
 		return nil, err
 	}
-	m := &room{file: c.largest(q, &set), disk: disk, names: []string{"name", "message"}, full: record.ErrNoRoom}
+	m.names = []string{"name", "message"}
 	least, most := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
 	if m.file < most/maxParts { // no body of the link's can have more
 		most = m.file * maxParts
@@ -289,7 +304,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	}
 	m.takes = func(name string, head []byte) error {
 		if !q.Takes(name, media.Of("", name, head)) {
-			return &record.Error{Fault: record.WrongType, Code: "type_not_allowed", Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
+			return typeRefused(q)
 		}
 		return nil
 	}

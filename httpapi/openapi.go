@@ -10,7 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"kist/embed"
+	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -227,6 +230,7 @@ var pathParams = map[string]struct{ doc, example string }{
 	"id":     {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 	"slug":   {"Slug; for files the id does as well.", "summer-24"},
 	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"secret": {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
 
 	"token": {"Token of the link, which is a secret.", "4Jc0…"},
 	"name":  {"Name of the file.", "kist.css"},
@@ -440,6 +444,7 @@ func components() []component {
 		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
 		{"CaptchaToken", new(tokenOfCaptcha), create},
 		{"ResumableUpload", new(shownUpload), shown},
+		{"SentUpload", &shownUpload{Upload: kv.Upload{Request: uuid.Max}}, shown},
 		{"Import", new(shownImport), shown},
 		{"Setup", new(shownSetup), shown},
 		{"SetupCreate", new(setupForm), create},

@@ -188,6 +188,7 @@ func (s *Server) table() []route {
 	rows = append(rows, intakeRoutes()...)
 	rows = append(rows, captchaRoutes()...)
 	rows = append(rows, tusRoutes()...)
+	rows = append(rows, sentRoutes()...)
 	rows = append(rows, movingRoutes()...)
 	rows = append(rows, setupRoutes()...)
 	rows = append(rows, deletionRoutes()...)

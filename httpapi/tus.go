@@ -32,6 +32,7 @@ const (
 	tusPath       = apiPath + "tus"
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination"
+	tusSending    = "creation,creation-with-upload,expiration,checksum,termination" // for senders
 	tusChecksums  = "sha1,sha256"
 	tusBody       = "application/offset+octet-stream"
 )
@@ -47,7 +48,7 @@ const (
 // tusAsked those that it may send.
 const (
 	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
-		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, X-Kist-Id, X-Kist-Slug, X-Kist-Url"
+		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
 	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override"
 )
 
@@ -56,28 +57,40 @@ var (
 	errTusChecksum = errors.New("the checksum is that of other bytes")
 )
 
+// tusArgs are the headers that requests of the protocol have.
+var tusArgs = struct{ version, offset, length, sum, override param }{
+	version:  param{"header", "Tus-Resumable", "The version of tus; 412 if it is another.", object{"type": "string", "enum": []string{tusVersion}}, tusVersion},
+	offset:   param{"header", "Upload-Offset", "Where the bytes of the body belong; 409 if that is not where the upload is.", object{"type": "integer", "minimum": 0}, 1048576},
+	length:   param{"header", "Upload-Length", "Bytes of the whole.", object{"type": "integer", "minimum": 0}, 20971520},
+	sum:      param{"header", "Upload-Checksum", "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", object{"type": "string"}, "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
+	override: param{"header", "X-HTTP-Method-Override", "PATCH, DELETE or HEAD.", object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, "PATCH"},
+}
+
+func tusPiece() *content {
+	return maybe(&content{media: tusBody, schema: object{"type": "string", "format": "binary"}, example: "…"})
+}
+
+// tusMetadata is the header with what is said of an upload.
+func tusMetadata(doc, example string) param {
+	return param{"header", "Upload-Metadata", "Pairs of a name and a value in base64, separated by commas: " + doc, object{"type": "string"}, example}
+}
+
 func tusRoutes() []route {
 	state := jsonOf(members(object{
 		"data": ref("ResumableUpload"),
 		"file": object{"nullable": true, "allOf": []object{ref("File")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
 	}, "data", "file"), nil)
-	piece := func() *content {
-		return maybe(&content{media: tusBody, schema: object{"type": "string", "format": "binary"}, example: "…"})
-	}
-	version := param{"header", "Tus-Resumable", "The version of tus; 412 if it is another.", object{"type": "string", "enum": []string{tusVersion}}, tusVersion}
-	offset := param{"header", "Upload-Offset", "Where the bytes of the body belong; 409 if that is not where the upload is.", object{"type": "integer", "minimum": 0}, 1048576}
-	length := param{"header", "Upload-Length", "Bytes of the whole.", object{"type": "integer", "minimum": 0}, 20971520}
-	sum := param{"header", "Upload-Checksum", "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", object{"type": "string"}, "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="}
+	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
+	piece, describe := tusPiece, describeTus(tusExtensions)
 	about := "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
-	override := param{"header", "X-HTTP-Method-Override", "PATCH, DELETE or HEAD.", object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, "PATCH"}
 	return []route{
 		{
 			method: "OPTIONS", path: tusPath, id: "describeTus", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
-			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describeTus,
+			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
 		},
 		{
 			method: "OPTIONS", path: tusPath + "/{id}", id: "describeTusOfOne", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
-			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describeTus,
+			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
 		},
 		{
 			method: "POST", path: tusPath, id: "beginUpload", tag: "tus",
@@ -85,7 +98,7 @@ func tusRoutes() []route {
 			door:    uploads, args: []param{
 				version, length,
 				{"header", "Upload-Defer-Length", "1 in place of Upload-Length, if the length is not known yet.", object{"type": "integer", "enum": []int{1}}, 1},
-				{"header", "Upload-Metadata", "Pairs of a name and a value in base64, separated by commas: filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", object{"type": "string"}, "filename YS50eHQ=,isPublic dHJ1ZQ=="},
+				tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 				sum,
 			},
 			body: piece(), reply: reply{201, "How far it is.", state}, fails: []int{409, 412, 460}, serve: tus(beginUpload),
@@ -131,7 +144,12 @@ func tus(serve func(*call) error) func(*call) error {
 	}
 }
 
-func describeTus(c *call) error {
+// describeTus says what is offered of the protocol: these extensions.
+func describeTus(extensions string) func(*call) error {
+	return func(c *call) error { return c.describeTus(extensions) }
+}
+
+func (c *call) describeTus(extensions string) error {
 	most := c.s.MaxUpload
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
@@ -146,7 +164,7 @@ func describeTus(c *call) error {
 	h.Set("Allow", c.s.allowed(c.r.URL.Path))
 	h.Set("Tus-Resumable", tusVersion)
 	h.Set("Tus-Version", tusVersion)
-	h.Set("Tus-Extension", tusExtensions)
+	h.Set("Tus-Extension", extensions)
 	h.Set("Tus-Checksum-Algorithm", tusChecksums)
 	h.Set("Tus-Max-Size", strconv.FormatInt(most, 10))
 	c.w.WriteHeader(http.StatusNoContent)
@@ -161,7 +179,9 @@ type shownUpload struct {
 }
 
 func (v *shownUpload) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the upload, the end of its address.", sampleID)
+	if !v.Sent() {
+		s.ID("id", &v.ID).Says("Id of the upload, the end of its address.", sampleID)
+	}
 	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as long as the upload is not complete.", `"holiday.mp4"`)
 	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Bytes of the whole; null if that is not known yet.", `20971520`)
 	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes that are there.", `1048576`)
@@ -184,8 +204,13 @@ func listUploads(c *call) error {
 		func(_ *kv.Tx, u *kv.Upload) (*shownUpload, error) { return showUpload(u), nil })
 }
 
-// found reads the upload that the address names. Here it is the caller's own.
+// found reads the upload that the address names: the caller's own, or the one of
+// a sender who knows its secret.
 func (c *call) found() (u *kv.Upload, err error) {
+	if secret := c.arg("secret"); secret != "" {
+		err = c.s.Store.View(func(tx *kv.Tx) error { u, err = tx.SentUpload(secret); return err })
+		return u, err
+	}
 	id, err := c.uuid("upload")
 	if err != nil {
 		return nil, err
@@ -215,6 +240,11 @@ func (c *call) said(u *kv.Upload) error {
 		h.Set("Upload-Expires", u.Expires.UTC().Format(http.TimeFormat))
 		return nil
 	}
+	if u.Sent() {
+		h.Set("X-Kist-Item", u.Item.String())
+		h.Set("X-Kist-Status", string(u.Arrived))
+		return nil
+	}
 	err := c.s.Store.View(func(tx *kv.Tx) error {
 		r, err := tx.Record(u.Owner, record.Files, u.File.String())
 		if err == nil {
@@ -231,10 +261,14 @@ func (c *call) said(u *kv.Upload) error {
 	return err
 }
 
-// answerUpload answers the upload and, if there is one, its file.
+// answerUpload answers the upload and, if there is one, its file; a sender's with
+// what it was made.
 func (c *call) answerUpload(status int, u *kv.Upload) error {
 	if err := c.said(u); err != nil {
 		return err
+	}
+	if u.Sent() {
+		return c.answerSent(status, u)
 	}
 	return c.send(status, func(dst []byte) ([]byte, error) {
 		dst = field.Of(showUpload(u)).AppendJSON(append(dst, `{"data":`...))
@@ -315,7 +349,7 @@ func cancelUpload(c *call) error {
 	}
 	defer release()
 	if u.Done() {
-		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; delete the file that was made of it."}
+		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; it cannot be cancelled."}
 	}
 	if err := c.forget(u); err != nil {
 		return err
@@ -339,38 +373,48 @@ func (c *call) dropPart(u *kv.Upload) {
 	}
 }
 
-// beginUpload makes an upload. Whatever goes wrong, its first bytes included,
-// leaves nothing: the client does not have its address yet.
-func beginUpload(c *call) (err error) {
-	u := &kv.Upload{Owner: c.owner(), Length: -1}
-	if u.Length, err = c.lengthOf(); err != nil {
+// opening is what a request says that begins an upload.
+type opening struct {
+	length int64 // -1 if it is not known
+	meta   metadata
+	piece  bool // its body is the first bytes
+	sum    *checksum
+}
+
+func (c *call) opening() (b opening, err error) {
+	if b.length, err = c.lengthOf(); err != nil {
+		return b, err
+	}
+	if b.length >= 0 && c.r.Header.Get("Upload-Defer-Length") != "" {
+		return b, badTus("Upload-Length and Upload-Defer-Length exclude each other.")
+	}
+	if c.r.Header.Get("Upload-Concat") != "" {
+		return b, badTus("Uploads cannot be concatenated here.")
+	}
+	if b.meta, err = parseMetadata(strings.Join(c.r.Header.Values("Upload-Metadata"), ",")); err != nil {
+		return b, err
+	}
+	if b.piece = c.r.ContentLength != 0; b.piece {
+		if err := c.isPiece(); err != nil {
+			return b, err
+		}
+	}
+	b.sum, err = c.checksum()
+	return b, err
+}
+
+// beginUpload makes an upload of the caller's.
+func beginUpload(c *call) error {
+	b, err := c.opening()
+	if err != nil {
 		return err
 	}
+	u := &kv.Upload{Owner: c.owner(), Length: b.length}
 	if u.Length < 0 && c.r.Header.Get("Upload-Defer-Length") != "1" {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
-	if u.Length >= 0 && c.r.Header.Get("Upload-Defer-Length") != "" {
-		return badTus("Upload-Length and Upload-Defer-Length exclude each other.")
-	}
-	if c.r.Header.Get("Upload-Concat") != "" {
-		return badTus("Uploads cannot be concatenated here.")
-	}
-	meta, err := parseMetadata(strings.Join(c.r.Header.Values("Upload-Metadata"), ","))
-	if err != nil {
-		return err
-	}
-	form, problems := meta.form()
+	form, problems := b.meta.form()
 	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
-		return err
-	}
-	piece := c.r.ContentLength != 0
-	if piece {
-		if err := c.isPiece(); err != nil {
-			return err
-		}
-	}
-	sum, err := c.checksum()
-	if err != nil {
 		return err
 	}
 	room, err := c.s.room(c.owner())
@@ -383,17 +427,24 @@ func beginUpload(c *call) (err error) {
 	if u.Password, err = c.hash(form.Password); err != nil {
 		return err
 	}
-	u.Metadata, u.Slug = meta.shown(), form.Slug
+	u.Metadata, u.Slug = b.meta.shown(), form.Slug
 	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.AddUpload(*u); return err }); err != nil {
 		return err
 	}
+	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
+}
+
+// begun takes the first bytes of an upload that was made and answers with its
+// address. Whatever goes wrong leaves nothing: the client does not have the
+// address yet.
+func (c *call) begun(u *kv.Upload, b opening, room *room, at string) error {
 	t, release, err := c.s.turns.take(c, u.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if piece {
-		err = c.takePiece(u, room, sum, t)
+	if b.piece {
+		err = c.takePiece(u, room, b.sum, t)
 	}
 	if err == nil {
 		err = c.settle(u)
@@ -404,7 +455,7 @@ func beginUpload(c *call) (err error) {
 		}
 		return err
 	}
-	c.w.Header().Set("Location", c.s.prefix()+tusPath+"/"+u.ID.String())
+	c.w.Header().Set("Location", c.s.prefix()+at)
 	return c.answerUpload(http.StatusCreated, u)
 }
 
@@ -435,9 +486,11 @@ func patchUpload(c *call) error {
 	if at != u.Offset {
 		return c.refused(u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
-	room, err := c.s.room(c.owner())
-	if err != nil {
-		return err
+	room := new(room)
+	if !u.Sent() { // the length of a sender's is known: nothing else bounds it
+		if room, err = c.s.room(c.owner()); err != nil {
+			return err
+		}
 	}
 	switch {
 	case length < 0 || length == u.Length:
@@ -581,6 +634,11 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 	}()
 	body := &source{r: c.r.Body}
 	in := io.Reader(body)
+	if u.Sent() {
+		if in, err = c.headTaken(u, in); err != nil {
+			return err
+		}
+	}
 	if sum != nil {
 		in = io.TeeReader(in, sum)
 	}
@@ -694,6 +752,9 @@ func (c *call) finish(u *kv.Upload) error {
 	}
 	if err != nil {
 		return err
+	}
+	if u.Sent() {
+		return c.received(u, kept)
 	}
 	defer kept.Release()
 	meta, err := parseMetadata(u.Metadata)
@@ -878,10 +939,14 @@ func (m metadata) shown() string {
 
 // form is the form of the file, and what is wrong with it.
 func (m metadata) form() (*record.Form, error) {
+	form := record.NewForm(record.Files)
+	return form, field.Of(record.Upload{Form: form}).Create(m.fields())
+}
+
+func (m metadata) fields() field.Object {
 	in := field.Object{}
 	for _, d := range m {
 		in[d.name] = d.value
 	}
-	form := record.NewForm(record.Files)
-	return form, field.Of(record.Upload{Form: form}).Create(in)
+	return in
 }

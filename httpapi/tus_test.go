@@ -26,6 +26,12 @@ import (
 // not sent.
 func (a *app) tus(method, path, body string, header ...string) *answer {
 	a.Helper()
+	return a.tusBy(false, method, path, body, header...)
+}
+
+// tusBy is tus with the app's key or without one.
+func (a *app) tusBy(anyone bool, method, path, body string, header ...string) *answer {
+	a.Helper()
 	h := withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody)
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Del(header[i])
@@ -33,7 +39,7 @@ func (a *app) tus(method, path, body string, header ...string) *answer {
 			h.Set(header[i], header[i+1])
 		}
 	}
-	q := request{method: method, path: path, header: h, raw: true}
+	q := request{method: method, path: path, header: h, raw: true, anyone: anyone}
 	if body != "" {
 		q.body = strings.NewReader(body)
 	}

@@ -266,13 +266,24 @@ func audit(tx *Tx) error {
 	for i := range begun {
 		u := &begun[i]
 		there(userBucket, u.Owner[:], u.ID)
+		if u.Sent() {
+			there(requestBucket, requestKey(u.Owner, u.Request), u.ID)
+			file(uploadSecret, u.Secret[:], pair(u.Owner, u.ID[:]...))
+		}
 		if u.Done() {
 			continue
 		}
 		if u.Slug != "" {
 			file(uploadSlug, []byte(u.Slug), pair(u.Owner, u.ID[:]...))
 		}
-		sums[string(pair(u.Owner, 0, 'p'))]++
+		if u.Sent() {
+			sums[string(pair(u.Owner, append([]byte{0, 't'}, u.Request[:]...)...))]++
+			sums[string(pair(u.Owner, slices.Concat([]byte{0, 'v'}, u.Request[:], u.From[:])...))]++
+			sums[string(pair(u.Owner, append([]byte{0, 'u'}, u.Request[:]...)...))] += u.Length
+			sums[string(pair(uuid.Nil, 0, 'u'))] += u.Length - u.Offset
+		} else {
+			sums[string(pair(u.Owner, 0, 'p'))]++
+		}
 		sums[string(pair(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
 		sums[string(pair(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
 	}
@@ -376,7 +387,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{uploadSlug, fetchLine, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {

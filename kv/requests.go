@@ -150,7 +150,8 @@ func (tx *Tx) putRequest(q *record.Request) error {
 }
 
 // SaveRequest changes an upload request, which must have been read in the same
-// transaction. A slug that was emptied stays as it was.
+// transaction. A slug that was emptied stays as it was. When it is closed,
+// uploads at it that are not done are forgotten.
 func (tx *Tx) SaveRequest(q *record.Request) error {
 	if q.Slug == "" {
 		was, err := tx.Request(q.Owner, q.ID)
@@ -159,8 +160,19 @@ func (tx *Tx) SaveRequest(q *record.Request) error {
 		}
 		q.Slug = was.Slug
 	}
+	if q.Open(tx.Now) != nil {
+		if err := tx.dropSent(q, func(u *Upload) bool { return !u.Done() }); err != nil {
+			return err
+		}
+	}
 	q.Updated = tx.Now
 	return tx.putRequest(q)
+}
+
+// dropSent forgets those of the uploads at a request that which says.
+func (tx *Tx) dropSent(q *record.Request, which func(*Upload) bool) error {
+	_, err := tx.dropUploads(q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
+	return err
 }
 
 // RemoveRequest takes an upload request away, and its queue with it. What was
@@ -220,6 +232,7 @@ func (tx *Tx) dropRequest(q *record.Request, most int) (done bool, err error) {
 	for _, k := range senders {
 		err = errors.Join(err, tx.Delete(senderBucket, k))
 	}
+	err = errors.Join(err, tx.dropSent(q, func(*Upload) bool { return true }))
 	_, gone := requests.Delete(tx.Tx, requestKey(q.Owner, q.ID))
 	return true, errors.Join(err, fault(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
 }
@@ -280,7 +293,7 @@ type sender [16]byte
 type Reservation struct {
 	s              *Store
 	owner, request record.ID
-	from           string
+	from           string // "" where the sender is known
 	sender         sender
 	files, bytes   int64 // the committer's
 }
@@ -296,17 +309,31 @@ const waitTime = 10 * time.Second
 // Denied when a limit of the request or the owner's quota is reached, with
 // TooMany when the sender's is, and with ErrFull while the disk has no room.
 func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, least, most int64) (*Reservation, error) {
+	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
+	err := s.inTurn(ctx, func(tx *Tx) error {
+		q, size, err := tx.admitted(r, 1, least, most)
+		if err == nil {
+			tx.s.intake.add(r, q, 1, size)
+		}
+		return err
+	})
+	if err != nil && r.files > 0 { // promised in a commit that others made fail
+		return nil, errors.Join(err, r.Release())
+	}
+	return r, err
+}
+
+// inTurn runs fn in a transaction, and again when something was given back as
+// long as it fails with ErrWait, for up to waitTime.
+func (s *Store) inTurn(ctx context.Context, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
-	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
 	for {
 		var given chan struct{}
 		err := s.Update(func(tx *Tx) error {
-			q, size, err := tx.admitted(r, 1, least, most)
-			in := &tx.s.intake
-			if err == nil {
-				in.add(r, q, 1, size)
-			} else if err == record.ErrWait { //nolint:errorlint // it is this very one
+			err := fn(tx)
+			if err == record.ErrWait { //nolint:errorlint // it is this very one
+				in := &tx.s.intake
 				if in.given == nil {
 					in.given = make(chan struct{})
 				}
@@ -314,16 +341,13 @@ func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, lea
 			}
 			return err
 		})
-		if err != nil && r.files > 0 { // promised in a commit that others made fail
-			return nil, errors.Join(err, r.Release())
-		}
-		if given == nil {
-			return r, err
+		if err != record.ErrWait { //nolint:errorlint // it is this very one
+			return err
 		}
 		select {
 		case <-given:
 		case <-ctx.Done():
-			return r, err
+			return err
 		}
 	}
 }
@@ -393,36 +417,66 @@ func (in *intake) drop(r *Reservation) {
 	}
 }
 
+// openLink reads a request and its owner: Missing or Gone if the request takes
+// nothing now.
+func (tx *Tx) openLink(owner, request record.ID) (*record.Request, *record.User, error) {
+	q, err := tx.Request(owner, request)
+	if err == nil {
+		err = q.Open(tx.Now)
+	}
+	if err != nil {
+		if missing(err) {
+			err = record.ErrNoRequest
+		}
+		return nil, nil, err
+	}
+	u, err := tx.User(owner)
+	if missing(err) || err == nil && u.Disabled {
+		err = record.ErrNoRequest
+	}
+	return q, u, err
+}
+
 // admitted reads the request of the reservation and says whether so many more
-// files may come, and how many of least to most more bytes.
+// files may come, and how many of least to most more bytes. What is set aside
+// for uploads that are over is free before anything is refused for its sake.
 func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Request, size int64, err error) {
 	if tx.s.room.low.Load() {
 		return nil, 0, ErrFull
 	}
-	if q, err = tx.Request(r.owner, r.request); missing(err) {
-		return nil, 0, record.ErrNoRequest
-	}
+	q, u, err := tx.openLink(r.owner, r.request)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := q.Open(tx.Now); err != nil {
-		return nil, 0, err
+	if r.from != "" {
+		if r.sender, err = tx.senderOf(q, r.from); err != nil {
+			return nil, 0, err
+		}
 	}
-	u, err := tx.User(q.Owner)
-	if missing(err) || err == nil && u.Disabled {
-		return nil, 0, record.ErrNoRequest
+	size, err = tx.admits(q, u, r.sender, files, least, most)
+	var limit *record.Error
+	if errors.As(err, &limit) && uploads.Sum(tx.Tx, reservedOf(q.Owner)) > 0 {
+		n, failed := tx.dropUploads(q.Owner[:], tx.isOver)
+		if failed != nil {
+			return nil, 0, failed
+		}
+		if n > 0 {
+			size, err = tx.admits(q, u, r.sender, files, least, most)
+		}
 	}
-	if err != nil {
-		return nil, 0, err
+	return q, size, err
+}
+
+func (tx *Tx) admits(q *record.Request, u *record.User, from sender, files, least, most int64) (size int64, err error) {
+	begun := uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID))
+	taken := record.Intake{
+		Files: tx.received(q) + begun, Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
+		Sender: uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, from)),
 	}
-	if r.sender, err = tx.senderOf(q, r.from); err != nil {
-		return nil, 0, err
-	}
-	taken := record.Intake{Files: tx.received(q), Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))}
 	var again time.Duration
 	if q.PerSender > 0 {
 		since, oldest := tx.Now.Add(-time.Duration(q.Window)*time.Hour).UnixMilli(), tx.Now
-		for _, at := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID, r.sender[:]...), nil, false) {
+		for _, at := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID, from[:]...), nil, false) {
 			if ms := int64(binary.BigEndian.Uint64(at)); ms > since {
 				if taken.Sender++; time.UnixMilli(ms).Before(oldest) {
 					oldest = time.UnixMilli(ms)
@@ -436,19 +490,20 @@ func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Requ
 		promised = p.bytes
 		taken.Files += p.files
 		taken.Pending += p.files
-		taken.Sender += p.senders[r.sender]
+		taken.Sender += p.senders[from]
 	}
 	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	if most, err = record.Promise(q.MaxTotal, items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)), promised, least, most); err != nil {
-		return nil, 0, err
+	came := items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + uploads.Sum(tx.Tx, sentBytes(q.Owner, q.ID))
+	if most, err = record.Promise(q.MaxTotal, came, promised, least, most); err != nil {
+		return 0, err
 	}
 	quota, err := tx.quota(u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
 		most, err = record.Promise(quota, tx.charged(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
 	}
-	return q, most, err
+	return most, err
 }
 
 // kept is how many bytes count against the owner's quota: of files, and of what

@@ -46,6 +46,7 @@ var (
 	senderBucket   = table.Bucket{No: 35, Name: "sender"}
 	uploadBucket   = table.Bucket{No: 40, Name: "upload"}
 	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
+	uploadSecret   = table.Bucket{No: 42, Name: "upload.secret"}
 	importBucket   = table.Bucket{No: 43, Name: "import"}
 	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
 	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
@@ -58,7 +59,7 @@ var buckets = []table.Bucket{
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
-	uploadBucket, uploadSlug,
+	uploadBucket, uploadSlug, uploadSecret,
 	importBucket, importRemarks,
 	fetchBucket, fetchLine,
 }

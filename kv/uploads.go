@@ -1,7 +1,10 @@
 package kv
 
 import (
-	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +18,10 @@ const (
 	UploadTime = 24 * time.Hour     // that an upload waits for its next bytes, and is remembered when it is complete
 	uploadMost = 7 * 24 * time.Hour // from its beginning to its end, whatever comes
 	maxUploads = 100                // that an owner may have begun
+
+	emptyTime = 10 * time.Minute // that a sender's upload waits for its first bytes: it may have begun without its client's knowing
+	maxSentBy = 50               // that one sender may have begun at a request
+	maxSentAt = 500              // that all senders may have begun at a request
 )
 
 // An Upload is content that comes in pieces, over restarts, and of which a file
@@ -34,10 +41,22 @@ type Upload struct {
 	Password string    // hash; "" is none
 	Slug     string    // kept free for the file; "" has one made
 	File     record.ID // that was made of it; zero until then
+
+	// Of what a stranger sends to an upload request; zero of the owner's own.
+	Request record.ID    `json:",omitzero"`
+	From    sender       `json:",omitzero"`
+	Secret  [32]byte     `json:",omitzero"` // SHA-256 of the secret that its address ends in
+	Name    string       `json:",omitzero"` // of the sender
+	Message string       `json:",omitzero"`
+	Item    record.ID    `json:",omitzero"` // that was made of it; zero until then
+	Arrived record.State `json:",omitzero"` // what that item was then
 }
 
-// Done reports whether a file was made of it.
-func (u *Upload) Done() bool { return u.File != uuid.Nil }
+// Done reports whether a file, or an item of a queue, was made of it.
+func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
+
+// Sent reports whether it is a stranger's, at an upload request.
+func (u *Upload) Sent() bool { return u.Request != uuid.Nil }
 
 // reserved is how many bytes are set aside for it.
 func (u *Upload) reserved() int64 {
@@ -49,10 +68,27 @@ func (u *Upload) reserved() int64 {
 
 // Entries of the sums over uploads.
 func reservedOf(owner record.ID) []byte { return pair(owner, 0, 'r') } // bytes that are set aside
-func begunOf(owner record.ID) []byte    { return pair(owner, 0, 'p') } // uploads that are not done
+func begunOf(owner record.ID) []byte    { return pair(owner, 0, 'p') } // the owner's uploads that are not done
+
+// Those of strangers that are not done: how many at a request, from a sender
+// there, and the bytes that are set aside for them.
+func sentTo(owner, request record.ID) []byte {
+	return pair(owner, append([]byte{0, 't'}, request[:]...)...)
+}
+
+func sentBy(owner, request record.ID, from sender) []byte {
+	return append(append(pair(owner, 0, 'v'), request[:]...), from[:]...)
+}
+
+func sentBytes(owner, request record.ID) []byte {
+	return pair(owner, append([]byte{0, 'u'}, request[:]...)...)
+}
 
 // stillToCome is where the bytes that all uploads wait for are summed up.
 var stillToCome = reservedOf(uuid.Nil)
+
+// strangersToCome is the part of that which strangers have announced.
+var strangersToCome = pair(uuid.Nil, 0, 'u')
 
 var uploads = func() *table.Table[Upload] {
 	t := rows(uploadBucket, func(u *Upload) []byte { return pair(u.Owner, u.ID[:]...) },
@@ -60,15 +96,27 @@ var uploads = func() *table.Table[Upload] {
 			if u.Slug != "" && !u.Done() {
 				file([]byte(u.Slug))
 			}
+		}},
+		table.Index[Upload]{Bucket: uploadSecret, Name: "secret", Unique: true, Keys: func(u *Upload, file func([]byte)) {
+			if u.Sent() {
+				file(u.Secret[:])
+			}
 		}})
 	t.Sums = sumBucket
 	t.Tally = func(u *Upload, add func([]byte, int64)) {
 		if u.Done() {
 			return
 		}
-		add(begunOf(u.Owner), 1)
 		add(reservedOf(u.Owner), u.reserved())
 		add(stillToCome, u.reserved()-u.Offset)
+		if !u.Sent() {
+			add(begunOf(u.Owner), 1)
+			return
+		}
+		add(sentTo(u.Owner, u.Request), 1)
+		add(sentBy(u.Owner, u.Request, u.From), 1)
+		add(sentBytes(u.Owner, u.Request), u.reserved())
+		add(strangersToCome, u.reserved()-u.Offset)
 	}
 	return t
 }()
@@ -98,23 +146,35 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 }
 
 // Upload reads one of the owner's uploads: Missing if there is none, Gone if it
-// waited too long.
+// waited too long. What strangers send is none of them.
 func (tx *Tx) Upload(owner, id record.ID) (*Upload, error) {
 	u, err := uploads.Get(tx.Tx, pair(owner, id[:]...))
-	if err == nil && !tx.Now.Before(u.Expires) {
-		return nil, &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "This upload was not gone on with in time; begin it again."}
+	if err == nil && u.Sent() {
+		err = table.ErrMissing
 	}
-	return u, fault(err, "upload")
+	if err != nil {
+		return nil, fault(err, "upload")
+	}
+	return u, tx.inTime(u)
 }
 
-// Uploads lists the owner's uploads that are not done, oldest first.
+// inTime fails with Gone once the upload is over.
+func (tx *Tx) inTime(u *Upload) error {
+	if tx.Now.Before(u.Expires) {
+		return nil
+	}
+	return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "This upload was not gone on with in time; begin it again."}
+}
+
+// Uploads lists the owner's uploads that are not done, oldest first. What
+// strangers send is none of them.
 func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 	var all []Upload
 	for u, err := range uploads.All(tx.Tx, owner[:]) {
 		if err != nil {
 			return nil, err
 		}
-		if !u.Done() && tx.Now.Before(u.Expires) {
+		if !u.Done() && !u.Sent() && tx.Now.Before(u.Expires) {
 			all = append(all, *u)
 		}
 	}
@@ -123,7 +183,8 @@ func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 
 // SaveUpload notes how far an upload is that is not done; its time begins anew.
 // It fails with Missing if there is no such upload any more and with Denied if
-// what it takes has grown over the owner's quota.
+// what it takes has grown over the owner's quota; for a stranger's with Missing
+// or Gone once the link is closed.
 func (tx *Tx) SaveUpload(u *Upload) error {
 	was, err := uploads.Get(tx.Tx, pair(u.Owner, u.ID[:]...))
 	if err != nil {
@@ -131,6 +192,11 @@ func (tx *Tx) SaveUpload(u *Upload) error {
 	}
 	if was.Done() {
 		return record.NotFound("upload")
+	}
+	if was.Sent() {
+		if _, _, err := tx.openLink(was.Owner, was.Request); err != nil {
+			return err
+		}
 	}
 	if more := u.reserved() - was.reserved(); more > 0 {
 		if err := tx.charge(u.Owner, more); err != nil {
@@ -194,24 +260,51 @@ func (tx *Tx) RemoveUpload(owner, id record.ID) error {
 	return fault(err, "upload")
 }
 
-// DropUploads forgets the uploads whose time is over.
+// DropUploads forgets the uploads whose time is over, and those of strangers
+// whose link is closed.
 func (tx *Tx) DropUploads() error {
+	_, err := tx.dropUploads(nil, tx.isOver)
+	return err
+}
+
+// isOver reports whether nobody can go on with the upload any more.
+func (tx *Tx) isOver(u *Upload) (bool, error) {
+	if !tx.Now.Before(u.Expires) {
+		return true, nil
+	}
+	if !u.Sent() || u.Done() {
+		return false, nil
+	}
+	_, _, err := tx.openLink(u.Owner, u.Request)
+	var closed *record.Error
+	if errors.As(err, &closed) {
+		return true, nil
+	}
+	return false, err
+}
+
+// dropUploads forgets those uploads below a prefix that which says. Their bytes
+// are left to the sweep.
+func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n int, err error) {
 	var over [][]byte
-	for key, row := range tx.Walk(uploadBucket, nil, nil, false) {
-		u, err := uploads.Decode(key, row)
+	for u, err := range uploads.All(tx.Tx, prefix) {
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if !tx.Now.Before(u.Expires) {
-			over = append(over, bytes.Clone(key))
+		is, err := which(u)
+		if err != nil {
+			return 0, err
+		}
+		if is {
+			over = append(over, uploads.Key(u))
 		}
 	}
 	for _, key := range over {
 		if _, err := uploads.Delete(tx.Tx, key); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return len(over), nil
 }
 
 // AwaitedUploads are the ids of all uploads that are not done: they have bytes.
@@ -238,4 +331,108 @@ func (tx *Tx) StillToCome() int64 {
 // not complete, remote ones too.
 func (tx *Tx) setAside(owner record.ID) int64 {
 	return uploads.Sum(tx.Tx, reservedOf(owner)) + fetches.Sum(tx.Tx, fetchingOf(owner))
+}
+
+// BeginSent begins an upload that a sender, who is known by an address, makes at
+// an upload request; u says its length, its metadata and what the sender says.
+// It returns the secret that the upload's address ends in, this once. All that
+// the file will take of the limits of the request and of the sender, and of the
+// owner's quota, is set aside from here on, over restarts, until the upload is
+// received, forgotten or over. It waits and fails as Reserve does, with Denied if
+// too many have been begun, and with ErrFull if strangers were promised more than
+// half of what the disk has left for them and for owners.
+func (s *Store) BeginSent(ctx context.Context, q *record.Request, u Upload, from string) (made *Upload, secret string, err error) {
+	disk := s.Room()
+	err = s.inTurn(ctx, func(tx *Tx) (err error) {
+		made, secret, err = tx.addSent(q, u, from, disk)
+		return err
+	})
+	return made, secret, err
+}
+
+func (tx *Tx) addSent(q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
+	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
+	q, room, err := tx.admitted(r, 1, u.Length, u.Length)
+	strangers := uploads.Sum(tx.Tx, strangersToCome)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case room < u.Length:
+		return nil, "", record.ErrNoRoom
+	case uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, r.sender)) >= maxSentBy, uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID)) >= maxSentAt:
+		return nil, "", &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many files have been begun here and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
+	case strangers+u.Length > (disk-tx.StillToCome()+strangers)/2:
+		return nil, "", ErrFull
+	}
+	secret := strings.TrimPrefix(newSecret(), KeyPrefix)
+	u.ID, u.Owner, u.Request, u.From, u.Secret = tx.NewID(), q.Owner, q.ID, r.sender, sha256.Sum256([]byte(secret))
+	u.Created, u.Expires = tx.Now, tx.Now.Add(emptyTime)
+	return &u, secret, uploads.Put(tx.Tx, &u)
+}
+
+// errNoSent is the one answer for a sender's upload that is not there.
+var errNoSent = &record.Error{
+	Fault: record.Missing, Code: "not_found",
+	Text: "There is no such upload: it was cancelled or not gone on with in time, or the link takes no files any more.",
+}
+
+func (tx *Tx) sent(secret string) (*Upload, error) {
+	digest := sha256.Sum256([]byte(secret))
+	u, err := uploads.Find(tx.Tx, uploadSecret, digest[:])
+	if errors.Is(err, table.ErrMissing) {
+		return nil, errNoSent
+	}
+	return u, err
+}
+
+// SentUpload reads a sender's upload by the secret that its address ends in:
+// Missing if there is none, Gone if it waited too long, and either if it is not
+// done and its link is closed.
+func (tx *Tx) SentUpload(secret string) (*Upload, error) {
+	u, err := tx.sent(secret)
+	if err == nil {
+		err = tx.inTime(u)
+	}
+	if err == nil && !u.Done() {
+		_, _, err = tx.openLink(u.Owner, u.Request)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// DropSent forgets a sender's upload that is not done, whatever became of its
+// link, and returns it. Its bytes are for the caller to remove.
+func (tx *Tx) DropSent(secret string) (*Upload, error) {
+	u, err := tx.sent(secret)
+	if err == nil && u.Done() {
+		err = errNoSent
+	}
+	if err != nil {
+		return nil, err
+	}
+	return uploads.Delete(tx.Tx, uploads.Key(u))
+}
+
+// ReceiveUpload makes an item of the queue of a sender's upload whose content is
+// complete, as Receive does, and a file at once if the request needs no approval.
+// It turns what was set aside into what is counted. The upload is remembered for
+// a while, with what the item was when it came in and nothing that the sender
+// said.
+func (tx *Tx) ReceiveUpload(u *Upload, one Received) (*record.Item, error) {
+	was, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was set aside
+	if errors.Is(err, table.ErrMissing) || err == nil && was.Done() {
+		return nil, errNoSent
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := tx.Receive(&Reservation{owner: was.Owner, request: was.Request, sender: was.From}, &record.SenderForm{Name: was.Name, Message: was.Message}, []Received{one})
+	if err != nil {
+		return nil, err
+	}
+	u.Item, u.Arrived, u.Expires = all[0].ID, all[0].State, tx.Now.Add(UploadTime)
+	u.Metadata, u.State, u.Name, u.Message, u.From = "", nil, "", "", sender{}
+	return all[0], uploads.Put(tx.Tx, u)
 }

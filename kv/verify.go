@@ -111,7 +111,12 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
 	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
-	add(uploads.Check(tx.Tx, func(u *Upload) { there(userBucket, u.Owner[:], "upload", u.ID) }, problem))
+	add(uploads.Check(tx.Tx, func(u *Upload) {
+		there(userBucket, u.Owner[:], "upload", u.ID)
+		if u.Sent() {
+			there(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
+		}
+	}, problem))
 	add(fetches.Check(tx.Tx, func(f *record.Fetch) { there(userBucket, f.Owner[:], "remote upload", f.ID) }, problem))
 	add(imports.Check(tx.Tx, func(i *record.Import) {
 		there(userBucket, i.Owner[:], "import", i.ID)
@@ -429,7 +434,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		err = errors.Join(
 			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
 			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
-			refill(uploads, was, tx, lost, renew, nil), refill(fetches, was, tx, lost, renew, nil),
+			refill(fetches, was, tx, lost, renew, nil),
 			refill(imports, was, tx, lost, renew, nil),
 			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
 				notice := was.Get(noticeBucket, noticeKey(d))
@@ -465,6 +470,14 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 					return nil
 				}
 				return tx.Delete(looseBucket, bytes.Clone(i.Ref[:]))
+			}),
+			refill(uploads, was, tx, lost, renew, func(u *Upload) error {
+				if !u.Sent() || tx.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
+					return nil
+				}
+				lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
+				_, err := uploads.Delete(tx.Tx, uploads.Key(u))
+				return err
 			}),
 		)
 		latest := uint64(0)

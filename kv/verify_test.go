@@ -50,6 +50,9 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		if err == nil {
 			_, err = tx.AddUpload(Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
 		}
+		if err == nil {
+			_, _, err = tx.addSent(q, Upload{Length: 5}, "a", 1<<30)
+		}
 		if err != nil {
 			return err
 		}
@@ -86,7 +89,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
+	for _, b := range []table.Bucket{userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, uploadSecret, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)

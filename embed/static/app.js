@@ -1140,7 +1140,7 @@ async function resumed(u) {
   }
   if (u.state !== 'runs') return; // paused or cancelled meanwhile
   let at = performance.now(), had = null;
-  u.tus.resume(u, { user: me.id, base, memory, again, arrived, progress: (_, sent) => {
+  u.tus.resume(u, { ...u.tus.ofOwner(me.id, base), memory, again, arrived, progress: (_, sent) => {
     const now = performance.now();
     had ??= u.sent;
     u.sent = sent;
@@ -1904,7 +1904,7 @@ const acts = {
     const u = el.closest('.item').upload;
     clearTimeout(u.timer);
     u.state = 'cancelled';
-    if (u.tus) u.tus.cancel(u, { user: me.id, memory });
+    if (u.tus) u.tus.cancel(u, { ...u.tus.ofOwner(me.id, base), memory });
     else u.xhr?.abort();
     uploads.queue = uploads.queue.filter((x) => x !== u);
     u.row.remove();

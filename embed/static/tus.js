@@ -1,4 +1,4 @@
-// Resumable uploads (tus 1.0.0) of large files. app.js loads it for the first one.
+// Resumable uploads (tus 1.0.0) of large files. app.js and up.js load it for the first one.
 //
 // Where a file is gone on with is remembered until it is complete, so that it goes on after the page was closed too, when
 // the same file is chosen again.
@@ -7,14 +7,26 @@ const version = { 'Tus-Resumable': '1.0.0' };
 
 const coded = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
-// placeOf names a file for the memory; of one with a password nothing is remembered.
-const placeOf = (user, u) => u.fields.password ? null : `tus.${user}.${coded(JSON.stringify([u.file.name, u.file.size, u.file.lastModified, u.fields]))}`;
+const named = (file, ...more) => coded(JSON.stringify([file.name, file.size, file.lastModified, ...more]));
+
+// What a kit says of whose uploads it is: place names a file for the memory, where null is not to be remembered; begin says
+// where it begins and with what; made is what the server says was made of it.
+export const ofOwner = (user, base) => ({
+  place: (u) => u.fields.password ? null : `tus.${user}.${named(u.file, u.fields)}`,
+  begin: (u) => ({ path: `${base}/api/v1/tus`, fields: { filetype: u.file.type, ...u.fields } }),
+  made: (data) => data.file,
+});
+export const ofSender = (api, slug, ask) => ({
+  place: (u) => `up.${slug}.${named(u.file)}`,
+  begin: async () => ({ path: `${api}upload-requests/p/${encodeURIComponent(slug)}/tus`, ...await ask() }),
+  made: (data) => data.item,
+});
 
 // resume uploads what the server does not have of u.file; kit.arrived and kit.again are told how it ended, u.sent and
 // u.xhr say how it goes.
 export async function resume(u, kit) {
   const mine = u.turn = {}; // another turn, or none, ends this one
-  const place = placeOf(kit.user, u);
+  const place = kit.place(u);
   u.at ??= place && kit.memory.get(place);
   const forget = () => { u.at = null; if (place) kit.memory.set(place, null); };
   try {
@@ -26,9 +38,11 @@ export async function resume(u, kit) {
       else offset = got.offset;
     }
     if (!u.at) {
-      const said = { filename: u.file.name, filetype: u.file.type, ...u.fields };
-      const got = await ask('POST', `${kit.base}/api/v1/tus`, null, {
-        'Upload-Length': u.file.size, 'Upload-Metadata': Object.entries(said).map(([name, value]) => `${name} ${coded(String(value))}`.trim()).join(','),
+      const { path, fields, headers } = await kit.begin(u);
+      if (mine !== u.turn) return;
+      const said = { filename: u.file.name, ...fields };
+      const got = await ask('POST', path, null, {
+        ...headers, 'Upload-Length': u.file.size, 'Upload-Metadata': Object.entries(said).map(([name, value]) => `${name} ${coded(String(value))}`.trim()).join(','),
       });
       if (got.status !== 201) return mine === u.turn && kit.again(u, got.status, got.data);
       u.at = got.location;
@@ -48,9 +62,10 @@ export async function resume(u, kit) {
     }
     const end = await ask('GET', u.at);
     if (mine !== u.turn) return;
-    if (end.status !== 200 || !end.data?.file) return kit.again(u, end.status === 200 ? 500 : end.status, end.data);
+    const made = end.data && kit.made(end.data);
+    if (end.status !== 200 || !made) return kit.again(u, end.status === 200 ? 500 : end.status, end.data);
     forget();
-    kit.arrived(u, end.data.file);
+    kit.arrived(u, made);
   } catch {
     if (mine === u.turn) kit.again(u, 0, null);
   }
@@ -80,7 +95,7 @@ export function pause(u) {
 // cancel forgets the upload, here and on the server.
 export function cancel(u, kit) {
   pause(u);
-  const place = placeOf(kit.user, u);
+  const place = kit.place(u);
   if (place) kit.memory.set(place, null);
   if (!u.at) return;
   const xhr = new XMLHttpRequest(); // what it cannot reach ends by itself after a day

@@ -1,4 +1,6 @@
-// Sends files from the page of an upload link, one after another, with progress. Without it the form does the same.
+// Sends files from the page of an upload link, one after another, with progress; large ones in pieces, so that they go on
+// after a pause, a connection that broke, and when the page was closed and the same file is chosen again. Without it the
+// form does the same.
 "use strict";
 
 (() => {
@@ -9,6 +11,7 @@
   const $ = (id) => document.getElementById(id);
   const input = $("file"), list = $("list"), drop = $("drop"), send = $("send"), work = $("work"), said = $("said");
   const files = [];
+  const large = 8 << 20; // bytes from which on a file goes in pieces
   let busy = false, sent = 0;
 
   if (brand) {
@@ -33,12 +36,9 @@
   function add(all) {
     for (const file of all) {
       const f = { file, state: "waits", row: make("li"), note: make("small", size(file.size)), bar: make("progress", "", { max: 1, value: 0, hidden: true }) };
-      f.again = make("button", "Retry", { type: "button", hidden: true, onclick: () => { mark(f, "waits", size(file.size)); run(); } });
-      f.drop = make("button", "Remove", { type: "button", onclick: () => remove(f) });
-      for (const b of [f.again, f.drop]) {
-        b.className = "quiet";
-        b.setAttribute("aria-label", `${b.textContent} ${file.name}`);
-      }
+      f.again = make("button", "", { type: "button", className: "quiet", onclick: () => { if (f.state === "sends") return halt(f); mark(f, "waits", size(file.size)); run(); } });
+      f.drop = make("button", "", { type: "button", className: "quiet", onclick: () => remove(f) });
+      mark(f, "waits", size(file.size));
       f.bar.setAttribute("aria-label", `Progress of ${file.name}`);
       const tools = make("span");
       tools.append(f.again, f.drop);
@@ -52,7 +52,11 @@
   }
 
   function remove(f) {
-    f.xhr?.abort();
+    f.state = "removed";
+    f.timer = clearTimeout(f.timer);
+    if (f.tus) f.tus.cancel(f, f.kit);
+    else f.xhr?.abort();
+    f.leave?.();
     files.splice(files.indexOf(f), 1);
     f.row.remove();
     input.focus();
@@ -62,11 +66,14 @@
     f.state = state;
     f.note.textContent = text;
     f.note.className = state === "failed" || state === "refused" ? "bad" : "";
-    f.again.hidden = state !== "failed";
-    f.bar.hidden = state !== "sends";
-    f.drop.hidden = state === "done";
-    f.drop.textContent = state === "sends" ? "Cancel" : "Remove";
-    f.drop.setAttribute("aria-label", `${f.drop.textContent} ${f.file.name}`);
+    f.bar.hidden = state !== "sends" && state !== "halts";
+    const label = (b, text) => {
+      b.hidden = !text;
+      b.textContent = text;
+      b.setAttribute("aria-label", `${text} ${f.file.name}`);
+    };
+    label(f.again, { failed: "Retry", halts: "Resume", sends: f.file.size > large ? "Pause" : "" }[state] ?? "");
+    label(f.drop, { sends: "Cancel", halts: "Cancel", done: "" }[state] ?? "Remove");
   }
 
   input.addEventListener("change", () => { add([...input.files]); input.value = ""; });
@@ -172,6 +179,105 @@
 
   // ---- Sending ----
 
+  // meter shows how far a file is, how fast it goes and how long it will take.
+  function meter(f) {
+    let since = performance.now(), before, rate = 0;
+    return (gone, total) => {
+      const now = performance.now();
+      before ??= gone;
+      f.bar.value = total ? gone / total : 0;
+      if (now - since < 300) return;
+      const speed = Math.max(0, gone - before) * 1000 / (now - since);
+      rate = rate ? rate * 0.7 + speed * 0.3 : speed;
+      since = now;
+      before = gone;
+      f.note.textContent = `${size(gone)} of ${size(total)}, ${size(rate)}/s` + (rate ? `, ${time((total - gone) / rate)} left` : "");
+    };
+  }
+
+  function arrived(f, item) {
+    sent++;
+    mark(f, "done", item?.status === "pending" ? "Sent; it waits for approval" : "Sent");
+  }
+
+  // missed says why a file did not come in, and whether another try may help.
+  function missed(f, status, text) {
+    if (status === 401) return location.reload();
+    mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text ?? (status ? `The server answered with status ${status}.` : "The server cannot be reached."));
+  }
+
+  // ---- In pieces ----
+
+  const memory = {
+    get(key) { try { return localStorage.getItem("kist." + key); } catch { return null; } },
+    set(key, value) {
+      try {
+        if (value === null) localStorage.removeItem("kist." + key);
+        else localStorage.setItem("kist." + key, value);
+      } catch { /* full or forbidden: it is a convenience */ }
+    },
+  };
+
+  function halt(f) {
+    f.timer = clearTimeout(f.timer);
+    f.tus?.pause(f);
+    mark(f, "halts", `Paused at ${size(f.sent ?? 0)} of ${size(f.file.size)}`);
+    f.leave?.();
+  }
+
+  // pieces ends when the file came in, or will not without the visitor.
+  async function pieces(f) {
+    mark(f, "sends", "Sending …");
+    let tus;
+    try { tus = await import(form.dataset.tus); } catch { return missed(f, 0); }
+    if (f.state !== "sends") return; // taken back, or paused
+    f.tus = tus;
+    f.tries = 0;
+    await new Promise((done) => {
+      f.leave = done;
+      let why, fresh = false;
+      const shows = meter(f);
+      const go = () => { f.timer = 0; tus.resume(f, f.kit); };
+      const ask = async () => {
+        why = undefined;
+        try {
+          const proof = await pass();
+          return { fields: { name: $("name").value, message: $("message").value }, headers: proof && { "x-captcha-pass": proof } };
+        } catch (e) {
+          why = e.message;
+          throw e;
+        }
+      };
+      f.kit = {
+        ...tus.ofSender(api, slug, ask), memory,
+        arrived: (_, item) => { arrived(f, item); done(); },
+        progress: (_, gone) => { f.sent = gone; shows(gone, f.file.size); },
+        again(_, status, data) {
+          if (status === 400 && data?.code === "captcha_required" && !fresh) {
+            held = null;
+            fresh = true;
+            return go();
+          }
+          const passes = !why && (status === 0 || status === 408 || status === 425 || status >= 500 && status !== 507 || f.at && [404, 409, 410].includes(status));
+          if (!passes || f.tries >= 10) {
+            missed(f, status, why ?? data?.error);
+            return done();
+          }
+          const wait = Math.min(30000, 1000 * 3 ** f.tries++);
+          f.note.textContent = `Broke off; tries again in ${time(wait / 1000)}`;
+          f.timer = setTimeout(go, wait);
+        },
+      };
+      f.go = go;
+      go();
+    });
+    f.leave = null;
+  }
+
+  addEventListener("online", () => { for (const f of files) if (f.timer) { clearTimeout(f.timer); f.go(); } });
+
+  // ---- In one ----
+
   function transfer(f, proof) {
     return new Promise((done) => {
       const x = f.xhr = new XMLHttpRequest();
@@ -179,23 +285,14 @@
       body.append("name", $("name").value);
       body.append("message", $("message").value);
       body.append("file", f.file);
-      let since = performance.now(), before = 0, rate = 0;
-      x.upload.onprogress = (e) => {
-        const now = performance.now();
-        f.bar.value = e.total ? e.loaded / e.total : 0;
-        if (now - since < 300) return;
-        const speed = (e.loaded - before) * 1000 / (now - since);
-        rate = rate ? rate * 0.7 + speed * 0.3 : speed;
-        since = now;
-        before = e.loaded;
-        f.note.textContent = `${size(e.loaded)} of ${size(e.total)}, ${size(rate)}/s` + (rate ? `, ${time((e.total - e.loaded) / rate)} left` : "");
-      };
+      const shows = meter(f);
+      x.upload.onprogress = (e) => shows(e.loaded, e.total);
       x.onload = () => {
         let data = {};
         try { data = JSON.parse(x.responseText); } catch { /* an answer of something in between */ }
         done({ status: x.status, data });
       };
-      x.onerror = () => done({ status: 0, data: { error: "The server cannot be reached." } });
+      x.onerror = () => done({ status: 0, data: {} });
       x.onabort = () => done(null);
       x.open("POST", `${api}upload-requests/p/${encodeURIComponent(slug)}/files`);
       if (proof) x.setRequestHeader("x-captcha-pass", proof);
@@ -204,6 +301,7 @@
   }
 
   async function one(f) {
+    if (f.file.size > large) return pieces(f);
     mark(f, "sends", "Sending …");
     for (let tries = 0; ; tries++) {
       let answer;
@@ -211,13 +309,8 @@
       if (!answer) return; // taken back
       const { status, data } = answer;
       if (status === 400 && data.code === "captcha_required" && tries === 0) { held = null; continue; }
-      if (status === 401) { location.reload(); return; }
-      if (status === 201) {
-        sent++;
-        return mark(f, "done", data.items?.[0]?.status === "pending" ? "Sent; it waits for approval" : "Sent");
-      }
-      const text = data.error ?? `The server answered with status ${status}.`;
-      return mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text);
+      if (status === 201) return arrived(f, data.items?.[0]);
+      return missed(f, status, data.error);
     }
   }
 
@@ -227,8 +320,9 @@
     said.textContent = "";
     for (let f; (f = files.find((x) => x.state === "waits"));) await one(f);
     busy = send.disabled = false;
-    const left = files.filter((f) => f.state !== "done").length;
-    said.textContent = sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} came in.` : left ? `${left} of ${files.length} could not be sent.` : "";
+    const halts = files.filter((f) => f.state === "halts").length;
+    const left = files.filter((f) => f.state !== "done").length - halts;
+    said.textContent = halts && !left ? `Paused. Resume goes on, also when you come back and choose the same ${halts === 1 ? "file" : "files"}.` : sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} came in.` : left ? `${left} of ${files.length} could not be sent.` : "";
   }
 
   form.addEventListener("submit", (e) => {

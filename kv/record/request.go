@@ -229,6 +229,12 @@ func (q *Request) Takes(name, mimeType string) bool {
 	})
 }
 
+// MayTake reports whether the request takes a file of the name if only its bytes
+// are of a type that it takes.
+func (q *Request) MayTake(name string) bool {
+	return q.Takes(name, "") || slices.ContainsFunc(q.Types, func(t string) bool { return !strings.HasPrefix(t, ".") })
+}
+
 // State is how far a file that came in is.
 type State string
 

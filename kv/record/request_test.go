@@ -116,6 +116,22 @@ func TestTakes(t *testing.T) {
 	}
 }
 
+func TestMayTake(t *testing.T) {
+	is := is.New(t)
+	for _, c := range []struct {
+		types []string
+		name  string
+		want  bool
+	}{
+		{nil, "x", true},
+		{[]string{".pdf"}, "x.pdf", true},
+		{[]string{".pdf", ".txt"}, "x.png", false},
+		{[]string{".pdf", "image/*"}, "x.txt", true}, // it may be a picture
+	} {
+		is.Equal((&Request{Types: c.types}).MayTake(c.name), c.want) // in each row
+	}
+}
+
 func TestCleanFileType(t *testing.T) {
 	is := is.New(t)
 	for in, want := range map[string]string{

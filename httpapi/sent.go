@@ -1,0 +1,218 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/media"
+	"kist/kv/record"
+)
+
+// sentPath is where resumable uploads of senders are. What follows it is a
+// secret of the sender's, which is all that it takes to go on there.
+const sentPath = requestsPath + "/tus"
+
+// sentRoutes are the resumable uploads of those who leave files at upload links.
+func sentRoutes() []route {
+	const begin, at = requestsPath + "/p/{slug}/tus", sentPath + "/{secret}"
+	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
+	describe := describeTus(tusSending)
+	described := reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}
+	state := jsonOf(members(object{
+		"data": ref("SentUpload"),
+		"item": object{
+			"type": "object", "nullable": true, "description": "What was made of the upload, as it was when it came in; null before.",
+			"properties": object{"itemId": object{"type": "string", "format": "uuid"}, "status": object{"type": "string", "enum": record.States}}, "example": nil,
+		},
+	}, "data", "item"), nil)
+	about := "The answer's headers X-Kist-Item and X-Kist-Status name the item once it is made, and whether it waits for approval."
+	return []route{
+		{
+			method: "OPTIONS", path: begin, id: "describeSending", tag: "public", summary: "Says what is offered of the protocol of resumable uploads (tus).",
+			door: anyone, reply: described, serve: describe,
+		},
+		{
+			method: "POST", path: begin, id: "beginSending", tag: "public",
+			summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are set aside from now on. " + about,
+			door:    anyone, args: append([]param{
+				version, length, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), sum, uploadPassword,
+			}, captchaArgs...),
+			body: tusPiece(), reply: reply{201, "How far it is.", state}, fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, slugs: true, serve: tus(beginSent),
+		},
+		{
+			method: "OPTIONS", path: at, id: "describeSendingOfOne", tag: "public", summary: "Says what is offered of the protocol of resumable uploads (tus).",
+			door: anyone, reply: described, serve: describe,
+		},
+		{
+			method: "GET", path: at, id: "readSending", tag: "public",
+			summary: "Says how far the upload is and, for a day, what was made of it. HEAD, which needs Tus-Resumable, ends a request that is still sending bytes.",
+			door:    anyone, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 415, 429, 503, 507}, serve: sent(readUpload),
+		},
+		{
+			method: "PATCH", path: at, id: "continueSending", tag: "public", summary: "Adds bytes to the upload, and ends another request that does. " + about,
+			door: anyone, args: []param{version, offset, length, sum}, body: tusPiece(), reply: reply{204, "How far it is, in Upload-Offset.", nil},
+			fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507}, serve: sent(tus(patchUpload)),
+		},
+		{
+			method: "DELETE", path: at, id: "cancelSending", tag: "public", summary: "Forgets the upload and its bytes, and gives back what was set aside for it.",
+			door: anyone, args: []param{version}, reply: reply{204, "Gone.", nil}, fails: []int{404, 409, 410, 412, 503, 507}, serve: sent(tus(cancelUpload)),
+		},
+		{
+			method: "POST", path: at, id: "overrideSending", tag: "public", summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+			door: anyone, args: []param{version, override, offset, length, sum}, body: tusPiece(), reply: reply{204, "Done.", nil},
+			fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, serve: sent(tus(overrideUpload)),
+		},
+	}
+}
+
+// beginSent makes an upload of a sender's, of whom is asked at its beginning all
+// that is asked of one who sends a form.
+func beginSent(c *call) error {
+	q, err := c.admitted(c.arg("slug"))
+	if err != nil {
+		return err
+	}
+	b, err := c.opening()
+	if err != nil {
+		return err
+	}
+	if b.length < 0 {
+		return badTus("The request needs Upload-Length.")
+	}
+	form := new(record.SenderForm)
+	if err := check(field.Of(form).Create(b.meta.fields())); err != nil {
+		return err
+	}
+	if !q.MayTake(b.meta.fileName()) {
+		return typeRefused(q)
+	}
+	room, err := c.roomAt(q)
+	if err == nil {
+		err = room.over(b.length)
+	}
+	if err == nil {
+		err = c.human(q)
+	}
+	if err != nil {
+		return err
+	}
+	u, secret, err := c.s.Store.BeginSent(c.r.Context(), q, kv.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, network(c.addr).String())
+	if err != nil {
+		return err
+	}
+	return c.begun(u, b, room, sentPath+"/"+secret)
+}
+
+// sent is an operation at the address of a sender's upload. One that cannot be
+// finished, since the link takes no files any more or none of the type, is
+// forgotten, which gives back what was set aside for it.
+func sent(serve func(*call) error) func(*call) error {
+	return func(c *call) error {
+		err := serve(c)
+		var e *record.Error
+		if !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
+			return err
+		}
+		var u *kv.Upload
+		switch e := c.s.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.DropSent(c.arg("secret")); return err }); {
+		case e == nil:
+			c.dropPart(u)
+		case !missing(e):
+			c.s.Log.Warn("an upload that cannot be finished is left to the sweep", "error", e)
+		}
+		return err
+	}
+}
+
+// answerSent answers how far a sender's upload is, and what was made of it.
+func (c *call) answerSent(status int, u *kv.Upload) error {
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		dst = field.Of(showUpload(u)).AppendJSON(append(dst, `{"data":`...))
+		if !u.Done() {
+			return append(dst, `,"item":null}`...), nil
+		}
+		dst = field.AppendString(append(dst, `,"item":{"itemId":`...), u.Item.String())
+		dst = field.AppendString(append(dst, `,"status":`...), string(u.Arrived))
+		return append(dst, "}}"...), nil
+	})
+}
+
+// asked is the upload request that a sender's upload is for.
+func (c *call) asked(u *kv.Upload) (q *record.Request, err error) {
+	err = c.s.Store.View(func(tx *kv.Tx) error { q, err = tx.Request(u.Owner, u.Request); return err })
+	return q, err
+}
+
+// headTaken reads the beginning of a sender's upload, as far as it is not there
+// yet, and fails if the link does not take what it is: before it is written, and
+// before the rest is read. What it returns reads all of in.
+func (c *call) headTaken(u *kv.Upload, in io.Reader) (io.Reader, error) {
+	whole := min(media.Sniffed, u.Length)
+	if u.Offset >= whole {
+		return in, nil
+	}
+	q, err := c.asked(u)
+	if err != nil || len(q.Types) == 0 {
+		return in, err
+	}
+	head, err := c.s.Blobs.PartHead(u.ID.String(), u.Offset)
+	if err != nil {
+		return nil, err
+	}
+	had := len(head)
+	more, _ := io.ReadAll(io.LimitReader(in, whole-u.Offset)) // why it ended is told again by the next read
+	if head = append(head, more...); int64(len(head)) == whole {
+		meta, err := parseMetadata(u.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		if name := meta.fileName(); !q.Takes(name, media.Of("", name, head)) {
+			return nil, typeRefused(q)
+		}
+	}
+	return io.MultiReader(bytes.NewReader(head[had:]), in), nil
+}
+
+// received makes an item of a sender's upload that has all its bytes, as finish
+// makes a file.
+func (c *call) received(u *kv.Upload, kept *blobs.Kept) error {
+	refused := false
+	defer func() {
+		if refused {
+			c.s.letGo([]*blobs.Kept{kept}, false)
+		} else {
+			kept.Release()
+		}
+	}()
+	meta, err := parseMetadata(u.Metadata)
+	if err != nil {
+		return err
+	}
+	head, err := c.s.head(kept.Ref)
+	if err != nil {
+		return err
+	}
+	q, err := c.asked(u)
+	if err != nil {
+		return err
+	}
+	one := kv.Received{Name: meta.fileName(), Ref: kept.Ref, Size: kept.Size}
+	one.MimeType = media.Of("", one.Name, head)
+	if refused = !q.Takes(one.Name, one.MimeType); refused {
+		return typeRefused(q)
+	}
+	done := *u
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.ReceiveUpload(&done, one)
+		return err
+	}); err != nil {
+		return err
+	}
+	*u = done
+	c.dropPart(u) // of content that was there already
+	return nil
+}
