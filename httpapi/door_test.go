@@ -183,9 +183,9 @@ func TestDoorScopes(t *testing.T) {
 		switch {
 		case r.method+" "+r.path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
-		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"):
+		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
 			return ""
-		case strings.HasPrefix(p, "admin/"), p == "keys", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
+		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"):
 			return record.ScopeAll

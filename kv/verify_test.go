@@ -53,6 +53,9 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 		if err == nil {
 			_, _, err = tx.addSent(q, Upload{Length: 5}, "a", 1<<30)
 		}
+		if err == nil {
+			_, err = tx.AddFetch(record.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
+		}
 		if err != nil {
 			return err
 		}
