@@ -380,7 +380,7 @@ out kist 1.2.3-test, data format 1, go…
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 1,
+out   "dataFormat": 2,
 out   "go": "go…"
 out }
 `)

@@ -304,6 +304,18 @@ func envelope(name, beside string, schema object, example any) *content {
 	return jsonOf(members(object{"data": ref(name), beside: schema}, "data", beside), nil)
 }
 
+// madeBookmark is the answer to a new bookmark.
+func madeBookmark() *content {
+	return jsonOf(members(object{
+		"data": ref("Bookmark"),
+		"url":  object{"type": "string", "format": "uri", "example": "https://kist.example.org/v/summer-24"},
+		"duplicateOf": object{
+			"type": "array", "items": shapeOf(new(duplicate), shown), "example": []any{},
+			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
+		},
+	}, "data", "url", "duplicateOf"), nil)
+}
+
 func arrayOf(name string) *content { return jsonOf(object{"type": "array", "items": ref(name)}, nil) }
 
 func listOf(name string) *content {

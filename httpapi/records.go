@@ -52,6 +52,11 @@ func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r
 // answerRecord answers {"data": record}, and its address at the top if asked
 // to. The record is shown as it is now.
 func (c *call) answerRecord(status int, r *record.Record, address bool) error {
+	return c.answerMade(status, r, address, nil)
+}
+
+// answerMade is answerRecord with more members at the top, which more appends.
+func (c *call) answerMade(status int, r *record.Record, address bool, more func([]byte) []byte) error {
 	return c.send(status, func(dst []byte) ([]byte, error) {
 		err := c.s.Store.View(func(tx *kv.Tx) (err error) {
 			dst, err = c.s.show(tx, append(dst, `{"data":`...), r)
@@ -60,6 +65,9 @@ func (c *call) answerRecord(status int, r *record.Record, address bool) error {
 		if address {
 			v := record.Shown{Record: *r, Base: c.s.Base}
 			dst = v.AppendURL(append(dst, `,"url":`...))
+		}
+		if more != nil {
+			dst = more(dst)
 		}
 		return append(dst, '}'), err
 	})
@@ -91,14 +99,41 @@ func createRecord(k *record.Kind) func(*call) error {
 			return err
 		}
 		var r *record.Record
+		var same []*record.Record // bookmarks of the same page
 		if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
 			r, err = tx.Add(c.owner(), k, form, nil, hash)
+			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
+				same, err = tx.SamePages(c.owner(), b.URL, r.ID)
+			}
 			return err
 		}); err != nil {
 			return err
 		}
-		return c.answerRecord(http.StatusCreated, r, true)
+		if k != record.Bookmarks {
+			return c.answerRecord(http.StatusCreated, r, true)
+		}
+		return c.answerMade(http.StatusCreated, r, true, func(dst []byte) []byte {
+			dst = append(dst, `,"duplicateOf":[`...)
+			for i, other := range same {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = field.Of(&duplicate{other.ID, other.Slug}).AppendJSON(dst)
+			}
+			return append(dst, ']')
+		})
 	}
+}
+
+// duplicate is a bookmark of the same page as a new one.
+type duplicate struct {
+	id   record.ID
+	slug string
+}
+
+func (d *duplicate) Fields(s *field.Set) {
+	s.ID("id", &d.id).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Ruled("slug", &d.slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
 func readRecord(k *record.Kind, arg string) func(*call) error {
@@ -252,6 +287,17 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 			}
 			class := record.Class(at)
 			q.Class = &class
+		}
+	}
+	if q.Kind == record.Bookmarks {
+		q.Unreachable = args.flag("unreachable")
+		if t := args.Get("url"); t != "" {
+			t, err := field.CleanURL(t)
+			if err != nil {
+				args.refuse("url " + err.Error())
+			}
+			key := record.PageKey(t)
+			q.Page = &key
 		}
 	}
 	q.Text = strings.TrimSpace(args.Get("q"))

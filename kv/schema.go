@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/binary"
 	"encoding/json"
 
 	"kist/kv/record"
@@ -48,6 +49,8 @@ var (
 	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
 	importBucket   = table.Bucket{No: 43, Name: "import"}
 	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
+	pageBucket     = table.Bucket{No: 50, Name: "page"}
+	pageDue        = table.Bucket{No: 51, Name: "page.due"}
 )
 
 var buckets = []table.Bucket{
@@ -58,6 +61,7 @@ var buckets = []table.Bucket{
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
 	uploadBucket, uploadSlug,
 	importBucket, importRemarks,
+	pageBucket, pageDue,
 }
 
 // byNumber finds a bucket by its number.
@@ -127,3 +131,11 @@ var devices = rows(deviceBucket, func(d *record.Device) []byte { return append([
 	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
 		file([]byte(d.Code))
 	}})
+
+// format is the version of the data format of the store.
+func (tx *Tx) format() uint32 {
+	if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
+		return binary.BigEndian.Uint32(v)
+	}
+	return 0
+}
