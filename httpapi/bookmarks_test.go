@@ -1,9 +1,16 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -56,4 +63,73 @@ func TestDuplicateBookmarks(t *testing.T) {
 	// What it leads to now is what counts.
 	a.do(request{method: "PATCH", path: "/api/v1/bookmarks/" + first.Data.Slug, json: map[string]any{"url": "https://example.org/b"}}).want(200)
 	is.Equal(len(keep("https://example.org/b").DuplicateOf), 1)
+}
+
+// looking has the server look at pages until the test ends, or stop is called.
+func (a *app) looking() (stop func()) {
+	ctx, end := context.WithCancel(a.Context())
+	var run sync.WaitGroup
+	run.Go(func() { a.server.lookout.Run(ctx) })
+	stop = func() { end(); run.Wait() }
+	a.Cleanup(stop)
+	return stop
+}
+
+// until asks for a record until it is as it should be.
+func (a *app) until(path string, good func(*answer) bool) *answer {
+	a.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		got := a.do(request{method: "GET", path: path}).want(200)
+		if good(got) {
+			return got
+		}
+		if time.Now().After(end) {
+			a.Fatalf("%s stays as %s", path, got.body)
+		}
+		runtime.Gosched()
+	}
+}
+
+// A bookmark without a title gets that of its page, in the background. What its
+// owner gave is left as it is, and the look is no edit.
+func TestBookmarkIsFilledIn(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	asked := make(chan string, 10)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<title>The &lt;page&gt;</title><meta name=description content='What it is about'>")
+	}))
+	defer site.Close()
+	post := func(fields map[string]any) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/bookmarks", json: fields}).want(201)
+	}
+	seen := func(g *answer) bool { return g.at("data.reachable") != "unknown" }
+
+	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": false}}).want(200)
+	made := post(map[string]any{"url": site.URL + "/a"})
+	is.Equal(made.at("data.reachable"), "unknown")
+	is.Equal(made.at("data.checkedAt"), nil)
+	stop := a.looking() // before it is allowed to
+	on := a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": true}}).want(200)
+	is.Equal(on.at("data.linkChecks"), true)
+	path := "/api/v1/bookmarks/" + made.text("data.id")
+	got := a.until(path, seen)
+	is.Equal(got.at("data.title"), "The <page>")
+	is.Equal(got.at("data.description"), "What it is about")
+	is.Equal(got.at("data.reachable"), "yes")
+	is.Equal(got.at("data.unreachableSince"), nil)
+	is.Equal(got.at("data.updatedAt"), made.at("data.updatedAt"))
+	is.Equal(<-asked, "/a")
+	stop()
+
+	// Found again by whoever looks next.
+	made = post(map[string]any{"url": site.URL + "/b", "title": "Mine"})
+	a.looking()
+	path = "/api/v1/bookmarks/" + made.text("data.id")
+	got = a.until(path, seen)
+	is.Equal(got.at("data.title"), "Mine")
+	is.Equal(got.at("data.description"), "What it is about")
+	is.Equal(<-asked, "/b")
 }

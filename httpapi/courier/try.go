@@ -104,20 +104,7 @@ func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at tim
 	var shown bytes.Buffer
 	n, _ := io.CopyN(&shown, res.Body, maxShown)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer-n)
-	return res.StatusCode, retryAfter(res.Header.Get("Retry-After"), time.Now()), shown.Bytes(), nil
-}
-
-// retryAfter reads the header (RFC 9110, section 10.2.3), seconds or a date; 0
-// if it says nothing, and a day at most.
-func retryAfter(t string, now time.Time) time.Duration {
-	const most = 24 * time.Hour
-	if s, err := strconv.Atoi(t); err == nil {
-		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
-	}
-	if at, err := http.ParseTime(t); err == nil {
-		return min(max(0, at.Sub(now)), most)
-	}
-	return 0
+	return res.StatusCode, outbound.RetryAfter(res.Header, time.Now()), shown.Bytes(), nil
 }
 
 // problem says in a sentence why there was no answer.

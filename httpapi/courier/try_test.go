@@ -184,29 +184,6 @@ func TestAnswers(t *testing.T) {
 	is.True(strings.Contains(got.Error, "--allow-outbound"))
 }
 
-func TestRetryAfter(t *testing.T) {
-	is := is.New(t)
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "0": 0, "-5": 0, "17": 17 * time.Second, "999999999": 24 * time.Hour, "soon": 0, "1.5": 0,
-		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Friday, 02-Jan-26 03:05:05 GMT": time.Minute,
-		"Fri, 02 Jan 2026 03:04:00 GMT": 0, "Sat, 02 Jan 2027 03:04:05 GMT": 24 * time.Hour,
-	} {
-		is.Equal(retryAfter(text, now), want)
-	}
-}
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "17", "-1", "99999999999999999999", "Fri, 02 Jan 2026 03:05:05 GMT", "Fri Jan  2 03:05:05 2026", "Mon, 01 Jan 0000 00:00:00 GMT"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if d := retryAfter(text, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); d < 0 || d > 24*time.Hour {
-			t.Errorf("%q is %s", text, d)
-		}
-	})
-}
-
 func TestRetryAfterIsHeard(t *testing.T) {
 	is := is.New(t)
 	url, _ := receive(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -265,4 +266,18 @@ func (x Allowed) covers(host string, a netip.Addr) bool {
 		return x.host == host
 	}
 	return x.net.Contains(a)
+}
+
+// RetryAfter reads the header of that name (RFC 9110, section 10.2.3), seconds
+// or a date; 0 if it says nothing, and a day at most.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	const most = 24 * time.Hour
+	t := h.Get("Retry-After")
+	if s, err := strconv.Atoi(t); err == nil {
+		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
+	}
+	if at, err := http.ParseTime(t); err == nil {
+		return min(max(0, at.Sub(now)), most)
+	}
+	return 0
 }
