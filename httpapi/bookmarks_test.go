@@ -86,7 +86,7 @@ func (a *app) until(path string, good func(*answer) bool) *answer {
 		if time.Now().After(end) {
 			a.Fatalf("%s stays as %s", path, got.body)
 		}
-		runtime.Gosched()
+		runtime.Gosched() // the request takes its time
 	}
 }
 
