@@ -210,6 +210,21 @@ func TestLookedMeanwhile(t *testing.T) {
 	is.Equal(b.Name, "")
 	is.True(v.Page.Fill) // of the other one
 
+	idle := func() (is bool) {
+		view(t, s, func(tx *Tx) (err error) {
+			_, _, is, err = tx.DuePage(PageTurn{Owner: r.Owner, ID: r.ID})
+			return err
+		})
+		return is
+	}
+	is.True(!idle())
+	update(t, s, func(tx *Tx) error {
+		_, err := tx.AddUser(record.User{Name: "bob", Role: record.Admin})
+		u.Disabled = true
+		return firstError(err, tx.SaveUser(u))
+	})
+	is.True(idle()) // nothing is asked on behalf of who cannot sign in
+
 	p = of(r)
 	update(t, s, func(tx *Tx) error { return tx.Remove(r) })
 	late(p)
