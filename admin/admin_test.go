@@ -375,12 +375,12 @@ err --gc-delay: "soon" must be a length of time such as 90d, 24h or 30s; kist se
 exit 2
 
 kist version
-out kist 1.2.3-test, data format 1, go…
+out kist 1.2.3-test, data format 2, go…
 
 kist version --json
 out {
 out   "version": "1.2.3-test",
-out   "dataFormat": 1,
+out   "dataFormat": 2,
 out   "go": "go…"
 out }
 `)

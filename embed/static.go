@@ -91,6 +91,7 @@ var sources = []source{
 	{"app.js", staticFiles, "static/app.js", false},
 	{"kist.css", staticFiles, "static/kist.css", false},
 	{"kist.svg", staticFiles, "static/kist.svg", false},
+	{"bookmarks.js", staticFiles, "static/bookmarks.js", false},
 	{"moving.js", staticFiles, "static/moving.js", false},
 	{"page.js", staticFiles, "static/page.js", false},
 	{"pow.js", staticFiles, "static/pow.js", false},

@@ -132,7 +132,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.get("/api/v1/notes?brief=perhaps").want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(keys|moving|remote|requests|tus|webhooks)\b`)
+var onDemand = regexp.MustCompile(`/static/(bookmarks|keys|moving|remote|requests|tus|webhooks)\b`)
 
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 60 KB with all that it loads, which is kept for good.

@@ -616,6 +616,10 @@ func TestBrowserAdmin(t *testing.T) {
 	b.says("Saved.")
 	is.Equal(b.get("/api/v1/admin/settings").at("data.defaultQuotaBytes"), 50e9)
 
+	b.press("Look at them")
+	b.do(chromedp.Click(`form[aria-label="Pages of bookmarks"] button`))
+	b.app.until("/api/v1/admin/settings", func(g *answer) bool { return g.at("data.linkChecks") == false })
+
 	b.press("New user")
 	b.fill("User name", "ben")
 	b.fill("Password", "short")

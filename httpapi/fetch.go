@@ -350,7 +350,7 @@ func sends(res *http.Response, now time.Time) error {
 	e := &fetchError{text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + "."}
 	switch {
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
-		e.passes, e.asked = true, outbound.RetryAfter(res.Header.Get("Retry-After"), now)
+		e.passes, e.asked = true, outbound.RetryAfter(res.Header, now)
 	}
 	return e
 }

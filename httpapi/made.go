@@ -9,6 +9,7 @@ import (
 
 	"kist/blobs"
 	"kist/httpapi/thumb"
+	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -81,8 +82,9 @@ func (c *call) pictured(p part, ref blobs.Ref) (bool, error) {
 	return thumb.Likely(f)
 }
 
-// answerCreated answers with a record that was just made, and its addresses.
-func (c *call) answerCreated(r *record.Record) error {
+// answerCreated answers with a record that was just made, and its addresses;
+// beside a bookmark with those of the same page that were there before.
+func (c *call) answerCreated(r *record.Record, same []*record.Record) error {
 	v := record.Shown{Record: *r, Base: c.s.Base}
 	address := v.AppendURL(nil)
 	if c.w.plain {
@@ -91,7 +93,18 @@ func (c *call) answerCreated(r *record.Record) error {
 	return c.send(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst, err := c.appendData(dst, r)
 		dst = append(append(dst, `,"url":`...), address...)
-		return append(c.s.appendLinks(dst, r, false), '}'), err
+		dst = c.s.appendLinks(dst, r, false)
+		if r.Kind == record.Bookmarks {
+			dst = append(dst, `,"duplicateOf":[`...)
+			for i, other := range same {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				dst = field.Of(&duplicate{other.ID, other.Slug}).AppendJSON(dst)
+			}
+			dst = append(dst, ']')
+		}
+		return append(dst, '}'), err
 	})
 }
 

@@ -350,10 +350,19 @@ func thumbnailLink() object {
 	return object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
 }
 
-func createdOf(name string) *content {
-	c := envelope(name, "url", object{"type": "string", "format": "uri"}, "https://kist.example.org/v/summer-24")
-	c.schema["properties"].(object)["deletionUrl"] = deletionLink()
-	c.schema["required"] = []string{"data", "url", "deletionUrl"}
+// createdOf is the answer to a new record of a kind.
+func createdOf(k *record.Kind) *content {
+	c := envelope(title(k.Name), "url", object{"type": "string", "format": "uri"}, "https://kist.example.org/v/summer-24")
+	of, needed := c.schema["properties"].(object), []string{"data", "url", "deletionUrl"}
+	of["deletionUrl"] = deletionLink()
+	if k == record.Bookmarks {
+		of["duplicateOf"] = object{
+			"type": "array", "items": shapeOf(new(duplicate), shown), "example": []any{},
+			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
+		}
+		needed = append(needed, "duplicateOf")
+	}
+	c.schema["required"] = needed
 	return c
 }
 

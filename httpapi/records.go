@@ -93,14 +93,29 @@ func createRecord(k *record.Kind) func(*call) error {
 			return err
 		}
 		var r *record.Record
+		var same []*record.Record // bookmarks of the same page
 		if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
 			r, err = tx.Add(c.owner(), k, form, nil, hash)
+			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
+				same, err = tx.SamePages(c.owner(), b.URL, r.ID)
+			}
 			return err
 		}); err != nil {
 			return err
 		}
-		return c.answerCreated(r)
+		return c.answerCreated(r, same)
 	}
+}
+
+// duplicate is a bookmark of the same page as a new one.
+type duplicate struct {
+	id   record.ID
+	slug string
+}
+
+func (d *duplicate) Fields(s *field.Set) {
+	s.ID("id", &d.id).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Ruled("slug", &d.slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
 func readRecord(k *record.Kind, arg string) func(*call) error {
@@ -254,6 +269,17 @@ func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err
 			}
 			class := record.Class(at)
 			q.Class = &class
+		}
+	}
+	if q.Kind == record.Bookmarks {
+		q.Unreachable = args.flag("unreachable")
+		if t := args.Get("url"); t != "" {
+			t, err := field.CleanURL(t)
+			if err != nil {
+				args.refuse("url " + err.Error())
+			}
+			key := record.PageKey(t)
+			q.Page = &key
 		}
 	}
 	q.Text = strings.TrimSpace(args.Get("q"))

@@ -214,7 +214,7 @@ func recordRoutes(k *record.Kind) []route {
 		},
 		{
 			method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
-			door: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(name)},
+			door: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(k)},
 			fails: []int{409}, plain: true, serve: createRecord(k),
 		},
 		{
@@ -309,6 +309,11 @@ func listParams(k *record.Kind) []param {
 		all = append(all,
 			param{"query", "folder", "Id or name of a folder, or unfiled.", text, "Holidays"},
 			param{"query", "type", "Kind of file.", object{"type": "string", "enum": record.ClassNames()}, "image"})
+	}
+	if k == record.Bookmarks {
+		all = append(all,
+			param{"query", "url", "Bookmarks of the page that this address leads to, as far as addresses tell: a fragment, parameters that only track and a slash at the end do not count.", object{"type": "string", "format": "uri"}, "https://go.dev/"},
+			param{"query", "unreachable", "Bookmarks whose page cannot be reached, or all others.", flag, true})
 	}
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/courier"
+	"kist/httpapi/lookout"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
 	"kist/kv"
@@ -72,6 +73,7 @@ type Server struct {
 	turns     turns // on resumable uploads
 	probe     probe
 	courier   *courier.Courier
+	lookout   *lookout.Lookout
 	movers    movers
 	fetcher   fetcher
 	grants    *grants
@@ -91,7 +93,7 @@ type Server struct {
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log)}
+	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Log)}
 	if s.Access == nil {
 		s.Access = s.Log
 	}
@@ -145,8 +147,8 @@ const (
 	headBytes = 32 << 10
 )
 
-// Serve answers requests on the listener, delivers to webhooks and fetches
-// remote uploads until ctx ends. It then takes no new ones, lets those under way finish for up to grace,
+// Serve answers requests on the listener, delivers to webhooks, fetches remote
+// uploads and looks at the pages of bookmarks, until ctx ends. It then takes no new ones, lets those under way finish for up to grace,
 // and returns when all are done. With a TLS configuration it speaks HTTPS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace time.Duration) error {
 	srv := &http.Server{
@@ -163,6 +165,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer s.movers.end()
 	work.Go(func() { s.courier.Run(ctx) })
 	work.Go(func() { s.fetchQueued(ctx) })
+	work.Go(func() { s.lookout.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

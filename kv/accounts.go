@@ -219,7 +219,7 @@ func (tx *Tx) quota(u *record.User) (int64, error) {
 
 // Settings reads the instance's settings.
 func (tx *Tx) Settings() (record.Settings, error) {
-	var set record.Settings
+	set := record.Settings{LinkChecks: true}
 	if v := tx.Get(metaBucket, metaSettings); v != nil {
 		if err := json.Unmarshal(v, &set); err != nil {
 			return set, fmt.Errorf("settings: %w", err)
@@ -230,7 +230,7 @@ func (tx *Tx) Settings() (record.Settings, error) {
 
 // SetSettings writes the instance's settings.
 func (tx *Tx) SetSettings(set record.Settings) error {
-	tx.callers = true
+	tx.callers, tx.look = true, true
 	v, err := json.Marshal(set)
 	if err != nil {
 		return fmt.Errorf("settings: %w", err)

@@ -204,12 +204,13 @@ func audit(tx *Tx) error {
 			say("%v refers to %s %x, which is not there", from, b.Name, key)
 		}
 	}
-	ids, refs := map[record.ID]bool{}, map[[32]byte]bool{}
+	ids, refs, marked := map[record.ID]bool{}, map[[32]byte]bool{}, map[*record.Kind]int{}
 	for r, err := range records.All(tx.Tx, nil) {
 		if err != nil {
 			return err
 		}
 		ids[r.ID] = true
+		marked[r.Kind]++
 		for _, ix := range records.Indexes {
 			ix.Keys(r, func(e []byte) {
 				if ix.Unique {
@@ -308,6 +309,31 @@ func audit(tx *Tx) error {
 		}
 		file(fetchLine, slices.Concat([]byte{part}, f.Owner[:], binary.BigEndian.AppendUint64(nil, signed(at)), f.ID[:]), nil)
 	}
+	known := 0
+	for p, err := range pages.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		known++
+		r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
+		if err != nil {
+			return err
+		}
+		b, err := bookmark(r)
+		if err != nil {
+			return err
+		}
+		if p.Key != record.PageKey(b.URL) {
+			say("the page of %s is another one", p.ID)
+		}
+		for _, ix := range pages.Indexes {
+			ix.Keys(p, func(e []byte) { file(ix.Bucket, e, nil) })
+		}
+		pages.Tally(p, func(k []byte, n int64) { sums[string(k)] += n })
+	}
+	if n := marked[record.Bookmarks]; n != known {
+		say("%d bookmarks have %d pages", n, known)
+	}
 	for k, n := range sums {
 		if n != 0 {
 			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
@@ -387,7 +413,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, pageDue, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {

@@ -53,6 +53,8 @@ type Query struct {
 	Favorite, Public *bool
 	Folder           *record.ID // the zero id: in none
 	Class            *record.Class
+	Unreachable      *bool      // bookmarks by what is known of their pages
+	Page             *record.ID // bookmarks of the page with the key
 	// Match, if not nil, decides further. Among, if not nil, are the only ones
 	// that may be listed, in ascending order: records of the owner's and of the
 	// kind. The total may count one that is not there; the pages pass it over.
@@ -277,6 +279,10 @@ func (q *Query) labels() (want, without []label) {
 	}
 	flag(q.Favorite, label{what: isFavorite})
 	flag(q.Public, label{what: isPublic})
+	flag(q.Unreachable, label{what: isUnreachable})
+	if q.Page != nil {
+		want = append(want, label{samePage, *q.Page})
+	}
 	switch {
 	case q.Folder == nil:
 	case *q.Folder == uuid.Nil:

@@ -346,7 +346,7 @@ func TestShortJournal(t *testing.T) {
 func TestBuckets(t *testing.T) {
 	is := is.New(t)
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
-		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line`)
+		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due`)
 	is.Equal(len(buckets), len(want))
 	no := 0
 	for i, b := range buckets {

@@ -79,6 +79,10 @@ const (
 	inFolder   = 'd' // and which
 	unfiled    = 'u'
 	ofClass    = 'c' // and which, in the first byte of the id
+
+	// Of bookmarks, by what is known of their pages.
+	samePage      = 's' // and which, by its key
+	isUnreachable = 'x'
 )
 
 // labels yields what is to be said of a record.
@@ -240,6 +244,9 @@ func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
 			return err
 		}
 	}
+	if err := tx.addPage(r, f, !p.Created.IsZero()); err != nil {
+		return err
+	}
 	if err := tx.Put(recordOrder, viewOrder(r, 0), nil); err != nil {
 		return err
 	}
@@ -332,6 +339,13 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	if f.Password.Said {
 		r.Password = password
 	}
+	before := new(record.Bookmark)
+	if r.Kind == record.Bookmarks {
+		var err error
+		if before, err = bookmark(r); err != nil {
+			return err
+		}
+	}
 	was := len(r.Body)
 	restart := f.Fill(r)
 	if len(r.Body) > was && tx.s.room.low.Load() {
@@ -349,6 +363,11 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	r.Updated = tx.Now
 	if err := tx.save(r); err != nil {
 		return err
+	}
+	if is, ok := f.Body.(*record.Bookmark); ok {
+		if err := tx.turnPage(r, before, is); err != nil {
+			return err
+		}
 	}
 	return tx.emit(r.Kind.Edited(), r)
 }
@@ -396,6 +415,10 @@ func (tx *Tx) Remove(r *record.Record) error {
 	)
 	if r.Bytes != nil {
 		err = errors.Join(err, tx.loosen(r.Bytes.Ref))
+	}
+	if r.Kind == record.Bookmarks {
+		_, failed := pages.Delete(tx.Tx, pair(r.Owner, r.ID[:]...))
+		err = errors.Join(err, failed)
 	}
 	return err
 }
@@ -451,6 +474,15 @@ func (tx *Tx) Show(r *record.Record, v *record.Shown) error {
 		case err == nil:
 			v.TagList = append(v.TagList, t)
 		case !missing(err):
+			return err
+		}
+	}
+	v.Page = record.Page{}
+	if r.Kind == record.Bookmarks && !v.Visitor {
+		switch p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...)); {
+		case err == nil:
+			v.Page = *p
+		case !errors.Is(err, table.ErrMissing):
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/binary"
 	"encoding/json"
 
 	"kist/kv/record"
@@ -51,6 +52,8 @@ var (
 	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
 	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
 	fetchLine      = table.Bucket{No: 47, Name: "fetch.line"}
+	pageBucket     = table.Bucket{No: 50, Name: "page"}
+	pageDue        = table.Bucket{No: 51, Name: "page.due"}
 )
 
 var buckets = []table.Bucket{
@@ -62,6 +65,7 @@ var buckets = []table.Bucket{
 	uploadBucket, uploadSlug, uploadSecret,
 	importBucket, importRemarks,
 	fetchBucket, fetchLine,
+	pageBucket, pageDue,
 }
 
 // byNumber finds a bucket by its number.
@@ -131,3 +135,11 @@ var devices = rows(deviceBucket, func(d *record.Device) []byte { return append([
 	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
 		file([]byte(d.Code))
 	}})
+
+// format is the version of the data format of the store.
+func (tx *Tx) format() uint32 {
+	if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
+		return binary.BigEndian.Uint32(v)
+	}
+	return 0
+}

@@ -26,7 +26,7 @@ import (
 )
 
 // Format is the version of the data format that this program writes.
-const Format = 1
+const Format = 2
 
 // ErrClosed says that the store is closed or closing.
 var ErrClosed = errors.New("the store is closed")
@@ -75,6 +75,7 @@ type Store struct {
 	shared  atomic.Pointer[shared]   // records by slug
 
 	due     chan struct{}        // something may be due: see Due
+	look    chan struct{}        // a page may be: see LookDue
 	steady  steady               // the clock of retries
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
@@ -98,7 +99,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -109,7 +110,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
 	s.shared.Store(new(shared))
-	if err := s.open(migrations); err != nil {
+	if err := s.open(migrations[:]); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	s.work.Go(s.commitLoop)
@@ -212,7 +213,7 @@ func (s *Store) prepare(steps []migration) error {
 // migrations under the number of the format it starts from.
 type migration func(*Tx) error
 
-var migrations = make([]migration, Format)
+var migrations = [Format]migration{1: knowPages}
 
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }

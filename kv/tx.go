@@ -30,6 +30,7 @@ type Tx struct {
 	callers bool      // credentials were touched
 	renamed bool      // a tag was changed
 	due     bool      // a delivery may be due
+	look    bool      // a page may be due
 	known   *sync.Map // tags by id, in a View
 	people  *sync.Map // whether accounts are shut, by id, in a View
 }
@@ -134,7 +135,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err != nil {
 		return batch, fmt.Errorf("begin: %w", err)
 	}
-	last, seq, callers, renamed, due := s.last, s.seq, false, false, false
+	last, seq, callers, renamed, due, look := s.last, s.seq, false, false, false, false
 	t := table.On(b)
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
@@ -147,7 +148,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		mark := t.Mark()
 		j := batch[n]
 		if j.err = run(j.fn, tx); j.err == nil {
-			callers, renamed, due = callers || tx.callers, renamed || tx.renamed, due || tx.due
+			callers, renamed, due, look = callers || tx.callers, renamed || tx.renamed, due || tx.due, look || tx.look
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
@@ -211,6 +212,12 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if due {
 		select {
 		case s.due <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	if look {
+		select {
+		case s.look <- struct{}{}:
 		default: // it is known already
 		}
 	}

@@ -123,6 +123,10 @@ func (tx *Tx) Audit(problem func(error)) error {
 		there(importRemarks, pair(i.Owner, i.ID[:]...), "import", i.ID)
 		owed[importRemarks]++
 	}, problem))
+	known := tx.format() >= pagesFormat
+	add(pages.Check(tx.Tx, func(p *record.Page) {
+		there(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
+	}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
 		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, noticeKey(d), "delivery", d.ID)
@@ -151,6 +155,13 @@ func (tx *Tx) Audit(problem func(error)) error {
 		there(recordOrder, viewOrder(r, tx.views(r).total), r.Kind.Name, r.ID)
 		if tx.Get(viewBucket, r.ID[:]) != nil {
 			counted++
+		}
+		if r.Kind == record.Bookmarks && known {
+			b, err := bookmark(r)
+			p, err2 := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+			if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
+				say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
+			}
 		}
 		if r.Public && r.Reached {
 			say("%s %s is public and used up", r.Kind.Name, r.ID)
@@ -454,6 +465,11 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 				}
 				if n := was.Get(viewBucket, r.ID[:]); n != nil {
 					if err := tx.Put(viewBucket, append([]byte{}, r.ID[:]...), bytes.Clone(n)); err != nil {
+						return err
+					}
+				}
+				if r.Kind == record.Bookmarks {
+					if err := repairPage(was, tx, r); err != nil {
 						return err
 					}
 				}

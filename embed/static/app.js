@@ -312,7 +312,7 @@ const kinds = {
     ],
     quick: 'url', prompt: 'Paste an address to keep',
     href: (r) => r.url,
-    meta: (r) => [h('span.cutoff', {}, hostOf(r.url)), r.description && h('span.cutoff', {}, excerpt(r.description))],
+    meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: `The page could not be reached since ${new Date(r.unreachableSince).toLocaleDateString()}` }, 'unreachable'), h('span.cutoff', {}, hostOf(r.url)), r.description && h('span.cutoff', {}, excerpt(r.description))],
     none: 'Paste the address of a page above, or use the browser extension. It gets its title by itself.',
   },
   note: {
@@ -942,13 +942,18 @@ async function edit(k, r, given = {}, onclose = null, name = 'new') {
       timer = 0;
       memory.set(key, null);
       d.el.close('done');
-      settled(answer.data, fresh);
+      settled(answer.data, fresh, answer.duplicateOf);
     } catch (problem) {
       form.complain(problem);
     } finally {
       go.disabled = false;
     }
   });
+  if (fresh && k === kinds.bookmark) {
+    const [c] = form.controls, watch = () => ofBookmarks((m) => m.watch(c));
+    if (c.get()) watch();
+    else c.el.addEventListener('change', watch, { once: true });
+  }
   d.form = form;
   d.submit = () => node.requestSubmit();
   if (!fresh) {
@@ -978,15 +983,19 @@ function preview(r) {
     h('div.row', {}, h('a.button', { href: here(r.url), download: r.originalName }, icon('file'), 'Download'), button('editor-copy', 'Copy link', {}, icon('copy'), 'Copy link')));
 }
 
-// settled shows a record that was saved.
-function settled(r, fresh) {
+// ofBookmarks does something with the module of bookmarks, which nothing waits for.
+const ofBookmarks = (does) => void module('bookmarks').then(does, () => {});
+
+// settled shows a record that was saved; twins are bookmarks of the same page.
+function settled(r, fresh, twins) {
+  if (r.kind === 'bookmark') ofBookmarks((m) => m.saved(r, twins));
   if (tagNames(r).some((n) => !tagColor(n))) freshTags().then(() => put(r));
   if (r.kind === 'file') freshFolders().then(() => view?.redraw?.());
   if (fresh) {
     changed++;
     me.counts[r.kind] = (me.counts[r.kind] ?? 0) + 1;
     if (view?.takes?.(r)) view.list.prepend(r);
-    toast(`${cap(kindOf(r).one)} added.`, { action: r.isPublic || r.kind === 'shortlink' ? 'Copy link' : 'Share', run: () => r.isPublic ? copyAddress(addressOf(r)) : share(r) });
+    if (!twins?.length) toast(`${cap(kindOf(r).one)} added.`, { action: r.isPublic || r.kind === 'shortlink' ? 'Copy link' : 'Share', run: () => r.isPublic ? copyAddress(addressOf(r)) : share(r) });
   } else {
     put(r);
     toast('Saved.', { time: 2500 });
@@ -1355,7 +1364,7 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
     try {
       const answer = await api('POST', kk.api, body);
       forget();
-      settled(answer.data, true);
+      settled(answer.data, true, answer.duplicateOf);
     } catch (e) {
       complain(e);
     } finally {
@@ -1411,6 +1420,9 @@ function withParam(params, name, value) {
   return text ? '?' + text : '';
 }
 
+// What lists are narrowed to by the page's address, beside words.
+const narrows = ['tag', 'favorite', 'public', 'type', 'folder', 'unreachable', 'url'];
+
 const pages = {
   home(v) {
     const count = Object.values(me.counts).some(Boolean) && h('small.soft', {}, [plural(Object.values(me.counts).reduce((a, b) => a + b, 0), 'item'), bytes(me.usedBytes ?? 0)].join(' · '));
@@ -1431,11 +1443,11 @@ const pages = {
   kind(v) {
     const k = v.kind, p = v.params, file = k === kinds.file;
     const count = h('small.soft');
-    const filters = ['tag', 'favorite', 'public', 'q', 'type', 'folder'].filter((n) => p.get(n));
+    const filters = [...narrows, 'q'].filter((n) => p.get(n));
     const grid = file && memory.get('grid', false);
     v.box = addBox({ kind: k.name, fields: () => ({ ...(file && folderFields(p)), ...(p.getAll('tag').length && { tags: p.getAll('tag') }) }) });
     const query = new URLSearchParams();
-    for (const [name, value] of p) if (['tag', 'favorite', 'public', 'q', 'type', 'folder', 'sort'].includes(name)) query.append(name, value);
+    for (const [name, value] of p) if ([...narrows, 'q', 'sort'].includes(name)) query.append(name, value);
     v.list = listOf(new Source([k.name], query, 50), {
       grid, counted: (n) => { count.textContent = plural(n, k.one); narrow.hidden = !n && !filters.length; },
       empty: () => filters.length
@@ -1465,8 +1477,10 @@ const pages = {
       file && selectOf('type', 'Type', { '': 'All types', ...classes }, p),
       byTag,
       h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'favorite', p.get('favorite') ? '' : 'true')}`, 'aria-current': p.get('favorite') ? 'true' : null }, icon('star'), 'Favourites'),
+      k === kinds.bookmark && h('a.chip.big', { href: `${base}/${k.at}${withParam(p, 'unreachable', p.get('unreachable') ? '' : 'true')}`, 'aria-current': p.get('unreachable') ? 'true' : null }, 'Unreachable'),
       selectOf('public', 'Visibility', { '': 'Public and private', true: 'Public', false: 'Private' }, p),
       selectOf('sort', 'Order', { newest: 'Newest', oldest: 'Oldest', updated: 'Last changed', title: 'By name', views: `Most ${k.unit}s`, ...(file && { size: 'Largest' }) }, p, 'newest'),
+      k === kinds.bookmark && p.get('url') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'url', '')}` }, h('span.cutoff', {}, p.get('url')), icon('close')),
       p.get('q') && h('a.chip', { href: `${base}/${k.at}${withParam(p, 'q', '')}` }, `“${p.get('q')}”`, icon('close')));
     add(v.out, v.box, narrow, v.list.node);
     return k.many;
@@ -1562,6 +1576,9 @@ const pages = {
         { name: 'defaultQuotaBytes', label: 'Storage for each user', type: 'size', placeholder: 'no limit', hint: 'Such as 50 GB. A user can be given another.' },
         { name: 'maxUploadBytes', label: 'Largest file', type: 'size', placeholder: bytes(start.maxUpload) },
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
+      inline('Pages of bookmarks', [
+        { name: 'linkChecks', label: 'Look at them', type: 'check', hint: 'For titles and descriptions that are missing, and now and then to see which are gone. The sites see the address of this server.' },
+      ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Captcha of upload requests', [
         { name: 'captchaProvider', label: 'Provider', type: 'choice', none: 'As the server was started', choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
         { name: 'captchaSiteKey', label: 'Site key', plain: true, onlyFor: others },
@@ -1595,7 +1612,7 @@ const pages = {
 const modules = {};
 function module(name) {
   modules[name] ??= import(start.modules[name]).then((m) => m.default({
-    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copy, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending, sessionList, get me() { return me; },
+    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copy, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending, sessionList, put, whole, go, isAddress, get me() { return me; },
   }), () => { delete modules[name]; throw problemOf(0); });
   return modules[name];
 }

@@ -12,7 +12,7 @@ export default function webhooks(kit) {
   }
   Object.assign(events, {
     'upload_request.received': 'Upload received', 'upload_request.approved': 'Upload approved', 'upload_request.rejected': 'Upload rejected',
-    'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
+    'bookmark.unreachable': 'Page of a bookmark gone', 'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
   });
   const states = { done: 'delivered', waiting: 'tried again', parked: 'given up' };
   const nameOf = (hook) => hook.name || hostOf(hook.url);

@@ -101,7 +101,7 @@ func (c *Courier) post(ctx context.Context, h *record.Webhook, m Message, at tim
 	var shown bytes.Buffer
 	n, _ := io.CopyN(&shown, res.Body, maxShown)
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer-n)
-	return res.StatusCode, outbound.RetryAfter(res.Header.Get("Retry-After"), time.Now()), shown.Bytes(), nil
+	return res.StatusCode, outbound.RetryAfter(res.Header, time.Now()), shown.Bytes(), nil
 }
 
 // problem says in a sentence why there was no answer.

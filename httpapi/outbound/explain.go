@@ -35,8 +35,9 @@ func Explain(err error, who string) string {
 
 // RetryAfter reads the header of that name (RFC 9110, section 10.2.3), seconds
 // or a date; 0 if it says nothing, and a day at most.
-func RetryAfter(t string, now time.Time) time.Duration {
+func RetryAfter(h http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
+	t := h.Get("Retry-After")
 	if s, err := strconv.Atoi(t); err == nil {
 		return time.Duration(min(max(0, s), int(most/time.Second))) * time.Second
 	}

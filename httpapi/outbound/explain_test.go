@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +23,7 @@ func TestRetryAfter(t *testing.T) {
 		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Friday, 02-Jan-26 03:05:05 GMT": time.Minute,
 		"Fri, 02 Jan 2026 03:04:00 GMT": 0, "Sat, 02 Jan 2027 03:04:05 GMT": 24 * time.Hour,
 	} {
-		is.Equal(RetryAfter(text, now), want)
+		is.Equal(RetryAfter(http.Header{"Retry-After": {text}}, now), want)
 	}
 }
 
@@ -31,7 +32,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d := RetryAfter(text, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); d < 0 || d > 24*time.Hour {
+		if d := RetryAfter(http.Header{"Retry-After": {text}}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); d < 0 || d > 24*time.Hour {
 			t.Errorf("%q is %s", text, d)
 		}
 	})

@@ -143,6 +143,7 @@ type Settings struct {
 	TokensOff    bool  // all API keys are off
 	DefaultQuota int64 // bytes of files a user may keep; 0 is no limit
 	MaxUpload    int64 // bytes of one file; 0 leaves it to the command line
+	LinkChecks   bool  // the pages of bookmarks are looked at
 
 	Captcha        CaptchaProvider `json:",omitempty"` // "" leaves it to the command line
 	CaptchaSiteKey string          `json:",omitempty"`
@@ -181,6 +182,8 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Bytes of files a user may keep unless told otherwise; null is no limit.", `107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
+	s.Bool("linkChecks", &v.LinkChecks).
+		Says("Whether the server asks for the pages of bookmarks: for titles and descriptions that are missing, and to see which pages are gone.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, captchaProviders).
 		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null leaves it to --captcha, with the keys that are given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)

@@ -17,6 +17,7 @@ type Event string
 const (
 	LimitReached   Event = "limit.reached"
 	ItemExpired    Event = "item.expired"
+	PageGone       Event = "bookmark.unreachable"
 	UploadReceived Event = "upload_request.received"
 	UploadApproved Event = "upload_request.approved"
 	UploadRejected Event = "upload_request.rejected"
@@ -46,7 +47,7 @@ func Events() []Event {
 	for _, k := range Kinds {
 		all = append(all, k.Created(), k.Edited(), k.Removed())
 	}
-	return append(all, UploadReceived, UploadApproved, UploadRejected, LimitReached, ItemExpired, WebhookTest)
+	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ItemExpired, WebhookTest)
 }
 
 // CleanEvent is the rule of the events in a webhook's list.
@@ -257,6 +258,7 @@ type Notice struct {
 	Views    int64  `json:",omitempty"`
 	Tags     []Tag  `json:",omitempty"`
 	Folder   string `json:",omitempty"`
+	Page     *Page  `json:",omitempty"` // of a bookmark
 
 	// Of anything else.
 	Title string          `json:",omitempty"` // in one line
@@ -266,7 +268,12 @@ type Notice struct {
 
 // NoticeOf is a record as it is now.
 func NoticeOf(v *Shown) Notice {
-	return Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
+	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
+	if v.Kind == Bookmarks {
+		page := v.Page
+		n.Page = &page
+	}
+	return n
 }
 
 // Shown is the record that the notice is of.
@@ -275,7 +282,11 @@ func (n *Notice) Shown() (*Shown, error) {
 	if err != nil {
 		return nil, fmt.Errorf("notice: %w", err)
 	}
-	return &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder}, nil
+	v := &Shown{Record: *r, Views: n.Views, TagList: n.Tags, FolderName: n.Folder}
+	if n.Page != nil {
+		v.Page = *n.Page
+	}
+	return v, nil
 }
 
 // A Change is a place in the feed of changes: the record was written there for

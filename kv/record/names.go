@@ -134,7 +134,9 @@ func Fold(t string) string {
 
 // SamePage is a key under which the addresses of one page are the same: as
 // written by field.CleanURL, without the scheme's own port, slashes at the end of
-// the path, and an empty query or fragment. What is no address is its own key.
+// the path, what only tells where a visitor came from, and a fragment, unless
+// that looks like a route of a page that is made by a script (#/ and #!). What
+// is no address is its own key.
 func SamePage(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -146,8 +148,33 @@ func SamePage(address string) string {
 	for _, path := range []*string{&u.Path, &u.RawPath} {
 		*path = strings.TrimRight(*path, "/")
 	}
-	u.ForceQuery = false
+	if !strings.HasPrefix(u.Fragment, "/") && !strings.HasPrefix(u.Fragment, "!") {
+		u.Fragment, u.RawFragment = "", ""
+	}
+	var kept []string
+	for part := range strings.SplitSeq(u.RawQuery, "&") {
+		if name, _, _ := strings.Cut(part, "="); part != "" && !tracks(name) {
+			kept = append(kept, part)
+		}
+	}
+	u.RawQuery, u.ForceQuery = strings.Join(kept, "&"), false
 	return u.String()
+}
+
+// tracking are parameters by which advertisers and senders of mail recognise
+// who follows a link.
+var tracking = func() map[string]bool {
+	names := map[string]bool{}
+	for n := range strings.FieldsSeq(`fbclid gclid gclsrc dclid gbraid wbraid msclkid yclid twclid ttclid li_fat_id igshid igsh mc_cid mc_eid
+		mkt_tok vero_id oly_anon_id oly_enc_id _hsenc _hsmi __hstc __hssc __hsfp srsltid _openstat wickedid rb_clickid s_cid ml_subscriber ml_subscriber_hash`) {
+		names[n] = true
+	}
+	return names
+}()
+
+func tracks(name string) bool {
+	name = strings.ToLower(name)
+	return tracking[name] || strings.HasPrefix(name, "utm_")
 }
 
 // unprintable reports characters that control a terminal, the lines or the

@@ -321,12 +321,22 @@ func TestCleanName(t *testing.T) {
 func TestSamePage(t *testing.T) {
 	is := is.New(t)
 	const page = "https://example.org/a?b=1"
-	for _, same := range []string{"https://EXAMPLE.org/a?b=1", "https://example.org:443/a/?b=1", "https://example.org/a//?b=1#"} {
+	for _, same := range []string{
+		"https://EXAMPLE.org/a?b=1", "https://example.org:443/a/?b=1", "https://example.org/a//?b=1#", "https://example.org/a?b=1#part",
+		"https://example.org/a?utm_source=x&b=1&UTM_Campaign=y", "https://example.org/a?b=1&fbclid=1&gclid", "https://example.org/a?&b=1&",
+	} {
 		is.Equal(record.SamePage(same), page)
+		is.Equal(record.PageKey(same), record.PageKey(page))
 	}
-	for _, other := range []string{"http://example.org/a?b=1", "https://example.org/A?b=1", "https://example.org/a?b=2", "https://example.org/a?b=1#part", "https://example.org:80/a?b=1", "nothing"} {
+	for _, other := range []string{
+		"http://example.org/a?b=1", "https://example.org/A?b=1", "https://example.org/a?b=2", "https://example.org:80/a?b=1", "nothing",
+		"https://www.example.org/a?b=1", "https://example.org/a?b=1#/part", "https://example.org/a?b=1#!part", "https://example.org/a?b=1&autm_source=x", "https://example.org/a?b=1&ref=x",
+	} {
 		is.True(record.SamePage(other) != page)
 	}
 	is.Equal(record.SamePage("https://example.org/"), record.SamePage("https://example.org?"))
+	is.Equal(record.SamePage("https://example.org/?utm_source=x"), "https://example.org")
+	is.Equal(record.SamePage("https://example.org/#/a%2Fb"), "https://example.org#/a%2Fb")
 	is.True(record.SamePage("https://example.org/a%2Fb") != record.SamePage("https://example.org/a/b"))
+	is.True(record.SamePage("https://example.org/?a=b%26c") != record.SamePage("https://example.org/?a=b&c"))
 }

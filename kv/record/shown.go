@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"strconv"
 
 	"kist/kv/field"
@@ -15,6 +16,7 @@ type Shown struct {
 	Views      int64
 	TagList    []Tag // in the order of Record.Tags
 	FolderName string
+	Page       Page   // of a bookmark; the zero Page is one that is not known
 	Visitor    bool   // leaves out what is the owner's business alone
 	Base       string // absolute address of the server, without a slash at the end
 }
@@ -53,6 +55,9 @@ func (v *Shown) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
 	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("updatedAt", &v.Updated, field.ReadOnly).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	if k == Bookmarks && !v.Visitor {
+		v.pageFields(s)
+	}
 	address := field.Schema{Type: "string", Format: "uri"}
 	at := "url"
 	if k == Bookmarks {
@@ -63,6 +68,20 @@ func (v *Shown) Fields(s *field.Set) {
 		s.Shown("viewUrl", address, func(dst []byte) []byte { return v.appendURL(dst, "/v/") }).
 			Says("Page that shows the file.", `"https://kist.example.org/v/summer-24"`)
 	}
+}
+
+// pageFields is what is known of the page of a bookmark.
+func (v *Shown) pageFields(s *field.Set) {
+	words := make([]string, len(reaches))
+	for i, r := range reaches {
+		words[i] = string(r)
+	}
+	s.Shown("reachable", field.Schema{Type: "string", Enum: words}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))
+	}).Says("Whether the page can be reached: no when it could not for three days; unknown before the first look.", `"yes"`)
+	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last asked for; null is never.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("unreachableSince", &v.Page.Gone, field.ReadOnly).
+		Says("Since when the page cannot be reached; null if it can, or if that is not known.", `null`)
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,

@@ -65,10 +65,12 @@ func Create(tx *bolt.Tx, buckets []Bucket) error {
 	return nil
 }
 
+// bucket is nil where the store has none of the name, as one that an older
+// program wrote: it is empty then.
 func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 	if tx.buckets[b.No] == nil {
 		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
-		if b.Append {
+		if b.Append && tx.buckets[b.No] != nil {
 			tx.buckets[b.No].FillPercent = 0.9
 		}
 	}
@@ -80,7 +82,11 @@ func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 func (tx *Tx) Get(b Bucket, key []byte) []byte {
 	c := tx.cursors[b.No]
 	if c == nil {
-		c = tx.bucket(b).Cursor()
+		bucket := tx.bucket(b)
+		if bucket == nil {
+			return nil
+		}
+		c = bucket.Cursor()
 		tx.cursors[b.No] = c
 	}
 	if k, v := c.Seek(key); bytes.Equal(k, key) {
@@ -236,7 +242,11 @@ func (tx *Tx) Flush() error {
 // transaction must not be written to on the way.
 func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
-		c := tx.bucket(b).Cursor()
+		bucket := tx.bucket(b)
+		if bucket == nil {
+			return
+		}
+		c := bucket.Cursor()
 		var k, v []byte
 		from := append(bytes.Clone(prefix), after...)
 		if down && after == nil {

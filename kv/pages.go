@@ -1,0 +1,322 @@
+package kv
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// pages is the table of what is known of the pages of bookmarks: each bookmark
+// has one.
+var pages = &table.Table[record.Page]{
+	Rows:   pageBucket,
+	Key:    func(p *record.Page) []byte { return pair(p.Owner, p.ID[:]...) },
+	Encode: func(p *record.Page) ([]byte, error) { return json.Marshal(p) },
+	Decode: func(key, row []byte) (*record.Page, error) {
+		if len(key) != 32 {
+			return nil, errors.New("the key is damaged")
+		}
+		p := &record.Page{Owner: record.ID(key[:16]), ID: record.ID(key[16:])}
+		return p, json.Unmarshal(row, p)
+	},
+	Indexes: []table.Index[record.Page]{
+		{Bucket: pageDue, Keys: func(p *record.Page, file func([]byte)) {
+			what := lookCheck
+			if p.Fill {
+				what = lookFill
+			}
+			key := append(binary.BigEndian.AppendUint64(make([]byte, 0, pageDueSize), signed(p.Due)), what)
+			key = binary.BigEndian.AppendUint64(key, p.Host)
+			file(append(append(key, p.Owner[:]...), p.ID[:]...))
+		}},
+		{Bucket: recordLabel, Keys: func(p *record.Page, file func([]byte)) {
+			for _, l := range pageLabels(p) {
+				file(append(l.key(p.Owner, record.Bookmarks), p.ID[:]...))
+			}
+		}},
+	},
+	Sums: sumBucket,
+	Tally: func(p *record.Page, add func([]byte, int64)) {
+		for _, l := range pageLabels(p) {
+			add(l.key(p.Owner, record.Bookmarks), 1)
+		}
+	},
+}
+
+// pageLabels is what a page says of its bookmark.
+func pageLabels(p *record.Page) []label {
+	all := []label{{samePage, p.Key}}
+	if p.State == record.Unreachable {
+		all = append(all, label{what: isUnreachable})
+	}
+	return all
+}
+
+// What an entry of pageDue says of the look that is due. The bytes are stored.
+const (
+	lookFill  byte = 'f'
+	lookCheck byte = 'c'
+)
+
+// pageDueSize is the length of a key of pageDue: when, what, host, owner, id.
+const pageDueSize = 8 + 1 + 8 + 16 + 16
+
+// addPage begins to know the page of a new bookmark. One that came in with
+// others and has a title waits for its turn.
+func (tx *Tx) addPage(r *record.Record, f *record.Form, past bool) error {
+	b, ok := f.Body.(*record.Bookmark)
+	if !ok {
+		return nil
+	}
+	p := record.NewPage(r.Owner, r.ID, b.URL, tx.s.Steady())
+	if past && b.Name != "" {
+		p.Settle(p.Due)
+	}
+	tx.look = true
+	return pages.Put(tx.Tx, p)
+}
+
+// turnPage looks at the page of a bookmark anew if that leads elsewhere now,
+// or has lost its title. was is the bookmark before.
+func (tx *Tx) turnPage(r *record.Record, was, is *record.Bookmark) error {
+	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+	if err != nil {
+		return fault(err, "bookmark")
+	}
+	switch {
+	case p.Key != record.PageKey(is.URL):
+		p = record.NewPage(r.Owner, r.ID, is.URL, tx.s.Steady())
+	case is.Name == "" && was.Name != "":
+		p.Refill(tx.s.Steady())
+	default:
+		return nil
+	}
+	tx.look = true
+	return pages.Put(tx.Tx, p)
+}
+
+// bookmark is the body of a record that is a bookmark.
+func bookmark(r *record.Record) (*record.Bookmark, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	return b.(*record.Bookmark), nil
+}
+
+// knowPages makes a page for each bookmark of a store of format 1. All of a
+// bucket is written in the order of its keys: see builder.flush.
+func knowPages(tx *Tx) error {
+	all, err := tx.Users()
+	if err != nil {
+		return err
+	}
+	due, sums := tx.s.Steady(), map[string]int64{}
+	filed := map[table.Bucket]map[string][]byte{}
+	file := func(b table.Bucket, key, value []byte) {
+		if filed[b] == nil {
+			filed[b] = map[string][]byte{}
+		}
+		filed[b][string(key)] = value
+	}
+	for i := range all {
+		for r, err := range tx.Newest(all[i].ID, record.Bookmarks) {
+			if err != nil {
+				return err
+			}
+			b, err := bookmark(r)
+			if err != nil {
+				return err
+			}
+			p := record.NewPage(r.Owner, r.ID, b.URL, due)
+			if tx.Get(pageBucket, pages.Key(p)) != nil {
+				continue
+			}
+			if b.Name != "" {
+				p.Settle(due)
+			}
+			row, err := pages.Encode(p)
+			if err != nil {
+				return err
+			}
+			file(pageBucket, pages.Key(p), row)
+			for _, ix := range pages.Indexes {
+				ix.Keys(p, func(entry []byte) { file(ix.Bucket, entry, nil) })
+			}
+			pages.Tally(p, func(key []byte, n int64) { sums[string(key)] += n })
+		}
+	}
+	for key, n := range sums {
+		n += pages.Sum(tx.Tx, []byte(key))
+		file(sumBucket, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+	for b, entries := range filed {
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			if err := tx.Put(b, []byte(key), entries[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pagesFormat is the first format in which each bookmark has a page.
+const pagesFormat = 2
+
+// repairPage takes over what is known of a bookmark's page. If that cannot be
+// read, it is looked at anew.
+func repairPage(was, tx *Tx, r *record.Record) error {
+	address := ""
+	if b, err := bookmark(r); err == nil {
+		address = b.URL
+	}
+	p, err := pages.Get(was.Tx, pair(r.Owner, r.ID[:]...))
+	if err != nil || p.Key != record.PageKey(address) {
+		p = record.NewPage(r.Owner, r.ID, address, r.Updated)
+	}
+	return pages.Put(tx.Tx, p)
+}
+
+// maxSame is how many bookmarks of one page SamePages names.
+const maxSame = 10
+
+// SamePages lists the owner's bookmarks of the page that an address leads to,
+// but for the one with the id other: the oldest, ten at most.
+func (tx *Tx) SamePages(owner record.ID, address string, other record.ID) ([]*record.Record, error) {
+	var all []*record.Record
+	key := record.PageKey(address)
+	l := label{samePage, key}
+	for k := range tx.Walk(recordLabel, l.key(owner, record.Bookmarks), nil, false) {
+		id := record.ID(k[labelSize:])
+		if id == other {
+			continue
+		}
+		r, err := tx.Owned(owner, record.Bookmarks, id)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, r); len(all) == maxSame {
+			break
+		}
+	}
+	return all, nil
+}
+
+// LookDue tells by a value that a page may be due since it was last asked, or
+// that the settings have changed. It is for one reader.
+func (s *Store) LookDue() <-chan struct{} { return s.look }
+
+// A PageTurn names a page that is to be looked at.
+type PageTurn struct {
+	Owner, ID record.ID // of the bookmark
+	Host      uint64    // see record.Page
+	Fill      bool      // something of it is wanted for the bookmark
+}
+
+// maxDuePages bounds what DuePages steps over.
+const maxDuePages = 20_000
+
+// DuePages offers pages whose time has come to take, those that came last
+// first, until it says that it takes no more: who has just kept a bookmark waits
+// for it. wait is how long until the next one is due, if nothing changes; 0 if
+// there is none, or if the settings say that nothing is to be looked at.
+func (tx *Tx) DuePages(take func(PageTurn) (more bool)) (wait time.Duration, err error) {
+	set, err := tx.Settings()
+	if err != nil || !set.LinkChecks {
+		return 0, err
+	}
+	now := tx.s.Steady()
+	next := binary.BigEndian.AppendUint64(nil, signed(now.Add(time.Millisecond)))
+	n := 0
+	for k := range tx.Walk(pageDue, nil, next, true) {
+		if n++; n > maxDuePages || !take(PageTurn{
+			Owner: record.ID(k[17:]), ID: record.ID(k[33:]), Host: binary.BigEndian.Uint64(k[9:]), Fill: k[8] == lookFill,
+		}) {
+			break
+		}
+	}
+	for k := range tx.Walk(pageDue, nil, next[:8:8], false) {
+		return time.UnixMilli(int64(binary.BigEndian.Uint64(k) ^ 1<<63)).Sub(now), nil
+	}
+	return 0, nil
+}
+
+// DuePage reads what is known of a page, and the bookmark that leads to it;
+// Missing if that is gone. idle says that nothing is to be asked on its owner's
+// behalf.
+func (tx *Tx) DuePage(t PageTurn) (p *record.Page, b *record.Bookmark, idle bool, err error) {
+	p, err = pages.Get(tx.Tx, pair(t.Owner, t.ID[:]...))
+	if err != nil {
+		return nil, nil, false, fault(err, "bookmark")
+	}
+	r, err := tx.Owned(t.Owner, record.Bookmarks, t.ID)
+	if err == nil {
+		b, err = bookmark(r)
+	}
+	if err == nil {
+		idle, err = tx.Shut(t.Owner)
+	}
+	return p, b, idle, err
+}
+
+// PostponePage leaves a page alone until its next turn.
+func (tx *Tx) PostponePage(t PageTurn) error {
+	p, err := pages.Get(tx.Tx, pair(t.Owner, t.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Postpone(tx.s.Steady())
+	return pages.Put(tx.Tx, p)
+}
+
+// Looked writes down what came of a look at the page was. What the bookmark
+// lacks, now and not when the look began, is filled in; what its owner wrote is
+// left as it is. That is no edit of the owner's: updatedAt stays. If the
+// bookmark is gone, or leads elsewhere since, nothing is written.
+func (tx *Tx) Looked(was *record.Page, l record.Look) error {
+	p, err := pages.Get(tx.Tx, pages.Key(was))
+	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != was.Key {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
+	if err != nil {
+		return err
+	}
+	b, err := bookmark(r)
+	if err != nil {
+		return err
+	}
+	fill := p.Fill
+	if fill && l.Read && tx.s.room.low.Load() { // it would grow: later
+		l.Read = false
+	}
+	gone := p.Record(l, tx.s.Steady())
+	if err := pages.Put(tx.Tx, p); err != nil {
+		return err
+	}
+	if fill && l.Read && b.Take(l) {
+		r.SetBody(b)
+		if err := tx.save(r); err != nil {
+			return err
+		}
+		if err := tx.emit(r.Kind.Edited(), r); err != nil {
+			return err
+		}
+	}
+	if gone {
+		return tx.emit(record.PageGone, r)
+	}
+	return nil
+}
