@@ -223,6 +223,29 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	a.do(request{method: "GET", path: at, key: key}).want(200)
 }
 
+// What is queued is what was understood, not how it was written: a small
+// request leaves no large rows.
+func TestRemoteUploadKeeps(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	blank := strings.Repeat(" ", 100_000)
+	for body, want := range map[string]string{
+		`{"isPublic":"true","maxViews":"3","maxViewsAction":"delete","description":"","name":"","slug":"","folderName":null,"expiresAt":"2099-01-01T02:00:00+02:00"}`: `{"description":"","expiresAt":"2099-01-01T00:00:00.000Z","isPublic":true,"maxViews":3,"maxViewsAction":"delete","name":"","slug":""}`,
+		`{"newTags":["` + blank + `x"],"tagIds":"[]"}`:         `{"newTags":["x"],"tagIds":[]}`,
+		`{"newTags":"a` + blank + `, b","folderName":" F  g"}`: `{"folderName":"F g","newTags":["a","b"]}`,
+	} {
+		a.do(request{method: "POST", path: remoteAt, json: `{"url":"https://example.org/",` + body[1:], raw: true}).want(202)
+		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+			all, err := tx.Fetches(a.user.ID)
+			is.Equal(all[len(all)-1].Fields, want)
+			_, bad := fetchForm(want)
+			is.NoErr(bad)
+			return err
+		}))
+	}
+}
+
 // badServer is what a server of these tests does to one request.
 type badServer struct {
 	name  string
