@@ -23,7 +23,8 @@ import (
 
 // Bounds of the work on remote uploads.
 const (
-	fetchesAtOnce  = 2
+	fetchesAtOnce  = 6
+	fetchesOfOwner = 2 // at once, so that slow servers do not keep others waiting
 	fetchRedirects = 10
 	fetchLook      = time.Minute     // between two looks at the queue: the clock may have been set
 	fetchAgain     = 5 * time.Second // until the store is tried again when it fails
@@ -40,6 +41,7 @@ type fetcher struct {
 
 // fetching is a try under way.
 type fetching struct {
+	owner record.ID
 	stop  context.CancelFunc
 	bytes atomic.Int64 // that came in
 }
@@ -73,14 +75,23 @@ func (f *fetcher) cut(id record.ID) {
 }
 
 // begin takes the first of those found whose owner's latest try was begun
-// longest ago.
-func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable) {
+// longest ago, of owners that have room for one; ok is false if there is none.
+func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one = slices.MinFunc(found, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	begun := map[record.ID]int{}
+	for _, other := range f.out {
+		begun[other.owner]++
+	}
+	rest = slices.DeleteFunc(found, func(o kv.Fetchable) bool { return begun[o.Owner] >= fetchesOfOwner })
+	if len(rest) == 0 {
+		return one, nil, false
+	}
+	one = slices.MinFunc(rest, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	at.owner = one.Owner
 	f.n++
 	f.last[one.Owner], f.out[one.ID] = f.n, at
-	return one, slices.DeleteFunc(found, func(o kv.Fetchable) bool { return o == one })
+	return one, slices.DeleteFunc(rest, func(o kv.Fetchable) bool { return o == one }), true
 }
 
 func (f *fetcher) end(id record.ID) {
@@ -144,11 +155,14 @@ func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait t
 		clear(f.last)
 		f.mu.Unlock()
 	}
-	for ; free > 0 && len(found) > 0; free-- {
+	for ; free > 0; free-- {
 		ctx, stop := context.WithCancel(ctx)
 		at := &fetching{stop: stop}
-		var one kv.Fetchable
-		one, found = f.begin(found, at)
+		one, rest, ok := f.begin(found, at)
+		if found = rest; !ok {
+			stop()
+			break
+		}
 		work.Go(func() {
 			defer f.end(one.ID)
 			defer stop()

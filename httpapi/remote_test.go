@@ -517,47 +517,69 @@ func TestRemoteUploadCutShort(t *testing.T) {
 	a.clean()
 }
 
-// Two are fetched at once, and owners take turns: one with much in line does
-// not keep another waiting.
+// Two of an owner are fetched at once, and owners take turns: one with much in
+// line, or with servers that never end, does not keep another waiting.
 func TestRemoteUploadTurns(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t)
-	begun, end := make(chan string, 20), make(chan struct{})
+	begun, end := make(chan string, 40), make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- r.URL.Path
-		<-end
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
 	}))
 	t.Cleanup(target.Close)
-	urls := func(name string, n int) (all []string) {
+	queue := func(name, key string, n int) {
+		var all []string
 		for i := range n {
 			all = append(all, fmt.Sprint(target.URL, "/", name, i))
 		}
-		return all
+		a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"urls": all}}).want(202)
 	}
-	ben := a.addKey(a.addUser("ben", record.Member), record.ScopeAll)
-	a.post(remoteAt, map[string]any{"urls": urls("ann", 6)}).want(202)
-	a.do(request{method: "POST", path: remoteAt, key: ben, json: map[string]any{"urls": urls("ben", 2)}}).want(202)
+	key := func(name string) string { return a.addKey(a.addUser(name, record.Member), record.ScopeAll) }
+	next := func(n int) (of string) {
+		t.Helper()
+		for range n {
+			select {
+			case path := <-begun:
+				of += path[1:2]
+			case <-time.After(10 * time.Second):
+				t.Fatal("nothing is begun")
+			}
+		}
+		return of
+	}
+	running := func() int {
+		f := &a.server.fetcher
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.out)
+	}
+	queue("a", a.key, 6)
 	a.fetching(t)
-	var of string
-	for n := range 8 {
-		select {
-		case path := <-begun:
-			of += path[1:2]
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing is begun")
-		}
-		if n >= fetchesAtOnce-1 {
-			f := &a.server.fetcher
-			f.mu.Lock()
-			is.Equal(len(f.out), fetchesAtOnce)
-			f.mu.Unlock()
-			end <- struct{}{}
-		}
+	is.Equal(next(fetchesOfOwner), "aa")
+	is.Equal(running(), fetchesOfOwner)
+	ben := key("ben")
+	queue("b", ben, 1) // at once, though nothing of ann's ends
+	is.Equal(next(1), "b")
+	for _, name := range []string{"c", "d", "e"} {
+		queue(name, key(name), 3)
 	}
-	is.Equal(strings.Count(of[:4], "b"), 2) // ben's two are among the first four
+	of := next(fetchesAtOnce - 3)
+	is.Equal(strings.Count(of, "c"), 2)
+	is.Equal(running(), fetchesAtOnce)
+	queue("b", ben, 1)
 	end <- struct{}{}
-	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 })
+	is.Equal(next(1), "e") // who had none yet
+	end <- struct{}{}
+	is.True(strings.Contains("ab", next(1))) // whose turn was longest ago, of those with room
+	is.Equal(running(), fetchesAtOnce)
+	close(end)
+	next(6 + 2 + 9 - fetchesAtOnce - 2)
+	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 && running() == 0 })
 	a.clean()
 }
 
