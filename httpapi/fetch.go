@@ -188,7 +188,7 @@ func (s *Server) bring(ctx context.Context, one kv.Fetchable, at *fetching) {
 	switch err := s.fetch(ctx, f, at); {
 	case err == nil, nobodyWaits(err):
 		return
-	case ctx.Err() == nil:
+	case ctx.Err() == nil && !errors.Is(err, kv.ErrShut):
 		e := s.fetchError(f, err)
 		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
 	}

@@ -583,6 +583,48 @@ func TestRemoteUploadTurns(t *testing.T) {
 	a.clean()
 }
 
+// What is under way when its owner's account is shut goes back in line, and on
+// when it is open again.
+func TestRemoteUploadOfShutAccount(t *testing.T) {
+	for name, piece := range map[string]int{"while it comes in": noteBytes + 1, "at its end": 1000} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			t.Parallel()
+			a := start(t)
+			ben := a.addUser("ben", record.Member)
+			key := a.addKey(ben, record.ScopeAll)
+			a.fetching(t)
+			on := make(chan struct{})
+			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.NewResponseController(w).Flush()
+				<-on
+				_, _ = w.Write(make([]byte, piece))
+				if piece > noteBytes {
+					<-r.Context().Done() // it would never end
+				}
+			}))
+			t.Cleanup(target.Close)
+			id := a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
+			fetch := func() (f *record.Fetch) {
+				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = tx.Fetch(ben.ID, uuid.MustParse(id)); return err }))
+				return f
+			}
+			eventually(t, "it does not run", func() bool { return fetch().State == record.FetchRuns })
+			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": true}).want(200)
+			close(on)
+			eventually(t, "it goes on", func() bool { return fetch().State == record.FetchWaits })
+			is.Equal(fetch().Tries, 0)
+			a.clean()
+			if piece > noteBytes {
+				return
+			}
+			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": false}).want(200)
+			a.server.fetcher.poke()
+			eventually(t, "it does not go on", func() bool { return fetch().State == record.FetchDone })
+		})
+	}
+}
+
 // What an answer may say of the name becomes one that is safe to save under.
 func TestNameOf(t *testing.T) {
 	for _, c := range []struct{ disposition, address, want string }{
