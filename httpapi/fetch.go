@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"path"
@@ -309,7 +310,7 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 // takeIn stages a body, within the room that there is, and notes how far it is.
 func (s *Server) takeIn(f *record.Fetch, body io.Reader, st *blobs.Stage, m *room, at *fetching) error {
 	from := &source{r: &fetched{body, at}}
-	for most := min(m.file, m.left); ; {
+	for most := min(m.file, m.left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(noteBytes, most-st.Size()+1), until: time.Now().Add(noteTime)}
 		_, err := st.ReadFrom(some)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -244,6 +245,17 @@ func TestRemoteUploadKeeps(t *testing.T) {
 			return err
 		}))
 	}
+}
+
+// The largest bound that there can be is none.
+func TestRemoteUploadUnbounded(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t, func(c *Config) { c.MaxUpload = math.MaxInt64 })
+	a.fetching(t)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+	t.Cleanup(target.Close)
+	is.Equal(a.stateOf(a.remote(map[string]any{"url": target.URL}), "done").at("data.bytes"), 7.0)
 }
 
 // badServer is what a server of these tests does to one request.
