@@ -617,7 +617,7 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 	if u.Length >= 0 {
 		left = u.Length - u.Offset
 	}
-	if c.r.ContentLength > left {
+	if left < 0 || c.r.ContentLength > left {
 		return c.over(u, m)
 	}
 	if c.s.Store.Room() == 0 {
