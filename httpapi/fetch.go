@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -381,12 +382,24 @@ func coded(h http.Header) bool {
 // (Content-Disposition, RFC 6266), else the end of the address that redirects
 // led to, else its host.
 func nameOf(res *http.Response) string {
-	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
 	u := res.Request.URL
-	name := params["filename"]
+	name := saidName(res.Header.Get("Content-Disposition"))
 	if name == "" && strings.Trim(u.Path, "/") != "" {
 		name = path.Base(u.Path)
 	}
 	name, _ = record.CleanFileName(cmp.Or(name, u.Hostname())) // never fails
 	return name
+}
+
+// looseName finds a file name in a Content-Disposition that is not well-formed.
+var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
+
+// saidName is the file name in a Content-Disposition, "" if there is none. Many
+// servers write it with blanks and without quotes.
+func saidName(disposition string) string {
+	_, params, err := mime.ParseMediaType(disposition)
+	if found := looseName.FindStringSubmatch(disposition); err != nil && found != nil {
+		return found[1] + found[2]
+	}
+	return params["filename"]
 }

@@ -656,6 +656,11 @@ func TestNameOf(t *testing.T) {
 		{`attachment; filename=""`, "https://example.org/x", "x"},
 		{`attachment`, "https://example.org/x", "x"},
 		{`"; ;;=`, "https://example.org/x", "x"},
+		{`attachment; filename=a b (1).pdf; size=5`, "https://example.org/get.php", "a b (1).pdf"},
+		{`attachment;FileName = "a.pdf"; filename="b.pdf"`, "https://example.org/x", "a.pdf"},
+		{"attachment; filename=Gr\xc3\xbc\xc3\x9fe.pdf", "https://example.org/x", "Grüße.pdf"},
+		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
+		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
 	} {
 		is := is.New(t)
 		u, err := url.Parse(c.address)
@@ -667,6 +672,7 @@ func TestNameOf(t *testing.T) {
 func FuzzNameOf(f *testing.F) {
 	f.Add(`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac.txt`, "/a/b.txt")
 	f.Add(`attachment; filename*=ISO-8859-1''%ff`, "/..")
+	f.Add(`attachment; filename=a b.txt;`, "/")
 	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
 	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
 	f.Fuzz(func(t *testing.T, disposition, path string) {
