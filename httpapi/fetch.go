@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +25,8 @@ import (
 
 // Bounds of the work on remote uploads.
 const (
-	fetchesAtOnce  = 2
+	fetchesAtOnce  = 6
+	fetchesOfOwner = 2 // at once, so that slow servers do not keep others waiting
 	fetchRedirects = 10
 	fetchLook      = time.Minute     // between two looks at the queue: the clock may have been set
 	fetchAgain     = 5 * time.Second // until the store is tried again when it fails
@@ -40,6 +43,7 @@ type fetcher struct {
 
 // fetching is a try under way.
 type fetching struct {
+	owner record.ID
 	stop  context.CancelFunc
 	bytes atomic.Int64 // that came in
 }
@@ -73,14 +77,23 @@ func (f *fetcher) cut(id record.ID) {
 }
 
 // begin takes the first of those found whose owner's latest try was begun
-// longest ago.
-func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable) {
+// longest ago, of owners that have room for one; ok is false if there is none.
+func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one = slices.MinFunc(found, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	begun := map[record.ID]int{}
+	for _, other := range f.out {
+		begun[other.owner]++
+	}
+	rest = slices.DeleteFunc(found, func(o kv.Fetchable) bool { return begun[o.Owner] >= fetchesOfOwner })
+	if len(rest) == 0 {
+		return one, nil, false
+	}
+	one = slices.MinFunc(rest, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	at.owner = one.Owner
 	f.n++
 	f.last[one.Owner], f.out[one.ID] = f.n, at
-	return one, slices.DeleteFunc(found, func(o kv.Fetchable) bool { return o == one })
+	return one, slices.DeleteFunc(rest, func(o kv.Fetchable) bool { return o == one }), true
 }
 
 func (f *fetcher) end(id record.ID) {
@@ -144,11 +157,14 @@ func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait t
 		clear(f.last)
 		f.mu.Unlock()
 	}
-	for ; free > 0 && len(found) > 0; free-- {
+	for ; free > 0; free-- {
 		ctx, stop := context.WithCancel(ctx)
 		at := &fetching{stop: stop}
-		var one kv.Fetchable
-		one, found = f.begin(found, at)
+		one, rest, ok := f.begin(found, at)
+		if found = rest; !ok {
+			stop()
+			break
+		}
 		work.Go(func() {
 			defer f.end(one.ID)
 			defer stop()
@@ -174,7 +190,7 @@ func (s *Server) bring(ctx context.Context, one kv.Fetchable, at *fetching) {
 	switch err := s.fetch(ctx, f, at); {
 	case err == nil, nobodyWaits(err):
 		return
-	case ctx.Err() == nil:
+	case ctx.Err() == nil && !errors.Is(err, kv.ErrShut):
 		e := s.fetchError(f, err)
 		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
 	}
@@ -295,7 +311,7 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 // takeIn stages a body, within the room that there is, and notes how far it is.
 func (s *Server) takeIn(f *record.Fetch, body io.Reader, st *blobs.Stage, m *room, at *fetching) error {
 	from := &source{r: &fetched{body, at}}
-	for most := min(m.file, m.left); ; {
+	for most := min(m.file, m.left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(noteBytes, most-st.Size()+1), until: time.Now().Add(noteTime)}
 		_, err := st.ReadFrom(some)
 		switch {
@@ -366,12 +382,24 @@ func coded(h http.Header) bool {
 // (Content-Disposition, RFC 6266), else the end of the address that redirects
 // led to, else its host.
 func nameOf(res *http.Response) string {
-	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
 	u := res.Request.URL
-	name := params["filename"]
+	name := saidName(res.Header.Get("Content-Disposition"))
 	if name == "" && strings.Trim(u.Path, "/") != "" {
 		name = path.Base(u.Path)
 	}
 	name, _ = record.CleanFileName(cmp.Or(name, u.Hostname())) // never fails
 	return name
+}
+
+// looseName finds a file name in a Content-Disposition that is not well-formed.
+var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
+
+// saidName is the file name in a Content-Disposition, "" if there is none. Many
+// servers write it with blanks and without quotes.
+func saidName(disposition string) string {
+	_, params, err := mime.ParseMediaType(disposition)
+	if found := looseName.FindStringSubmatch(disposition); err != nil && found != nil {
+		return found[1] + found[2]
+	}
+	return params["filename"]
 }

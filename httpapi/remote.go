@@ -34,7 +34,8 @@ func (f *remoteForm) Fields(s *field.Set) {
 	record.Upload{Form: f.Form}.Fields(s)
 }
 
-// keptNames are the members of a remoteForm that go into the queue as they are.
+// keptNames are the members of a remoteForm that go into the queue with what is
+// said of the file.
 var keptNames = func() (names []string) {
 	for _, f := range field.Of(newRemoteForm()).Fields() {
 		if f.Name != "url" && f.Name != "password" {
@@ -63,6 +64,23 @@ type wanted struct {
 	no   int    // in the list, from 1
 	in   field.Object
 	form *remoteForm
+}
+
+// kept is what goes into the queue: of each name that was given the value as it
+// was read, which is bounded, and not as it was written.
+func (w *wanted) kept() (string, error) {
+	read, err := field.Parse(field.Of(w.form).AppendJSON(nil))
+	if err != nil {
+		return "", err
+	}
+	kept := field.Object{}
+	for _, name := range keptNames {
+		if w.in[name] != nil {
+			kept[name] = read[name]
+		}
+	}
+	fields, err := json.Marshal(kept)
+	return string(fields), err
 }
 
 // wantedOf reads which files a request is for, of url, urls and items in this
@@ -188,18 +206,12 @@ func startFetches(c *call) error {
 	}
 	queued := make([]record.Fetch, len(all))
 	for i, w := range all {
-		kept := field.Object{}
-		for _, name := range keptNames {
-			if v := w.in[name]; v != nil {
-				kept[name] = v
-			}
-		}
-		fields, err := json.Marshal(kept)
+		fields, err := w.kept()
 		if err != nil {
 			return err
 		}
 		queued[i] = record.Fetch{
-			Owner: c.owner(), URL: w.form.url, Fields: string(fields), Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Owner: c.owner(), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}

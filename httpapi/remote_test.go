@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -221,6 +222,40 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	key = a.addKey(a.user, record.ScopeUpload)
 	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
 	a.do(request{method: "GET", path: at, key: key}).want(200)
+}
+
+// What is queued is what was understood, not how it was written: a small
+// request leaves no large rows.
+func TestRemoteUploadKeeps(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	blank := strings.Repeat(" ", 100_000)
+	for body, want := range map[string]string{
+		`{"isPublic":"true","maxViews":"3","maxViewsAction":"delete","description":"","name":"","slug":"","folderName":null,"expiresAt":"2099-01-01T02:00:00+02:00"}`: `{"description":"","expiresAt":"2099-01-01T00:00:00.000Z","isPublic":true,"maxViews":3,"maxViewsAction":"delete","name":"","slug":""}`,
+		`{"newTags":["` + blank + `x"],"tagIds":"[]"}`:         `{"newTags":["x"],"tagIds":[]}`,
+		`{"newTags":"a` + blank + `, b","folderName":" F  g"}`: `{"folderName":"F g","newTags":["a","b"]}`,
+	} {
+		a.do(request{method: "POST", path: remoteAt, json: `{"url":"https://example.org/",` + body[1:], raw: true}).want(202)
+		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+			all, err := tx.Fetches(a.user.ID)
+			is.Equal(all[len(all)-1].Fields, want)
+			_, bad := fetchForm(want)
+			is.NoErr(bad)
+			return err
+		}))
+	}
+}
+
+// The largest bound that there can be is none.
+func TestRemoteUploadUnbounded(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t, func(c *Config) { c.MaxUpload = math.MaxInt64 })
+	a.fetching(t)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+	t.Cleanup(target.Close)
+	is.Equal(a.stateOf(a.remote(map[string]any{"url": target.URL}), "done").at("data.bytes"), 7.0)
 }
 
 // badServer is what a server of these tests does to one request.
@@ -494,48 +529,112 @@ func TestRemoteUploadCutShort(t *testing.T) {
 	a.clean()
 }
 
-// Two are fetched at once, and owners take turns: one with much in line does
-// not keep another waiting.
+// Two of an owner are fetched at once, and owners take turns: one with much in
+// line, or with servers that never end, does not keep another waiting.
 func TestRemoteUploadTurns(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t)
-	begun, end := make(chan string, 20), make(chan struct{})
+	begun, end := make(chan string, 40), make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- r.URL.Path
-		<-end
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
 	}))
 	t.Cleanup(target.Close)
-	urls := func(name string, n int) (all []string) {
+	queue := func(name, key string, n int) {
+		var all []string
 		for i := range n {
 			all = append(all, fmt.Sprint(target.URL, "/", name, i))
 		}
-		return all
+		a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"urls": all}}).want(202)
 	}
-	ben := a.addKey(a.addUser("ben", record.Member), record.ScopeAll)
-	a.post(remoteAt, map[string]any{"urls": urls("ann", 6)}).want(202)
-	a.do(request{method: "POST", path: remoteAt, key: ben, json: map[string]any{"urls": urls("ben", 2)}}).want(202)
+	key := func(name string) string { return a.addKey(a.addUser(name, record.Member), record.ScopeAll) }
+	next := func(n int) (of string) {
+		t.Helper()
+		for range n {
+			select {
+			case path := <-begun:
+				of += path[1:2]
+			case <-time.After(10 * time.Second):
+				t.Fatal("nothing is begun")
+			}
+		}
+		return of
+	}
+	running := func() int {
+		f := &a.server.fetcher
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.out)
+	}
+	queue("a", a.key, 6)
 	a.fetching(t)
-	var of string
-	for n := range 8 {
-		select {
-		case path := <-begun:
-			of += path[1:2]
-		case <-time.After(10 * time.Second):
-			t.Fatal("nothing is begun")
-		}
-		if n >= fetchesAtOnce-1 {
-			f := &a.server.fetcher
-			f.mu.Lock()
-			is.Equal(len(f.out), fetchesAtOnce)
-			f.mu.Unlock()
-			end <- struct{}{}
-		}
+	is.Equal(next(fetchesOfOwner), "aa")
+	is.Equal(running(), fetchesOfOwner)
+	ben := key("ben")
+	queue("b", ben, 1) // at once, though nothing of ann's ends
+	is.Equal(next(1), "b")
+	for _, name := range []string{"c", "d", "e"} {
+		queue(name, key(name), 3)
 	}
-	is.Equal(strings.Count(of[:4], "b"), 2) // ben's two are among the first four
+	of := next(fetchesAtOnce - 3)
+	is.Equal(strings.Count(of, "c"), 2)
+	is.Equal(running(), fetchesAtOnce)
+	queue("b", ben, 1)
 	end <- struct{}{}
-	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 })
+	is.Equal(next(1), "e") // who had none yet
+	end <- struct{}{}
+	is.True(strings.Contains("ab", next(1))) // whose turn was longest ago, of those with room
+	is.Equal(running(), fetchesAtOnce)
+	close(end)
+	next(6 + 2 + 9 - fetchesAtOnce - 2)
+	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 && running() == 0 })
 	a.clean()
+}
+
+// What is under way when its owner's account is shut goes back in line, and on
+// when it is open again.
+func TestRemoteUploadOfShutAccount(t *testing.T) {
+	for name, piece := range map[string]int{"while it comes in": noteBytes + 1, "at its end": 1000} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			t.Parallel()
+			a := start(t)
+			ben := a.addUser("ben", record.Member)
+			key := a.addKey(ben, record.ScopeAll)
+			a.fetching(t)
+			on := make(chan struct{})
+			target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.NewResponseController(w).Flush()
+				<-on
+				_, _ = w.Write(make([]byte, piece))
+				if piece > noteBytes {
+					<-r.Context().Done() // it would never end
+				}
+			}))
+			t.Cleanup(target.Close)
+			id := a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
+			fetch := func() (f *record.Fetch) {
+				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = tx.Fetch(ben.ID, uuid.MustParse(id)); return err }))
+				return f
+			}
+			eventually(t, "it does not run", func() bool { return fetch().State == record.FetchRuns })
+			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": true}).want(200)
+			close(on)
+			eventually(t, "it goes on", func() bool { return fetch().State == record.FetchWaits })
+			is.Equal(fetch().Tries, 0)
+			a.clean()
+			if piece > noteBytes {
+				return
+			}
+			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": false}).want(200)
+			a.server.fetcher.poke()
+			eventually(t, "it does not go on", func() bool { return fetch().State == record.FetchDone })
+		})
+	}
 }
 
 // What an answer may say of the name becomes one that is safe to save under.
@@ -557,6 +656,11 @@ func TestNameOf(t *testing.T) {
 		{`attachment; filename=""`, "https://example.org/x", "x"},
 		{`attachment`, "https://example.org/x", "x"},
 		{`"; ;;=`, "https://example.org/x", "x"},
+		{`attachment; filename=a b (1).pdf; size=5`, "https://example.org/get.php", "a b (1).pdf"},
+		{`attachment;FileName = "a.pdf"; filename="b.pdf"`, "https://example.org/x", "a.pdf"},
+		{"attachment; filename=Gr\xc3\xbc\xc3\x9fe.pdf", "https://example.org/x", "Grüße.pdf"},
+		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
+		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
 	} {
 		is := is.New(t)
 		u, err := url.Parse(c.address)
@@ -568,6 +672,7 @@ func TestNameOf(t *testing.T) {
 func FuzzNameOf(f *testing.F) {
 	f.Add(`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac.txt`, "/a/b.txt")
 	f.Add(`attachment; filename*=ISO-8859-1''%ff`, "/..")
+	f.Add(`attachment; filename=a b.txt;`, "/")
 	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
 	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
 	f.Fuzz(func(t *testing.T, disposition, path string) {

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -317,4 +319,59 @@ func TestSendingWhole(t *testing.T) {
 	got := sha256.Sum256(a.get("/api/v1/upload-requests/" + id + "/queue/" + item + "/content").want(200).body)
 	want := sha256.Sum256([]byte(content))
 	is.Equal(hex.EncodeToString(got[:]), hex.EncodeToString(want[:]))
+}
+
+// An upload whose bytes are coming in is not over, be they noted only at their
+// end, as those with a checksum are.
+func TestSweepLeavesWhatIsSent(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	content := make([]byte, noteBytes+2)
+	sum := sha256.Sum256(content)
+	at := a.beginSending(slug, len(content))
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.url+at, r)
+	is.NoErr(err)
+	req.ContentLength = int64(len(content))
+	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(sum[:]))
+	answered := make(chan int, 1)
+	go func() {
+		status := 0
+		if res, err := plain.Do(req); err == nil {
+			_ = res.Body.Close()
+			status = res.StatusCode
+		}
+		_ = r.Close()
+		answered <- status
+	}()
+	ends := func() (end time.Time) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.SentUpload(at[len(sentPath)+1:])
+			if err == nil {
+				end = u.Expires
+			}
+			return err
+		}))
+		return end
+	}
+	sweep := func() { a.fatal(a.server.Store.Update((*kv.Tx).DropUploads)) }
+	begun := a.clock.now().Add(time.Hour)
+	_, err = w.Write(content[:1])
+	is.NoErr(err)
+	eventually(t, "it is not kept for longer", func() bool { return ends().After(begun) })
+	a.clock.advance(11 * time.Minute) // until when an upload without bytes is kept
+	sweep()
+	a.clock.advance(23*time.Hour + 30*time.Minute)
+	was := ends()
+	_, err = w.Write(content[1 : noteBytes+1])
+	is.NoErr(err)
+	eventually(t, "it is not kept for longer", func() bool { return ends().After(was) })
+	a.clock.advance(time.Hour)
+	sweep()
+	_, err = w.Write(content[noteBytes+1:])
+	is.NoErr(err)
+	is.NoErr(w.Close())
+	is.Equal(<-answered, 204)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
 }

@@ -617,11 +617,14 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 	if u.Length >= 0 {
 		left = u.Length - u.Offset
 	}
-	if c.r.ContentLength > left {
+	if left < 0 || c.r.ContentLength > left {
 		return c.over(u, m)
 	}
 	if c.s.Store.Room() == 0 {
 		return kv.ErrFull
+	}
+	if err := c.hold(u); err != nil {
+		return err
 	}
 	st, err := c.openPart(u)
 	if err != nil {
@@ -658,6 +661,9 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 			}
 		}
 		if sum != nil && (!ended || body.err != nil) {
+			if err := c.hold(u); err != nil {
+				return err
+			}
 			continue
 		}
 		if sum != nil && string(sum.Sum(nil)) != string(sum.want) {
@@ -677,6 +683,17 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 		return &record.Error{Fault: record.Taken, Code: "upload_taken_over", Text: "Another request goes on with this upload."}
 	}
 	return cutOff(body.err)
+}
+
+// holdTime is what an upload has left at least while bytes of it come in.
+const holdTime = time.Hour
+
+// hold lets the sweep leave an upload alone of which nothing new is noted yet.
+func (c *call) hold(u *kv.Upload) error {
+	if u.Expires.Sub(c.s.Store.Now()) >= holdTime {
+		return nil
+	}
+	return c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
 }
 
 // over is the error of more bytes than there may be.

@@ -471,6 +471,22 @@ func TestTusLong(t *testing.T) {
 	is.True(most < 48<<20)
 }
 
+// An upload of unknown length that is over a bound by now takes no more.
+func TestTusBoundLowered(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	at := a.tus("POST", tusPath, "", "Upload-Defer-Length", "1").want(201).header.Get("Location")
+	a.piece(at, 0, "hello").want(204)
+	a.patch("/api/v1/admin/settings", map[string]any{"maxUploadBytes": 4}).want(200)
+	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.url+at, io.MultiReader(strings.NewReader("world"))) // of no known length
+	is.NoErr(err)
+	req.Header = withHeader("X-Api-Key", a.key, "Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "5")
+	res, err := plain.Do(req)
+	is.NoErr(err)
+	is.NoErr(res.Body.Close())
+	is.Equal(res.StatusCode, 413)
+}
+
 // FuzzMetadata: what is read of Upload-Metadata is what its shown form says,
 // but for the password.
 func FuzzMetadata(f *testing.F) {

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -167,6 +168,10 @@ var pastOwner = slices.Repeat([]byte{0xff}, 8+16+1)
 // cancelled.
 var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
 
+// ErrShut says of a try that its owner's account was shut meanwhile: it waits
+// until that is open again.
+var ErrShut = errors.New("the account is shut")
+
 // BeginFetch begins a try. It fails with Taken if the remote upload does not
 // wait any more.
 func (tx *Tx) BeginFetch(owner, id record.ID) (*record.Fetch, error) {
@@ -191,11 +196,25 @@ func (tx *Tx) running(f *record.Fetch) (*record.Fetch, error) {
 	return was, err
 }
 
-// NoteFetch notes how far the try is that is under way. It fails with Denied if
-// what it takes has grown over the owner's quota, and with Missing or Taken if
-// nobody waits for it any more.
-func (tx *Tx) NoteFetch(f *record.Fetch) error {
+// wanted is running for an owner whose account is open; ErrShut if it is not.
+func (tx *Tx) wanted(f *record.Fetch) (*record.Fetch, error) {
 	was, err := tx.running(f)
+	if err != nil {
+		return nil, err
+	}
+	shut, err := tx.Shut(f.Owner)
+	if shut {
+		err = ErrShut
+	}
+	return was, err
+}
+
+// NoteFetch notes how far the try is that is under way. It fails with Denied if
+// what it takes has grown over the owner's quota, with Missing or Taken if
+// nobody waits for it any more, and with ErrShut while the owner's account is
+// shut.
+func (tx *Tx) NoteFetch(f *record.Fetch) error {
+	was, err := tx.wanted(f)
 	if err != nil {
 		return err
 	}
@@ -213,7 +232,7 @@ func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Co
 	if tx.s.room.low.Load() {
 		return nil, ErrFull
 	}
-	was, err := tx.running(f)
+	was, err := tx.wanted(f)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func Explain(err error, who string) string {
 	var network net.Error
 	switch {
 	case errors.As(err, &refused):
-		return Cut(refused.Error(), maxError)
+		return Printable([]byte(refused.Error()), maxError)
 	case errors.Is(err, ErrSlow), errors.As(err, &network) && network.Timeout():
 		return who + " did not answer in time."
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -45,6 +45,7 @@ func TestExplain(t *testing.T) {
 		want string
 	}{
 		{&Refused{Host: "x", Why: "is no host"}, "The host x is no host."},
+		{&Refused{Host: "\u202ex\x07", Why: "is no host"}, "The host x is no host."}, // of a redirect
 		{fmt.Errorf("reading: %w", ErrSlow), "It did not answer in time."},
 		{context.DeadlineExceeded, "It did not answer in time."},
 		{syscall.ECONNREFUSED, "It refuses the connection: nothing listens there."},
