@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,8 +33,9 @@ type tab struct {
 	*app
 	ctx context.Context
 
-	mu  sync.Mutex
-	bad []string // what went wrong in the page
+	mu       sync.Mutex
+	bad      []string // what went wrong in the page
+	expected []string // what may, by how its message begins
 }
 
 // chrome is one process for all tests, started by the first that needs it.
@@ -183,7 +185,16 @@ func (b *tab) note(text string, what *runtime.RemoteObject) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bad = append(b.bad, text)
+	if !slices.ContainsFunc(b.expected, func(start string) bool { return strings.HasPrefix(text, start) }) {
+		b.bad = append(b.bad, text)
+	}
+}
+
+// expects has the test not fail for messages of the page that begin so.
+func (b *tab) expects(start string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = append(b.expected, start)
 }
 
 func (b *tab) do(actions ...chromedp.Action) {

@@ -45,9 +45,9 @@ async function quickly(kind, f) {
     await mark('…');
     if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
     const saved = await kinds[kind]({ ...f, isPublic: chosen.isPublic });
-    await mark('✓');
+    await mark(saved.later ? '' : '✓');
     const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} The link is copied.` : saved.text;
-    if (chosen.notify) await tell(told, saved.address);
+    if (chosen.notify) await tell(told, saved.address || saved.see);
   } catch (e) {
     await failed(e);
     await tell(e.message, e.connect ? ext.runtime.getURL('options.html') : '');
@@ -57,10 +57,10 @@ async function quickly(kind, f) {
 const colours = { '✓': '#0f6b5c', '!': '#a1400c', '…': '#62666f' };
 let clear;
 
-/** mark shows a sign on the button; a failure stays until the pop-up was opened. */
+/** mark shows a sign on the button, or none; a failure stays until the pop-up was opened. */
 async function mark(sign) {
   clearTimeout(clear);
-  await ext.action.setBadgeBackgroundColor({ color: colours[sign] });
+  await ext.action.setBadgeBackgroundColor({ color: colours[sign] ?? colours['…'] });
   await ext.action.setBadgeTextColor({ color: '#ffffff' });
   await ext.action.setBadgeText({ text: sign });
   if (sign === '✓') clear = setTimeout(() => ext.action.setBadgeText({ text: '' }), 4000);
@@ -92,7 +92,7 @@ ext.runtime.onMessage.addListener((message, sender, answer) => {
     try {
       await mark('…');
       const saved = await kinds[message.save](message.fields);
-      await mark('✓');
+      await mark(saved.later ? '' : '✓');
       answer({ saved });
     } catch (e) {
       await failed(e);

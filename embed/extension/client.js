@@ -91,7 +91,7 @@ async function request({ server, key }, method, path, body) {
     throw new Problem(why, { status: 401, connect: true });
   }
   const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}`);
-  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code });
+  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code, fields: json?.fields });
 }
 
 const labels = {

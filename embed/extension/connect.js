@@ -2,12 +2,18 @@
 
 /** A Problem is something to tell a person: its message is a sentence. */
 export class Problem extends Error {
-  /** more may have status (of the answer), code, and connect: true where connecting anew is what helps. */
+  /**
+   * more may have status (of the answer), code, fields (what is wrong with each, by name), offline: true where there was
+   * no answer, and connect: true where connecting anew is what helps.
+   */
   constructor(text, more = {}) {
     super(text);
     Object.assign(this, more);
   }
 }
+
+/** passes says of a Problem that the same request may go well in a moment. */
+export const passes = (e) => !!e.offline || e.status === 429 || e.status >= 500;
 
 /** isLocal says whether a host is this machine or one in the network at home, where there is often no certificate. */
 export function isLocal(host) {
@@ -102,7 +108,8 @@ export function after({ status, body }, interval) {
   throw new Problem(body?.error_description ?? `The server answered in a way that is not understood (${status}). Connect again.`);
 }
 
-const pause = (seconds, signal) => new Promise((resolve, reject) => {
+/** pause waits so many seconds, or throws the reason of the signal. */
+export const pause = (seconds, signal) => new Promise((resolve, reject) => {
   const end = () => { clearTimeout(timer); reject(signal.reason); };
   const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, seconds * 1000);
   signal?.addEventListener('abort', end, { once: true });

@@ -1,7 +1,7 @@
 // Saving: what is sent to the server for each kind of thing.
 import { ext } from './browser.js';
-import { api } from './client.js';
-import { Problem } from './connect.js';
+import { api, connection } from './client.js';
+import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
 
 /** addressOf is the address of an item that others reach it at. */
@@ -9,7 +9,7 @@ export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 
 export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
 
-const cut = (text, most) => [...(text ?? '')].slice(0, most).join('');
+const cut = (text, most) => [...(text ?? '').slice(0, 2 * most)].slice(0, most).join('');
 
 /** inPage runs a function of page.js in a tab and returns its value; null where the browser does not allow that. */
 async function inPage(tab, func, args = [], frame = 0) {
@@ -80,22 +80,66 @@ async function upload(blob, name, f) {
 /** The most that can be handed over by a page. */
 const mostInPage = 32 << 20;
 
+const shut = 'The site does not let the extension read this';
+const instead = 'Open it in a tab of its own, and save the page as a file there.';
+
 /**
  * file uploads what is at an address: read by the extension where the other site lets it, else by the page in the tab,
- * which may read what is its own, else by the server, if that can fetch.
+ * which may read what is its own; else the server fetches it, if it may.
  */
 export async function file(f) {
   const got = await grab(f.url, f.tab, f.frame);
   if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'Saved the file.');
-  if (isWeb(f.url)) {
+  if (isWeb(f.url)) return remote(f);
+  throw new Problem(`${shut}. ${instead}`);
+}
+
+/** How long what the server fetches is followed, in milliseconds: nobody looks at a sign on a button for longer. */
+const following = 25_000;
+
+/**
+ * remote has the server fetch what is at an address, and follows what comes of it for a while. What is under way then
+ * goes on at the server: later says so, and see is the page that shows it.
+ */
+export async function remote(f, { sleep = pause, now = Date.now } = {}) {
+  const ends = now() + following;
+  const name = cut(f.name?.trim(), 200);
+  let job;
+  try {
+    ({ jobs: [job] } = await api('POST', 'remote-upload', {
+      url: f.url, ...(name && { name }), ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f),
+    }));
+  } catch (e) {
+    if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not do that, or not with this key
+    if (e.fields?.url) throw new Problem(`${shut}, and your server refuses to fetch it. The address ${e.fields.url}. ${instead}`);
+    throw e;
+  }
+  const { id } = job;
+  for (let wait = 0.25; ['waiting', 'running'].includes(job.state) && now() < ends; wait = Math.min(2, wait * 1.5)) {
+    await sleep(wait);
     try {
-      await api('POST', 'remote-upload', { url: f.url, ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f) });
-      return { address: '', text: 'The server fetches the file. It will be among your files in a moment.' };
+      ({ data: job } = await api('GET', `remote-upload/${id}`));
     } catch (e) {
-      if (e.status !== 404 && e.status !== 405) throw e;
+      if (!passes(e)) throw e; // else it is asked again
     }
   }
-  throw new Problem('The site does not let the extension read this. Open it in a tab of its own, and save the page as a file there.');
+  switch (job.state) {
+    case 'done': {
+      const text = 'Your server has fetched the file and saved it.';
+      if (!job.file) return { address: '', text };
+      const { data } = await api('GET', `files/${job.file.id}`).catch(() => ({ data: job.file }));
+      return done(data, text);
+    }
+    case 'failed':
+      throw new Problem(`${shut}, and your server could not fetch it: ${job.error} ${instead}`);
+    case 'cancelled':
+      throw new Problem('That your server fetches the file was cancelled there.');
+  }
+  const { server } = await connection();
+  return {
+    address: '', later: true, see: `${server}/remote-upload`,
+    text: job.error ? `Your server has not got the file yet, and tries again: ${job.error}` : 'Your server still fetches the file. It will be among your files when it has it.',
+  };
 }
 
 async function grab(address, tab, frame = 0) {
