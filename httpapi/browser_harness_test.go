@@ -221,11 +221,11 @@ func (b *tab) ask(expression string) (v any, err error) {
 	return v, err
 }
 
-// until waits for an expression to be true.
+// until waits for an expression, or what it promises, to be true.
 func (b *tab) until(expression string) {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		v, err := b.ask("!!(" + expression + ")")
+		v, err := b.ask("(async () => !!(await (" + expression + ")))()")
 		if err != nil && !strings.Contains(err.Error(), "navigated") { // a page that is being left does not answer
 			b.fatal(err)
 		}
