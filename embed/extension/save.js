@@ -191,22 +191,11 @@ const done = (record, text) => ({ id: record.id, address: addressOf(record), tex
 
 export const kinds = { bookmark, note, link, file, screenshot };
 
-/** bookmarkOf is the bookmark of an address, if there is one. */
+/** bookmarkOf is the newest bookmark of the page that an address leads to, or null. */
 export async function bookmarkOf(address) {
-  const same = plain(address);
-  if (!same) return null;
-  const { host, pathname } = new URL(same);
-  const { data } = await api('GET', `bookmarks?limit=100&q=${encodeURIComponent(`${host} ${pathname.split('/').filter(Boolean).slice(-2).join(' ')}`.slice(0, 200))}`);
-  return data.find((b) => plain(b.url) === same) ?? null;
-}
-
-/** plain is an address as two of the same page are compared: without fragment, tracking parameters and a last slash. */
-export function plain(address) {
-  if (!isWeb(address)) return '';
-  const u = new URL(address);
-  u.hash = '';
-  for (const name of [...u.searchParams.keys()]) if (/^(utm_\w+|fbclid|gclid|msclkid|mc_[ce]id)$/.test(name)) u.searchParams.delete(name);
-  return u.href.replace(/\/(?=$|\?)/, '').replace(/\?$/, '');
+  if (!isWeb(address)) return null;
+  const { data } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(address)}`);
+  return data[0] ?? null;
 }
 
 /** recent are the newest things of the kinds that the extension makes, the newest first. */
