@@ -9,7 +9,8 @@ export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 
 export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
 
-const cut = (text, most) => [...(text ?? '').slice(0, 2 * most)].slice(0, most).join('');
+/** cut is the beginning of a text, most characters at most. */
+export const cut = (text, most) => [...(text ?? '').slice(0, 2 * most)].slice(0, most).join('');
 
 /** inPage runs a function of page.js in a tab and returns its value; null where the browser does not allow that. */
 async function inPage(tab, func, args = [], frame = 0) {
@@ -142,16 +143,33 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   };
 }
 
+/**
+ * grab reads what is at an address. What is of the page's own site is read by the page, as the user sees it there; what
+ * is not, without cookies, by the extension, or else by the page. null if none of them may.
+ */
 async function grab(address, tab, frame = 0) {
   if (!/^(https?|data|blob|file):/i.test(address ?? '')) return null;
-  if (!/^(blob|file):/i.test(address)) {
-    try {
-      const answer = await fetch(address, { credentials: 'omit' });
-      if (answer.ok) return { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' };
-    } catch { /* the page may be allowed to */ }
+  const byPage = async (own) => {
+    const got = await inPage(tab, fetched, [address, mostInPage, own], frame);
+    return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
+  };
+  return await byPage(true) ?? await byItself(address) ?? await byPage(false);
+}
+
+/** byItself reads an address without cookies; null if the site does not let the extension, or there is nothing. */
+async function byItself(address) {
+  if (/^(blob|file):/i.test(address)) return null;
+  const stop = new AbortController();
+  const timer = setTimeout(() => stop.abort(), 20_000);
+  try {
+    const answer = await fetch(address, { credentials: 'omit', signal: stop.signal });
+    clearTimeout(timer); // what began may take its time
+    return answer.ok ? { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' } : null;
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(timer);
   }
-  const got = await inPage(tab, fetched, [address, mostInPage], frame);
-  return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
 }
 
 const endings = {
@@ -159,10 +177,17 @@ const endings = {
   'text/html': 'html', 'text/plain': 'txt', 'application/pdf': 'pdf', 'video/mp4': 'mp4', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg',
 };
 
+/** namedBy is the name in a header Content-Disposition (RFC 6266), '' if it has none. */
+function namedBy(disposition = '') {
+  const coded = /filename\*=utf-8''([^;\s]+)/i.exec(disposition)?.[1];
+  try { if (coded) return decodeURIComponent(coded); } catch { /* the plain one may be good */ }
+  return /filename="?([^";]+)/i.exec(disposition)?.[1].trim() ?? '';
+}
+
 /** nameOf is the name of a file: the one that was given, or the server's, or the address's, with an ending that fits. */
 export function nameOf(given, { blob, disposition }, address) {
   let name = (given ?? '').trim();
-  if (!name) name = /filename="?([^";]+)/i.exec(disposition ?? '')?.[1].trim() ?? '';
+  if (!name) name = namedBy(disposition);
   if (!name && isWeb(address)) {
     const last = new URL(address).pathname.split('/').filter(Boolean).pop() ?? new URL(address).hostname.replaceAll('.', '-');
     try { name = decodeURIComponent(last); } catch { name = last; }
