@@ -305,6 +305,7 @@ func TestBrowserExtension(t *testing.T) {
 	page.click("#server-form button")
 	page.says("must begin with https:// or http://")
 	page.fill("Address of your server", " "+a.url+"/ ")
+	page.hasten(50) // it polls too fast, and is told to slow down
 	page.click("#server-form button")
 	ask := b.other(a.url + "/device?user_code=")
 	ask.at("Connect a device")
@@ -313,6 +314,7 @@ func TestBrowserExtension(t *testing.T) {
 	is.True(strings.HasPrefix(ask.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Chromium"))
 	ask.press("Connect it")
 	ask.at("Connected")
+	a.clock.advance(5 * time.Minute) // which it has done
 	page.until(`!document.querySelector('#connected').hidden && document.querySelector('#connected').textContent.includes(' as ann')`)
 	worker := b.other(at + "background.js")
 	key := worker.js(`chrome.storage.local.get('connection').then((s) => s.connection.key)`).(string)
