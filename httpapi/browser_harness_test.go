@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,8 +34,9 @@ type tab struct {
 	*app
 	ctx context.Context
 
-	mu  sync.Mutex
-	bad []string // what went wrong in the page
+	mu       sync.Mutex
+	bad      []string // what went wrong in the page
+	expected []string // what may, by how its message begins
 }
 
 // chrome is one process for all tests, started by the first that needs it.
@@ -183,7 +186,16 @@ func (b *tab) note(text string, what *runtime.RemoteObject) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bad = append(b.bad, text)
+	if !slices.ContainsFunc(b.expected, func(start string) bool { return strings.HasPrefix(text, start) }) {
+		b.bad = append(b.bad, text)
+	}
+}
+
+// expects has the test not fail for messages of the page that begin so.
+func (b *tab) expects(start string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = append(b.expected, start)
 }
 
 func (b *tab) do(actions ...chromedp.Action) {
@@ -210,11 +222,11 @@ func (b *tab) ask(expression string) (v any, err error) {
 	return v, err
 }
 
-// until waits for an expression to be true.
+// until waits for an expression, or what it promises, to be true.
 func (b *tab) until(expression string) {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		v, err := b.ask("!!(" + expression + ")")
+		v, err := b.ask("(async () => !!(await (" + expression + ")))()")
 		if err != nil && !strings.Contains(err.Error(), "navigated") { // a page that is being left does not answer
 			b.fatal(err)
 		}
@@ -225,6 +237,13 @@ func (b *tab) until(expression string) {
 			b.Fatalf("never true: %s\nthe page: %s", expression, b.js(`document.body.innerText.slice(0, 1500)`))
 		}
 	}
+}
+
+// hasten has the timers that the page sets from now on end so many times as
+// early, while it stays open.
+func (b *tab) hasten(times int) {
+	b.Helper()
+	b.js(fmt.Sprintf(`void ((wait) => { window.setTimeout = (f, ms, ...rest) => wait(f, ms / %d, ...rest); })(setTimeout)`, times))
 }
 
 // says waits for a message of the page.

@@ -268,6 +268,8 @@ func TestBrowserBulk(t *testing.T) {
 	b.do(chromedp.Click(`.bulk [data-act="bulk-delete"]`))
 	b.until(`document.querySelectorAll('#main .item').length === 0`)
 	b.says("Deleted 5 items.")
+	b.hasten(20)
+	b.js(`document.querySelectorAll('.toast').forEach((e) => e.dispatchEvent(new Event('pointerleave')))`) // its time goes on
 	b.gone("/api/v1/files")
 }
 

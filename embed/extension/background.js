@@ -3,6 +3,9 @@ import { ext } from './browser.js';
 import { connection, settings } from './client.js';
 import { copy, isWeb, kinds, selectionOf } from './save.js';
 
+// What runs in the pages of others need not be able to read the key.
+ext.storage.local.setAccessLevel?.({ accessLevel: 'TRUSTED_CONTEXTS' });
+
 const media = ['image', 'video', 'audio'];
 const entries = [
   ['page:bookmark', 'Page as a bookmark', ['page']],
@@ -26,7 +29,7 @@ ext.runtime.onInstalled.addListener(async ({ reason }) => {
 
 ext.contextMenus.onClicked.addListener((info, tab) => {
   const [what, kind] = info.menuItemId.split(':');
-  const address = { page: info.frameUrl ?? info.pageUrl ?? tab?.url, selection: info.pageUrl ?? tab?.url, link: info.linkUrl, media: info.srcUrl }[what];
+  const address = { page: info.pageUrl ?? tab?.url, selection: info.pageUrl ?? tab?.url, link: info.linkUrl, media: info.srcUrl }[what];
   const title = what === 'page' || what === 'selection' ? tab?.title : what === 'link' ? info.linkText ?? info.selectionText : '';
   quickly(kind, { url: address, title, tab, frame: info.frameId ?? 0, fallback: info.selectionText });
 });
@@ -42,62 +45,94 @@ ext.commands.onCommand.addListener(async (command, given) => {
 async function quickly(kind, f) {
   const chosen = await settings();
   try {
-    await mark('…');
-    if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
-    const saved = await kinds[kind]({ ...f, isPublic: chosen.isPublic });
-    await mark('✓');
+    const saved = await work(async () => {
+      if (kind === 'note') f.text = await selectionOf(f.tab, f.frame) || f.fallback;
+      return kinds[kind]({ ...f, isPublic: chosen.isPublic });
+    });
     const told = chosen.copy && saved.address && await copy(saved.address, f.tab) ? `${saved.text} The link is copied.` : saved.text;
-    if (chosen.notify) await tell(told, saved.address);
+    if (chosen.notify) await tell(told, saved.address || saved.see);
   } catch (e) {
-    await failed(e);
-    await tell(e.message, e.connect ? ext.runtime.getURL('options.html') : '');
+    await tell(e.message, e.connect ? own + 'options.html' : '');
   }
 }
 
-const colours = { '✓': '#0f6b5c', '!': '#a1400c', '…': '#62666f' };
+const own = ext.runtime.getURL('');
+const colours = { '✓': '#0f6b5c', '!': '#a1400c' };
 let clear;
 
-/** mark shows a sign on the button; a failure stays until the pop-up was opened. */
-async function mark(sign) {
+/** badge shows a sign on the button, or none. */
+async function badge(sign) {
   clearTimeout(clear);
-  await ext.action.setBadgeBackgroundColor({ color: colours[sign] });
+  await ext.action.setBadgeBackgroundColor({ color: colours[sign] ?? '#62666f' });
   await ext.action.setBadgeTextColor({ color: '#ffffff' });
   await ext.action.setBadgeText({ text: sign });
   if (sign === '✓') clear = setTimeout(() => ext.action.setBadgeText({ text: '' }), 4000);
 }
 
-async function failed(e) {
-  await mark('!');
-  await ext.storage.session.set({ problem: e.message });
+/** failed keeps what went wrong for the pop-up, and on the button until that was opened. */
+async function failed(problem) {
+  await ext.storage.session.set({ problem });
+  await badge('!');
+}
+
+let savings = 0; // under way
+
+// What was being saved when the browser ended this part is told once it runs again.
+const recovered = ext.storage.session.get('saving').then(async ({ saving }) => {
+  if (!saving) return;
+  await ext.storage.session.remove('saving');
+  await failed('The browser ended the extension while it was saving. Look among your things, and try again.');
+});
+
+// Browsers end this part 30 seconds after the last event or call of their interface, whatever it is waiting for.
+// That of saving is such a call, and such an event.
+const alive = () => ext.storage.session.set({ saving: Date.now() });
+ext.storage.onChanged.addListener(() => {});
+
+/** work runs a saving, and has the button show how it is. */
+async function work(save) {
+  await recovered;
+  savings++;
+  const timer = setInterval(alive, 20_000);
+  try {
+    await alive();
+    await badge('…');
+    const saved = await save();
+    await over(saved.later ? '' : '✓');
+    return saved;
+  } catch (e) {
+    await ext.storage.session.set({ problem: e.message });
+    await over('!');
+    throw e;
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** over shows how a saving ended, unless one that failed is to be seen still, or another is under way. */
+async function over(sign) {
+  if (!--savings) await ext.storage.session.remove('saving');
+  const { problem } = await ext.storage.session.get('problem');
+  await badge(problem ? '!' : savings ? '…' : sign);
 }
 
 /** tell shows a notification; a click on it opens the address. */
 async function tell(message, address) {
-  const id = await ext.notifications.create({ type: 'basic', iconUrl: ext.runtime.getURL('icons/128.png'), title: 'kist', message });
+  const id = await ext.notifications.create({ type: 'basic', iconUrl: own + 'icons/128.png', title: 'kist', message });
   if (address) await ext.storage.session.set({ [`at:${id}`]: address });
 }
 
 ext.notifications.onClicked.addListener(async (id) => {
   const { [`at:${id}`]: address } = await ext.storage.session.get(`at:${id}`);
-  if (isWeb(address) || address?.startsWith(ext.runtime.getURL(''))) await ext.tabs.create({ url: address });
+  if (isWeb(address) || address?.startsWith(own)) await ext.tabs.create({ url: address });
   await ext.notifications.clear(id);
 });
 
 ext.notifications.onClosed.addListener((id) => ext.storage.session.remove(`at:${id}`));
 
-// The pop-up has things saved here. It is answered {saved}, or {problem, connect}.
+// The pop-up has things saved here. It is answered {saved}, or {problem, connect}. What runs in a page is not heard.
 ext.runtime.onMessage.addListener((message, sender, answer) => {
-  if (sender.id !== ext.runtime.id || !Object.hasOwn(kinds, message.save ?? '')) return false;
-  (async () => {
-    try {
-      await mark('…');
-      const saved = await kinds[message.save](message.fields);
-      await mark('✓');
-      answer({ saved });
-    } catch (e) {
-      await failed(e);
-      answer({ problem: e.message, connect: !!e.connect });
-    }
-  })();
+  if (sender.id !== ext.runtime.id || !sender.url?.startsWith(own) || !Object.hasOwn(kinds, message?.save ?? '')) return false;
+  work(() => kinds[message.save](message.fields)).then((saved) => answer({ saved }), (e) => answer({ problem: e.message, connect: !!e.connect }));
   return true;
 });

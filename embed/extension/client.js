@@ -44,6 +44,12 @@ async function lost(key, why) {
   await ext.storage.local.set({ ended: why });
 }
 
+/** allowed says whether the browser lets the extension reach a server; a user can take that back at any time. */
+export const allowed = (server) => ext.permissions.contains({ origins: originsOf(server) });
+
+/** giveBack has the browser keep the extension away from a server again. */
+export const giveBack = (server) => ext.permissions.remove({ origins: originsOf(server) }).catch(() => false);
+
 /**
  * disconnect revokes the key, forgets it, and gives back the permission for the server. It returns whether the server
  * has confirmed: one that cannot be reached lists the key until it is revoked there.
@@ -52,9 +58,9 @@ export async function disconnect() {
   const at = await connection();
   if (!at) return true;
   let told = true;
-  try { await request(at, 'POST', 'auth/device/revoke'); } catch (e) { told = !!e.connect; }
+  try { await request(at, 'POST', 'auth/device/revoke'); } catch (e) { told = e.status === 401 && !!e.connect; }
   await ext.storage.local.remove(['connection', 'pending', 'ended']);
-  await ext.permissions.remove({ origins: originsOf(at.server) }).catch(() => false);
+  await giveBack(at.server);
   return told;
 }
 
@@ -67,31 +73,36 @@ export async function api(method, path, body) {
 
 const patience = { json: 10_000, form: 10 * 60_000 };
 
+/** request asks a server. What it leads elsewhere is not followed: nobody else is given the key. */
 async function request({ server, key }, method, path, body) {
+  const { host } = new URL(server);
   const form = body instanceof FormData;
   let answer;
   try {
     answer = await fetch(`${server}/api/v1/${path}`, {
-      method, credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(form ? patience.form : patience.json),
+      method, credentials: 'omit', cache: 'no-store', redirect: 'manual', signal: AbortSignal.timeout(form ? patience.form : patience.json),
       headers: { 'x-api-key': key, ...(body && !form && { 'content-type': 'application/json' }) },
       body: form || !body ? body : JSON.stringify(body),
     });
   } catch {
-    throw unreachable(server);
+    if (await allowed(server)) throw unreachable(server);
+    throw new Problem(`The browser does not let the extension reach ${host} any more. Allow it again in the settings of the extension.`, { connect: true });
+  }
+  if (answer.type === 'opaqueredirect') {
+    throw new Problem(`${host} sends requests on to another address, which does not get the key of this connection. Disconnect, and connect to the address that you see when you are signed in.`, { connect: true });
   }
   const json = await answer.json().catch(() => null);
   if (answer.ok && json) return json;
-  const { host } = new URL(server);
   if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
     throw new Problem(`API keys are turned off on ${host} at present. Ask its administrator.`, { status: 401, code: json.code });
   }
-  if (answer.status === 401 && json) {
+  if (answer.status === 401 && json?.requestId) { // which is in kist's answers, and not in those of what stands before it
     const why = `${host} does not take this connection any more: it was revoked, or was not used for thirty days. Connect again.`;
     await lost(key, why);
     throw new Problem(why, { status: 401, connect: true });
   }
-  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}`);
-  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code });
+  const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}.`);
+  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code, fields: json?.fields });
 }
 
 const labels = {

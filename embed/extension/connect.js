@@ -2,12 +2,18 @@
 
 /** A Problem is something to tell a person: its message is a sentence. */
 export class Problem extends Error {
-  /** more may have status (of the answer), code, and connect: true where connecting anew is what helps. */
+  /**
+   * more may have status (of the answer), code, fields (what is wrong with each, by name), offline: true where there was
+   * no answer, and connect: true where connecting anew is what helps.
+   */
   constructor(text, more = {}) {
     super(text);
     Object.assign(this, more);
   }
 }
+
+/** passes says of a Problem that the same request may go well in a moment. */
+export const passes = (e) => !!e.offline || e.status === 429 || e.status >= 500;
 
 /** isLocal says whether a host is this machine or one in the network at home, where there is often no certificate. */
 export function isLocal(host) {
@@ -50,12 +56,15 @@ export function unreachable(server) {
     protocol === 'https:' ? 'https:// – if it has no certificate, or one that the browser does not trust, https:// fails and http:// may be right' : 'http:// – if it is behind a proxy with a certificate, https:// is right'}.`, { offline: true });
 }
 
-/** post sends JSON without cookies and returns the answer's status and body; body is null if that is no JSON. */
-async function post(server, path, json) {
+/**
+ * post sends JSON without cookies and returns the answer's status and body; body is null if that is no JSON. A redirect
+ * is followed, or is an answer of status 0 (manual).
+ */
+async function post(server, path, json, redirect) {
   let answer;
   try {
     answer = await fetch(`${server}/api/v1/auth/device/${path}`, {
-      method: 'POST', credentials: 'omit', cache: 'no-store', redirect: 'follow', signal: AbortSignal.timeout(10_000),
+      method: 'POST', credentials: 'omit', cache: 'no-store', redirect, signal: AbortSignal.timeout(10_000),
       headers: { 'content-type': 'application/json' }, body: JSON.stringify(json),
     });
   } catch {
@@ -69,7 +78,7 @@ async function post(server, path, json) {
  * page (to decide on), secret, interval in seconds, and ends in milliseconds of the clock.
  */
 export async function begin(server, client, now = Date.now()) {
-  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client });
+  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client }, 'follow'); // to tell where it leads
   if (status === 200 && body?.device_code && body.user_code) {
     return {
       server, code: body.user_code, page: `${server}/device?user_code=${encodeURIComponent(body.user_code)}`, secret: body.device_code,
@@ -98,11 +107,13 @@ export function after({ status, body }, interval) {
     case 'invalid_grant':
       throw new Problem('The server does not know this code any more. Connect again.');
   }
+  if (status === 0) throw new Problem('The server sends requests on to another address. Connect again, at the one that you see when you are signed in.');
   if (status === 429 || status >= 500) return { wait: Math.min(60, interval * 2) };
   throw new Problem(body?.error_description ?? `The server answered in a way that is not understood (${status}). Connect again.`);
 }
 
-const pause = (seconds, signal) => new Promise((resolve, reject) => {
+/** pause waits so many seconds, or throws the reason of the signal. */
+export const pause = (seconds, signal) => new Promise((resolve, reject) => {
   const end = () => { clearTimeout(timer); reject(signal.reason); };
   const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, seconds * 1000);
   signal?.addEventListener('abort', end, { once: true });
@@ -112,7 +123,7 @@ const pause = (seconds, signal) => new Promise((resolve, reject) => {
  * poll asks until the user has decided and returns the key. A server that cannot be reached for a while is asked again
  * until the code expires. It throws a Problem, or the reason of the signal.
  */
-export async function poll(pending, { signal, ask = (p) => post(p.server, 'token', { device_code: p.secret }), sleep = pause, now = Date.now } = {}) {
+export async function poll(pending, { signal, ask = (p) => post(p.server, 'token', { device_code: p.secret }, 'manual'), sleep = pause, now = Date.now } = {}) {
   for (let wait = pending.interval; ;) {
     await sleep(wait, signal);
     signal?.throwIfAborted();

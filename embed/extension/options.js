@@ -1,6 +1,6 @@
 // The page where the extension is connected, and where it is said how it saves.
 import { clientName, ext, originsOf } from './browser.js';
-import { connected, connection, disconnect, ended, pending, setPending, setSettings, settings } from './client.js';
+import { allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings } from './client.js';
 import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
 
 const at = (id) => document.getElementById(id);
@@ -17,6 +17,7 @@ async function show() {
   if (now) {
     at('connected-server').href = at('connected-server').textContent = now.server;
     at('connected-user').textContent = now.user && ` as ${now.user}`;
+    at('barred').hidden = at('allow').hidden = await allowed(now.server);
   } else if (p) {
     at('waiting-server').textContent = new URL(p.server).host;
     at('code').textContent = p.code;
@@ -45,6 +46,7 @@ async function wait(p) {
     if (signal.aborted) return;
     if (!(e instanceof Problem)) throw e;
     await setPending(null);
+    if (!await connection()) await giveBack(p.server);
     await show();
     if (await connection()) return; // it is, only whose it is was not learnt
     problem(e.message);
@@ -74,8 +76,10 @@ at('server-form').onsubmit = async (event) => {
     const p = await begin(server, clientName());
     await setPending(p);
     await show();
+    at('waiting-title').focus();
     await ext.tabs.create({ url: p.page });
   } catch (e) {
+    if (!await pending()) await giveBack(server);
     problem(e.message);
   } finally {
     button.disabled = false;
@@ -96,9 +100,18 @@ at('cancel').onclick = async () => {
   waiting = undefined;
   const p = await pending();
   await setPending(null);
-  if (p) at('server').value = p.server;
+  if (p) {
+    at('server').value = p.server;
+    await giveBack(p.server);
+  }
   await show();
   at('server').focus();
+};
+
+at('allow').onclick = async () => {
+  // Its address is read from the page: nothing may come between the click and this.
+  await ext.permissions.request({ origins: originsOf(at('connected-server').href) });
+  await show();
 };
 
 at('disconnect').onclick = async () => {

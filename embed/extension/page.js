@@ -10,11 +10,15 @@ export function selected() {
   return String(getSelection() ?? '');
 }
 
-/** fetched reads an address as the page would, with its cookies; null if it may not, or it is above limit bytes. */
-export async function fetched(address, limit) {
+/**
+ * fetched reads an address as the page would: with cookies what is of its own site. null if it may not, if that is above
+ * limit bytes, or if own says that it is of this site (true) or of another (false), and it is not.
+ */
+export async function fetched(address, limit, own) {
   try {
+    if ((new URL(address).origin === location.origin) !== own) return null;
     const answer = await fetch(address, { credentials: 'same-origin' });
-    if (!answer.ok) return null;
+    if (!answer.ok || Number(answer.headers.get('content-length')) > limit) return null;
     const blob = await answer.blob();
     if (blob.size > limit) return null;
     const data = await new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
 // The pop-up of the button in the toolbar.
 import { ext } from './browser.js';
 import { api, connection, ended, settings } from './client.js';
-import { addressOf, bookmarkOf, isWeb, recent, selectionOf } from './save.js';
+import { addressOf, bookmarkOf, cut, isWeb, recent, selectionOf } from './save.js';
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
@@ -9,6 +9,7 @@ let tab;
 let kept = null; // the bookmark of the page, if there is one
 let saved = ''; // the address of what was saved last
 let tags = [];
+let usual = ''; // who can see what is new
 
 const h = (name, props, ...children) => {
   const el = Object.assign(document.createElement(name), props);
@@ -21,21 +22,29 @@ function problem(text) {
   at('problem').hidden = !text;
 }
 
-async function unconnected() {
-  at('why').textContent = await ended() || 'The extension saves to your own kist server. It is not connected to one yet.';
+async function unconnected(why) {
+  at('why').textContent = why || await ended() || 'The extension saves to your own kist server. It is not connected to one yet.';
   at('unconnected').hidden = false;
   form.hidden = at('recent-section').hidden = true;
   at('connect').focus();
 }
 
 /** failed shows what went wrong; nothing that was typed is lost. */
-const failed = (e) => e.connect ? unconnected() : problem(e.message);
+const failed = (e) => e.connect ? unconnected(e.message) : problem(e.message);
 
 const kindNow = () => form.elements.kind.value;
 
 // What was written stays with the field when another kind is chosen; what the pop-up has filled in changes with it.
 const wrote = new Set();
 form.addEventListener('input', ({ target }) => wrote.add(target.name));
+
+/** seen takes what the button shows away, and returns the problem that it was for. */
+async function seen() {
+  const { problem: text } = await ext.storage.session.get('problem');
+  await ext.storage.session.remove('problem');
+  await ext.action.setBadgeText({ text: '' });
+  return text;
+}
 
 let selection = '';
 function adapt() {
@@ -47,19 +56,25 @@ function adapt() {
   at('limit-label').textContent = kind === 'link' ? 'How many clicks' : 'How many views';
   at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Make short link', file: 'Save the page as a file', screenshot: 'Save screenshot' }[kind];
   at('already').hidden = !edits;
-  const fill = (name, text) => { if (!wrote.has(name)) form.elements[name].value = text; };
+  at('text').maxLength = kind === 'note' ? 1 << 20 : 8192;
+  const fill = (name, text) => {
+    const field = form.elements[name];
+    if (!wrote.has(name)) field.value = field.maxLength > 0 ? cut(text, field.maxLength) : text;
+  };
   fill('title', edits ? kept.title : kind === 'file' ? '' : tab.title ?? '');
   fill('text', edits ? kept.description ?? '' : kind === 'note' || kind === 'bookmark' ? selection : '');
   fill('tags', edits ? kept.tags.map((t) => t.name ?? t).join(', ') : '');
-  if (edits && !wrote.has('isPublic')) form.elements.isPublic.value = kept.isPublic ? '1' : '';
+  fill('isPublic', edits ? (kept.isPublic ? '1' : '') : usual);
 }
 form.addEventListener('change', ({ target }) => { if (target.name === 'kind') adapt(); });
 
 form.onsubmit = async (event) => {
   event.preventDefault();
+  if (at('save').disabled) return;
   const kind = kindNow();
   const f = Object.fromEntries(new FormData(form));
   problem('');
+  at('saved').hidden = true;
   if (f.limit && !/^[1-9]\d{0,9}$/.test(f.limit.trim())) {
     problem('The limit is a whole number from 1 on, or empty for none.');
     at('limit').focus();
@@ -73,22 +88,27 @@ form.onsubmit = async (event) => {
   at('save').textContent = 'Saving …';
   const answer = await ext.runtime.sendMessage({ save: kind, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
+  if (document.activeElement === document.body) at('save').focus(); // which it lost when it was disabled
   if (answer?.saved) {
     saved = answer.saved.address;
     const copied = (await settings()).copy && saved && await copy(saved);
+    at('saved').hidden = false;
     at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : ', and for you alone'}.` : answer.saved.text;
     at('copy-saved').hidden = !saved;
-    at('saved').hidden = false;
     wrote.clear();
     for (const name of ['password', 'limit']) form.elements[name].value = '';
     if (kind === 'bookmark') kept = await bookmarkOf(tab.url).catch(() => kept);
     await showRecent().catch(failed);
     freshTags();
   } else {
-    at('saved').hidden = true;
+    if (answer) await seen();
     failed({ connect: answer?.connect, message: answer?.problem ?? 'The browser ended the extension while it was saving. Look among your things, and try again.' });
   }
   adapt();
+};
+
+form.onkeydown = (event) => {
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 };
 
 async function copy(text) {
@@ -103,8 +123,8 @@ async function copy(text) {
 /** copying copies and says so on the button. */
 async function copying(button, text) {
   const was = button.textContent;
-  button.textContent = await copy(text) ? 'Copied' : 'Not copied';
-  setTimeout(() => { button.textContent = was; }, 1500);
+  at('said').textContent = button.textContent = await copy(text) ? 'Copied' : 'Not copied';
+  setTimeout(() => { button.textContent = was; at('said').textContent = ''; }, 1500);
 }
 
 at('copy-saved').onclick = () => copying(at('copy-saved'), saved);
@@ -193,9 +213,7 @@ async function shown() {
 tab = await shown();
 const now = await connection();
 at('home').href = now?.server ?? '';
-const { problem: before } = await ext.storage.session.get('problem');
-await ext.storage.session.remove('problem');
-await ext.action.setBadgeText({ text: '' });
+const before = await seen();
 if (!now) {
   await unconnected();
 } else {
@@ -205,7 +223,7 @@ if (!now) {
     el.disabled = !isWeb(tab.url) && !['note', 'screenshot'].includes(el.value);
     el.checked = el.value === (isWeb(tab.url) ? 'bookmark' : 'note');
   }
-  form.elements.isPublic.value = (await settings()).isPublic ? '1' : '';
+  usual = (await settings()).isPublic ? '1' : '';
   form.hidden = false;
   adapt();
   at('title').focus();

@@ -1,7 +1,7 @@
 // Saving: what is sent to the server for each kind of thing.
 import { ext } from './browser.js';
-import { api } from './client.js';
-import { Problem } from './connect.js';
+import { api, connection } from './client.js';
+import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
 
 /** addressOf is the address of an item that others reach it at. */
@@ -9,7 +9,8 @@ export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 
 export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
 
-const cut = (text, most) => [...(text ?? '')].slice(0, most).join('');
+/** cut is the beginning of a text, most characters at most. */
+export const cut = (text, most) => [...(text ?? '').slice(0, 2 * most)].slice(0, most).join('');
 
 /** inPage runs a function of page.js in a tab and returns its value; null where the browser does not allow that. */
 async function inPage(tab, func, args = [], frame = 0) {
@@ -80,34 +81,95 @@ async function upload(blob, name, f) {
 /** The most that can be handed over by a page. */
 const mostInPage = 32 << 20;
 
+const shut = 'The site does not let the extension read this';
+const instead = 'Open it in a tab of its own, and save the page as a file there.';
+
 /**
  * file uploads what is at an address: read by the extension where the other site lets it, else by the page in the tab,
- * which may read what is its own, else by the server, if that can fetch.
+ * which may read what is its own; else the server fetches it, if it may.
  */
 export async function file(f) {
   const got = await grab(f.url, f.tab, f.frame);
   if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'Saved the file.');
-  if (isWeb(f.url)) {
-    try {
-      await api('POST', 'remote-upload', { url: f.url, ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f) });
-      return { address: '', text: 'The server fetches the file. It will be among your files in a moment.' };
-    } catch (e) {
-      if (e.status !== 404 && e.status !== 405) throw e;
-    }
-  }
-  throw new Problem('The site does not let the extension read this. Open it in a tab of its own, and save the page as a file there.');
+  if (isWeb(f.url)) return remote(f);
+  throw new Problem(`${shut}. ${instead}`);
 }
 
+/** How long what the server fetches is followed, in milliseconds: nobody looks at a sign on a button for longer. */
+const following = 25_000;
+
+/**
+ * remote has the server fetch what is at an address, and follows what comes of it for a while. What is under way then
+ * goes on at the server: later says so, and see is the page that shows it.
+ */
+export async function remote(f, { sleep = pause, now = Date.now } = {}) {
+  const ends = now() + following;
+  const name = cut(f.name?.trim(), 200);
+  let job;
+  try {
+    ({ jobs: [job] } = await api('POST', 'remote-upload', {
+      url: f.url, ...(name && { name }), ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f),
+    }));
+  } catch (e) {
+    if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not do that, or not with this key
+    if (e.fields?.url) throw new Problem(`${shut}, and your server refuses to fetch it. The address ${e.fields.url}. ${instead}`);
+    throw e;
+  }
+  const { id } = job;
+  for (let wait = 0.25; ['waiting', 'running'].includes(job.state) && now() < ends; wait = Math.min(2, wait * 1.5)) {
+    await sleep(wait);
+    try {
+      ({ data: job } = await api('GET', `remote-upload/${id}`));
+    } catch (e) {
+      if (!passes(e)) throw e; // else it is asked again
+    }
+  }
+  switch (job.state) {
+    case 'done': {
+      const text = 'Your server has fetched the file and saved it.';
+      if (!job.file) return { address: '', text };
+      const { data } = await api('GET', `files/${job.file.id}`).catch(() => ({ data: job.file }));
+      return done(data, text);
+    }
+    case 'failed':
+      throw new Problem(`${shut}, and your server could not fetch it: ${job.error} ${instead}`);
+    case 'cancelled':
+      throw new Problem('That your server fetches the file was cancelled there.');
+  }
+  const { server } = await connection();
+  return {
+    address: '', later: true, see: `${server}/remote-upload`,
+    text: job.error ? `Your server has not got the file yet, and tries again: ${job.error}` : 'Your server still fetches the file. It will be among your files when it has it.',
+  };
+}
+
+/**
+ * grab reads what is at an address. What is of the page's own site is read by the page, as the user sees it there; what
+ * is not, without cookies, by the extension, or else by the page. null if none of them may.
+ */
 async function grab(address, tab, frame = 0) {
   if (!/^(https?|data|blob|file):/i.test(address ?? '')) return null;
-  if (!/^(blob|file):/i.test(address)) {
-    try {
-      const answer = await fetch(address, { credentials: 'omit' });
-      if (answer.ok) return { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' };
-    } catch { /* the page may be allowed to */ }
+  const byPage = async (own) => {
+    const got = await inPage(tab, fetched, [address, mostInPage, own], frame);
+    return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
+  };
+  return await byPage(true) ?? await byItself(address) ?? await byPage(false);
+}
+
+/** byItself reads an address without cookies; null if the site does not let the extension, or there is nothing. */
+async function byItself(address) {
+  if (/^(blob|file):/i.test(address)) return null;
+  const stop = new AbortController();
+  const timer = setTimeout(() => stop.abort(), 20_000);
+  try {
+    const answer = await fetch(address, { credentials: 'omit', signal: stop.signal });
+    clearTimeout(timer); // what began may take its time
+    return answer.ok ? { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' } : null;
+  } catch {
+    return null;
+  } finally {
+    clearTimeout(timer);
   }
-  const got = await inPage(tab, fetched, [address, mostInPage], frame);
-  return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
 }
 
 const endings = {
@@ -115,10 +177,17 @@ const endings = {
   'text/html': 'html', 'text/plain': 'txt', 'application/pdf': 'pdf', 'video/mp4': 'mp4', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg',
 };
 
+/** namedBy is the name in a header Content-Disposition (RFC 6266), '' if it has none. */
+function namedBy(disposition = '') {
+  const coded = /filename\*=utf-8''([^;\s]+)/i.exec(disposition)?.[1];
+  try { if (coded) return decodeURIComponent(coded); } catch { /* the plain one may be good */ }
+  return /filename="?([^";]+)/i.exec(disposition)?.[1].trim() ?? '';
+}
+
 /** nameOf is the name of a file: the one that was given, or the server's, or the address's, with an ending that fits. */
 export function nameOf(given, { blob, disposition }, address) {
   let name = (given ?? '').trim();
-  if (!name) name = /filename="?([^";]+)/i.exec(disposition ?? '')?.[1].trim() ?? '';
+  if (!name) name = namedBy(disposition);
   if (!name && isWeb(address)) {
     const last = new URL(address).pathname.split('/').filter(Boolean).pop() ?? new URL(address).hostname.replaceAll('.', '-');
     try { name = decodeURIComponent(last); } catch { name = last; }
@@ -147,22 +216,11 @@ const done = (record, text) => ({ id: record.id, address: addressOf(record), tex
 
 export const kinds = { bookmark, note, link, file, screenshot };
 
-/** bookmarkOf is the bookmark of an address, if there is one. */
+/** bookmarkOf is the newest bookmark of the page that an address leads to, or null. */
 export async function bookmarkOf(address) {
-  const same = plain(address);
-  if (!same) return null;
-  const { host, pathname } = new URL(same);
-  const { data } = await api('GET', `bookmarks?limit=100&q=${encodeURIComponent(`${host} ${pathname.split('/').filter(Boolean).slice(-2).join(' ')}`.slice(0, 200))}`);
-  return data.find((b) => plain(b.url) === same) ?? null;
-}
-
-/** plain is an address as two of the same page are compared: without fragment, tracking parameters and a last slash. */
-export function plain(address) {
-  if (!isWeb(address)) return '';
-  const u = new URL(address);
-  u.hash = '';
-  for (const name of [...u.searchParams.keys()]) if (/^(utm_\w+|fbclid|gclid|msclkid|mc_[ce]id)$/.test(name)) u.searchParams.delete(name);
-  return u.href.replace(/\/(?=$|\?)/, '').replace(/\?$/, '');
+  if (!isWeb(address)) return null;
+  const { data } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(address)}`);
+  return data[0] ?? null;
 }
 
 /** recent are the newest things of the kinds that the extension makes, the newest first. */
