@@ -213,8 +213,11 @@ func (d *checkup) reach(what, address string, about About) *seen {
 			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
 		return nil
 	case status != http.StatusOK || seen == nil:
-		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status),
-			"have the proxy pass every path on, unchanged, to "+about.Listen)
+		change := "have the proxy pass every path on, unchanged, to " + about.Listen
+		if u, err := url.Parse(address); err == nil && u.Path != "" {
+			change = fmt.Sprintf("have the proxy pass every path below %s on to %s, without %[1]s", u.Path, about.Listen)
+		}
+		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status), change)
 		return nil
 	}
 	return seen
