@@ -97,7 +97,7 @@ func (doctorCommand) Run(c *Call) error {
 	if err := c.say(d.all, "%s", strings.TrimSuffix(text.String(), "\n")); err != nil || bad == 0 {
 		return err
 	}
-	return &found{fmt.Sprintf("%d problems were found", bad)}
+	return &found{problems(bad)}
 }
 
 // server asks the running server, by its socket and by its public address.
@@ -403,7 +403,7 @@ func (d *checkup) truth() error {
 	if done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil }); err != nil {
 		d.say(wrong, "journal", err.Error(), change)
 	} else {
-		d.well("journal", "whole; %d commits, %d of them since the snapshot that a start would begin with", done.Seq, done.Records)
+		d.well("journal", "whole; %s, %d of them since the snapshot that a start would begin with", count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
