@@ -157,6 +157,7 @@ func TestBrowserSending(t *testing.T) {
 	s.slow(-1)
 	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
 	is.Equal(s.js(`localStorage.length`), 0.0)
+	is.Equal(s.js(`document.getElementById('left').textContent`), "No more files")
 	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
 	is.Equal(queue.at("total"), 1.0)
 	is.Equal(queue.at("items.0.fileName"), "film.bin")

@@ -197,6 +197,11 @@
 
   function arrived(f, item) {
     sent++;
+    const left = document.getElementById("left");
+    if (left) {
+      const n = Math.max(0, parseInt(left.textContent, 10) - 1 || 0);
+      left.textContent = n ? `${n} more ${n === 1 ? "file" : "files"}` : "No more files";
+    }
     mark(f, "done", item?.status === "pending" ? "Sent; it waits for approval" : "Sent");
   }
 
