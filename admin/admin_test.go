@@ -250,12 +250,24 @@ kist frob
 err Unexpected argument frob; kist --help shows how it is used.
 exit 2
 
+kist version --json extra
+err Unexpected argument extra; kist version --help shows how it is used.
+exit 2
+
 kist user bob
 err Unexpected argument bob; kist user --help shows how it is used.
 exit 2
 
 kist user add
 err <name> is missing; kist user add --help shows how it is used.
+exit 2
+
+kist export a.zip
+err --user=NAME is missing; kist export --help shows how it is used.
+exit 2
+
+kist key create
+err These are missing: --name=LABEL, --user=NAME; kist key create --help shows how it is used.
 exit 2
 
 kist serve --grac 1s
@@ -295,7 +307,7 @@ err Unknown flag --frob; kist user list --help shows how it is used.
 exit 2
 
 kist key create --user ann
-err Missing flags: --name=LABEL; kist key create --help shows how it is used.
+err --name=LABEL is missing; kist key create --help shows how it is used.
 exit 2
 
 kist serve --base-url kist.example.org
@@ -615,4 +627,17 @@ func TestSocketPathTooLongForAnAddress(t *testing.T) {
 	s.stop()
 	_, err = os.Stat(filepath.Join(long, "data", "kist.sock"))
 	is.True(os.IsNotExist(err))
+}
+
+// What people try first shows them on.
+func TestAsked(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	is.Equal(p.run("", "help"), p.run("", "--help"))
+	is.Equal(p.run("", "help", "user", "add"), p.run("", "user", "add", "--help"))
+	is.Equal(p.run("", "--version"), p.run("", "version"))
+	is.True(strings.HasPrefix(p.must("help"), "Usage: kist "))
+
+	p.write("bk.tar", "")
+	is.Equal(p.run("", "verify", "bk.tar"), result{2, "", "There is a file at bk.tar, and no folder: to prove the tar of a backup, restore it into an empty folder with kist restore bk.tar --data-dir FOLDER.\n"})
 }

@@ -91,7 +91,7 @@ func (b *frozen) report(dest, what string) error {
 	if len(b.sum.Missing) > 0 {
 		proof = " It is not whole."
 	}
-	text := fmt.Sprintf("%s%s: %d files, %d of them (%s) copied now; state %s.%s", what, to, b.sum.Files, b.sum.Copied, size(b.sum.Bytes), b.sum.Digest, proof)
+	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; state %s.%s", what, to, count(b.sum.Files, "file"), b.sum.Copied, size(b.sum.Bytes), b.sum.Digest, proof)
 	for _, m := range b.sum.Missing {
 		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, printable(m.Name), m.Why)
 	}
@@ -103,7 +103,7 @@ func (b *frozen) report(dest, what string) error {
 		return err
 	}
 	if n := len(b.sum.Missing); n > 0 {
-		return &found{fmt.Sprintf("%d files are without their bytes; kist verify tells more", n)}
+		return bare(n)
 	}
 	return nil
 }

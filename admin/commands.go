@@ -404,11 +404,8 @@ func (cmd *gcCommand) Run(c *Call) error {
 		return err
 	}
 	text := "Nothing was to be unlinked."
-	switch {
-	case done.Blobs == 1:
-		text = fmt.Sprintf("Unlinked 1 blob and freed %d bytes.", done.Bytes)
-	case done.Blobs > 1 || done.Failed > 0:
-		text = fmt.Sprintf("Unlinked %d blobs and freed %d bytes.", done.Blobs, done.Bytes)
+	if done.Blobs > 0 || done.Failed > 0 {
+		text = fmt.Sprintf("Unlinked %s and freed %s.", count(done.Blobs, "blob"), size(done.Bytes))
 	}
 	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
 		return err
@@ -436,6 +433,11 @@ func (versionCommand) Run(c *Call) error {
 		Go      string `json:"go"`
 	}{c.Version, kv.Format, runtime.Version()}
 	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
+}
+
+// count is a number of things that are called so, and several with an s.
+func count[N int | int64 | uint64](n N, thing string) string {
+	return fmt.Sprintf("%d %s%s", n, thing, word(n == 1, "", "s"))
 }
 
 func word(is bool, yes, no string) string {

@@ -97,7 +97,7 @@ func (doctorCommand) Run(c *Call) error {
 	if err := c.say(d.all, "%s", strings.TrimSuffix(text.String(), "\n")); err != nil || bad == 0 {
 		return err
 	}
-	return &found{fmt.Sprintf("%d problems were found", bad)}
+	return &found{problems(bad)}
 }
 
 // server asks the running server, by its socket and by its public address.
@@ -213,8 +213,11 @@ func (d *checkup) reach(what, address string, about About) *seen {
 			"look at the name's address, the proxy and its certificate; if only this machine cannot reach it, ask from another")
 		return nil
 	case status != http.StatusOK || seen == nil:
-		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status),
-			"have the proxy pass every path on, unchanged, to "+about.Listen)
+		change := "have the proxy pass every path on, unchanged, to " + about.Listen
+		if u, err := url.Parse(address); err == nil && u.Path != "" {
+			change = fmt.Sprintf("have the proxy pass every path below %s on to %s, without %[1]s", u.Path, about.Listen)
+		}
+		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status), change)
 		return nil
 	}
 	return seen
@@ -400,7 +403,7 @@ func (d *checkup) truth() error {
 	if done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil }); err != nil {
 		d.say(wrong, "journal", err.Error(), change)
 	} else {
-		d.well("journal", "whole; %d commits, %d of them since the snapshot that a start would begin with", done.Seq, done.Records)
+		d.well("journal", "whole; %s, %d of them since the snapshot that a start would begin with", count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -66,7 +66,7 @@ func takesExtension(dir string, manifest []byte) error {
 	if err == nil && sameExtension(there, manifest) {
 		return nil
 	}
-	return fmt.Errorf("%s is not empty, and what is in it is not the extension of kist; choose another folder (nothing was changed)", dir)
+	return fmt.Errorf("the folder %s is not empty, and what is in it is not the extension of kist; choose another folder (nothing was changed)", dir)
 }
 
 // sameExtension compares manifests by the id that Firefox knows an extension

@@ -135,9 +135,5 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if is.Phase != search.Ready {
 		return fmt.Errorf("the search index could not be made: %s", cmp.Or(is.Problem, "the server is ending"))
 	}
-	what := "records"
-	if is.Documents == 1 {
-		what = "record"
-	}
-	return c.say(is, "Indexed %d %s in %s.", is.Documents, what, time.Since(p.begun).Round(10*time.Millisecond))
+	return c.say(is, "Indexed %s in %s.", count(is.Documents, "record"), time.Since(p.begun).Round(10*time.Millisecond))
 }

@@ -27,9 +27,24 @@ type installCommand struct {
 type installation struct {
 	Base, Content string // as given
 	Host, Apart   string // their hosts; Apart may be ""
-	Path          string // of Base, "/" at least
+	Path          string // of Base, without a slash at its end; may be ""
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
+}
+
+// site is what a proxy serves under one set of host names.
+type site struct {
+	Host, Also string // Also may be ""
+	Path       string // what the proxy takes off; may be ""
+}
+
+// Sites are the hosts of in. The second address has no path, so that the two
+// differ where the first has one.
+func (in installation) Sites() []site {
+	if in.Path == "" || in.Apart == "" {
+		return []site{{Host: in.Host, Also: in.Apart, Path: in.Path}}
+	}
+	return []site{{Host: in.Host, Path: in.Path}, {Host: in.Apart}}
 }
 
 func (cmd *installCommand) Run(c *Call) error {
@@ -49,7 +64,7 @@ func (cmd *installCommand) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in.Host, in.Path = u.Hostname(), u.Path+"/"
+	in.Host, in.Path = u.Hostname(), u.Path
 	if in.Content != "" {
 		if u, err = hostOf("--content-url", in.Content); err != nil {
 			return "", err

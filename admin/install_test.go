@@ -33,6 +33,22 @@ func TestInstall(t *testing.T) {
 	is.True(strings.Contains(install(append(socket, "nginx")...), "proxy_pass http://unix:/run/kist/kist.sock;"))
 	is.True(strings.Contains(install(append(socket, "caddy")...), "reverse_proxy unix//run/kist/kist.sock\n"))
 	is.True(strings.Contains(install(append(socket, "systemd")...), "RuntimeDirectory=kist\n"))
+
+	// The proxy takes the path of the base URL off; the second address has none.
+	below := []string{"--base-url", "https://home.example.net/things", "--listen", "127.0.0.1:7080"}
+	out := install(append(below, "nginx")...)
+	is.True(strings.Contains(out, "location /things/ {\n        proxy_pass http://127.0.0.1:7080/;"))
+	is.True(strings.Contains(install(slices.Concat(below[:2], socket, []string{"nginx"})...), "proxy_pass http://unix:/run/kist/kist.sock:/;"))
+	out = install(append(below, "nginx", "--content-url", "https://bytes.example.net")...)
+	is.Equal(strings.Count(out, "server_name "), 2)
+	is.True(strings.Contains(out[strings.Index(out, "server_name bytes.example.net;"):], "location / {\n        proxy_pass http://127.0.0.1:7080;\n"))
+	out = install(append(below, "caddy", "--content-url", "https://bytes.example.net")...)
+	is.True(strings.Contains(out, "home.example.net {\n\tredir /things /things/\n\thandle_path /things/* {\n\t\treverse_proxy 127.0.0.1:7080\n\t}\n}\n"))
+	is.True(strings.Contains(out, "bytes.example.net {\n\treverse_proxy 127.0.0.1:7080\n}\n"))
+	out = install(append(below, "traefik")...)
+	is.True(strings.Contains(out, "rule: Host(`home.example.net`) && (Path(`/things`) || PathPrefix(`/things/`))\n"))
+	is.True(strings.Contains(out, `stripPrefix: { prefixes: ["/things"] }`))
+
 	for _, bad := range [][]string{
 		{"launchd"},
 		{},

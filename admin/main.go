@@ -105,6 +105,11 @@ func (c *Call) run(cli any, args []string) error {
 	if err != nil {
 		return err
 	}
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:], "--help")
+	} else if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	ctx, err := parser.Parse(args)
 	if unread, ok := errors.AsType[*kong.ParseError](err); ok {
 		return c.misread(parser, unread)

@@ -159,7 +159,7 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 		if n, err := io.Copy(t, io.LimitReader(f, h.Size)); err != nil {
 			return err
 		} else if n < h.Size {
-			return fmt.Errorf("%s became shorter while it was read", name)
+			return fmt.Errorf("the file %s became shorter while it was read", name)
 		}
 		return nil
 	})
@@ -175,9 +175,13 @@ func tell(m record.Moved) string {
 	var made []string
 	for _, kind := range slices.Sorted(maps.Keys(m.Made)) {
 		n := m.Made[kind]
-		made = append(made, fmt.Sprintf("%d %s%s", n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind), word(n == 1, "", "s")))
+		made = append(made, count(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
 	}
-	text := fmt.Sprintf("%s (%s): %s. Of %d entries, %d were there already and %d are refused.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"), m.Entries, m.There, m.Refused)
+	if m.Entries == 0 {
+		return fmt.Sprintf("There is no entry in it that the format %s knows.", m.Format)
+	}
+	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already and %d %s refused.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
+		m.Entries, word(m.Entries == 1, "entry", "entries"), m.There, word(m.There == 1, "was", "were"), m.Refused, word(m.Refused == 1, "is", "are"))
 	for _, r := range m.Remarks {
 		text += fmt.Sprintf("\n%s %s%s: %s", word(r.Refused, "Refused:", "Note:"), r.At, word(r.Name == "", "", ", "+printable(r.Name)), printable(r.Text))
 	}
@@ -194,7 +198,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 			return Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
 		}
 	} else if _, err := os.Lstat(cmd.Dest); err == nil {
-		return fmt.Errorf("%s is there already; name another file", cmd.Dest)
+		return fmt.Errorf("there is something at %s already; name another file", cmd.Dest)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -209,11 +213,11 @@ func (cmd *exportCommand) Run(c *Call) error {
 	if cmd.Dest == "-" {
 		return nil
 	}
-	if err := c.say(x, "Exported %s to %s: %d items and the bytes of %d files (%s). It was read back and is whole. It has what locked items need to stay locked: keep it to yourself.",
-		x.User, cmd.Dest, x.Records, x.Files, size(x.Bytes)); err != nil || x.Missing == 0 {
+	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is whole. It has what locked items need to stay locked: keep it to yourself.",
+		x.User, cmd.Dest, count(x.Records, "item"), count(x.Files, "file"), size(x.Bytes)); err != nil || x.Missing == 0 {
 		return err
 	}
-	return &found{fmt.Sprintf("%d files are without their bytes; kist verify tells more", x.Missing)}
+	return bare(x.Missing)
 }
 
 // fetch has the handler write the export, beside its place until it is whole.

@@ -455,7 +455,7 @@ func TestListenOnASocket(t *testing.T) {
 	p.write("front.sock", "precious")
 	r := p.run("", "serve", "--base-url", "https://kist.example.org")
 	is.Equal(r.code, 1)
-	is.True(strings.Contains(r.err, "is there and is no socket"))
+	is.True(strings.Contains(r.err, "that is no socket; move it away"))
 }
 
 // certificate makes a self-signed certificate that holds for the name, and

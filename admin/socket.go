@@ -51,7 +51,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is there and is no socket; move it away", path)
+		return nil, fmt.Errorf("there is something at %s that is no socket; move it away", path)
 	default:
 		conn, err := dialUnix(context.Background(), path)
 		if err == nil {
@@ -146,7 +146,7 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 		return nil, errNobody
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("%s belongs to another user; run this command as that user or as root", path)
+		return nil, fmt.Errorf("the socket %s belongs to another user; run this command as that user or as root", path)
 	}
 	return conn, err
 }

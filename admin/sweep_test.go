@@ -266,7 +266,7 @@ func TestGCSparesUploads(t *testing.T) {
 	key := p.key()
 	finish := slowUpload(t, p.addr, key)
 	p.discard(key, "one")
-	is.Equal(p.must("gc", "--now"), "Unlinked 1 blob and freed 3 bytes.")
+	is.Equal(p.must("gc", "--now"), "Unlinked 1 blob and freed 3 B.")
 	is.Equal(finish(), http.StatusCreated)
 	is.Equal(p.must("gc", "--now"), "Nothing was to be unlinked.")
 	s.stop()
@@ -279,7 +279,7 @@ func TestGCDelayWithoutServer(t *testing.T) {
 	p.discard(p.key(), "one")
 	s.stop()
 	p.env = []string{"KIST_GC_DELAY=0s"}
-	is.Equal(p.must("gc"), "Unlinked 1 blob and freed 3 bytes.")
+	is.Equal(p.must("gc"), "Unlinked 1 blob and freed 3 B.")
 }
 
 // What gc cannot remove it tells after what it could.
@@ -293,7 +293,7 @@ func TestGCSaysWhatStays(t *testing.T) {
 	p.stick("one")
 	p.script(`
 kist gc --now --log-level error --log-format json
-out Unlinked 1 blob and freed 5 bytes.
+out Unlinked 1 blob and freed 5 B.
 err {…"a blob cannot be unlinked; the next sweep tries again"…}
 err Blobs that cannot be unlinked: 1, the first for this reason: …
 exit 1

@@ -25,6 +25,8 @@ var plainly = []struct {
 	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got "EOL".*`), `$1 needs a value`},
 	{regexp.MustCompile(`^(-[\w-]+): expected \w+ value but got (".*") \(.*; perhaps try (.*)\?$`), `$1 needs a value, and $2 looks like another flag; if it is the value, write $3`},
 	{regexp.MustCompile(`^expected "(.*)"$`), `$1 is missing`},
+	{regexp.MustCompile(`^missing flags: ([^,]*)$`), `$1 is missing`},
+	{regexp.MustCompile(`^missing flags: `), `these are missing: `},
 	{regexp.MustCompile(`: bool value must be .* but got `), ` must be true or false; it is `},
 	{regexp.MustCompile(`" but got "`), `"; it is "`},
 	{regexp.MustCompile(`","`), `", "`},

@@ -47,6 +47,13 @@ type found struct{ text string }
 
 func (e *found) Error() string { return e.text }
 
+func problems(n int) string { return count(n, "problem") + word(n == 1, " was", " were") + " found" }
+
+// bare says that files are without their bytes.
+func bare(n int) error {
+	return &found{count(n, "file") + word(n == 1, " is without its", " are without their") + " bytes; kist verify tells more"}
+}
+
 func (cmd *verifyCommand) Run(c *Call) error {
 	dir := cmd.Dir
 	if dir == "" {
@@ -71,9 +78,10 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if err := errors.Join(c.copyProblems(dir, v)); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s: %d commits, %d entries, %d files of %s; state %s.", dir, v.Seq, v.Entries, v.Contents, size(v.Bytes), v.Digest)
+	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
+		dir, count(v.Seq, "commit"), v.Entries, word(v.Entries == 1, "entry", "entries"), count(v.Contents, "file"), size(v.Bytes), v.Digest)
 	if v.Orphans > 0 {
-		text += fmt.Sprintf("\n%d contents belong to no item; the sweep removes them.", v.Orphans)
+		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the sweep removes them.", count(v.Orphans, "file"))
 	}
 	for _, p := range v.Repaired {
 		text += "\nRepair: " + printable(p)
@@ -92,9 +100,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return err
 	}
 	if len(v.Problems) > 0 && !cmd.Repair {
-		return &found{fmt.Sprintf("%d problems were found; stop the server and run kist verify --repair, or restore a backup", bad)}
+		return &found{problems(bad) + "; stop the server and run kist verify --repair, or restore a backup"}
 	}
-	return &found{fmt.Sprintf("%d problems were found", bad)}
+	return &found{problems(bad)}
 }
 
 // copyProblems has a running server look at its own working copy.
@@ -118,8 +126,12 @@ func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
 
 // verify reads everything in a data directory. A server may be running on it.
 func verify(c *Call, dir string) (*Verified, error) {
-	if _, err := os.Stat(dir); err != nil {
+	info, err := os.Stat(dir)
+	if err != nil {
 		return nil, missing("data directory at", dir)
+	}
+	if !info.IsDir() {
+		return nil, Misused("there is a file at %s, and no folder: to prove the tar of a backup, restore it into an empty folder with kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
 	scratch, err := os.MkdirTemp("", "kist-verify-")

@@ -121,6 +121,20 @@ func TestBrowserRequests(t *testing.T) {
 	is.Equal(context.Cause(s.ctx), nil)
 }
 
+// TestBrowserChosenEarly: a file that was chosen before the script of the page
+// was there is sent like any other.
+func TestBrowserChosenEarly(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	_, slug := b.app.ask(nil)
+	s := b.profile()
+	s.do(chromedp.Navigate(b.url + "/up/" + slug))
+	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`) // without an event
+	s.do(chromedp.Click("#send", chromedp.ByQuery))
+	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 1.0)
+}
+
 // TestBrowserSending sends what is large in pieces: it is paused, the page is
 // closed and the connection breaks on the way; each time it goes on.
 func TestBrowserSending(t *testing.T) {
@@ -157,6 +171,7 @@ func TestBrowserSending(t *testing.T) {
 	s.slow(-1)
 	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
 	is.Equal(s.js(`localStorage.length`), 0.0)
+	is.Equal(s.js(`document.getElementById('left').textContent`), "No more files")
 	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
 	is.Equal(queue.at("total"), 1.0)
 	is.Equal(queue.at("items.0.fileName"), "film.bin")

@@ -388,8 +388,9 @@ func TestBrowserSearch(t *testing.T) {
 		return b.js(`[...document.querySelectorAll('#main mark')].map((m) => m.textContent).join('|')`)
 	}
 	is.Equal(marks(), "Harbour|harbour|Harbours")
-	is.Equal(b.js(`document.querySelector('#main .name').textContent`), "Harbour <b>walk</b>") // text, not HTML
-	b.keys(kb.Enter)                                                                           // to the first result
+	is.Equal(b.js(`document.querySelector('#main .name').textContent`), "Harbour <b>walk</b>")         // text, not HTML
+	is.Equal(b.js(`document.querySelector('#main .item').textContent.split('Along the').length`), 2.0) // said once
+	b.keys(kb.Enter)                                                                                   // to the first result
 	b.until(`document.activeElement.textContent.startsWith('Harbour <b>')`)
 	b.open("/search?tag=sea&kind=note")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)

@@ -432,12 +432,21 @@ function pictureOf(r) {
 function rowOf(r) {
   const k = kindOf(r), title = titleOf(r), out = k.href?.(r), hit = r.found;
   const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
+  const meta = k.meta(r).filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m);
+  let where = hit?.highlight.ranges?.length > 0 ? hit.highlight.text : '';
+  if (title.includes(where) || where === r.slug && hit.highlight.title?.length > 0) where = ''; // what stands there already is not said again
+  const same = where && meta.find((m) => m.textContent === where);
+  if (same) {
+    same.replaceChildren();
+    add(same, marked(where, hit.highlight.ranges));
+    where = '';
+  }
   const row = h('li.item', {},
     h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), pictureOf(r)),
     h('div.what', {},
       out ? h('a.name', { href: out, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: placeOf(r) }, name),
-      hit?.highlight.ranges?.length > 0 && h('div.excerpt', {}, marked(hit.highlight.text, hit.highlight.ranges)),
-      h('div.meta', {}, k.meta(r).filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
+      where && h('div.excerpt', {}, marked(where, hit.highlight.ranges)),
+      h('div.meta', {}, meta,
         sharing(r).map((m) => typeof m === 'string' ? h('span', {}, m) : m),
         tagNames(r).map(chip), r.createdAt && when(r.createdAt))),
     h('div.acts', {},

@@ -67,7 +67,7 @@ export default function moving(kit) {
     const rows = h('div', {}, list.map((x) => rowOf(x, v.signal)));
     const form = h('form.card', { 'aria-label': 'Import' }, h('h2', {}, 'Import'),
       h('p.soft', {}, 'What other programs have exported, or kist itself. Nothing is made twice: what is here already is passed over.'),
-      h('p', {}, h('label', { for: file.id }, 'File'), file), h('p', {}, h('label', { for: format.id }, 'Format'), format),
+      h('div.field', {}, h('label', { for: file.id }, 'File'), file), h('div.field', {}, h('label', { for: format.id }, 'Format'), format),
       h('label.check', { for: dry.id }, dry, h('span', {}, 'Only say what would be made')), h('div.row', {}, go));
     form.onsubmit = async (e) => {
       e.preventDefault();

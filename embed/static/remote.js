@@ -98,8 +98,8 @@ export default function remote(kit) {
     const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
     const go = h('button.main', {}, 'Fetch');
     const form = h('form.card', { 'aria-label': 'Fetch from an address', novalidate: true },
-      h('p', {}, h('label', { for: urls.id }, 'Addresses, one on each line'), urls, problem),
-      h('p', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, go, visibility));
+      h('div.field', {}, h('label', { for: urls.id }, 'Addresses, one on each line'), urls, problem),
+      h('div.field', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, go, visibility));
     urls.setAttribute('aria-describedby', problem.id);
     const complain = (text) => {
       problem.textContent = text;

@@ -76,7 +76,7 @@
     label(f.drop, { sends: "Cancel", halts: "Cancel", done: "" }[state] ?? "Remove");
   }
 
-  input.addEventListener("change", () => { add([...input.files]); input.value = ""; });
+  input.addEventListener("change", take);
   let depth = 0;
   const over = (by) => { depth = Math.max(0, depth + by); drop.classList.toggle("over", depth > 0); };
   const carries = (e) => [...(e.dataTransfer?.types ?? [])].includes("Files");
@@ -197,6 +197,11 @@
 
   function arrived(f, item) {
     sent++;
+    const left = document.getElementById("left");
+    if (left) {
+      const n = Math.max(0, parseInt(left.textContent, 10) - 1 || 0);
+      left.textContent = n ? `${n} more ${n === 1 ? "file" : "files"}` : "No more files";
+    }
     mark(f, "done", item?.status === "pending" ? "Sent; it waits for approval" : "Sent");
   }
 
@@ -325,8 +330,17 @@
     said.textContent = halts && !left ? `Paused. Resume goes on, also when you come back and choose the same ${halts === 1 ? "file" : "files"}.` : sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} came in.` : left ? `${left} of ${files.length} could not be sent.` : "";
   }
 
+  // take puts what the field holds on the list. A file may have been chosen before this script was here, or been put back by the browser.
+  function take() {
+    if (!input.files.length) return;
+    add([...input.files]);
+    input.value = "";
+  }
+  take();
+
   form.addEventListener("submit", (e) => {
     e.preventDefault();
+    take();
     if (files.some((f) => f.state === "waits")) run();
     else { said.textContent = "Choose a file first."; input.focus(); }
   });
