@@ -123,6 +123,11 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer func() { err = errors.Join(err, thumbs.Close()) }()
 
+	icons, err := thumbs.Icons(filepath.Join(c.DataDir, "cache", "icons"))
+	if err != nil {
+		return fmt.Errorf("cannot open the cache of icons: %w", err)
+	}
+
 	index, err := admin.NewIndex(store, content, c.Log)
 	if err != nil {
 		return err
@@ -139,7 +144,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	passwords := kv.NewPasswords()
 	config := httpapi.Config{
-		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Search: index,
+		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
 		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
 	}
@@ -159,7 +164,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return errors.Join(err, back.Close())
 	}
 
-	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep}
+	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
 	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
 	work.Go(func() { index.Run(ctx) })

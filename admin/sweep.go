@@ -10,6 +10,7 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/record"
 )
 
 // Times of the sweep.
@@ -33,6 +34,9 @@ type Sweeper struct {
 	// Thumbs removes the thumbnails of contents that are not known and returns
 	// how many; nil where nobody keeps any at the moment.
 	Thumbs func(known func(blobs.Ref) (bool, error)) (removed int, err error)
+	// Icons removes the icons of sites that are not among the used ones; nil
+	// like Thumbs.
+	Icons func(used func() ([]record.ID, error)) (removed int, err error)
 }
 
 // Swept says what a sweep did.
@@ -42,6 +46,7 @@ type Swept struct {
 	Temps  int   `json:"temporaryFiles"` // left over by uploads, and gone
 	Failed int   `json:"failed"`         // contents that could not be removed
 	Thumbs int   `json:"thumbnails"`     // of contents that no record has
+	Icons  int   `json:"icons"`          // of sites that no bookmark leads to
 }
 
 // mostMissing is how many contents that are missing are named in the log.
@@ -88,7 +93,7 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 			s.Log.Error("the sweep has failed; it is tried again in an hour", "error", err)
 		}
 		if swept != (Swept{}) {
-			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed, "thumbnails", swept.Thumbs)
+			s.Log.Info("swept", "blobs", swept.Blobs, "bytes", swept.Bytes, "temporary", swept.Temps, "failed", swept.Failed, "thumbnails", swept.Thumbs, "icons", swept.Icons)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,7 +105,8 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 
 // Sweep unlinks the contents that no record has had for the delay, then those
 // that a crash left without any record, removes the thumbnails of what no
-// record has, which wait for no delay, ends the uploads that nobody goes on
+// record has and the icons of sites that no bookmark leads to, which wait for no
+// delay, ends the uploads that nobody goes on
 // with, and drops the kept answers whose time is over. Told to do it now, it waits for no delay; what an upload under way
 // has pinned stays, and so does what was staged within the last hour and never
 // had a record.
@@ -121,7 +127,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
 	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
 	w.since = s.Store.Now().Add(-delay)
-	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.parts())
+	err = errors.Join(err, w.loose(ctx), w.thumbs(ctx), w.icons(ctx), w.parts())
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
@@ -205,6 +211,20 @@ func (w *sweep) thumbs(ctx context.Context) (err error) {
 		}
 		err = w.Store.View(func(tx *kv.Tx) error { is = tx.Referenced(ref); return nil })
 		return is, err
+	})
+	return err
+}
+
+// icons removes the icons of sites that no bookmark leads to.
+func (w *sweep) icons(ctx context.Context) (err error) {
+	if w.Icons == nil {
+		return nil
+	}
+	w.swept.Icons, err = w.Icons(func() ([]record.ID, error) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		return w.Store.Icons()
 	})
 	return err
 }

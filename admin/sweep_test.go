@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,6 +140,39 @@ func TestSweepThumbs(t *testing.T) {
 	s.stop()
 }
 
+// The icon of a site goes when no bookmark leads there any more.
+func TestSweepIcons(t *testing.T) {
+	is := is.New(t)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/favicon.ico" {
+			_ = png.Encode(w, image.NewGray(image.Rect(0, 0, 32, 32))) // the server may have gone
+		}
+	}))
+	defer site.Close()
+	p := newPlace(t)
+	s := p.serve("--allow-outbound", "127.0.0.0/8")
+	key := p.key()
+	made := p.send(http.MethodPost, "/api/v1/bookmarks", key, "application/json", strings.NewReader(`{"url":"`+site.URL+`"}`))
+	at := "/api/v1/bookmarks/" + regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(made)[1]
+	p.until("the bookmark has its icon", func() bool {
+		return strings.Contains(p.send(http.MethodGet, at, key, "", http.NoBody), `/t/`)
+	})
+	icons := func() []string {
+		names, err := filepath.Glob(p.data("cache", "icons", "*", "*"))
+		is.NoErr(err)
+		return names
+	}
+	is.Equal(len(icons()), 1)
+	old := time.Now().Add(-3 * time.Hour)
+	is.NoErr(os.Chtimes(icons()[0], old, old))
+	p.must("gc")
+	is.Equal(len(icons()), 1)
+	p.send(http.MethodDelete, at, key, "", http.NoBody)
+	p.must("gc")
+	is.Equal(len(icons()), 0)
+	s.stop()
+}
+
 // What cannot be removed keeps nothing else.
 func TestSweepPassesOver(t *testing.T) {
 	is := is.New(t)
@@ -243,7 +277,8 @@ out   "blobs": 4,
 out   "bytes": 15,
 out   "temporaryFiles": 0,
 out   "failed": 0,
-out   "thumbnails": 0
+out   "thumbnails": 0,
+out   "icons": 0
 out }
 
 kist gc --now
@@ -305,6 +340,7 @@ out   "bytes": 0,
 out   "temporaryFiles": 0,
 out   "failed": 1,
 out   "thumbnails": 0,
+out   "icons": 0,
 out   "error": "blobs that cannot be unlinked: 1, …"
 out }
 err …level=ERROR…

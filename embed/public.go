@@ -35,6 +35,7 @@ type ItemPage struct {
 	Raw      string // address of the content as it is
 	Download string // address that saves it
 	QR       template.HTML
+	Icon     string // address of a small picture beside the title, which may fail to be there
 
 	File     *FileView
 	Note     *NoteView

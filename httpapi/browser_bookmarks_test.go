@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +60,39 @@ func TestBrowserBookmarks(t *testing.T) {
 	b.press("Unreachable")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
 	is.Equal(b.js(`document.querySelector('#main .item .badge.warn').textContent`), "unreachable")
+	is.True(b.sound())
+}
+
+// TestBrowserIcons: a bookmark shows the icon of its site, from this server, and
+// the letter of the site where there is none.
+func TestBrowserIcons(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	site, _ := iconSite(t)
+	b.open("/bookmarks")
+	b.looking()
+	b.fill("New bookmark", site+"/page")
+	b.press("Add bookmark")
+	b.until(`document.querySelector('#main .item .favicon')?.naturalWidth === 64`) // when the server has it
+	icon := b.js(`document.querySelector('#main .item .favicon').src`)
+	is.Equal(icon, b.one("bookmarks", "iconUrl"))
+	is.True(strings.HasPrefix(icon.(string), b.url+"/t/"))
+	is.Equal(b.js(`performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).length`), 0.0)
+	is.Equal(b.js(`document.querySelector('#main .item .pic b').textContent`), "1") // of 127.0.0.1
+	b.open("/")
+	b.until(`document.querySelector('#main .item .favicon')?.naturalWidth === 64`)
+
+	slug := b.one("bookmarks", "slug").(string)
+	b.patch("/api/v1/bookmarks/"+slug, `{"isPublic":true}`).want(200)
+	b.open("/v/" + slug)
+	b.until(`document.querySelector('header .favicon')?.naturalWidth === 64`)
+
+	// Lost, the letter is there.
+	is.NoErr(os.RemoveAll(filepath.Join(b.server.Store.Dir(), "cache", "icons")))
+	b.patch("/api/v1/admin/settings", `{"linkChecks":false}`).want(200)
+	b.open("/bookmarks")
+	b.until(`!document.querySelector('#main .item .favicon') && document.querySelector('#main .item .pic b').textContent === '1'`)
+	b.open("/v/" + slug)
+	b.until(`document.querySelector('h1') && !document.querySelector('.favicon')`)
 	is.True(b.sound())
 }

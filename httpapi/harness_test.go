@@ -98,9 +98,11 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
+	icons, err := thumbs.Icons(filepath.Join(dir, "cache", "icons"))
+	a.fatal(err)
 	c := Config{
 		Outbound: local(t),
-		Thumbs:   thumbs, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Search: indexOf(dir, store, files),
 		Log:    slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -28,6 +28,7 @@ type viewing struct {
 	// of a small picture of it, for other programs: of what is open to everyone
 	// alone. "" is none.
 	Raw, Download, Thumb string
+	Icon                 string // address of the icon of a bookmark's site; "" is none
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // to everyone: see openToAll
 	Own                  bool   // the owner looks
@@ -81,7 +82,7 @@ func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
 	case *record.Bookmark:
 		p.Kind, p.Description = "Bookmark", b.Description
 		link := linkView(b.URL)
-		p.Bookmark = &link
+		p.Bookmark, p.Icon = &link, v.Icon
 	case *record.Game:
 		p.Kind = "Game"
 		game := gameView(b, "")

@@ -34,6 +34,7 @@ type Config struct {
 	Blobs     *blobs.Store
 	Passwords *kv.Passwords
 	Thumbs    *thumb.Maker
+	Icons     *thumb.Icons
 	// Outbound sends the requests that go to addresses which people name.
 	Outbound *outbound.Client
 	// Search finds records. While it does not run, they are read through.
@@ -93,7 +94,7 @@ type Server struct {
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Log)}
+	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Icons, c.Log)}
 	if s.Access == nil {
 		s.Access = s.Log
 	}

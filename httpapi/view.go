@@ -98,6 +98,10 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 		}
 	case *record.Note, *record.Snippet:
 		v.Raw, v.Download, err = c.rawAddresses(r, own)
+	case *record.Bookmark:
+		if v.Shown.Page.Icon != (record.ID{}) {
+			v.Icon = c.s.prefix() + "/t/" + url.PathEscape(r.Slug)
+		}
 	case *record.Link:
 		if r.Limit > 0 && !own { // where it leads is told with a click alone
 			b.URL = ""
@@ -236,15 +240,19 @@ func anything(c *call) error {
 	return c.view(r, own, err)
 }
 
-// thumbnail answers with a small picture of a picture. It is no view, so an
-// item with a limit has one only for those who have paid.
+// thumbnail answers with a small picture of a picture, or the icon of a
+// bookmark's site. It is no view, so an item with a limit has one only for those
+// who have paid.
 func thumbnail(c *call) error {
-	r, own, err := c.sharedFile(c.arg("slug"), record.Files)
+	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Bookmarks)
 	if err != nil {
 		return err
 	}
 	if r.Limit > 0 && !own && !c.granted(toRead, r) {
 		return record.ErrMissing
+	}
+	if r.Kind == record.Bookmarks {
+		return c.icon(r, own)
 	}
 	if c.s.Content != "" && !c.away() {
 		return c.sendAway(r, own, "/t/")
@@ -334,12 +342,46 @@ func (c *call) thumb(r *record.Record) error {
 	case err != nil:
 		return err
 	}
+	return c.small(r, t, caching(r))
+}
+
+// small answers with a small picture, which belongs to a record.
+func (c *call) small(r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.w.Header()
 	hostile(h, t.Type, "", false, openToAll(r) || c.away())
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
-	h.Set("Cache-Control", caching(r))
+	h.Set("Cache-Control", caching)
 	size := int64(len(t.Bytes))
 	return c.deliver(bytes.NewReader(t.Bytes), size, func(status int) error { return c.pay(r, true, status, size) })
+}
+
+// icon answers with the icon of a bookmark's site. It was drawn by this server
+// and needs no other origin. If it was there and is not any more, it is got
+// again.
+func (c *call) icon(r *record.Record, own bool) error {
+	if c.away() {
+		return record.ErrMissing
+	}
+	var site record.ID
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { site, err = tx.PageIcon(r); return err }); err != nil {
+		return err
+	}
+	if site == (record.ID{}) {
+		return record.ErrMissing
+	}
+	t, is := c.s.Icons.Get(site)
+	if !is {
+		if c.s.Icons.Missed(site) {
+			if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.LookAgain(r) }); err != nil {
+				c.s.Log.Error("a lost icon will be got at the next look at the page", "requestId", c.id, "id", r.ID.String(), "error", err)
+			}
+		}
+		return record.ErrMissing
+	}
+	if own { // a list asks for many, and all that it tells is the site
+		return c.small(r, t, "private, no-cache")
+	}
+	return c.small(r, t, caching(r))
 }
 
 // thumbWait is how long a page waits for the thumbnail that it names.
@@ -388,7 +430,7 @@ func viewRoutes() []route {
 			door: visitors, body: formOf(new(unlockForm)), reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
-			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture of a shared picture, 480 pixels at most.",
+			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
 			door: visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The picture.", bytesOf()}, fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, slugs: true, serve: thumbnail,
 		},
 		{

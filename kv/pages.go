@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -276,6 +277,65 @@ func (tx *Tx) PostponePage(t PageTurn) error {
 	}
 	p.Postpone(tx.s.Steady())
 	return pages.Put(tx.Tx, p)
+}
+
+// PageIcon is the site whose icon a bookmark has, zero if it has none.
+func (tx *Tx) PageIcon(r *record.Record) (record.ID, error) {
+	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return record.ID{}, nil
+	}
+	if err != nil {
+		return record.ID{}, err
+	}
+	return p.Icon, nil
+}
+
+// LookAgain has the page of a bookmark looked at as soon as may be, unless the
+// settings say that nothing is.
+func (tx *Tx) LookAgain(r *record.Record) error {
+	set, err := tx.Settings()
+	if err != nil || !set.LinkChecks {
+		return err
+	}
+	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if now := tx.s.Steady(); err == nil && p.Due.After(now) {
+		p.Due, tx.look = now, true
+		err = pages.Put(tx.Tx, p)
+	}
+	return err
+}
+
+// pagesAtOnce is how many pages a transaction of Icons reads.
+const pagesAtOnce = 1000
+
+// Icons lists the sites whose icons bookmarks have, each once. It reads all
+// pages, some at a time: what changes meanwhile may be in it or not.
+func (s *Store) Icons() ([]record.ID, error) {
+	sites := map[record.ID]bool{}
+	var after []byte
+	for n := pagesAtOnce; n == pagesAtOnce; {
+		if err := s.View(func(tx *Tx) error {
+			n = 0
+			for k, row := range tx.Walk(pageBucket, nil, after, false) {
+				// One that is damaged has none: icons can be got again.
+				if p, err := pages.Decode(k, row); err == nil && p.Icon != (record.ID{}) {
+					sites[p.Icon] = true
+				}
+				if n++; n == pagesAtOnce {
+					after = bytes.Clone(k)
+					break
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Collect(maps.Keys(sites)), nil
 }
 
 // Looked writes down what came of a look at the page was. What the bookmark

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -269,6 +270,97 @@ func TestPageIsGone(t *testing.T) {
 	looked(t, s, r, record.Look{Verdict: record.Answers})
 	is.Equal(gone(), 0)
 	view(t, s, audit)
+}
+
+// What is known of a page's icon is no edit, moves no record in the feed, is
+// told of to nobody, and is there after a restart without the working copy.
+func TestPageIcons(t *testing.T) {
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	c := newClock()
+	s := openAt(t, dir, c.now)
+	u := user(t, s, "ann")
+	hookFor(t, s, u.ID, "*")
+	a := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/a","title":"A","description":"A"}`)
+	b := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/b","title":"B","description":"B"}`)
+	sites := func() []record.ID {
+		all, err := s.Icons()
+		is.NoErr(err)
+		return all
+	}
+	events := func() (n int) {
+		view(t, s, func(tx *Tx) error { n = tx.Count(noticeBucket); return nil })
+		return n
+	}
+	is.Equal(len(sites()), 0)
+	v, _ := shown(t, s, a)
+	before, told := v, events()
+	c.add(time.Hour)
+	site := record.ID{1, 2, 3}
+	looked(t, s, a, record.Look{Verdict: record.Answers, Read: true, Icon: site})
+	looked(t, s, b, record.Look{Verdict: record.Answers, Read: true, Icon: site})
+	v, _ = shown(t, s, a)
+	is.Equal(v.Page.Icon, site)
+	is.Equal(v.Updated, before.Updated)
+	is.Equal(v.Seq, before.Seq)
+	is.Equal(events(), told)
+	is.Equal(sites(), []record.ID{site})
+
+	is.NoErr(s.Close())
+	is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+	s = openAt(t, dir, c.now)
+	is.Equal(sites(), []record.ID{site})
+	all, _ := duePages(t, s)
+	is.Equal(len(all), 0)
+	update(t, s, func(tx *Tx) error { return tx.LookAgain(a) })
+	all, _ = duePages(t, s)
+	is.Equal(len(all), 1)
+	is.Equal(all[0].ID, a.ID)
+	is.True(!all[0].Fill) // nothing of it is wanted for the bookmark
+	looked(t, s, a, record.Look{Verdict: record.Fails})
+	v, _ = shown(t, s, a)
+	is.Equal(v.Page.Icon, site) // it stays while nobody answers
+	looked(t, s, a, record.Look{Verdict: record.Answers})
+	v, _ = shown(t, s, a)
+	is.Equal(v.Page.Icon, record.ID{})
+	is.Equal(sites(), []record.ID{site})
+	edit(t, s, b, `{"url":"https://other.example/"}`)
+	is.Equal(len(sites()), 0)
+	update(t, s, func(tx *Tx) error {
+		set, err := tx.Settings()
+		set.LinkChecks = false
+		return firstError(err, tx.SetSettings(set), tx.Remove(b), tx.LookAgain(a), tx.LookAgain(b))
+	})
+	view(t, s, func(tx *Tx) error {
+		p, _, _, err := tx.DuePage(PageTurn{Owner: a.Owner, ID: a.ID})
+		is.NoErr(err)
+		is.True(p.Due.After(tx.s.Steady())) // nothing is looked at
+		got, err := tx.PageIcon(b)
+		is.Equal(got, record.ID{})
+		return firstError(err, audit(tx))
+	})
+}
+
+// All icons are listed, of however many pages.
+func TestIconsOfMany(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	for n := range 2 {
+		update(t, s, func(tx *Tx) error {
+			for i := range pagesAtOnce {
+				p := record.NewPage(u.ID, record.ID{byte(n), byte(i), byte(i >> 8)}, "https://example.org/", tx.Now)
+				p.Icon = record.ID{byte(n), byte(i % 7), 1}
+				if err := pages.Put(tx.Tx, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		all, err := s.Icons()
+		is.NoErr(err)
+		is.Equal(len(all), 7*(n+1))
+	}
 }
 
 // A store of format 1 has no pages yet.

@@ -312,6 +312,7 @@ const kinds = {
     ],
     quick: 'url', prompt: 'Paste an address to keep',
     href: (r) => r.url,
+    pic: (r) => hostOf(r.url)[0].toUpperCase(),
     meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: `The page could not be reached since ${new Date(r.unreachableSince).toLocaleDateString()}` }, 'unreachable'), h('span.cutoff', {}, hostOf(r.url)), r.description && h('span.cutoff', {}, excerpt(r.description))],
     none: 'Paste the address of a page above, or use the browser extension. It gets its title by itself.',
   },
@@ -423,8 +424,8 @@ const shownAsPicture = (r) => r.kind === 'file' && /^image\/(png|jpe?g|gif|webp|
 function pictureOf(r) {
   const letters = kindOf(r).pic?.(r);
   const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(r.kind));
-  if (shownAsPicture(r)) {
-    pic.append(h('img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
+  if (shownAsPicture(r) || r.iconUrl) {
+    pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
   return pic;
 }
@@ -1586,7 +1587,7 @@ const pages = {
         { name: 'maxUploadBytes', label: 'Largest file', type: 'size', placeholder: bytes(start.maxUpload) },
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Pages of bookmarks', [
-        { name: 'linkChecks', label: 'Look at them', type: 'check', hint: 'For titles and descriptions that are missing, and now and then to see which are gone. The sites see the address of this server.' },
+        { name: 'linkChecks', label: 'Look at them', type: 'check', hint: 'For titles, descriptions and icons that are missing, and now and then to see which are gone. The sites see the address of this server.' },
       ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
       inline('Captcha of upload requests', [
         { name: 'captchaProvider', label: 'Provider', type: 'choice', none: 'As the server was started', choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },

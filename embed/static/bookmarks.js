@@ -1,5 +1,5 @@
 // What is told of bookmarks when they are made: that there is one of the page
-// already, and what the page says of itself.
+// already, what the page says of itself, and its icon.
 export default ({ h, find, api, base, toast, go, put, whole, isAddress }) => {
   // same is the page that lists the bookmarks of an address.
   const same = (url) => `${base}/bookmarks?url=${encodeURIComponent(url)}`;
@@ -28,7 +28,7 @@ export default ({ h, find, api, base, toast, go, put, whole, isAddress }) => {
   }
 
   function filled(r, [wait, ...more]) {
-    if (r.reachable !== 'unknown' || r.title && r.description || !wait) return;
+    if (r.reachable !== 'unknown' || !wait) return;
     setTimeout(async () => {
       const now = find(`.item[data-id="${r.id}"]`) && await whole(r).catch(() => null);
       if (!now) return;

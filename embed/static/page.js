@@ -1,4 +1,4 @@
-// Adds buttons that copy: to listings, and to what says so. It remembers nothing and asks nothing of any server.
+// Adds buttons that copy: to listings, and to what says so; and takes away an icon that is not there. It remembers nothing and asks nothing of any server.
 "use strict";
 
 (() => {
@@ -39,4 +39,10 @@
     if (code) add(code, listing.querySelector("figcaption"));
   }
   for (const node of document.querySelectorAll("[data-copy]")) add(node, node.parentNode);
+
+  // An icon that cannot be shown leaves no gap.
+  for (const icon of document.querySelectorAll(".favicon")) {
+    if (icon.complete && !icon.naturalWidth) icon.remove();
+    else icon.addEventListener("error", () => icon.remove());
+  }
 })();

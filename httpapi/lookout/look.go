@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"syscall"
 	"time"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/thumb"
 	"kist/kv/record"
 )
 
-// client asks for pages.
-type client struct{ *outbound.Client }
+// client asks for pages, and for the icons of their sites.
+type client struct {
+	*outbound.Client
+	icons *thumb.Icons
+	log   *slog.Logger
+}
 
 // Bounds of a look.
 const (
@@ -28,39 +35,68 @@ func (c *client) ask(ctx context.Context, address string, fill bool) record.Look
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	if fill {
-		return c.read(ctx, address)
+		found, a := c.read(ctx, address)
+		if found.Verdict == record.Answers {
+			found.Icon = c.icon(ctx, a, func() answered { return a })
+		}
+		return found
 	}
 	res, err := c.head(ctx, http.MethodHead, address)
 	if err == nil && res.StatusCode >= 400 && res.StatusCode != http.StatusTooManyRequests {
 		// Some know no HEAD, and say so in many ways.
 		res, err = c.head(ctx, http.MethodGet, address)
 	}
-	return judge(res, err)
-}
-
-// read asks for a page and reads it.
-func (c *client) read(ctx context.Context, address string) record.Look {
-	res, err := c.send(ctx, http.MethodGet, address)
 	found := judge(res, err)
-	if err != nil {
-		return found
-	}
-	defer res.Body.Close()
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return found
-	}
-	found.Read = true
-	media := res.Header.Get("Content-Type")
-	if coding := res.Header.Get("Content-Encoding"); isPage(media) && (coding == "" || coding == "identity") {
-		p := parse(res.Body, media)
-		found.Title, found.Description = p.title, p.description
+	if found.Verdict == record.Answers {
+		found.Icon = c.icon(ctx, from(res), func() answered {
+			_, a := c.read(ctx, address)
+			return a
+		})
 	}
 	return found
 }
 
+// answered is who answered for a page, and what it says of itself.
+type answered struct {
+	page
+	at   *url.URL // after redirects; nil if nobody did
+	busy bool     // and wants to be left alone
+}
+
+func from(res *http.Response) answered {
+	return answered{at: res.Request.URL, busy: res.StatusCode == http.StatusTooManyRequests}
+}
+
+// read asks for a page and reads it.
+func (c *client) read(ctx context.Context, address string) (record.Look, answered) {
+	res, err := c.send(ctx, http.MethodGet, address, acceptPage)
+	found := judge(res, err)
+	if err != nil {
+		return found, answered{}
+	}
+	defer res.Body.Close()
+	a := from(res)
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return found, a
+	}
+	found.Read = true
+	if media := res.Header.Get("Content-Type"); isPage(media) && plain(res) {
+		a.page = parse(res.Body, media)
+		found.Title, found.Description = a.title, a.description
+	}
+	return found, a
+}
+
+// plain reports whether the answer's body is as it is meant: it was not asked
+// for in any coding.
+func plain(res *http.Response) bool {
+	coding := res.Header.Get("Content-Encoding")
+	return coding == "" || coding == "identity"
+}
+
 // head sends a request of which the answer's head alone is wanted.
 func (c *client) head(ctx context.Context, method, address string) (*http.Response, error) {
-	res, err := c.send(ctx, method, address)
+	res, err := c.send(ctx, method, address, acceptPage)
 	if err == nil {
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // what comes of it is no matter
 		err = res.Body.Close()
@@ -68,14 +104,17 @@ func (c *client) head(ctx context.Context, method, address string) (*http.Respon
 	return res, err
 }
 
-func (c *client) send(ctx context.Context, method, address string) (*http.Response, error) {
+// acceptPage is what is asked for at the address of a page.
+const acceptPage = "text/html, application/xhtml+xml, */*;q=0.5"
+
+func (c *client) send(ctx context.Context, method, address, accept string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	// Many sites turn away what does not say that it is like a browser.
 	r.Header.Set("User-Agent", "Mozilla/5.0 (compatible; kist)")
-	r.Header.Set("Accept", "text/html, application/xhtml+xml, */*;q=0.5")
+	r.Header.Set("Accept", accept)
 	return c.Do(r, redirects)
 }
 

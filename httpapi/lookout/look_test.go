@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/thumb"
 	"kist/kv/record"
 )
 
@@ -58,7 +62,26 @@ func here(t testing.TB, lookup func(context.Context, string) ([]netip.Addr, erro
 	if err := local.UnmarshalText([]byte("127.0.0.0/8")); err != nil {
 		t.Fatal(err)
 	}
-	return &client{outbound.New(outbound.Options{Allow: []outbound.Allowed{local}, Lookup: lookup})}
+	pictures, err := thumb.New(filepath.Join(t.TempDir(), "thumbs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pictures.Close() })
+	icons, err := pictures.Icons(filepath.Join(t.TempDir(), "icons"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{outbound.New(outbound.Options{Allow: []outbound.Allowed{local}, Lookup: lookup}), icons, slog.New(slog.DiscardHandler)}
+}
+
+// siteOf is the key of the site of an address.
+func siteOf(t testing.TB, address string) record.ID {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.SiteKey(u)
 }
 
 // What sites answer, and what it says of a page.
@@ -88,6 +111,7 @@ func TestAsk(t *testing.T) {
 		}
 	})
 	c := here(t, nil)
+	c.icons.Wants(siteOf(t, s.url)) // nothing is asked for an icon
 	look := func(v record.Verdict, wait time.Duration) record.Look { return record.Look{Verdict: v, Wait: wait} }
 	for path, row := range map[string]struct {
 		want  record.Look

@@ -1,5 +1,5 @@
 // Package lookout looks at the pages that bookmarks lead to: for what a
-// bookmark lacks, and to see which pages are gone.
+// bookmark lacks, for the icons of their sites, and to see which pages are gone.
 package lookout
 
 import (
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/thumb"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -47,8 +48,8 @@ type Lookout struct {
 }
 
 // New makes a lookout.
-func New(s *kv.Store, c *outbound.Client, log *slog.Logger) *Lookout {
-	return &Lookout{queue: storeQueue{s}, ask: (&client{c}).ask, log: log}
+func New(s *kv.Store, c *outbound.Client, icons *thumb.Icons, log *slog.Logger) *Lookout {
+	return &Lookout{queue: storeQueue{s}, ask: (&client{c, icons, log}).ask, log: log}
 }
 
 // storeQueue is the queue of a store.

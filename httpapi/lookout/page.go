@@ -3,6 +3,7 @@ package lookout
 import (
 	"bytes"
 	"io"
+	"iter"
 	"mime"
 	"strings"
 	"unicode"
@@ -21,6 +22,9 @@ const (
 // page is what a page says of itself.
 type page struct {
 	title, description string
+
+	base  string // that its links are relative to, itself relative to the page's address; "" is that
+	icons []iconLink
 }
 
 // parse reads a page of HTML, as far as maxPage, in the encoding that it or
@@ -55,6 +59,8 @@ func parse(r io.Reader, contentType string) page {
 	return page{
 		title:       first(p.title.String(), p.meta["og:title"], p.meta["twitter:title"]),
 		description: first(p.meta["description"], p.meta["og:description"], p.meta["twitter:description"]),
+		base:        p.base,
+		icons:       p.icons,
 	}
 }
 
@@ -65,6 +71,8 @@ type reading struct {
 	titled   bool // there was one
 	pictures int  // SVG around the present place, which has titles too
 	meta     map[string]string
+	base     string
+	icons    []iconLink
 	done     bool
 }
 
@@ -81,14 +89,12 @@ func (p *reading) open(z *html.Tokenizer) {
 		p.done = p.titled
 	case atom.Meta:
 		var name, content string
-		for more {
-			var key, value []byte
-			key, value, more = z.TagAttr()
-			switch string(key) {
+		for key, value := range attributes(z, more) {
+			switch key {
 			case "name", "property":
-				name = strings.ToLower(strings.TrimSpace(string(value)))
+				name = strings.ToLower(strings.TrimSpace(value))
 			case "content":
-				content = string(value)
+				content = value
 			}
 		}
 		if wanted[name] && p.meta[name] == "" {
@@ -96,6 +102,32 @@ func (p *reading) open(z *html.Tokenizer) {
 				p.meta = map[string]string{}
 			}
 			p.meta[name] = content
+		}
+	case atom.Base:
+		for key, value := range attributes(z, more) {
+			if key == "href" && p.base == "" {
+				p.base = value
+			}
+		}
+	case atom.Link:
+		if len(p.icons) < maxLinks {
+			if l, is := readIconLink(attributes(z, more)); is {
+				p.icons = append(p.icons, l)
+			}
+		}
+	}
+}
+
+// attributes are those of the tag that was just read, whose names are in lower
+// case; more says whether it has any.
+func attributes(z *html.Tokenizer, more bool) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for more {
+			var key, value []byte
+			key, value, more = z.TagAttr()
+			if !yield(string(key), string(value)) {
+				return
+			}
 		}
 	}
 }

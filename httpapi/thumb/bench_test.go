@@ -52,7 +52,7 @@ func BenchmarkMake(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := draft(h, r); err != nil {
+				if _, err := draft(h, r, Edge, encode); err != nil {
 					b.Fatal(err)
 				}
 			}

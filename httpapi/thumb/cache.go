@@ -8,10 +8,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"kist/blobs"
 )
@@ -132,6 +134,20 @@ func (c *cache) get(ref blobs.Ref) (entry, bool) {
 	return parse(ref, data)
 }
 
+// age is for how long the content has had the entry that it has, if it has one.
+// Of a file from the future, as a clock that was wrong leaves it, it is for
+// ever.
+func (c *cache) age(ref blobs.Ref) (time.Duration, bool) {
+	info, err := os.Lstat(filepath.Join(c.dir, pathOf(ref)))
+	if err != nil {
+		return 0, false
+	}
+	if age := time.Since(info.ModTime()); age > -time.Minute {
+		return age, true
+	}
+	return math.MaxInt64, true
+}
+
 func sum(ref blobs.Ref, data []byte) uint32 {
 	s := crc32.Checksum(ref[:], castagnoli)
 	s = crc32.Update(s, castagnoli, data[:20])
@@ -233,12 +249,17 @@ func place(root *os.Root, temp string, ref blobs.Ref) error {
 // crash left unfinished. It goes on after a file that cannot be removed, and
 // stops when known fails. Files that the cache does not make are left alone.
 func (m *Maker) Sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
-	root, err := m.cache.folder()
+	return m.cache.sweep(known)
+}
+
+// sweep is what Maker.Sweep does.
+func (c *cache) sweep(known func(blobs.Ref) (bool, error)) (removed int, err error) {
+	root, err := c.folder()
 	if err != nil {
 		return 0, fmt.Errorf("thumb: opening the cache: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	failed := m.cache.tidy(root)
+	failed := c.tidy(root)
 	folders, err := list(root, ".")
 	if err != nil {
 		return 0, fmt.Errorf("thumb: listing the cache: %w", err)

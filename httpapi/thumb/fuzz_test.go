@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 )
 
-var seeds = flag.Bool("seeds", false, "write the seeds of FuzzGet")
+var seeds = flag.Bool("seeds", false, "write the seeds of the fuzz tests")
 
 // FuzzExif: whatever the bytes are, there is one of the eight orientations.
 func FuzzExif(f *testing.F) {

@@ -16,25 +16,26 @@ const Edge = 480
 
 const jpegQuality = 82
 
-// fit is the size of a thumbnail of a picture of w by h pixels.
-func fit(w, h int) (int, int) {
+// fit is the size of a picture of w by h pixels when neither edge may be longer
+// than edge.
+func fit(w, h, edge int) (int, int) {
 	longest := max(w, h)
-	if longest <= Edge {
+	if longest <= edge {
 		return w, h
 	}
-	scale := func(n int) int { return max(1, (n*Edge+longest/2)/longest) }
+	scale := func(n int) int { return max(1, (n*edge+longest/2)/longest) }
 	return scale(w), scale(h)
 }
 
-// shrink makes the thumbnail of a picture whose pixels outside of what img
-// has are transparent. Averages over blocks come first, which cost a look at
+// shrink makes the small picture, no edge of it longer than edge, of one whose
+// pixels outside of what img has are transparent. Averages over blocks come first, which cost a look at
 // each pixel; then a Catmull-Rom filter goes from between one and a half and
 // three times the size, or less, to the size that is asked for. That looks
 // nearly as good as the filter alone, which costs many times as much.
-func shrink(img image.Image, h header) *image.RGBA {
-	block := max(1, 2*max(h.width, h.height)/(3*Edge))
+func shrink(img image.Image, h header, edge int) *image.RGBA {
+	block := max(1, 2*max(h.width, h.height)/(3*edge))
 	small := average(img, h.width, h.height, max(1, h.width/block), max(1, h.height/block), h.toRGB)
-	if w, t := fit(h.width, h.height); small.Rect.Dx() != w || small.Rect.Dy() != t {
+	if w, t := fit(h.width, h.height, edge); small.Rect.Dx() != w || small.Rect.Dy() != t {
 		scaled := image.NewRGBA(image.Rect(0, 0, w, t))
 		draw.CatmullRom.Scale(scaled, scaled.Rect, small, small.Rect, draw.Src, nil)
 		small = scaled
@@ -262,11 +263,10 @@ func high(to, from []byte) {
 }
 
 // encode writes what is opaque as JPEG, without colour if there is none, and
-// what is not as PNG, with a palette if the colours fit into one. Nothing but
-// pixels goes in.
+// what is not as PNG. Nothing but pixels goes in.
 func encode(m *image.RGBA) (data []byte, mediaType string, err error) {
-	var b bytes.Buffer
 	if m.Opaque() {
+		var b bytes.Buffer
 		var picture image.Image = m
 		if g := colourless(m); g != nil {
 			picture = g
@@ -274,12 +274,18 @@ func encode(m *image.RGBA) (data []byte, mediaType string, err error) {
 		err = jpeg.Encode(&b, picture, &jpeg.Options{Quality: jpegQuality})
 		return b.Bytes(), "image/jpeg", err
 	}
+	return lossless(m)
+}
+
+// lossless writes PNG, with a palette if the colours fit into one.
+func lossless(m *image.RGBA) (data []byte, mediaType string, err error) {
 	straight := image.NewNRGBA(m.Rect)
 	draw.Draw(straight, m.Rect, m, m.Rect.Min, draw.Src)
 	var picture image.Image = straight
 	if p := palette(straight); p != nil {
 		picture = p
 	}
+	var b bytes.Buffer
 	err = png.Encode(&b, picture)
 	return b.Bytes(), "image/png", err
 }

@@ -1,5 +1,6 @@
 // Package thumb makes small pictures of JPEG, PNG, GIF and WebP files and
-// keeps them in a folder.
+// keeps them in a folder. It does the same with the icons of sites, which may
+// be ICO files too.
 //
 // Files are hostile. A picture is decoded only after its header has shown that
 // this takes at most 200 MiB and that it has at most 40 million pixels:
@@ -23,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"os"
 	"runtime/debug"
@@ -279,24 +281,24 @@ func (s *source) thumb() (*Thumb, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.memory >= bigDecode {
-		defer debug.FreeOSMemory()
-	}
-	return draft(h, r)
+	return draft(h, r, Edge, encode)
 }
 
-// draft decodes and shrinks. What panics is a refusal.
-func draft(h header, r *io.SectionReader) (t *Thumb, err error) {
+// draft decodes, shrinks to the edge and encodes. What panics is a refusal.
+func draft(h header, r *io.SectionReader, edge int, encode func(*image.RGBA) ([]byte, string, error)) (t *Thumb, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t, err = nil, refuse("the decoder panics: %v", p)
 		}
 	}()
+	if h.memory >= bigDecode {
+		defer debug.FreeOSMemory()
+	}
 	img, err := h.decode(buffered(r))
 	if err != nil {
 		return nil, refuse("%v", err)
 	}
-	small := shrink(img, h)
+	small := shrink(img, h, edge)
 	data, mediaType, err := encode(small)
 	if err != nil {
 		return nil, refuse("%v", err)

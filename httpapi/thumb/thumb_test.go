@@ -460,7 +460,7 @@ func TestTooLargeFile(t *testing.T) {
 // TestPanic: a decoder that panics has no thumbnail.
 func TestPanic(t *testing.T) {
 	is := is.New(t)
-	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0))
+	_, err := draft(header{decode: func(io.Reader) (image.Image, error) { panic("at the disco") }}, io.NewSectionReader(bytes.NewReader(nil), 0, 0), Edge, encode)
 	is.True(errors.Is(err, ErrNone))
 }
 

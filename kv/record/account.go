@@ -183,7 +183,7 @@ func (v *Settings) Fields(s *field.Set) {
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
-		Says("Whether the server asks for the pages of bookmarks: for titles and descriptions that are missing, and to see which pages are gone.", `true`)
+		Says("Whether the server asks for the pages of bookmarks: for titles, descriptions and icons that are missing, and to see which pages are gone.", `true`)
 	field.MaybeChoice(s, "captchaProvider", &v.Captcha, captchaProviders).
 		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null leaves it to --captcha, with the keys that are given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)

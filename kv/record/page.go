@@ -40,6 +40,8 @@ type Page struct {
 	Failures int       `json:",omitempty"` // looks in a row
 	Failing  time.Time `json:",omitzero"`  // the first of them
 	Gone     time.Time `json:",omitzero"`  // since when it is Unreachable
+
+	Icon ID `json:",omitzero"` // the site whose icon is the page's; zero if none is known
 }
 
 // NewPage is what is known of the page of an address that nobody has looked at.
@@ -53,10 +55,24 @@ func PageKey(address string) ID {
 	return ID(sum[:16])
 }
 
+// SiteKey is the same for all addresses of a site: of a scheme, host and port.
+func SiteKey(u *url.URL) ID {
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[scheme]
+	}
+	sum := sha256.Sum256([]byte(scheme + "://" + hostName(u) + ":" + port))
+	return ID(sum[:16])
+}
+
+func hostName(u *url.URL) string {
+	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+}
+
 func hostKey(address string) uint64 {
 	h := fnv.New64a()
 	if u, err := url.Parse(address); err == nil {
-		_, _ = h.Write([]byte(strings.TrimSuffix(strings.ToLower(u.Hostname()), "."))) // cannot fail
+		_, _ = h.Write([]byte(hostName(u))) // cannot fail
 	}
 	return h.Sum64()
 }
@@ -79,6 +95,8 @@ type Look struct {
 
 	Read               bool // what the page says of itself was read
 	Title, Description string
+
+	Icon ID // of a page that Answers: the site whose icon it has; zero if that is not there
 }
 
 // Times between two looks.
@@ -102,6 +120,7 @@ func (p *Page) Record(l Look, now time.Time) (gone bool) {
 	switch l.Verdict {
 	case Answers:
 		p.State, p.Checked, p.Failures, p.Failing, p.Gone = Reachable, now, 0, time.Time{}, time.Time{}
+		p.Icon = l.Icon
 	case Fails:
 		if p.Checked = now; p.Failures == 0 {
 			p.Failing = now

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -147,4 +148,19 @@ func TestBookmarkTakes(t *testing.T) {
 	is.True(b.Take(record.Look{Title: "Other", Description: "Other"}))
 	is.Equal(b, record.Bookmark{URL: "https://example.org/", Name: "Title", Description: "Other"})
 	is.True(!b.Take(record.Look{}))
+}
+
+func TestSiteKey(t *testing.T) {
+	is := is.New(t)
+	of := func(address string) record.ID {
+		u, err := url.Parse(address)
+		is.NoErr(err)
+		return record.SiteKey(u)
+	}
+	for _, same := range []string{"https://EXAMPLE.org/a?b#c", "HTTPS://example.org:443", "https://example.org./"} {
+		is.Equal(of(same), of("https://example.org/"))
+	}
+	for _, other := range []string{"http://example.org/", "https://example.org:8443/", "https://www.example.org/", "https://example.com/"} {
+		is.True(of(other) != of("https://example.org/"))
+	}
 }

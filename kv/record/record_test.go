@@ -148,7 +148,7 @@ func TestRoundTrip(t *testing.T) {
 				}
 			case record.Bookmarks: // url is the page's
 				want["url"], want["shareUrl"] = "https://go.dev/", "https://kist.example/v/my-slug"
-				want["reachable"], want["checkedAt"], want["unreachableSince"] = "unknown", nil, nil
+				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"] = "unknown", nil, nil, nil
 			}
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
 			text := field.Of(&v).AppendJSON(nil)

@@ -82,6 +82,12 @@ func (v *Shown) pageFields(s *field.Set) {
 	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last asked for; null is never.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("unreachableSince", &v.Page.Gone, field.ReadOnly).
 		Says("Since when the page cannot be reached; null if it can, or if that is not known.", `null`)
+	s.Shown("iconUrl", field.Schema{Type: "string", Format: "uri", Nullable: true}, func(dst []byte) []byte {
+		if v.Page.Icon == (ID{}) {
+			return append(dst, "null"...)
+		}
+		return v.appendURL(dst, "/t/")
+	}).Says("Address at this server of a small picture of the page's site, PNG of 64 pixels at most, for those who may see the bookmark; null if there is none. The server gets it in the background.", `"https://kist.example.org/t/summer-24"`)
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,

@@ -1,0 +1,195 @@
+package thumb
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"image"
+	"io"
+	"slices"
+)
+
+// Bounds of ICO files.
+const (
+	maxICOEntries = 64 // of the list of pictures, that are looked at
+	maxICOTried   = 4  // pictures that are decoded
+	maxICOEdge    = 256
+	bmpHead       = 40 // bytes of a BITMAPINFOHEADER
+)
+
+// isICO reports whether the bytes are those of an ICO file: a list of pictures,
+// each a PNG file or a bitmap of Windows without the head of its file.
+func isICO(data []byte) bool {
+	return len(data) >= 6+16 && string(data[:4]) == "\x00\x00\x01\x00"
+}
+
+// icoEntry is what the list says of a picture. It may say anything: it is good
+// for choosing, and nothing else.
+type icoEntry struct {
+	edge, depth int
+	data        []byte
+}
+
+// icoIcon makes the icon of the picture in an ICO file that suits best and can
+// be read.
+func icoIcon(data []byte) (t *Thumb, err error) {
+	err = refuse("no picture is in the list")
+	for i, e := range icoEntries(data) {
+		if i == maxICOTried {
+			break
+		}
+		if t, err = e.icon(); err == nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+// icoEntries lists the pictures, the best first: the smallest that fill an
+// icon, then the largest of the others; of equals the one with more colours.
+func icoEntries(data []byte) (all []icoEntry) {
+	count := min(int(binary.LittleEndian.Uint16(data[4:])), maxICOEntries)
+	for list := data[6:]; count > 0 && len(list) >= 16; count, list = count-1, list[16:] {
+		size, at := int64(binary.LittleEndian.Uint32(list[8:])), int64(binary.LittleEndian.Uint32(list[12:]))
+		if at+size > int64(len(data)) || size < bmpHead {
+			continue
+		}
+		edge := func(b byte) int { return cmp.Or(int(b), maxICOEdge) }
+		all = append(all, icoEntry{max(edge(list[0]), edge(list[1])), int(binary.LittleEndian.Uint16(list[6:])), data[at : at+size]})
+	}
+	slices.SortStableFunc(all, func(a, b icoEntry) int {
+		if small := a.edge < IconEdge; small != (b.edge < IconEdge) {
+			if small {
+				return 1
+			}
+			return -1
+		} else if by := cmp.Compare(a.edge, b.edge); by != 0 && small {
+			return -by
+		} else if by != 0 {
+			return by
+		}
+		return cmp.Compare(b.depth, a.depth)
+	})
+	return all
+}
+
+func (e icoEntry) icon() (*Thumb, error) {
+	r := io.NewSectionReader(bytes.NewReader(e.data), 0, int64(len(e.data)))
+	if !bytes.HasPrefix(e.data, []byte("\x89PNG")) {
+		h, err := bmpHeader(e.data)
+		if err != nil {
+			return nil, err
+		}
+		return iconOf(h, r)
+	}
+	h, err := readHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	return iconOf(h, r)
+}
+
+// bmpHeader looks at a bitmap as ICO files have them: its lines of colours, from
+// the bottom up, and then as many that say with a bit for each pixel that it is
+// transparent.
+func bmpHeader(data []byte) (header, error) {
+	if len(data) < bmpHead {
+		return header{}, refuse("the bitmap is cut off")
+	}
+	le := binary.LittleEndian
+	head := int64(le.Uint32(data))
+	b := bitmap{
+		width: int(int32(le.Uint32(data[4:]))), height: int(int32(le.Uint32(data[8:]))) / 2,
+		depth: int(le.Uint16(data[14:])),
+	}
+	colours := int64(le.Uint32(data[32:]))
+	switch {
+	case head < bmpHead || head > int64(len(data)):
+		return header{}, refuse("the head of the bitmap is of an unknown kind")
+	case b.width < 1 || b.height < 1 || b.width > maxICOEdge || b.height > maxICOEdge:
+		return header{}, refuse("a bitmap of %d by %d pixels", b.width, b.height)
+	case le.Uint32(data[16:]) != 0:
+		return header{}, refuse("the bitmap is packed")
+	case !slices.Contains([]int{1, 4, 8, 24, 32}, b.depth):
+		return header{}, refuse("the bitmap has %d bits a pixel", b.depth)
+	}
+	data = data[head:]
+	if b.depth <= 8 {
+		if most := int64(1) << b.depth; colours == 0 || colours > most {
+			colours = most
+		}
+		if 4*colours > int64(len(data)) {
+			return header{}, refuse("the palette of the bitmap is cut off")
+		}
+		b.palette, data = data[:4*colours], data[4*colours:]
+	}
+	// Lines are padded to whole words of 32 bits.
+	b.stride, b.maskStride = (b.width*b.depth+31)/32*4, (b.width+31)/32*4
+	if len(data) < b.stride*b.height {
+		return header{}, refuse("the bitmap is cut off")
+	}
+	b.pixels, b.mask = data[:b.stride*b.height], data[b.stride*b.height:]
+	if len(b.mask) < b.maskStride*b.height {
+		b.mask = nil // some leave it out
+	}
+	return header{
+		decode: func(io.Reader) (image.Image, error) { return b.decode() }, // of what is in memory
+		width:  b.width, height: b.height, orientation: upright,
+		memory: 4 * int64(b.width) * int64(b.height),
+	}, nil
+}
+
+// A bitmap is one of a known size and depth.
+type bitmap struct {
+	width, height, depth int
+	palette              []byte // blue, green, red, nothing
+	pixels, mask         []byte // mask is nil if there is none
+	stride, maskStride   int
+}
+
+var errPalette = errors.New("a colour is not in the palette of the bitmap")
+
+func (b *bitmap) decode() (image.Image, error) {
+	m := image.NewNRGBA(image.Rect(0, 0, b.width, b.height))
+	blank := b.depth == 32 // so far, by its alpha channel
+	for y := range b.height {
+		line, to := b.pixels[(b.height-1-y)*b.stride:], m.Pix[y*m.Stride:]
+		for x := range b.width {
+			p := to[4*x:][:4]
+			var from []byte
+			switch b.depth {
+			case 24, 32:
+				from = line[x*b.depth/8:]
+			default:
+				each := 8 / b.depth // in a byte, the first in its highest bits
+				n := 4 * (int(line[x/each]) >> (8 - b.depth*(x%each+1)) & (1<<b.depth - 1))
+				if n >= len(b.palette) {
+					return nil, errPalette
+				}
+				from = b.palette[n:]
+			}
+			p[0], p[1], p[2], p[3] = from[2], from[1], from[0], 0xff
+			if b.depth == 32 {
+				p[3] = from[3]
+				blank = blank && from[3] == 0
+			}
+		}
+	}
+	if blank { // of the time before alpha channels: the mask alone tells
+		for i := 3; i < len(m.Pix); i += 4 {
+			m.Pix[i] = 0xff
+		}
+	}
+	if b.mask != nil && (blank || b.depth < 32) {
+		for y := range b.height {
+			line, to := b.mask[(b.height-1-y)*b.maskStride:], m.Pix[y*m.Stride:]
+			for x := range b.width {
+				if line[x/8]>>(7-x%8)&1 != 0 {
+					copy(to[4*x:], []byte{0, 0, 0, 0})
+				}
+			}
+		}
+	}
+	return m, nil
+}
