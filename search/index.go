@@ -11,15 +11,15 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/blevesearch/bleve/v2/analysis"
-	"github.com/blevesearch/bleve/v2/document"
 	"github.com/blevesearch/bleve/v2/index/scorch"
+	"github.com/blevesearch/bleve/v2/index/scorch/mergeplan"
 	index "github.com/blevesearch/bleve_index_api"
 
 	"kist/kv/record"
@@ -52,10 +52,14 @@ const (
 	batchText    = 1 << 20
 )
 
-// largeBuild is how many records make an index of which the memory that making
-// it took is given back: its segments are merged into one, and it is opened
-// anew.
-const largeBuild = 5000
+// largeBuild is how many changes make an index that is settled once it is made:
+// its segments are merged into one, and it is opened anew, which gives back the
+// memory that making it took. segmentsAnew is how many segments of a size may
+// come together until then: to merge them earlier is work that is done again.
+const (
+	largeBuild   = 5000
+	segmentsAnew = 64
+)
 
 // mostGone bounds the marks of removals that are kept in mind while they cannot
 // be taken away. Others go when the index is next made anew.
@@ -359,7 +363,8 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	} else {
 		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Built: s.Built} })
 	}
-	live, err := x.open()
+	large := wipe && latest >= largeBuild
+	live, err := x.open(large)
 	if err != nil {
 		if !wipe {
 			err = &rebuild{err}
@@ -382,7 +387,7 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	x.mu.Unlock()
 	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
 	x.relax(live) // opening it has read here and there
-	err = x.follow(ctx, live, at, wipe)
+	err = x.follow(ctx, live, at, wipe, large)
 	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
 		ended = ended || errors.Is(err, ctx.Err())
 	}
@@ -415,8 +420,9 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 }
 
 // open opens what is in the folder. A damaged index makes an error, whatever
-// the library does about it.
-func (x *Index) open() (s *scorch.Scorch, err error) {
+// the library does about it. large says that it is made anew and settled then:
+// its segments are hardly merged before.
+func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errDamaged, p)
@@ -425,9 +431,11 @@ func (x *Index) open() (s *scorch.Scorch, err error) {
 	if err := os.MkdirAll(x.folder(), 0o700); err != nil {
 		return nil, err
 	}
-	made, err := scorch.NewScorch(scorch.Name, map[string]any{
-		"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen(),
-	}, x.queue)
+	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen()}
+	if large {
+		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
+	}
+	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
 		return nil, err
 	}
@@ -472,10 +480,13 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 	return snap, nil
 }
 
-// follow applies changes as they come.
-func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building bool) error {
+// follow applies changes as they come. building says that the index is made
+// anew, large that it is settled then.
+func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building, large bool) error {
 	begun := time.Now()
-	var gone []uint64 // the places of removals that were applied
+	w := &writer{x: x, live: live}
+	defer func() { _ = w.flush() }() // where that fails, something else has
+	var gone []uint64                // the places of removals that were applied
 	for {
 		most := batchChanges
 		if building {
@@ -492,7 +503,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				}
 				continue
 			}
-			if err := x.apply(live, some); err != nil {
+			if err := w.apply(some); err != nil {
 				return err
 			}
 			at = some[len(some)-1].Seq
@@ -501,20 +512,27 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 					gone = append(gone, c.Seq)
 				}
 			}
-			if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
-				gone = gone[:0]
-			} else {
-				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
-			}
 		}
 		caught := len(some) == 0 || at >= latest
 		if caught && at < latest {
 			// The places in between are empty: the removals there are forgotten,
 			// or never came to be.
-			if err := x.mark(live, latest); err != nil {
+			if err := w.write(index.NewBatch(), latest); err != nil {
 				return err
 			}
 			at = latest
+		}
+		if caught || !building {
+			if err := w.flush(); err != nil {
+				return err
+			}
+			if len(gone) == 0 {
+				// Nothing was removed.
+			} else if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
+				gone = gone[:0]
+			} else {
+				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
+			}
 		}
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
@@ -528,7 +546,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			if n > 0 {
 				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
 			}
-			if n >= largeBuild {
+			if large {
 				return x.settle(ctx, live)
 			}
 		}
@@ -547,7 +565,9 @@ var errSettled = errors.New("the search index is made")
 
 // settle merges the segments of an index that was just made into one.
 func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
-	if err := x.guard(func() error { return live.ForceMerge(ctx, nil) }); err != nil {
+	one := mergeplan.SingleSegmentMergePlanOptions
+	one.SegmentsPerMergeTask = math.MaxInt // all at once
+	if err := x.begin(func() error { return live.ForceMerge(ctx, &one) })(); err != nil {
 		return err
 	}
 	return cmp.Or(ctx.Err(), errSettled)
@@ -624,21 +644,21 @@ func persists(err error) bool {
 	return errors.As(err, &e) && errors.Is(e, scorch.ErrPersist)
 }
 
-// apply writes changes in batches and returns when they are on the disk.
-func (x *Index) apply(live *scorch.Scorch, some []record.Change) error {
+// apply writes changes in batches, of which it begins each when the one before
+// is on the disk. It returns when the last one is begun.
+func (w *writer) apply(some []record.Change) error {
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {
 		c := &some[i]
-		if d, n := x.document(c); d == nil {
+		if d := w.x.row(c); d == nil {
 			b.Delete(docID(c.Kind, c.ID))
 		} else {
 			b.Update(d)
-			volume += n
+			volume += d.volume
 		}
 		if volume > batchText || i == len(some)-1 {
-			b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, c.Seq))
-			if err := x.write(live, b); err != nil {
+			if err := w.write(b, c.Seq); err != nil {
 				return err
 			}
 			b, volume = index.NewBatch(), 0
@@ -647,21 +667,38 @@ func (x *Index) apply(live *scorch.Scorch, some []record.Change) error {
 	return nil
 }
 
-// mark notes that the index has reached a place.
-func (x *Index) mark(live *scorch.Scorch, at uint64) error {
-	b := index.NewBatch()
+// writer writes batches to an index, one at a time. The next one is made
+// meanwhile.
+type writer struct {
+	x    *Index
+	live *scorch.Scorch
+	busy func() error // waits for the batch that is being written; nil if there is none
+}
+
+// write begins to write a batch that brings the index to a place in the feed.
+func (w *writer) write(b *index.Batch, at uint64) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
 	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, at))
-	return x.write(live, b)
+	w.busy = w.x.begin(func() error { return w.live.Batch(b) })
+	return nil
 }
 
-// write writes one batch.
-func (x *Index) write(live *scorch.Scorch, b *index.Batch) error {
-	return x.guard(func() error { return live.Batch(b) })
+// flush returns when all batches are on the disk.
+func (w *writer) flush() error {
+	if w.busy == nil {
+		return nil
+	}
+	wait := w.busy
+	w.busy = nil
+	return wait()
 }
 
-// guard runs a call of the library. The library's own goroutines may have died
-// of a damaged file, in which case it would never return.
-func (x *Index) guard(call func() error) error {
+// begin runs a call of the library; wait returns when it has ended. The
+// library's own goroutines may have died of a damaged file, in which case the
+// call never returns.
+func (x *Index) begin(call func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -671,66 +708,14 @@ func (x *Index) guard(call func() error) error {
 		}()
 		done <- call()
 	}()
-	select {
-	case err := <-done:
-		return err
-	case err := <-x.broken:
-		return because(err)
-	}
-}
-
-// document is what is indexed of a record, and how much text it has; nil if it
-// is not there.
-func (x *Index) document(c *record.Change) (*document.Document, int) {
-	r := c.Record
-	if r == nil {
-		return nil, 0
-	}
-	text, err := proseOf(r, x.content)
-	if err != nil {
-		x.o.Log.Error("a record cannot be indexed", "error", err)
-		return nil, 0
-	}
-	d := document.NewDocument(docID(c.Kind, c.ID))
-	word := func(field string, value []byte) {
-		d.AddField(document.NewTextFieldCustom(field, nil, value, index.IndexField, nil))
-	}
-	word(ownerField, r.Owner[:])
-	word(kindField, []byte{r.Kind.Code})
-	for _, t := range r.Tags {
-		word(tagField, t[:])
-	}
-	if r.Public {
-		word(flagField, []byte{isPublic})
-	}
-	if r.Favorite {
-		word(flagField, []byte{isFavorite})
-	}
-	const placed = index.IndexField | index.IncludeTermVectors
-	d.AddField(document.NewTextFieldCustom(titleField, nil, nil, placed, analyzer{text.title}))
-	d.AddField(document.NewTextFieldCustom(textField, nil, nil, placed, analyzer(text.texts)))
-	n := len(text.title)
-	for _, t := range text.texts {
-		n += len(t)
-	}
-	return d, n
-}
-
-// analyzer gives the terms of texts, at their places in a line.
-type analyzer []string
-
-// Analyze implements [analysis.Analyzer]; what it is given is not looked at.
-func (a analyzer) Analyze([]byte) analysis.TokenStream {
-	l := lineOf(a...)
-	tokens := make([]analysis.Token, 0, len(l))
-	stream := make(analysis.TokenStream, 0, len(l))
-	for i, term := range l {
-		if term != "" {
-			tokens = append(tokens, analysis.Token{Term: []byte(term), Position: i + 1})
-			stream = append(stream, &tokens[len(tokens)-1])
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case err := <-x.broken:
+			return because(err)
 		}
 	}
-	return stream
 }
 
 // Score is how well a record fits, read through without the index; false if it
