@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/blevesearch/bleve/v2/index/scorch"
@@ -85,6 +86,9 @@ type Index struct {
 	mu   sync.RWMutex   // held for reading by each View
 	live *scorch.Scorch // nil while there is none to be asked
 
+	frequent   atomic.Pointer[frequent]
+	sampleSize int
+
 	ordersMu sync.Mutex
 	orders   map[uint64]*order // by segment
 
@@ -134,10 +138,12 @@ var errDamaged = errors.New("the search index is damaged")
 
 // New makes an index, which is not open until Run is called.
 func New(o Options) *Index {
-	return &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
+	x := &Index{
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), sampleSize: sampleSize,
 		hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
 	}
+	x.frequent.Store(new(frequent))
+	return x
 }
 
 // State tells how the index is.
@@ -211,7 +217,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		x.mu.RUnlock()
 		return nil, false
 	}
-	return &View{x: x, snap: snap, at: placeOf(snap)}, true
+	return &View{x: x, snap: snap, at: placeOf(snap), frequent: x.frequent.Load()}, true
 }
 
 // spoilt notes that the index that is open must not be asked any more.
@@ -378,12 +384,17 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 		return err
 	}
 	has := placeOf(snap)
+	often, unread := frequentOf(snap)
 	_ = snap.Close()
+	if unread != nil {
+		return &rebuild{unread}
+	}
 	if has != at {
 		return &rebuild{fmt.Errorf("%w: it is at %d and should be at %d", errDamaged, has, at)}
 	}
 	x.mu.Lock()
 	x.live = live
+	x.frequent.Store(often)
 	x.mu.Unlock()
 	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
 	x.relax(live) // opening it has read here and there
@@ -644,9 +655,19 @@ func persists(err error) bool {
 	return errors.As(err, &e) && errors.Is(e, scorch.ErrPersist)
 }
 
+// writer writes batches to an index, one at a time. The next one is made
+// meanwhile.
+type writer struct {
+	x    *Index
+	live *scorch.Scorch
+	busy func() error // waits for the batch that is being written; nil if there is none
+	seen sample
+}
+
 // apply writes changes in batches, of which it begins each when the one before
 // is on the disk. It returns when the last one is begun.
 func (w *writer) apply(some []record.Change) error {
+	var rows []*row
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {
@@ -654,25 +675,44 @@ func (w *writer) apply(some []record.Change) error {
 		if d := w.x.row(c); d == nil {
 			b.Delete(docID(c.Kind, c.ID))
 		} else {
-			b.Update(d)
+			rows = append(rows, d)
 			volume += d.volume
 		}
 		if volume > batchText || i == len(some)-1 {
+			w.pair(b, rows)
+			for _, d := range rows {
+				b.Update(d)
+			}
 			if err := w.write(b, c.Seq); err != nil {
 				return err
 			}
-			b, volume = index.NewBatch(), 0
+			rows, b, volume = nil, index.NewBatch(), 0
 		}
 	}
 	return nil
 }
 
-// writer writes batches to an index, one at a time. The next one is made
-// meanwhile.
-type writer struct {
-	x    *Index
-	live *scorch.Scorch
-	busy func() error // waits for the batch that is being written; nil if there is none
+// pair adds pairs to the documents of a batch, of which some are looked at
+// for frequent words first.
+func (w *writer) pair(b *index.Batch, rows []*row) {
+	f := w.x.frequent.Load()
+	for _, d := range rows {
+		if w.seen.docs == w.x.sampleSize {
+			break
+		}
+		w.seen.add(d)
+	}
+	if w.seen.docs == w.x.sampleSize {
+		if more := w.seen.beyond(f); more != f {
+			f = more
+			w.x.frequent.Store(f)
+			b.SetInternal(frequentKey, f.encode())
+		}
+		w.seen = sample{}
+	}
+	for _, d := range rows {
+		d.pairs(f)
+	}
 }
 
 // write begins to write a batch that brings the index to a place in the feed.

@@ -11,7 +11,15 @@ import (
 type row struct {
 	id     string
 	fields []index.Field
-	volume int // bytes of text
+	lines  [2]written // of title and text
+	volume int        // bytes of text
+}
+
+// written is what a field has, in its order and by terms.
+type written struct {
+	field string
+	line  line
+	terms index.TokenFrequencies
 }
 
 func (r *row) ID() string                                 { return r.id }
@@ -68,7 +76,7 @@ func (r *row) words(name string, terms ...string) {
 }
 
 // text adds the terms of a line with their places.
-func (r *row) text(name string, l line) {
+func (r *row) text(name string, l line) written {
 	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
 	places := make([]index.TokenLocation, len(l))
 	all := make([]index.TokenFreq, len(l))
@@ -88,6 +96,7 @@ func (r *row) text(name string, l line) {
 		t.SetFrequency(len(t.Locations))
 	}
 	r.fields = append(r.fields, c)
+	return written{name, l, c.terms}
 }
 
 // row is what is indexed of a record; nil if it is not there.
@@ -101,7 +110,7 @@ func (x *Index) row(c *record.Change) *row {
 		x.o.Log.Error("a record cannot be indexed", "error", err)
 		return nil
 	}
-	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 7), volume: len(text.title)}
+	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 10), volume: len(text.title)}
 	for _, t := range text.texts {
 		d.volume += len(t)
 	}
@@ -120,7 +129,6 @@ func (x *Index) row(c *record.Change) *row {
 		flags = append(flags, string(isFavorite))
 	}
 	d.words(flagField, flags...)
-	d.text(titleField, lineOf(text.title))
-	d.text(textField, lineOf(text.texts...))
+	d.lines = [2]written{d.text(titleField, lineOf(text.title)), d.text(textField, lineOf(text.texts...))}
 	return d
 }
