@@ -26,7 +26,7 @@ import (
 	"kist/kv/record"
 )
 
-// Options are what an Index is made of. All but Room and Content are required.
+// Options are what an Index is made of. All but Room, Relax and Content are required.
 type Options struct {
 	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
 	Store string // names the store whose records these are: another one's index is made anew
@@ -40,6 +40,8 @@ type Options struct {
 	// Room is how many bytes the disk takes at present: without room the index
 	// waits, so that it takes no one else's.
 	Room func() int64
+	// Relax gives back the memory that reading records through took.
+	Relax func() error
 	// Content reads the first MaxContent bytes of a file.
 	Content func(*record.Record) ([]byte, error)
 	Log     *slog.Logger
@@ -302,6 +304,7 @@ func (x *Index) Run(ctx context.Context) {
 		}
 		if errors.Is(err, errSettled) {
 			wipe = false
+			x.relaxStore()
 			debug.FreeOSMemory() // making the index took more than keeping it does
 			continue
 		}
@@ -599,6 +602,16 @@ func (x *Index) relax(live *scorch.Scorch) {
 	}
 }
 
+// relaxStore has the store give back what was read of it.
+func (x *Index) relaxStore() {
+	if x.o.Relax == nil {
+		return
+	}
+	if err := x.o.Relax(); err != nil {
+		x.o.Log.Warn("memory stays taken", "error", err)
+	}
+}
+
 // rest waits for changes if there are none, and then a little for more.
 func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
 	if !caught {
@@ -612,6 +625,7 @@ func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) erro
 	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
 	if err == nil && !woken {
 		x.relax(live)
+		x.relaxStore()
 		_, err = x.wait(ctx, x.o.Wake, nil)
 	}
 	if err != nil {
