@@ -640,9 +640,11 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 			return exact, begun
 		}
 	}
-	repeated := roaring.New() // where pairs do not tell a chain
+	chain := slices.Clone(head) // of words and pairs, which tell of a row
+	repeated := roaring.New()   // but not in these
 	for i, w := range head[1:] {
 		some = e.apart(field, head[i], w, some)
+		chain = append(chain, pair(head[i], w))
 		repeated.Or(e.postings(pairsOf[field], w))
 	}
 
@@ -658,8 +660,9 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 		if docs.IsEmpty() {
 			return
 		}
-		docs = e.apart(field, head[len(head)-1], term, docs)
-		if known := e.paired(append(head[:len(head):len(head)], term)...); known != nil {
+		before := head[len(head)-1]
+		docs = e.apart(field, before, term, docs)
+		if known := e.counted(append(slices.Clip(chain), term, pair(before, term))...); known != nil {
 			known = roaring.AndNot(known, repeated)
 			to.Or(roaring.And(docs, known))
 			docs.AndNot(known)

@@ -2,6 +2,8 @@ package search
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,36 +15,53 @@ import (
 
 // Of words that are in many documents, the pairs that stand next to each other
 // are indexed too, so that a phrase of them is found without the places of each
-// in every document. Which words these are is found out as documents come, and
-// told by the index itself: see frequent.
+// in every document. Pairs that are in many documents themselves are terms;
+// there are too many others for that, so several of these have one term, and
+// places tell which of them it is. Which words and pairs are frequent is found
+// out as documents come, and told by the index itself: see frequent.
 
 // Bounds of pairs.
 const (
-	sampleSize    = 500     // documents that are looked at to find frequent words
-	newShare      = 8       // a word that is in an eighth of these begins a new generation,
-	frequentShare = 16      // which takes in all that are in a 16th
-	maxFrequent   = 2048    // words
-	maxSampled    = 1 << 14 // words that are counted at a time
-	maxPaired     = 4096    // terms of a field: longer documents have no pairs
+	sampleSize  = 500     // documents that are looked at to find what is frequent
+	newShare    = 8       // what is in an eighth of these begins a new generation,
+	wordShare   = 16      // which takes in all words that are in a 16th
+	pairShare   = 32      // and pairs that are in a 32nd
+	maxFrequent = 2048    // words and pairs
+	maxSampled  = 1 << 14 // words that are counted at a time, and pairs
+	maxPaired   = 4096    // terms of a field: longer documents have no pairs
+	shortPaired = 256     // terms of a field, up to which the term of a rare pair is one of few
+	lastOfThem  = 255     // generations
+	fewForPairs = 2       // times that a word was seen before its pairs are counted
 )
 
-// frequent are the words of whose pairs documents have terms. It only grows
-// while an index lives: a word has pairs in documents of its generation and
-// later ones. It is not changed once it is made.
+// frequent are the words of whose pairs documents have terms, and the pairs
+// that have terms of their own. It only grows while an index lives: what is in
+// it counts in documents of its generation and later ones. It is not changed
+// once it is made.
 type frequent struct {
-	since  map[string]byte // by word, from 1 on
+	since  map[string]byte // by word or pair, from 1 on
 	latest byte            // the generation of documents that are made now
 }
 
-// pair is the term for two words in a row. A word by itself, in a field of
-// pairs, says that it is in that document's field more than once.
+// A field of pairs has three kinds of terms: a frequent pair; a class of rare
+// ones; and a word by itself, which is more than once in that document's field.
 func pair(a, b string) string { return a + " " + b }
 
-// of is the first generation that has pairs of all the words; false if there is
-// none.
-func (f *frequent) of(words ...string) (byte, bool) {
+// classes are the terms of which a document has one for a rare pair: the first
+// if its field is short.
+func classes(pair string) (short, long string) {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, pair) // cannot fail
+	n := h.Sum32()
+	n ^= n >> 16
+	return string([]byte{0, byte(n)}), string([]byte{1, byte(n), byte(n>>8) & 0x0f})
+}
+
+// of is the first generation that has all the words and pairs; false if there
+// is none.
+func (f *frequent) of(all ...string) (byte, bool) {
 	first := byte(0)
-	for _, w := range words {
+	for _, w := range all {
 		g := f.since[w]
 		if g == 0 {
 			return 0, false
@@ -52,7 +71,7 @@ func (f *frequent) of(words ...string) (byte, bool) {
 	return first, true
 }
 
-// with is the list with a new generation of words.
+// with is the list with a new generation.
 func (f *frequent) with(words []string) *frequent {
 	more := &frequent{since: maps.Clone(f.since), latest: f.latest + 1}
 	if more.since == nil {
@@ -65,13 +84,13 @@ func (f *frequent) with(words []string) *frequent {
 }
 
 // frequentKey is where the index keeps the list: generations are lines, and
-// their words are parted by spaces, as no word has one.
+// what is new in each is parted by tabs, as no word has one.
 var frequentKey = []byte("frequent")
 
 func (f *frequent) encode() []byte {
 	lines := make([]string, f.latest)
 	for _, w := range slices.Sorted(maps.Keys(f.since)) {
-		lines[f.since[w]-1] += w + " "
+		lines[f.since[w]-1] += w + "\t"
 	}
 	return []byte(strings.Join(lines, "\n"))
 }
@@ -82,15 +101,13 @@ func decodeFrequent(text []byte) (*frequent, error) {
 		return f, nil
 	}
 	for l := range strings.SplitSeq(string(text), "\n") {
-		if f.latest == lastGeneration {
+		if f.latest == lastOfThem {
 			return nil, errDamaged
 		}
-		f = f.with(strings.Fields(l))
+		f = f.with(strings.FieldsFunc(l, func(r rune) bool { return r == '\t' }))
 	}
 	return f, nil
 }
-
-const lastGeneration = 255
 
 // frequentOf reads the list of a snapshot.
 func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
@@ -101,24 +118,37 @@ func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
 	return decodeFrequent(text)
 }
 
-// sample counts in how many documents words are.
+// sample counts in how many documents words and pairs are.
 type sample struct {
-	docs int
-	in   map[string]int
+	docs  int
+	words map[string]int
+	pairs map[string]int // of words that were often enough so far
 }
 
 func (s *sample) add(d *row) {
-	if s.in == nil {
-		s.in = map[string]int{}
+	if s.words == nil {
+		s.words, s.pairs = map[string]int{}, map[string]int{}
 	}
 	s.docs++
 	for _, l := range d.lines {
 		for w := range l.terms {
-			if n, counted := s.in[w]; counted {
-				s.in[w] = n + 1
-			} else if len(s.in) < maxSampled {
-				s.in[strings.Clone(w)] = 1 // of the word alone, not of all the text
+			if n, counted := s.words[w]; counted {
+				s.words[w] = n + 1
+			} else if len(s.words) < maxSampled {
+				s.words[strings.Clone(w)] = 1 // of the word alone, not of all the text
 			}
+		}
+		before := false
+		for at, w := range l.line {
+			n := s.words[w]
+			is := n >= fewForPairs && n*wordShare >= s.docs
+			if is && before {
+				p := pair(l.line[at-1], w)
+				if n, counted := s.pairs[p]; counted || len(s.pairs) < maxSampled {
+					s.pairs[p] = n + 1
+				}
+			}
+			before = is
 		}
 	}
 }
@@ -126,21 +156,27 @@ func (s *sample) add(d *row) {
 // beyond is what the list becomes by the sample: the same if that has nothing
 // new.
 func (s *sample) beyond(f *frequent) *frequent {
-	if f.latest == lastGeneration {
+	if f.latest == lastOfThem {
 		return f
 	}
 	var words []string
 	shifted := false
-	for w, n := range s.in {
-		if f.since[w] == 0 && n*frequentShare >= s.docs {
-			words = append(words, w)
-			shifted = shifted || n*newShare >= s.docs
+	take := func(in map[string]int, share int) {
+		for w, n := range in {
+			if f.since[w] == 0 && n*share >= s.docs {
+				words = append(words, w)
+				shifted = shifted || n*newShare >= s.docs
+			}
 		}
 	}
+	take(s.words, wordShare)
+	take(s.pairs, pairShare)
 	if !shifted {
 		return f
 	}
-	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.in[b], s.in[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(words, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.words[b]+s.pairs[b], s.words[a]+s.pairs[a]), cmp.Compare(a, b))
+	})
 	if words = words[:min(len(words), maxFrequent-len(f.since))]; len(words) == 0 {
 		return f
 	}
@@ -159,7 +195,14 @@ func (r *row) pairs(f *frequent) {
 		for at, w := range l.line {
 			is := f.since[w] != 0
 			if is && before {
-				terms = append(terms, pair(l.line[at-1], w))
+				p := pair(l.line[at-1], w)
+				if f.since[p] == 0 {
+					short, long := classes(p)
+					if p = long; len(l.line) <= shortPaired {
+						p = short
+					}
+				}
+				terms = append(terms, p)
 			}
 			if is && l.terms[w].Frequency() > 1 {
 				terms = append(terms, w)
@@ -170,10 +213,10 @@ func (r *row) pairs(f *frequent) {
 	}
 }
 
-// paired are the documents in which words are paired if they are there, and
-// next to each other; nil if that is known of none.
-func (e *lookup) paired(words ...string) *roaring.Bitmap {
-	first, ok := e.frequent.of(words...)
+// counted are the documents in which all the words and pairs count as frequent;
+// nil if there are none.
+func (e *lookup) counted(all ...string) *roaring.Bitmap {
+	first, ok := e.frequent.of(all...)
 	if !ok {
 		return nil
 	}
@@ -194,9 +237,17 @@ func (e *lookup) paired(words ...string) *roaring.Bitmap {
 // apart takes those out of some documents that have two words, but nowhere next
 // to each other, as far as pairs tell.
 func (e *lookup) apart(field, a, b string, some *roaring.Bitmap) *roaring.Bitmap {
-	known := e.paired(a, b)
+	known := e.counted(a, b)
 	if known == nil {
 		return some
 	}
-	return roaring.AndNot(some, roaring.AndNot(known, e.postings(pairsOf[field], pair(a, b))))
+	p := pair(a, b)
+	short, long := classes(p)
+	maybe := e.postings(pairsOf[field], short)
+	maybe.Or(e.postings(pairsOf[field], long))
+	if own := e.counted(a, b, p); own != nil {
+		maybe.AndNot(own)
+	}
+	maybe.Or(e.postings(pairsOf[field], p))
+	return roaring.AndNot(some, roaring.AndNot(known, maybe))
 }

@@ -16,7 +16,7 @@ import (
 func TestFrequentEncoding(t *testing.T) {
 	is := is.New(t)
 	f := new(frequent)
-	for _, words := range [][]string{{"sea", "東京"}, {"boat"}, {"🍜", "x"}} {
+	for _, words := range [][]string{{"sea", "東京", "sea boat"}, {"boat"}, {"🍜", "x"}} {
 		f = f.with(words)
 	}
 	again, err := decodeFrequent(f.encode())
@@ -25,7 +25,7 @@ func TestFrequentEncoding(t *testing.T) {
 	again, err = decodeFrequent(nil)
 	is.NoErr(err)
 	is.Equal(again, new(frequent))
-	_, err = decodeFrequent([]byte(strings.Repeat("\n", lastGeneration)))
+	_, err = decodeFrequent([]byte(strings.Repeat("\n", lastOfThem)))
 	is.Equal(err, errDamaged)
 }
 
@@ -53,12 +53,12 @@ func TestSample(t *testing.T) {
 		s.add(doc(words...))
 	}
 	f := s.beyond(new(frequent))
-	is.Equal(f.since, map[string]byte{"all": 1, "often": 1, "edge": 1})
+	is.Equal(f.since, map[string]byte{"all": 1, "often": 1, "often often": 1, "edge": 1, "often edge": 1})
 	is.True(s.beyond(f) == f)
 	less := new(frequent).with([]string{"all", "often"})
 	is.True(s.beyond(less) == less)
 	more := s.beyond(new(frequent).with([]string{"all"}))
-	is.Equal(more.since, map[string]byte{"all": 1, "often": 2, "edge": 2})
+	is.Equal(more.since, map[string]byte{"all": 1, "often": 2, "often often": 2, "edge": 2, "often edge": 2})
 	full := new(frequent)
 	var words []string
 	for i := range maxFrequent - 2 {
@@ -74,8 +74,8 @@ func TestSample(t *testing.T) {
 	for i := range 3 * maxSampled {
 		s.add(doc(fmt.Sprint(i), "all"))
 	}
-	is.Equal(len(s.in), maxSampled)
-	is.Equal(s.in["all"], 3*maxSampled)
+	is.Equal(len(s.words), maxSampled)
+	is.Equal(s.words["all"], 3*maxSampled)
 }
 
 // Phrases of few words, all of them frequent, as documents come, change and
