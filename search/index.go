@@ -676,6 +676,7 @@ type writer struct {
 	live *scorch.Scorch
 	busy func() error // waits for the batch that is being written; nil if there is none
 	seen sample
+	pass int // documents until the next sample begins
 }
 
 // apply writes changes in batches, of which it begins each when the one before
@@ -711,10 +712,11 @@ func (w *writer) apply(some []record.Change) error {
 func (w *writer) pair(b *index.Batch, rows []*row) {
 	f := w.x.frequent.Load()
 	for _, d := range rows {
-		if w.seen.docs == w.x.sampleSize {
-			break
+		if w.pass > 0 {
+			w.pass--
+		} else if w.seen.docs < w.x.sampleSize {
+			w.seen.add(d)
 		}
-		w.seen.add(d)
 	}
 	if w.seen.docs == w.x.sampleSize {
 		if more := w.seen.beyond(f); more != f {
@@ -722,7 +724,7 @@ func (w *writer) pair(b *index.Batch, rows []*row) {
 			w.x.frequent.Store(f)
 			b.SetInternal(frequentKey, f.encode())
 		}
-		w.seen = sample{}
+		w.seen, w.pass = sample{}, sampleEvery*w.x.sampleSize
 	}
 	for _, d := range rows {
 		d.pairs(f)

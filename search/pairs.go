@@ -2,8 +2,6 @@ package search
 
 import (
 	"cmp"
-	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -23,6 +21,7 @@ import (
 // Bounds of pairs.
 const (
 	sampleSize  = 500     // documents that are looked at to find what is frequent
+	sampleEvery = 4       // samples' worth of documents between two samples
 	newShare    = 8       // what is in an eighth of these begins a new generation,
 	wordShare   = 16      // which takes in all words that are in a 16th
 	pairShare   = 32      // and pairs that are in a 32nd
@@ -39,22 +38,28 @@ const (
 // it counts in documents of its generation and later ones. It is not changed
 // once it is made.
 type frequent struct {
-	since  map[string]byte // by word or pair, from 1 on
-	latest byte            // the generation of documents that are made now
+	since  map[string]byte              // by word or pair, from 1 on
+	latest byte                         // the generation of documents that are made now
+	pairs  map[string]map[string]string // the pairs of since by their first word and by their second; of each word there is a map
 }
 
 // A field of pairs has three kinds of terms: a frequent pair; a class of rare
 // ones; and a word by itself, which is more than once in that document's field.
 func pair(a, b string) string { return a + " " + b }
 
-// classes are the terms of which a document has one for a rare pair: the first
-// if its field is short.
-func classes(pair string) (short, long string) {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, pair) // cannot fail
-	n := h.Sum32()
-	n ^= n >> 16
-	return string([]byte{0, byte(n)}), string([]byte{1, byte(n), byte(n>>8) & 0x0f})
+// class is the term of a rare pair, of which a long field has more than a short
+// one.
+func class(a, b string, long bool) string {
+	n := uint32(2166136261) // FNV-1a
+	for _, w := range [...]string{a, " ", b} {
+		for i := range len(w) {
+			n = (n ^ uint32(w[i])) * 16777619
+		}
+	}
+	if n ^= n >> 16; long {
+		return string([]byte{1, byte(n), byte(n>>8) & 0x0f})
+	}
+	return string([]byte{0, byte(n)})
 }
 
 // of is the first generation that has all the words and pairs; false if there
@@ -79,6 +84,17 @@ func (f *frequent) with(words []string) *frequent {
 	}
 	for _, w := range words {
 		more.since[w] = more.latest
+	}
+	more.pairs = map[string]map[string]string{}
+	for w := range more.since {
+		if !strings.Contains(w, " ") {
+			more.pairs[w] = map[string]string{}
+		}
+	}
+	for p := range more.since {
+		if a, b, ok := strings.Cut(p, " "); ok && more.pairs[a] != nil {
+			more.pairs[a][b] = p
+		}
 	}
 	return more
 }
@@ -191,20 +207,17 @@ func (r *row) pairs(f *frequent) {
 	r.words(generationField, string([]byte{f.latest}))
 	for _, l := range r.lines {
 		var terms []string
-		before := false
+		var before map[string]string
 		for at, w := range l.line {
-			is := f.since[w] != 0
-			if is && before {
-				p := pair(l.line[at-1], w)
-				if f.since[p] == 0 {
-					short, long := classes(p)
-					if p = long; len(l.line) <= shortPaired {
-						p = short
-					}
+			is := f.pairs[w]
+			if is != nil && before != nil {
+				p, own := before[w]
+				if !own {
+					p = class(l.line[at-1], w, len(l.line) > shortPaired)
 				}
 				terms = append(terms, p)
 			}
-			if is && l.terms[w].Frequency() > 1 {
+			if is != nil && l.terms[w].Frequency() > 1 {
 				terms = append(terms, w)
 			}
 			before = is
@@ -242,9 +255,8 @@ func (e *lookup) apart(field, a, b string, some *roaring.Bitmap) *roaring.Bitmap
 		return some
 	}
 	p := pair(a, b)
-	short, long := classes(p)
-	maybe := e.postings(pairsOf[field], short)
-	maybe.Or(e.postings(pairsOf[field], long))
+	maybe := e.postings(pairsOf[field], class(a, b, false))
+	maybe.Or(e.postings(pairsOf[field], class(a, b, true)))
 	if own := e.counted(a, b, p); own != nil {
 		maybe.AndNot(own)
 	}
