@@ -644,7 +644,7 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case err := <-x.broken:
-		return false, because(err)
+		return false, x.because(err)
 	case <-x.anew:
 		return false, &rebuild{}
 	case <-wake:
@@ -654,8 +654,13 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	}
 }
 
-// because is what follows from an error that was told behind the calls.
-func because(err error) error {
+// because is what follows from an error that was told behind the calls. Whoever
+// else waits for the index that is open hears of it too.
+func (x *Index) because(err error) error {
+	select {
+	case x.broken <- err:
+	default:
+	}
 	if persists(err) {
 		return err
 	}
@@ -769,7 +774,7 @@ func (x *Index) begin(call func() error) (wait func() error) {
 		case err := <-done:
 			return err
 		case err := <-x.broken:
-			return because(err)
+			return x.because(err)
 		}
 	}
 }
