@@ -22,8 +22,8 @@ import (
 const (
 	sampleSize  = 500     // documents that are looked at to find what is frequent
 	sampleEvery = 4       // samples' worth of documents between two samples
-	newShare    = 8       // what is in an eighth of these begins a new generation,
-	wordShare   = 16      // which takes in all words that are in a 16th
+	newShare    = 5       // what is in a fifth of these begins a new generation,
+	wordShare   = 8       // which takes in all words that are in an eighth
 	pairShare   = 32      // and pairs that are in a 32nd
 	maxFrequent = 2048    // words and pairs
 	maxSampled  = 1 << 14 // words that are counted at a time, and pairs
