@@ -31,8 +31,13 @@ const (
 	tagField   = "g"
 	flagField  = "f"
 
-	mappingVersion = 1
+	generationField = "v" // see frequent
+
+	mappingVersion = 2
 )
+
+// pairsOf are the fields of pairs.
+var pairsOf = map[string]string{titleField: "u", textField: "c"}
 
 // A Hit is a record that was found.
 type Hit struct {
@@ -253,6 +258,9 @@ type View struct {
 	x    *Index
 	snap *scorch.IndexSnapshot
 	at   uint64
+	// frequent may be of a later moment: of words that are newer than the
+	// documents, none has pairs.
+	frequent *frequent
 }
 
 // Place is the place in the feed of changes that the index has reached.
@@ -304,7 +312,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e := lookup{ctx: ctx, f: f, seg: s.Segment()}
+		e := lookup{ctx: ctx, f: f, seg: s.Segment(), frequent: v.frequent}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -336,6 +344,9 @@ type lookup struct {
 	dicts map[string]segment.TermDictionary
 	all   *roaring.Bitmap // that may be found
 	err   error
+
+	frequent *frequent
+	since    map[byte]*roaring.Bitmap // the documents of a generation and later ones
 }
 
 func (e *lookup) fail(err error) {
@@ -610,46 +621,83 @@ func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 	return e.anyOf(field, a, []byte(term[:first]), beyond(term[:first]))
 }
 
-// phrase finds several words in a row.
+// phrase finds several words in a row: by pairs where that is enough, and by
+// their places in the documents where it is not.
 func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	exact, begun = roaring.New(), roaring.New()
 	d := e.dict(field)
 	if d == nil {
 		return exact, begun
 	}
-	n := len(c.parts)
-	some, sure := e.all, c.parts
-	if c.parts[n-1].prefix {
-		sure = sure[:n-1] // words that begin so count too
+	var head []string // all words but the last, which may go on
+	for _, p := range c.parts[:len(c.parts)-1] {
+		head = append(head, p.term)
 	}
-	for _, p := range sure {
-		if some = roaring.And(some, e.postings(field, p.term)); some.IsEmpty() {
+	last := c.parts[len(c.parts)-1]
+	some := e.all
+	for _, w := range head {
+		if some = roaring.And(some, e.postings(field, w)); some.IsEmpty() {
 			return exact, begun
 		}
 	}
-	// Where the row so far ends, by document, in the order of some.
-	docs := some.ToArray()
+	chain := slices.Clone(head) // of words and pairs, which tell of a row
+	repeated := roaring.New()   // but not in these
+	for i, w := range head[1:] {
+		some = e.apart(field, head[i], w, some)
+		chain = append(chain, pair(head[i], w))
+		repeated.Or(e.postings(pairsOf[field], w))
+	}
+
+	type ending struct {
+		term string
+		to   *roaring.Bitmap
+		docs *roaring.Bitmap
+	}
+	var open []ending
+	unsure := roaring.New()
+	end := func(to *roaring.Bitmap, term string) {
+		docs := roaring.And(some, e.postings(field, term))
+		if docs.IsEmpty() {
+			return
+		}
+		before := head[len(head)-1]
+		docs = e.apart(field, before, term, docs)
+		if known := e.counted(append(slices.Clip(chain), term, pair(before, term))...); known != nil {
+			known = roaring.AndNot(known, repeated)
+			to.Or(roaring.And(docs, known))
+			docs.AndNot(known)
+		}
+		if !docs.IsEmpty() {
+			unsure.Or(docs)
+			open = append(open, ending{term, to, docs})
+		}
+	}
+	end(exact, last.term)
+	if last.prefix {
+		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), beyond(last.term), func(_ segment.TermDictionary, term string) { end(begun, term) })
+	}
+	if len(open) == 0 {
+		return exact, begun
+	}
+
+	// Where the row so far ends, by document, in the order of docs.
+	docs := unsure.ToArray()
 	var ends [][]uint64
-	for i, p := range c.parts[:n-1] {
+	for i, w := range head {
 		next := make([][]uint64, len(docs))
-		e.positions(d, p.term, some, docs, func(at int, pos uint64) {
+		e.positions(d, w, unsure, docs, func(at int, pos uint64) {
 			if i == 0 || within(ends[at], pos-1) {
 				next[at] = append(next[at], pos)
 			}
 		})
 		ends = next
 	}
-	end := func(to *roaring.Bitmap, d segment.TermDictionary, term string) {
-		e.positions(d, term, some, docs, func(at int, pos uint64) {
+	for _, o := range open {
+		e.positions(d, o.term, o.docs, docs, func(at int, pos uint64) {
 			if within(ends[at], pos-1) {
-				to.Add(docs[at])
+				o.to.Add(docs[at])
 			}
 		})
-	}
-	last := c.parts[n-1]
-	end(exact, d, last.term)
-	if last.prefix {
-		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), beyond(last.term), func(d segment.TermDictionary, term string) { end(begun, d, term) })
 	}
 	return exact, begun
 }
@@ -662,7 +710,8 @@ func within(places []uint64, place uint64) bool {
 }
 
 // positions yields where the term stands in those of some that have it, from
-// the beginning of each on. docs is some as a list; at counts within it.
+// the beginning of each on. docs is a list that has all of some; at counts
+// within it.
 func (e *lookup) positions(d segment.TermDictionary, term string, some *roaring.Bitmap, docs []uint32, yield func(at int, pos uint64)) {
 	p, err := d.PostingsList([]byte(term), nil, nil)
 	if err != nil {

@@ -11,21 +11,22 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/blevesearch/bleve/v2/analysis"
-	"github.com/blevesearch/bleve/v2/document"
 	"github.com/blevesearch/bleve/v2/index/scorch"
+	"github.com/blevesearch/bleve/v2/index/scorch/mergeplan"
 	index "github.com/blevesearch/bleve_index_api"
 
 	"kist/kv/record"
 )
 
-// Options are what an Index is made of. All but Room and Content are required.
+// Options are what an Index is made of. All but Room, Relax and Content are required.
 type Options struct {
 	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
 	Store string // names the store whose records these are: another one's index is made anew
@@ -39,6 +40,8 @@ type Options struct {
 	// Room is how many bytes the disk takes at present: without room the index
 	// waits, so that it takes no one else's.
 	Room func() int64
+	// Relax gives back the memory that reading records through took.
+	Relax func() error
 	// Content reads the first MaxContent bytes of a file.
 	Content func(*record.Record) ([]byte, error)
 	Log     *slog.Logger
@@ -52,10 +55,14 @@ const (
 	batchText    = 1 << 20
 )
 
-// largeBuild is how many records make an index of which the memory that making
-// it took is given back: its segments are merged into one, and it is opened
-// anew.
-const largeBuild = 5000
+// largeBuild is how many changes make an index that is settled once it is made:
+// its segments are merged into one, and it is opened anew, which gives back the
+// memory that making it took. segmentsAnew is how many segments of a size may
+// come together until then: to merge them earlier is work that is done again.
+const (
+	largeBuild   = 5000
+	segmentsAnew = 64
+)
 
 // mostGone bounds the marks of removals that are kept in mind while they cannot
 // be taken away. Others go when the index is next made anew.
@@ -80,6 +87,9 @@ type Index struct {
 
 	mu   sync.RWMutex   // held for reading by each View
 	live *scorch.Scorch // nil while there is none to be asked
+
+	frequent   atomic.Pointer[frequent]
+	sampleSize int
 
 	ordersMu sync.Mutex
 	orders   map[uint64]*order // by segment
@@ -130,10 +140,12 @@ var errDamaged = errors.New("the search index is damaged")
 
 // New makes an index, which is not open until Run is called.
 func New(o Options) *Index {
-	return &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
+	x := &Index{
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), sampleSize: sampleSize,
 		hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
 	}
+	x.frequent.Store(new(frequent))
+	return x
 }
 
 // State tells how the index is.
@@ -207,7 +219,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		x.mu.RUnlock()
 		return nil, false
 	}
-	return &View{x: x, snap: snap, at: placeOf(snap)}, true
+	return &View{x: x, snap: snap, at: placeOf(snap), frequent: x.frequent.Load()}, true
 }
 
 // spoilt notes that the index that is open must not be asked any more.
@@ -292,6 +304,7 @@ func (x *Index) Run(ctx context.Context) {
 		}
 		if errors.Is(err, errSettled) {
 			wipe = false
+			x.relaxStore()
 			debug.FreeOSMemory() // making the index took more than keeping it does
 			continue
 		}
@@ -359,7 +372,8 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	} else {
 		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Built: s.Built} })
 	}
-	live, err := x.open()
+	large := wipe && latest >= largeBuild
+	live, err := x.open(large)
 	if err != nil {
 		if !wipe {
 			err = &rebuild{err}
@@ -373,16 +387,21 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 		return err
 	}
 	has := placeOf(snap)
+	often, unread := frequentOf(snap)
 	_ = snap.Close()
+	if unread != nil {
+		return &rebuild{unread}
+	}
 	if has != at {
 		return &rebuild{fmt.Errorf("%w: it is at %d and should be at %d", errDamaged, has, at)}
 	}
 	x.mu.Lock()
 	x.live = live
+	x.frequent.Store(often)
 	x.mu.Unlock()
 	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
 	x.relax(live) // opening it has read here and there
-	err = x.follow(ctx, live, at, wipe)
+	err = x.follow(ctx, live, at, wipe, large)
 	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
 		ended = ended || errors.Is(err, ctx.Err())
 	}
@@ -415,8 +434,9 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 }
 
 // open opens what is in the folder. A damaged index makes an error, whatever
-// the library does about it.
-func (x *Index) open() (s *scorch.Scorch, err error) {
+// the library does about it. large says that it is made anew and settled then:
+// its segments are hardly merged before.
+func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errDamaged, p)
@@ -425,9 +445,11 @@ func (x *Index) open() (s *scorch.Scorch, err error) {
 	if err := os.MkdirAll(x.folder(), 0o700); err != nil {
 		return nil, err
 	}
-	made, err := scorch.NewScorch(scorch.Name, map[string]any{
-		"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen(),
-	}, x.queue)
+	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen()}
+	if large {
+		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
+	}
+	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
 		return nil, err
 	}
@@ -472,10 +494,13 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 	return snap, nil
 }
 
-// follow applies changes as they come.
-func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building bool) error {
+// follow applies changes as they come. building says that the index is made
+// anew, large that it is settled then.
+func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building, large bool) error {
 	begun := time.Now()
-	var gone []uint64 // the places of removals that were applied
+	w := &writer{x: x, live: live}
+	defer func() { _ = w.flush() }() // where that fails, something else has
+	var gone []uint64                // the places of removals that were applied
 	for {
 		most := batchChanges
 		if building {
@@ -492,7 +517,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				}
 				continue
 			}
-			if err := x.apply(live, some); err != nil {
+			if err := w.apply(some); err != nil {
 				return err
 			}
 			at = some[len(some)-1].Seq
@@ -501,20 +526,27 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 					gone = append(gone, c.Seq)
 				}
 			}
-			if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
-				gone = gone[:0]
-			} else {
-				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
-			}
 		}
 		caught := len(some) == 0 || at >= latest
 		if caught && at < latest {
 			// The places in between are empty: the removals there are forgotten,
 			// or never came to be.
-			if err := x.mark(live, latest); err != nil {
+			if err := w.write(index.NewBatch(), latest); err != nil {
 				return err
 			}
 			at = latest
+		}
+		if caught || !building {
+			if err := w.flush(); err != nil {
+				return err
+			}
+			if len(gone) == 0 {
+				// Nothing was removed.
+			} else if err := x.o.Trim(gone); err == nil || len(gone) > mostGone {
+				gone = gone[:0]
+			} else {
+				x.o.Log.Warn("marks of removals were not taken away yet", "error", err)
+			}
 		}
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
@@ -528,7 +560,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			if n > 0 {
 				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
 			}
-			if n >= largeBuild {
+			if large {
 				return x.settle(ctx, live)
 			}
 		}
@@ -547,7 +579,9 @@ var errSettled = errors.New("the search index is made")
 
 // settle merges the segments of an index that was just made into one.
 func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
-	if err := x.guard(func() error { return live.ForceMerge(ctx, nil) }); err != nil {
+	one := mergeplan.SingleSegmentMergePlanOptions
+	one.SegmentsPerMergeTask = math.MaxInt // all at once
+	if err := x.begin(func() error { return live.ForceMerge(ctx, &one) })(); err != nil {
 		return err
 	}
 	return cmp.Or(ctx.Err(), errSettled)
@@ -568,6 +602,16 @@ func (x *Index) relax(live *scorch.Scorch) {
 	}
 }
 
+// relaxStore has the store give back what was read of it.
+func (x *Index) relaxStore() {
+	if x.o.Relax == nil {
+		return
+	}
+	if err := x.o.Relax(); err != nil {
+		x.o.Log.Warn("memory stays taken", "error", err)
+	}
+}
+
 // rest waits for changes if there are none, and then a little for more.
 func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
 	if !caught {
@@ -581,6 +625,7 @@ func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) erro
 	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
 	if err == nil && !woken {
 		x.relax(live)
+		x.relaxStore()
 		_, err = x.wait(ctx, x.o.Wake, nil)
 	}
 	if err != nil {
@@ -599,7 +644,7 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case err := <-x.broken:
-		return false, because(err)
+		return false, x.because(err)
 	case <-x.anew:
 		return false, &rebuild{}
 	case <-wake:
@@ -609,8 +654,13 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	}
 }
 
-// because is what follows from an error that was told behind the calls.
-func because(err error) error {
+// because is what follows from an error that was told behind the calls. Whoever
+// else waits for the index that is open hears of it too.
+func (x *Index) because(err error) error {
+	select {
+	case x.broken <- err:
+	default:
+	}
 	if persists(err) {
 		return err
 	}
@@ -624,44 +674,92 @@ func persists(err error) bool {
 	return errors.As(err, &e) && errors.Is(e, scorch.ErrPersist)
 }
 
-// apply writes changes in batches and returns when they are on the disk.
-func (x *Index) apply(live *scorch.Scorch, some []record.Change) error {
+// writer writes batches to an index, one at a time. The next one is made
+// meanwhile.
+type writer struct {
+	x    *Index
+	live *scorch.Scorch
+	busy func() error // waits for the batch that is being written; nil if there is none
+	seen sample
+	pass int // documents until the next sample begins
+}
+
+// apply writes changes in batches, of which it begins each when the one before
+// is on the disk. It returns when the last one is begun.
+func (w *writer) apply(some []record.Change) error {
+	var rows []*row
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {
 		c := &some[i]
-		if d, n := x.document(c); d == nil {
+		if d := w.x.row(c); d == nil {
 			b.Delete(docID(c.Kind, c.ID))
 		} else {
-			b.Update(d)
-			volume += n
+			rows = append(rows, d)
+			volume += d.volume
 		}
 		if volume > batchText || i == len(some)-1 {
-			b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, c.Seq))
-			if err := x.write(live, b); err != nil {
+			w.pair(b, rows)
+			for _, d := range rows {
+				b.Update(d)
+			}
+			if err := w.write(b, c.Seq); err != nil {
 				return err
 			}
-			b, volume = index.NewBatch(), 0
+			rows, b, volume = nil, index.NewBatch(), 0
 		}
 	}
 	return nil
 }
 
-// mark notes that the index has reached a place.
-func (x *Index) mark(live *scorch.Scorch, at uint64) error {
-	b := index.NewBatch()
+// pair adds pairs to the documents of a batch, of which some are looked at
+// for frequent words first.
+func (w *writer) pair(b *index.Batch, rows []*row) {
+	f := w.x.frequent.Load()
+	for _, d := range rows {
+		if w.pass > 0 {
+			w.pass--
+		} else if w.seen.docs < w.x.sampleSize {
+			w.seen.add(d)
+		}
+	}
+	if w.seen.docs == w.x.sampleSize {
+		if more := w.seen.beyond(f); more != f {
+			f = more
+			w.x.frequent.Store(f)
+			b.SetInternal(frequentKey, f.encode())
+		}
+		w.seen, w.pass = sample{}, sampleEvery*w.x.sampleSize
+	}
+	for _, d := range rows {
+		d.pairs(f)
+	}
+}
+
+// write begins to write a batch that brings the index to a place in the feed.
+func (w *writer) write(b *index.Batch, at uint64) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
 	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, at))
-	return x.write(live, b)
+	w.busy = w.x.begin(func() error { return w.live.Batch(b) })
+	return nil
 }
 
-// write writes one batch.
-func (x *Index) write(live *scorch.Scorch, b *index.Batch) error {
-	return x.guard(func() error { return live.Batch(b) })
+// flush returns when all batches are on the disk.
+func (w *writer) flush() error {
+	if w.busy == nil {
+		return nil
+	}
+	wait := w.busy
+	w.busy = nil
+	return wait()
 }
 
-// guard runs a call of the library. The library's own goroutines may have died
-// of a damaged file, in which case it would never return.
-func (x *Index) guard(call func() error) error {
+// begin runs a call of the library; wait returns when it has ended. The
+// library's own goroutines may have died of a damaged file, in which case the
+// call never returns.
+func (x *Index) begin(call func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -671,66 +769,14 @@ func (x *Index) guard(call func() error) error {
 		}()
 		done <- call()
 	}()
-	select {
-	case err := <-done:
-		return err
-	case err := <-x.broken:
-		return because(err)
-	}
-}
-
-// document is what is indexed of a record, and how much text it has; nil if it
-// is not there.
-func (x *Index) document(c *record.Change) (*document.Document, int) {
-	r := c.Record
-	if r == nil {
-		return nil, 0
-	}
-	text, err := proseOf(r, x.content)
-	if err != nil {
-		x.o.Log.Error("a record cannot be indexed", "error", err)
-		return nil, 0
-	}
-	d := document.NewDocument(docID(c.Kind, c.ID))
-	word := func(field string, value []byte) {
-		d.AddField(document.NewTextFieldCustom(field, nil, value, index.IndexField, nil))
-	}
-	word(ownerField, r.Owner[:])
-	word(kindField, []byte{r.Kind.Code})
-	for _, t := range r.Tags {
-		word(tagField, t[:])
-	}
-	if r.Public {
-		word(flagField, []byte{isPublic})
-	}
-	if r.Favorite {
-		word(flagField, []byte{isFavorite})
-	}
-	const placed = index.IndexField | index.IncludeTermVectors
-	d.AddField(document.NewTextFieldCustom(titleField, nil, nil, placed, analyzer{text.title}))
-	d.AddField(document.NewTextFieldCustom(textField, nil, nil, placed, analyzer(text.texts)))
-	n := len(text.title)
-	for _, t := range text.texts {
-		n += len(t)
-	}
-	return d, n
-}
-
-// analyzer gives the terms of texts, at their places in a line.
-type analyzer []string
-
-// Analyze implements [analysis.Analyzer]; what it is given is not looked at.
-func (a analyzer) Analyze([]byte) analysis.TokenStream {
-	l := lineOf(a...)
-	tokens := make([]analysis.Token, 0, len(l))
-	stream := make(analysis.TokenStream, 0, len(l))
-	for i, term := range l {
-		if term != "" {
-			tokens = append(tokens, analysis.Token{Term: []byte(term), Position: i + 1})
-			stream = append(stream, &tokens[len(tokens)-1])
+	return func() error {
+		select {
+		case err := <-done:
+			return err
+		case err := <-x.broken:
+			return x.because(err)
 		}
 	}
-	return stream
 }
 
 // Score is how well a record fits, read through without the index; false if it

@@ -32,6 +32,8 @@ type library struct {
 	stop  func()
 	trims int // marks that were trimmed
 	mu    sync.Mutex
+
+	sampleSize int // if not 0, how many documents are looked at to find frequent words
 }
 
 func newLibrary(t testing.TB) *library {
@@ -70,6 +72,9 @@ func (l *library) open(how ...func(*Options)) {
 		f(&o)
 	}
 	l.x = New(o)
+	if l.sampleSize > 0 {
+		l.x.sampleSize = l.sampleSize
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { l.x.Run(ctx) })

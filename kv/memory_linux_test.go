@@ -1,0 +1,66 @@
+package kv
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// What is given back is read again as it was.
+func TestRelax(t *testing.T) {
+	is := is.New(t)
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	is.NoErr(err)
+	resident := func() int {
+		text, err := os.ReadFile("/proc/self/smaps")
+		is.NoErr(err)
+		_, part, ok := strings.Cut(string(text), dir+"/cache/kist.db")
+		is.True(ok)
+		_, part, _ = strings.Cut(part, "Rss:")
+		var n int
+		_, err = fmt.Sscan(part, &n)
+		is.NoErr(err)
+		return n
+	}
+	var u *record.User
+	is.NoErr(s.Update(func(tx *Tx) (err error) {
+		u, err = tx.AddUser(record.User{Name: "ann", Quota: -1})
+		return err
+	}))
+	is.NoErr(s.Update(func(tx *Tx) error {
+		for range 100 {
+			f := record.NewForm(record.Notes)
+			f.Body = &record.Note{Name: "x", Content: strings.Repeat("x", 10_000)}
+			if _, err := tx.Add(u.ID, record.Notes, f, nil, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	read := func() (n int) {
+		is.NoErr(s.View(func(tx *Tx) error {
+			for r, err := range tx.Newest(u.ID, record.Notes) {
+				is.NoErr(err)
+				b, err := r.Decode()
+				is.NoErr(err)
+				n += len(b.(*record.Note).Content)
+			}
+			return nil
+		}))
+		return n
+	}
+	is.Equal(read(), 1_000_000)
+	before := resident()
+	is.NoErr(s.Relax())
+	is.True(before > 900)
+	is.True(resident() < before/2)
+	is.Equal(read(), 1_000_000)
+	is.NoErr(s.Close())
+	is.Equal(s.Relax(), ErrClosed)
+}

@@ -1,0 +1,118 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// notes adds notes of about 300 characters in words of Zipf's frequency, each
+// with a sentence that is in all of them.
+func (l *library) notes(owner record.ID, n int) {
+	l.Helper()
+	syllables := strings.Fields("ba re mi to ku la ne so vi da po ge ri ta mo fu hi ze wa lu")
+	words := make([]string, 20000)
+	for i := range words {
+		for x, k := i*7919+13, 0; k < 3+i%2; k++ {
+			words[i] += syllables[x%20]
+			x = x/20 + i
+		}
+		words[i] += strconv.Itoa(i % 7)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rnd, 1.1, 8, uint64(len(words)-1))
+	text := func(n int) string {
+		var b strings.Builder
+		for range n {
+			b.WriteString(words[zipf.Uint64()] + " ")
+		}
+		return b.String()
+	}
+	for done := 0; done < n; {
+		l.fatal(l.store.Update(func(tx *kv.Tx) error {
+			for range 500 {
+				f := record.NewForm(record.Notes)
+				f.Body = &record.Note{Name: fmt.Sprint("note ", done, " ", text(3)), Content: text(20) + "the old harbour by the sea " + text(20)}
+				f.Tags = []string{"bench", words[done%50]}
+				if _, err := tx.Add(owner, record.Notes, f, nil, ""); err != nil {
+					return err
+				}
+				done++
+			}
+			return nil
+		}))
+	}
+}
+
+// BenchmarkBuild makes the index of 50 000 notes anew, and tells how many of
+// them it takes in a second:
+//
+//	go test ./search -run xxx -bench Build -benchtime 2x
+func BenchmarkBuild(b *testing.B) {
+	const n = 50_000
+	l := newLibrary(b)
+	l.notes(l.user("ann"), n)
+	l.open()
+	l.settled(1)
+	var took time.Duration
+	busy := cpu()
+	for b.Loop() {
+		built := l.x.State().Built
+		begun := time.Now()
+		l.x.Rebuild()
+		l.settled(built + 1)
+		took += time.Since(begun)
+	}
+	b.ReportMetric(float64(n*b.N)/took.Seconds(), "docs/s")
+	b.ReportMetric(float64((cpu()-busy).Microseconds())/float64(n*b.N), "cpu-µs/doc")
+}
+
+// settled waits until the index was made anew so many times, and is opened
+// again.
+func (l *library) settled(built int) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), 5*time.Minute)
+	defer cancel()
+	_, err := l.x.Await(ctx, func(s State) bool { return s.Built >= built && s.Phase == Ready && s.Documents == 0 })
+	l.fatal(err)
+}
+
+// cpu is how long this process has computed.
+func cpu() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkPhrase looks up phrases in an index of 50 000 notes.
+func BenchmarkPhrase(b *testing.B) {
+	l := newLibrary(b)
+	ann := l.user("ann")
+	l.notes(ann, 50_000)
+	l.open()
+	l.settled(1)
+	for _, text := range []string{`"old harbour"`, `"old harbour by"`, `"the old harbour by the sea"`, `"harbour old"`, `"by harb`, `"harbour by th`, `"the sea" -"old sea"`} {
+		b.Run(text, func(b *testing.B) {
+			q, err := Parse(text)
+			l.fatal(err)
+			for b.Loop() {
+				v, _ := l.x.View(b.Context())
+				h, err := v.Find(b.Context(), q.For(ann, true, func(func(record.ID, string) bool) {}), nil)
+				l.fatal(err)
+				b.ReportMetric(float64(h.Total()), "hits")
+				v.Close()
+			}
+		})
+	}
+}

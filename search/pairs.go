@@ -1,0 +1,265 @@
+package search
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/blevesearch/bleve/v2/index/scorch"
+	"github.com/blevesearch/vellum"
+)
+
+// Of words that are in many documents, the pairs that stand next to each other
+// are indexed too, so that a phrase of them is found without the places of each
+// in every document. Pairs that are in many documents themselves are terms;
+// there are too many others for that, so several of these have one term, and
+// places tell which of them it is. Which words and pairs are frequent is found
+// out as documents come, and told by the index itself: see frequent.
+
+// Bounds of pairs.
+const (
+	sampleSize  = 500     // documents that are looked at to find what is frequent
+	sampleEvery = 4       // samples' worth of documents between two samples
+	newShare    = 5       // what is in a fifth of these begins a new generation,
+	wordShare   = 8       // which takes in all words that are in an eighth
+	pairShare   = 32      // and pairs that are in a 32nd
+	maxFrequent = 2048    // words and pairs
+	maxSampled  = 1 << 14 // words that are counted at a time, and pairs
+	maxPaired   = 4096    // terms of a field: longer documents have no pairs
+	shortPaired = 256     // terms of a field, up to which the term of a rare pair is one of few
+	lastOfThem  = 255     // generations
+	fewForPairs = 2       // times that a word was seen before its pairs are counted
+)
+
+// frequent are the words of whose pairs documents have terms, and the pairs
+// that have terms of their own. It only grows while an index lives: what is in
+// it counts in documents of its generation and later ones. It is not changed
+// once it is made.
+type frequent struct {
+	since  map[string]byte              // by word or pair, from 1 on
+	latest byte                         // the generation of documents that are made now
+	pairs  map[string]map[string]string // the pairs of since by their first word and by their second; of each word there is a map
+}
+
+// A field of pairs has three kinds of terms: a frequent pair; a class of rare
+// ones; and a word by itself, which is more than once in that document's field.
+func pair(a, b string) string { return a + " " + b }
+
+// class is the term of a rare pair, of which a long field has more than a short
+// one.
+func class(a, b string, long bool) string {
+	n := uint32(2166136261) // FNV-1a
+	for _, w := range [...]string{a, " ", b} {
+		for i := range len(w) {
+			n = (n ^ uint32(w[i])) * 16777619
+		}
+	}
+	if n ^= n >> 16; long {
+		return string([]byte{1, byte(n), byte(n>>8) & 0x0f})
+	}
+	return string([]byte{0, byte(n)})
+}
+
+// of is the first generation that has all the words and pairs; false if there
+// is none.
+func (f *frequent) of(all ...string) (byte, bool) {
+	first := byte(0)
+	for _, w := range all {
+		g := f.since[w]
+		if g == 0 {
+			return 0, false
+		}
+		first = max(first, g)
+	}
+	return first, true
+}
+
+// with is the list with a new generation.
+func (f *frequent) with(words []string) *frequent {
+	more := &frequent{since: maps.Clone(f.since), latest: f.latest + 1}
+	if more.since == nil {
+		more.since = map[string]byte{}
+	}
+	for _, w := range words {
+		more.since[w] = more.latest
+	}
+	more.pairs = map[string]map[string]string{}
+	for w := range more.since {
+		if !strings.Contains(w, " ") {
+			more.pairs[w] = map[string]string{}
+		}
+	}
+	for p := range more.since {
+		if a, b, ok := strings.Cut(p, " "); ok && more.pairs[a] != nil {
+			more.pairs[a][b] = p
+		}
+	}
+	return more
+}
+
+// frequentKey is where the index keeps the list: generations are lines, and
+// what is new in each is parted by tabs, as no word has one.
+var frequentKey = []byte("frequent")
+
+func (f *frequent) encode() []byte {
+	lines := make([]string, f.latest)
+	for _, w := range slices.Sorted(maps.Keys(f.since)) {
+		lines[f.since[w]-1] += w + "\t"
+	}
+	return []byte(strings.Join(lines, "\n"))
+}
+
+func decodeFrequent(text []byte) (*frequent, error) {
+	f := new(frequent)
+	if len(text) == 0 {
+		return f, nil
+	}
+	for l := range strings.SplitSeq(string(text), "\n") {
+		if f.latest == lastOfThem {
+			return nil, errDamaged
+		}
+		f = f.with(strings.FieldsFunc(l, func(r rune) bool { return r == '\t' }))
+	}
+	return f, nil
+}
+
+// frequentOf reads the list of a snapshot.
+func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
+	text, err := s.GetInternal(frequentKey)
+	if err != nil {
+		return nil, err
+	}
+	return decodeFrequent(text)
+}
+
+// sample counts in how many documents words and pairs are.
+type sample struct {
+	docs  int
+	words map[string]int
+	pairs map[string]int // of words that were often enough so far
+}
+
+func (s *sample) add(d *row) {
+	if s.words == nil {
+		s.words, s.pairs = map[string]int{}, map[string]int{}
+	}
+	s.docs++
+	for _, l := range d.lines {
+		for w := range l.terms {
+			if n, counted := s.words[w]; counted {
+				s.words[w] = n + 1
+			} else if len(s.words) < maxSampled {
+				s.words[strings.Clone(w)] = 1 // of the word alone, not of all the text
+			}
+		}
+		before := false
+		for at, w := range l.line {
+			n := s.words[w]
+			is := n >= fewForPairs && n*wordShare >= s.docs
+			if is && before {
+				p := pair(l.line[at-1], w)
+				if n, counted := s.pairs[p]; counted || len(s.pairs) < maxSampled {
+					s.pairs[p] = n + 1
+				}
+			}
+			before = is
+		}
+	}
+}
+
+// beyond is what the list becomes by the sample: the same if that has nothing
+// new.
+func (s *sample) beyond(f *frequent) *frequent {
+	if f.latest == lastOfThem {
+		return f
+	}
+	var words []string
+	shifted := false
+	take := func(in map[string]int, share int) {
+		for w, n := range in {
+			if f.since[w] == 0 && n*share >= s.docs {
+				words = append(words, w)
+				shifted = shifted || n*newShare >= s.docs
+			}
+		}
+	}
+	take(s.words, wordShare)
+	take(s.pairs, pairShare)
+	if !shifted {
+		return f
+	}
+	slices.SortFunc(words, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.words[b]+s.pairs[b], s.words[a]+s.pairs[a]), cmp.Compare(a, b))
+	})
+	if words = words[:min(len(words), maxFrequent-len(f.since))]; len(words) == 0 {
+		return f
+	}
+	return f.with(words)
+}
+
+// pairs adds the pairs of frequent words to a document.
+func (r *row) pairs(f *frequent) {
+	if f.latest == 0 || slices.ContainsFunc(r.lines[:], func(l written) bool { return len(l.line) > maxPaired }) {
+		return
+	}
+	r.words(generationField, string([]byte{f.latest}))
+	for _, l := range r.lines {
+		var terms []string
+		var before map[string]string
+		for at, w := range l.line {
+			is := f.pairs[w]
+			if is != nil && before != nil {
+				p, own := before[w]
+				if !own {
+					p = class(l.line[at-1], w, len(l.line) > shortPaired)
+				}
+				terms = append(terms, p)
+			}
+			if is != nil && l.terms[w].Frequency() > 1 {
+				terms = append(terms, w)
+			}
+			before = is
+		}
+		r.words(pairsOf[l.field], terms...)
+	}
+}
+
+// counted are the documents in which all the words and pairs count as frequent;
+// nil if there are none.
+func (e *lookup) counted(all ...string) *roaring.Bitmap {
+	first, ok := e.frequent.of(all...)
+	if !ok {
+		return nil
+	}
+	b := e.since[first]
+	if b == nil {
+		b = e.anyOf(generationField, new(vellum.AlwaysMatch), []byte{first}, nil)
+		if e.since == nil {
+			e.since = map[byte]*roaring.Bitmap{}
+		}
+		e.since[first] = b
+	}
+	if b.IsEmpty() {
+		return nil
+	}
+	return b
+}
+
+// apart takes those out of some documents that have two words, but nowhere next
+// to each other, as far as pairs tell.
+func (e *lookup) apart(field, a, b string, some *roaring.Bitmap) *roaring.Bitmap {
+	known := e.counted(a, b)
+	if known == nil {
+		return some
+	}
+	p := pair(a, b)
+	maybe := e.postings(pairsOf[field], class(a, b, false))
+	maybe.Or(e.postings(pairsOf[field], class(a, b, true)))
+	if own := e.counted(a, b, p); own != nil {
+		maybe.AndNot(own)
+	}
+	maybe.Or(e.postings(pairsOf[field], p))
+	return roaring.AndNot(some, roaring.AndNot(known, maybe))
+}

@@ -1,0 +1,139 @@
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// The list of frequent words is read as it was written, and anything else
+// that is read makes a list or an error.
+func TestFrequentEncoding(t *testing.T) {
+	is := is.New(t)
+	f := new(frequent)
+	for _, words := range [][]string{{"sea", "東京", "sea boat"}, {"boat"}, {"🍜", "x"}} {
+		f = f.with(words)
+	}
+	again, err := decodeFrequent(f.encode())
+	is.NoErr(err)
+	is.Equal(again, f)
+	again, err = decodeFrequent(nil)
+	is.NoErr(err)
+	is.Equal(again, new(frequent))
+	_, err = decodeFrequent([]byte(strings.Repeat("\n", lastOfThem)))
+	is.Equal(err, errDamaged)
+}
+
+// What is in many documents of a sample is frequent, the most frequent first
+// where there is no room for all; a few words more begin no generation.
+func TestSample(t *testing.T) {
+	is := is.New(t)
+	doc := func(words ...string) *row {
+		d := new(row)
+		d.lines[1] = d.text(textField, words)
+		return d
+	}
+	var s sample
+	for i := range 640 {
+		words := []string{"all", fmt.Sprint("rare", i)}
+		if i%4 == 0 {
+			words = append(words, "often", "often")
+		}
+		if i%8 == 0 {
+			words = append(words, "edge")
+		}
+		if i%9 == 0 {
+			words = append(words, "below")
+		}
+		s.add(doc(words...))
+	}
+	f := s.beyond(new(frequent))
+	is.Equal(f.since, map[string]byte{"all": 1, "often": 1, "often often": 1, "edge": 1, "often edge": 1})
+	is.True(s.beyond(f) == f)
+	less := new(frequent).with([]string{"all", "often", "often often"})
+	is.True(s.beyond(less) == less)
+	more := s.beyond(new(frequent).with([]string{"all"}))
+	is.Equal(more.since, map[string]byte{"all": 1, "often": 2, "often often": 2, "edge": 2, "often edge": 2})
+	full := new(frequent)
+	var words []string
+	for i := range maxFrequent - 2 {
+		words = append(words, fmt.Sprint(i))
+	}
+	full = s.beyond(full.with(words))
+	is.Equal(len(full.since), maxFrequent)
+	is.Equal(full.since["all"], byte(2))
+	is.Equal(full.since["often"], byte(2))
+	is.True(s.beyond(full) == full)
+
+	s = sample{}
+	for i := range 3 * maxSampled {
+		s.add(doc(fmt.Sprint(i), "all"))
+	}
+	is.Equal(len(s.words), maxSampled)
+	is.Equal(s.words["all"], 3*maxSampled)
+}
+
+// Phrases of few words, all of them frequent, as documents come, change and
+// go: what pairs tell is what places tell.
+func TestPairs(t *testing.T) {
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	l := newLibrary(t)
+	l.sampleSize = 20
+	ann := l.user("ann")
+	vocabulary := strings.Fields("a b c d ab e") // few enough for all chains
+	var all []string
+	text := func(n, known int) string {
+		var words []string
+		for range rnd.IntN(n) {
+			words = append(words, vocabulary[rnd.IntN(known)])
+		}
+		return strings.Join(words, " ")
+	}
+	add := func(n, known int) {
+		for range n {
+			title, content := text(4, known), text(9, known)
+			l.add(ann, record.Notes, fmt.Sprintf(`{"title":"x%d %s","content":%q}`, len(all), title, content))
+			all = append(all, fmt.Sprintf(" x%d %s ", len(all), title)+"\n "+content+" ")
+		}
+	}
+	add(15, 4)
+	l.open()
+	l.caught()
+	is.Equal(l.x.frequent.Load().latest, byte(0))
+	for generation, known := range []int{4, 6} {
+		add(150, known)
+		l.caught()
+		is.Equal(l.x.frequent.Load().latest, byte(generation+1))
+		if generation == 1 {
+			l.close() // and what is kept is read again
+			l.open()
+			is.Equal(l.ready().Built, 0)
+		}
+		for range 300 {
+			n := 2 + rnd.IntN(3)
+			var words []string
+			for range n {
+				words = append(words, vocabulary[rnd.IntN(len(vocabulary))])
+			}
+			phrase := strings.Join(words, " ")
+			if n == 4 {
+				phrase = "a b c a"
+			}
+			want := 0
+			for _, text := range all {
+				if strings.Contains(text, " "+phrase+" ") {
+					want++
+				}
+			}
+			if got := len(l.find(ann, `"`+phrase+`"`, true)); got != want {
+				t.Fatalf("%q: %d, not %d", phrase, got, want)
+			}
+		}
+	}
+}

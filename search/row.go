@@ -1,0 +1,134 @@
+package search
+
+import (
+	index "github.com/blevesearch/bleve_index_api"
+
+	"kist/kv/record"
+)
+
+// row is a document of the index, its terms counted already: it needs no
+// analysis by the library. It implements [index.Document].
+type row struct {
+	id     string
+	fields []index.Field
+	lines  [2]written // of title and text
+	volume int        // bytes of text
+}
+
+// written is what a field has, in its order and by terms.
+type written struct {
+	field string
+	line  line
+	terms index.TokenFrequencies
+}
+
+func (r *row) ID() string                                 { return r.id }
+func (r *row) Size() int                                  { return r.volume }
+func (r *row) VisitComposite(index.CompositeFieldVisitor) {}
+func (r *row) HasComposite() bool                         { return false }
+func (r *row) NumPlainTextBytes() uint64                  { return uint64(r.volume) }
+func (r *row) StoredFieldsBytes() uint64                  { return 0 }
+func (r *row) Indexed() bool                              { return true }
+
+func (r *row) VisitFields(visit index.FieldVisitor) {
+	for _, f := range r.fields {
+		visit(f)
+	}
+}
+
+// AddIDField adds the id, by which the library finds a document again.
+func (r *row) AddIDField() {
+	f := &column{name: "_id", options: index.IndexField | index.StoreField, value: []byte(r.id)}
+	f.terms = index.TokenFrequencies{r.id: new(index.TokenFreq)}
+	f.terms[r.id].SetFrequency(1)
+	r.fields = append(r.fields, f)
+}
+
+// column is a field of a row. It implements [index.Field].
+type column struct {
+	name    string
+	options index.FieldIndexingOptions
+	value   []byte // what is stored
+	terms   index.TokenFrequencies
+}
+
+func (c *column) Name() string                                     { return c.name }
+func (c *column) Value() []byte                                    { return c.value }
+func (c *column) ArrayPositions() []uint64                         { return nil }
+func (c *column) EncodedFieldType() byte                           { return 't' }
+func (c *column) Analyze()                                         {}
+func (c *column) Options() index.FieldIndexingOptions              { return c.options }
+func (c *column) AnalyzedLength() int                              { return 1 } // for the library's scores, which are not asked for
+func (c *column) AnalyzedTokenFrequencies() index.TokenFrequencies { return c.terms }
+func (c *column) NumPlainTextBytes() uint64                        { return 0 }
+
+// words adds terms without places.
+func (r *row) words(name string, terms ...string) {
+	if len(terms) == 0 {
+		return
+	}
+	all := make([]index.TokenFreq, len(terms))
+	c := &column{name: name, options: index.IndexField | index.SkipFreqNorm, terms: make(index.TokenFrequencies, len(terms))}
+	for i, t := range terms {
+		c.terms[t] = &all[i]
+	}
+	r.fields = append(r.fields, c)
+}
+
+// text adds the terms of a line with their places.
+func (r *row) text(name string, l line) written {
+	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
+	places := make([]index.TokenLocation, len(l))
+	all := make([]index.TokenFreq, len(l))
+	first := make([]*index.TokenLocation, len(l)) // where a term stands first; few stand anywhere else
+	for i, term := range l {
+		if term == "" {
+			continue
+		}
+		places[i].Position = i + 1
+		t := c.terms[term]
+		if t == nil {
+			t = &all[i]
+			t.Locations = first[i : i : i+1]
+			c.terms[term] = t
+		}
+		t.Locations = append(t.Locations, &places[i])
+		t.SetFrequency(len(t.Locations))
+	}
+	r.fields = append(r.fields, c)
+	return written{name, l, c.terms}
+}
+
+// row is what is indexed of a record; nil if it is not there.
+func (x *Index) row(c *record.Change) *row {
+	r := c.Record
+	if r == nil {
+		return nil
+	}
+	text, err := proseOf(r, x.content)
+	if err != nil {
+		x.o.Log.Error("a record cannot be indexed", "error", err)
+		return nil
+	}
+	d := &row{id: docID(c.Kind, c.ID), fields: make([]index.Field, 0, 10), volume: len(text.title)}
+	for _, t := range text.texts {
+		d.volume += len(t)
+	}
+	d.words(ownerField, string(r.Owner[:]))
+	d.words(kindField, string(r.Kind.Code))
+	tags := make([]string, len(r.Tags))
+	for i, t := range r.Tags {
+		tags[i] = string(t[:])
+	}
+	d.words(tagField, tags...)
+	var flags []string
+	if r.Public {
+		flags = append(flags, string(isPublic))
+	}
+	if r.Favorite {
+		flags = append(flags, string(isFavorite))
+	}
+	d.words(flagField, flags...)
+	d.lines = [2]written{d.text(titleField, lineOf(text.title)), d.text(textField, lineOf(text.texts...))}
+	return d
+}
