@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -72,6 +73,12 @@ type serve struct {
 // collected: little is, and most of a request's memory is short-lived.
 const gcPercent = 300
 
+// leastThreads is how many threads run Go code at least. On a machine of one or
+// two cores one of them is often waiting for the disk and another makes the
+// search index: the system shares out the cores better than the runtime, which
+// takes them from those for a hundredth of a second at the soonest.
+const leastThreads = 4
+
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
@@ -90,6 +97,9 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastThreads {
+		runtime.GOMAXPROCS(leastThreads)
 	}
 	if cmd.ExpectData {
 		if there, err := c.HasData(); err != nil {

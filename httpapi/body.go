@@ -159,7 +159,7 @@ func (c *call) create(v field.Shaped) error {
 	if err != nil {
 		return err
 	}
-	return field.Of(v).Create(in)
+	return field.Create(v, in)
 }
 
 // change reads the body of a patch, for a transaction to read into what is
@@ -240,7 +240,7 @@ func (c *call) text(status int, body []byte) error {
 // data answers {"data": v}.
 func (c *call) data(status int, v field.Shaped) error {
 	return c.send(status, func(dst []byte) ([]byte, error) {
-		dst = field.Of(v).AppendJSON(append(dst, `{"data":`...))
+		dst = field.AppendJSON(append(dst, `{"data":`...), v)
 		return append(dst, '}'), nil
 	})
 }
@@ -251,7 +251,7 @@ func appendAll[T field.Shaped](dst []byte, all []T) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = field.Of(v).AppendJSON(dst)
+		dst = field.AppendJSON(dst, v)
 	}
 	return append(dst, ']')
 }

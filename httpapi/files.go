@@ -84,7 +84,7 @@ func upload(c *call) error {
 		return c.answerUploaded(body)
 	}
 	form := record.NewForm(record.Files)
-	problems := field.Of(record.Upload{Form: form}).Create(fields)
+	problems := field.Create(record.Upload{Form: form}, fields)
 	if err := check(problems, form.CheckNew(c.s.Store.Now()), fileProblems(form, parts)); err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func createRecord(k *record.Kind) func(*call) error {
 			return err
 		}
 		form := record.NewForm(k)
-		problems := field.Of(form).Create(in)
+		problems := field.Create(form, in)
 		back := c.s.Store.View(func(tx *kv.Tx) error { return c.s.checkTarget(tx, form, [2]string{}) })
 		if err := check(problems, form.CheckNew(c.s.Store.Now()), back); err != nil {
 			return err

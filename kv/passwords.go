@@ -41,7 +41,7 @@ const (
 
 // NewPasswords makes a hasher; a process needs one.
 func NewPasswords() *Passwords {
-	n := min(2, runtime.GOMAXPROCS(0))
+	n := min(2, runtime.NumCPU())
 	return &Passwords{slots: make(chan struct{}, n), queue: make(chan struct{}, n+maxWaiting)}
 }
 

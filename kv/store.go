@@ -56,6 +56,7 @@ type Store struct {
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
 	jobs    chan *job
+	crowd   bool           // the commit before was of several callers; the committer's
 	after   *job           // runs when the commit under way has ended; the committer's
 	work    sync.WaitGroup // the committer and a snapshot
 	ticking sync.WaitGroup // flushLoop

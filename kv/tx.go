@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -95,6 +96,7 @@ func (s *Store) commitLoop() {
 	batch := make([]*job, 0, maxBatch)
 	s.renew()
 	for first := range s.jobs {
+		s.crowd = len(batch) > 1
 		var err error
 		s.after = nil
 		if first.between != nil {
@@ -153,7 +155,12 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
 		if len(batch) < maxBatch && t.Volume() < maxVolume && s.after == nil {
-			switch next := s.waiting(); {
+			next := s.waiting()
+			if next == nil && (s.crowd || n > 0) {
+				runtime.Gosched() // those on their way here need the processor
+				next = s.waiting()
+			}
+			switch {
 			case next == nil:
 			case next.between != nil:
 				s.after = next

@@ -71,20 +71,36 @@ func Of(v Shaped) *Set {
 	return s
 }
 
-// sets are kept by Load, which runs for every record that is shown: a set is
-// larger than most of them.
+// sets are kept for another use: a set is larger than most of what it is bound
+// to.
 var sets = sync.Pool{New: func() any { return &Set{fields: make([]Field, 0, 24)} }}
+
+// with runs fn on the shape of v, which is bound for that long.
+func with[T any](v Shaped, fn func(*Set) T) T {
+	s := sets.Get().(*Set)
+	v.Fields(s)
+	out := fn(s)
+	clear(s.fields) // they point to v
+	s.fields = s.fields[:0]
+	sets.Put(s)
+	return out
+}
 
 // Load binds the shape of v and reads back what AppendJSON wrote of it: see
 // Set.Load.
 func Load(v Shaped, stored []byte) error {
-	s := sets.Get().(*Set)
-	v.Fields(s)
-	err := s.Load(stored)
-	clear(s.fields) // they point to v
-	s.fields = s.fields[:0]
-	sets.Put(s)
-	return err
+	return with(v, func(s *Set) error { return s.Load(stored) })
+}
+
+// Create binds the shape of v and reads an object into it: see Set.Create.
+func Create(v Shaped, in Object) error {
+	return with(v, func(s *Set) error { return s.Create(in) })
+}
+
+// AppendJSON binds the shape of v and appends it as an object: see
+// Set.AppendJSON.
+func AppendJSON(dst []byte, v Shaped) []byte {
+	return with(v, func(s *Set) []byte { return s.AppendJSON(dst) })
 }
 
 // Fields lists the shape in the order it was bound.

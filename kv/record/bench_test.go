@@ -1,6 +1,10 @@
 package record
 
-import "testing"
+import (
+	"testing"
+
+	"kist/kv/field"
+)
 
 // BenchmarkDecode reads the fields of what is shown most.
 func BenchmarkDecode(b *testing.B) {
@@ -18,5 +22,29 @@ func BenchmarkDecode(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkShow appends a file with two tags as its owner sees it, which a list
+// does for each.
+func BenchmarkShow(b *testing.B) {
+	r := Record{Kind: Files, Share: Share{Slug: "holiday"}, Bytes: new(Content)}
+	r.SetBody(&File{OriginalName: "a.png", MimeType: "image/png"})
+	v := Shown{Record: r, TagList: []Tag{{Name: "sea", Color: DefaultColor}, {Name: "travel", Color: DefaultColor}}}
+	set := field.Of(&v)
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = set.AppendJSON(dst[:0])
+	}
+}
+
+// BenchmarkSetBody writes the fields of a note.
+func BenchmarkSetBody(b *testing.B) {
+	r := &Record{Kind: Notes}
+	note := &Note{Name: "A note", Content: "With some text."}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.SetBody(note)
 	}
 }

@@ -104,7 +104,7 @@ func (r *Record) Decode() (Body, error) {
 
 // SetBody writes the kind's own fields and what is derived from them.
 func (r *Record) SetBody(b Body) {
-	r.Body = field.Of(b).AppendJSON(nil)
+	r.Body = field.AppendJSON(nil, b)
 	r.Order = orderOf(b.Title())
 	if f, ok := b.(*File); ok && r.Bytes != nil {
 		r.Bytes.Class = ClassOf(f.MimeType)

@@ -112,7 +112,7 @@ func (v *Shown) appendFolder(dst []byte) []byte {
 	if v.Folder == (ID{}) {
 		return append(dst, "null"...)
 	}
-	return field.Of(&FolderRef{v.Folder, v.FolderName}).AppendJSON(dst)
+	return field.AppendJSON(dst, &FolderRef{v.Folder, v.FolderName})
 }
 
 // AppendTagNames appends the names of the tags as a JSON array.
@@ -133,7 +133,7 @@ func (v *Shown) appendTagRefs(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = field.Of(&TagRef{t.ID, t.Name, t.Color}).AppendJSON(dst)
+		dst = field.AppendJSON(dst, &TagRef{t.ID, t.Name, t.Color})
 	}
 	return append(dst, ']')
 }
