@@ -550,7 +550,8 @@ func (e *lookup) levels(of, i int) map[int]*roaring.Bitmap {
 	take(textLevel, text)
 	take(textPrefixLevel, textBegun)
 	if c.fuzzy && !e.f.strict {
-		take(errorLevel, e.misspelt(titleField, c.parts[0].term), e.misspelt(textField, c.parts[0].term), e.tagged(tags[misspelt]))
+		take(titleErrorLevel, e.misspelt(titleField, c.parts[0].term), e.tagged(tags[misspelt]))
+		take(textErrorLevel, e.misspelt(textField, c.parts[0].term))
 	}
 	return levels
 }

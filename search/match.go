@@ -89,7 +89,8 @@ func TextOf(b []byte) string {
 // best of them; the levels of all clauses of a query are added up. A typing
 // error is far from everything else.
 const (
-	errorLevel       = 0
+	textErrorLevel   = 0
+	titleErrorLevel  = 1
 	textPrefixLevel  = 9
 	textLevel        = 10
 	titlePrefixLevel = 11
@@ -265,7 +266,7 @@ func (f *Finder) score(r *record.Record, content func(*record.Record) string) (i
 	score := 0
 	for i := range f.q.must {
 		level := f.level(0, i, r, title, text)
-		if level == noLevel || level == errorLevel && f.strict {
+		if level == noLevel || level <= titleErrorLevel && f.strict {
 			return 0, false, nil
 		}
 		score += level
@@ -294,8 +295,10 @@ func (f *Finder) level(of, i int, r *record.Record, title, text line) int {
 		return textLevel
 	case also == begun:
 		return textPrefixLevel
-	case also == misspelt || in == misspelt:
-		return errorLevel
+	case in == misspelt:
+		return titleErrorLevel
+	case also == misspelt:
+		return textErrorLevel
 	}
 	return noLevel
 }
