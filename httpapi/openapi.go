@@ -47,8 +47,8 @@ type reply struct {
 const placeholder = "{base_url}"
 
 // Document is the OpenAPI document of the API (version 3.0.3), made from the
-// routes and the fields, as indented JSON. The address of its server is the
-// text {base_url}.
+// routes and the fields, as JSON of which the outer levels are indented. The
+// address of its server is the text {base_url}.
 func Document() ([]byte, error) {
 	d := document{components: object{}}
 	for _, c := range components() {
@@ -107,7 +107,29 @@ func Document() ([]byte, error) {
 			"schemas": d.components,
 		},
 	})
-	return b.Bytes(), err
+	return fold(b.Bytes()), err
+}
+
+// foldedDepth is how deep the document is indented: each member of a schema and
+// each answer of an operation has its line. Spaces were a third of it.
+const foldedDepth = 5
+
+// fold joins the lines of JSON, indented by one space for each level, that are
+// deeper than foldedDepth.
+func fold(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	folded := false
+	for l := range bytes.Lines(text) {
+		inner := bytes.TrimLeft(l, " ")
+		depth := len(l) - len(inner)
+		if depth > foldedDepth || depth == foldedDepth && folded && (inner[0] == '}' || inner[0] == ']') {
+			out = append(bytes.TrimRight(out, "\n"), inner...)
+		} else {
+			out = append(out, l...)
+		}
+		folded = depth > foldedDepth
+	}
+	return out
 }
 
 // servedSchema is the shipped document with the base address filled in.
