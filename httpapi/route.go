@@ -103,9 +103,9 @@ func register(r *httprouter.Router, method, pattern string, h httprouter.Handle)
 }
 
 // pattern is the path as httprouter writes it.
-func (r *route) pattern() string {
-	return strings.NewReplacer("{", ":", "}", "").Replace(r.path)
-}
+func (r *route) pattern() string { return wildcards.Replace(r.path) }
+
+var wildcards = strings.NewReplacer("{", ":", "}", "")
 
 // rank orders words before wildcards, leftmost first.
 func rank(path string) string {

@@ -321,10 +321,14 @@ func listParams(k *record.Kind) []param {
 func readReference(c *call) error { return c.page(http.StatusOK, embed.ReferencePage{}) }
 
 func readSchema(c *call) error {
+	schema, err := c.s.schema()
+	if err != nil {
+		return err
+	}
 	h := c.w.Header()
 	h.Set("Content-Type", jsonType)
 	h.Set("Cache-Control", "no-cache")
-	_, _ = c.w.Write(c.s.schema) // the client may be gone
+	_, _ = c.w.Write(schema) // the client may be gone
 	return nil
 }
 

@@ -65,7 +65,7 @@ type Server struct {
 	routes    []route
 	routers   []*httprouter.Router // that hold the routes: see mount
 	handler   http.Handler
-	schema    []byte
+	schema    func() ([]byte, error)         // made when first asked for
 	extension func() (*embed.Archive, error) // made when first asked for
 	shown     shownPool                      // for owners
 	shared    shownPool                      // for visitors
@@ -125,12 +125,10 @@ func New(c Config) (*Server, error) {
 		}
 		s.contentScheme, s.contentHost = u.Scheme, u.Host
 	}
-	if s.schema, err = servedSchema(c.Base); err != nil {
-		return nil, err
-	}
 	if c.Metrics {
 		s.meter = newMeter(s)
 	}
+	s.schema = sync.OnceValues(func() ([]byte, error) { return servedSchema(c.Base) })
 	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base) })
 	s.handler = s.mount()
 	return s, nil

@@ -154,8 +154,12 @@ type reader struct {
 	buf  []byte // of the file, from at on
 }
 
-// ahead is how much is read at once, in bytes.
-const ahead = 1 << 20
+// What is read at once, in bytes: at the beginning of a file, of which often
+// the header alone is wanted, and then.
+const (
+	aheadFirst = 4 << 10
+	ahead      = 1 << 20
+)
 
 // next is the payload of the next frame, in memory that is not used again.
 // The error is io.EOF at the end of the file, errFrame where no whole frame
@@ -191,7 +195,11 @@ func (r *reader) peek(n int) ([]byte, error) {
 		if int64(n) > r.size-r.at {
 			return nil, fmt.Errorf("%w: the file ends within it", errFrame)
 		}
-		b := make([]byte, min(max(int64(n), ahead), r.size-r.at))
+		more := int64(ahead)
+		if r.at == 0 {
+			more = aheadFirst
+		}
+		b := make([]byte, min(max(int64(n), more), r.size-r.at))
 		have := copy(b, r.buf)
 		if m, err := r.file.ReadAt(b[have:], r.at+int64(have)); m < len(b)-have {
 			return nil, fmt.Errorf("%w: %w", errRead, err)
