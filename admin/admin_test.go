@@ -302,6 +302,34 @@ kist healthcheck --url kist.example.org
 err --url must be an http or https address, such as http://127.0.0.1:7080; it is "kist.example.org".
 exit 2
 
+kist user list --data-dir=
+err --data-dir must not be empty; kist user list --help shows how it is used.
+exit 2
+
+kist verify ''
+err DIR must not be empty; kist verify --help shows how it is used.
+exit 2
+
+kist backup ''
+err DEST must not be empty; kist backup --help shows how it is used.
+exit 2
+
+kist restore ''
+err SRC must not be empty; kist restore --help shows how it is used.
+exit 2
+
+kist import '' --user ann
+err SRC must not be empty; kist import --help shows how it is used.
+exit 2
+
+kist export '' --user ann
+err DEST must not be empty; kist export --help shows how it is used.
+exit 2
+
+kist extension ''
+err DIR must not be empty; kist extension --help shows how it is used.
+exit 2
+
 kist user list --frob
 err Unknown flag --frob; kist user list --help shows how it is used.
 exit 2
