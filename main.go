@@ -252,6 +252,9 @@ func (cmd *serve) base() (string, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
 	}
+	if !admin.PlainHost(u.Host) {
+		return "", admin.Misused("--base-url must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", cmd.BaseURL)
+	}
 	return strings.TrimRight(u.String(), "/"), nil
 }
 

@@ -346,6 +346,18 @@ kist serve --base-url https://kist.example.org/?a=1
 err --base-url must be …
 exit 2
 
+kist serve --base-url https://ki"st.example.org
+err --base-url must have a host of letters, digits, dots and hyphens, …; it is "https://ki\"st.example.org".
+exit 2
+
+kist serve --base-url https://<kist>.example.org
+err --base-url must have a host of …
+exit 2
+
+kist serve --base-url https://kist.exämple.org
+err --base-url must have a host of …
+exit 2
+
 kist serve --content-url https://kist-content.example.org/x
 err --content-url must be an absolute http or https address without path, query and fragment, such as https://kist-content.example.org; it is "https://kist-content.example.org/x".
 exit 2
