@@ -183,11 +183,11 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist user remove bob
-err This removes the account and everything it keeps: add --yes to say that you mean it.
+err This removes the account and everything it keeps (0 items, 0 B of files): add --yes to say that you mean it.
 exit 2
 
 kist user remove bob --yes
-out Removed Bob and everything the account kept.
+out Removed Bob and everything the account kept (0 items, 0 B of files).
 
 kist user remove bob --yes
 err There is no user named "bob"; kist user list shows the names.
@@ -554,6 +554,23 @@ func TestUsersInJSON(t *testing.T) {
 		"username": "ann", "displayName": "", "role": "admin", "disabled": false,
 		"apiTokensDisabled": false, "quotaBytes": nil,
 	})
+}
+
+func TestRemoveUserTells(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.env = []string{"KIST_PASSWORD=correct horse"}
+	p.must("user", "add", "ann", "--admin")
+	p.must("user", "add", "bob")
+	is.NoErr(os.Mkdir(p.path("in"), 0o700))
+	p.write("in/a.txt", "hello")
+	p.write("in/b.txt", "hi")
+	p.must("import", "in", "--user", "bob")
+	is.Equal(p.run("", "user", "remove", "bob").err, "This removes the account and everything it keeps (2 items, 7 B of files): add --yes to say that you mean it.\n")
+	var left struct{ Items, Bytes int }
+	is.NoErr(json.Unmarshal([]byte(p.must("user", "remove", "bob", "--yes", "--json")), &left))
+	is.Equal(left.Items, 2)
+	is.Equal(left.Bytes, 7)
 }
 
 func TestEnvironment(t *testing.T) {
