@@ -165,7 +165,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	work.Go(func() { index.Run(ctx) })
 	about := func() admin.About {
 		return admin.About{
-			Version: version, Base: base, Content: apart, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
+			Version: version, Base: base, Content: apart, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
 		}
 	}

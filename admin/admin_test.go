@@ -644,6 +644,32 @@ func TestHealthcheck(t *testing.T) {
 	s.stop()
 }
 
+// Where no flag says where the server listens, it says so itself, by its socket.
+func TestHealthcheckAsks(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.addr = "127.0.0.1:0"
+	r := p.run("", "healthcheck")
+	is.Equal(r.code, 1)
+	is.Equal(r.err, "--listen 127.0.0.1:0 leaves the port to the system, and it is not known in ./kist-data: no server answers; say with --url where the server is found.\n")
+	p.certify(1)
+	for scheme, env := range map[string][]string{"http": nil, "https": {"KIST_TLS_CERT=cert.pem", "KIST_TLS_KEY=key.pem"}} {
+		p.env = env
+		s := p.serve()
+		_, at, _ := strings.Cut(s.log.String(), "listens on ")
+		at, _, _ = strings.Cut(at, " ")
+		p.env = nil
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		p.env = []string{"KIST_LISTEN="}
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		s.stop()
+	}
+	p.env = []string{"KIST_LISTEN=unix:" + p.path("front.sock")}
+	p.serve("--base-url", "https://kist.example.org")
+	p.env = []string{"KIST_LISTEN="}
+	is.Equal(p.must("healthcheck"), "The server at http://localhost is well.")
+}
+
 // A command that finds the store locked and no server behind it says who has
 // it.
 func TestLockedWithoutServer(t *testing.T) {
