@@ -180,7 +180,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	work.Go(func() { index.Run(ctx) })
 	about := func() admin.About {
 		return admin.About{
-			Version: version, Base: base, Content: apart, Listen: cmd.Listen, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
+			Version: version, Base: base, Content: apart, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
 		}
 	}
@@ -266,6 +266,9 @@ func (cmd *serve) base() (string, error) {
 	u, err := url.Parse(cmd.BaseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
+	}
+	if !admin.PlainHost(u.Host) {
+		return "", admin.Misused("--base-url must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", cmd.BaseURL)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -39,6 +39,13 @@ type User struct {
 	Created     time.Time   `json:"createdAt"`
 }
 
+// Account is an account with how much it keeps.
+type Account struct {
+	User
+	Items int64 `json:"items"`
+	Bytes int64 `json:"bytes"` // of files, those that wait for approval too
+}
+
 // Key is an API key as the commands show it.
 type Key struct {
 	ID       record.ID      `json:"id"`
@@ -232,13 +239,21 @@ func (v verbs) webhooks(*http.Request, nothing) ([]Target, error) {
 	})
 }
 
-func (v verbs) user(r *http.Request, _ nothing) (User, error) {
-	return view(v, func(tx *kv.Tx) (User, error) {
+func (v verbs) user(r *http.Request, _ nothing) (Account, error) {
+	return view(v, func(tx *kv.Tx) (Account, error) {
 		u, err := named(tx, r.PathValue("name"))
 		if err != nil {
-			return User{}, err
+			return Account{}, err
 		}
-		return showUser(u), nil
+		kept, err := tx.Usage(u)
+		if err != nil {
+			return Account{}, err
+		}
+		out := Account{User: showUser(u), Bytes: kept.Bytes}
+		for _, n := range kept.Count {
+			out.Items += n
+		}
+		return out, nil
 	})
 }
 
@@ -313,12 +328,13 @@ func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 	})
 }
 
-func (v verbs) removeUser(r *http.Request, _ nothing) (User, error) {
-	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.PathValue("name")) })
+// removeUser answers with what the account kept.
+func (v verbs) removeUser(r *http.Request, in nothing) (Account, error) {
+	u, err := v.user(r, in)
 	if err != nil {
-		return User{}, err
+		return Account{}, err
 	}
-	return showUser(u), v.store.RemoveUser(u.ID)
+	return u, v.store.RemoveUser(u.ID)
 }
 
 func (v verbs) keys(r *http.Request, _ nothing) ([]Key, error) {

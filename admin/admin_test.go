@@ -183,11 +183,11 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist user remove bob
-err This removes the account and everything it keeps: add --yes to say that you mean it.
+err This removes the account and everything it keeps (0 items, 0 B of files): add --yes to say that you mean it.
 exit 2
 
 kist user remove bob --yes
-out Removed Bob and everything the account kept.
+out Removed Bob and everything the account kept (0 items, 0 B of files).
 
 kist user remove bob --yes
 err There is no user named "bob"; kist user list shows the names.
@@ -302,6 +302,34 @@ kist healthcheck --url kist.example.org
 err --url must be an http or https address, such as http://127.0.0.1:7080; it is "kist.example.org".
 exit 2
 
+kist user list --data-dir=
+err --data-dir must not be empty; kist user list --help shows how it is used.
+exit 2
+
+kist verify ''
+err DIR must not be empty; kist verify --help shows how it is used.
+exit 2
+
+kist backup ''
+err DEST must not be empty; kist backup --help shows how it is used.
+exit 2
+
+kist restore ''
+err SRC must not be empty; kist restore --help shows how it is used.
+exit 2
+
+kist import '' --user ann
+err SRC must not be empty; kist import --help shows how it is used.
+exit 2
+
+kist export '' --user ann
+err DEST must not be empty; kist export --help shows how it is used.
+exit 2
+
+kist extension ''
+err DIR must not be empty; kist extension --help shows how it is used.
+exit 2
+
 kist user list --frob
 err Unknown flag --frob; kist user list --help shows how it is used.
 exit 2
@@ -316,6 +344,18 @@ exit 2
 
 kist serve --base-url https://kist.example.org/?a=1
 err --base-url must be …
+exit 2
+
+kist serve --base-url https://ki"st.example.org
+err --base-url must have a host of letters, digits, dots and hyphens, …; it is "https://ki\"st.example.org".
+exit 2
+
+kist serve --base-url https://<kist>.example.org
+err --base-url must have a host of …
+exit 2
+
+kist serve --base-url https://kist.exämple.org
+err --base-url must have a host of …
 exit 2
 
 kist serve --content-url https://kist-content.example.org/x
@@ -516,6 +556,23 @@ func TestUsersInJSON(t *testing.T) {
 	})
 }
 
+func TestRemoveUserTells(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.env = []string{"KIST_PASSWORD=correct horse"}
+	p.must("user", "add", "ann", "--admin")
+	p.must("user", "add", "bob")
+	is.NoErr(os.Mkdir(p.path("in"), 0o700))
+	p.write("in/a.txt", "hello")
+	p.write("in/b.txt", "hi")
+	p.must("import", "in", "--user", "bob")
+	is.Equal(p.run("", "user", "remove", "bob").err, "This removes the account and everything it keeps (2 items, 7 B of files): add --yes to say that you mean it.\n")
+	var left struct{ Items, Bytes int }
+	is.NoErr(json.Unmarshal([]byte(p.must("user", "remove", "bob", "--yes", "--json")), &left))
+	is.Equal(left.Items, 2)
+	is.Equal(left.Bytes, 7)
+}
+
 func TestEnvironment(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
@@ -585,6 +642,32 @@ func TestHealthcheck(t *testing.T) {
 	is.Equal(p.must("healthcheck", "--listen", "0.0.0.0:"+port), "The server at http://localhost:"+port+" is well.")
 	is.Equal(p.run("", "healthcheck", "--url", "http://"+p.addr+"/nowhere").code, 1)
 	s.stop()
+}
+
+// Where no flag says where the server listens, it says so itself, by its socket.
+func TestHealthcheckAsks(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.addr = "127.0.0.1:0"
+	r := p.run("", "healthcheck")
+	is.Equal(r.code, 1)
+	is.Equal(r.err, "--listen 127.0.0.1:0 leaves the port to the system, and it is not known in ./kist-data: no server answers; say with --url where the server is found.\n")
+	p.certify(1)
+	for scheme, env := range map[string][]string{"http": nil, "https": {"KIST_TLS_CERT=cert.pem", "KIST_TLS_KEY=key.pem"}} {
+		p.env = env
+		s := p.serve()
+		_, at, _ := strings.Cut(s.log.String(), "listens on ")
+		at, _, _ = strings.Cut(at, " ")
+		p.env = nil
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		p.env = []string{"KIST_LISTEN="}
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		s.stop()
+	}
+	p.env = []string{"KIST_LISTEN=unix:" + p.path("front.sock")}
+	p.serve("--base-url", "https://kist.example.org")
+	p.env = []string{"KIST_LISTEN="}
+	is.Equal(p.must("healthcheck"), "The server at http://localhost is well.")
 }
 
 // A command that finds the store locked and no server behind it says who has

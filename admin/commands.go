@@ -141,9 +141,9 @@ func (cmd *userRemove) Run(c *Call) error {
 	}
 	if !cmd.Yes {
 		if !c.terminal() {
-			return Misused("this removes the account and everything it keeps: add --yes to say that you mean it")
+			return Misused("this removes the account and everything it keeps (%s): add --yes to say that you mean it", u.keeps())
 		}
-		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps? [y/N] ", u.Name)
+		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps (%s)? [y/N] ", u.Name, u.keeps())
 		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
 		if answer := strings.ToLower(strings.TrimSpace(reply)); err != nil || answer != "y" && answer != "yes" {
 			return fmt.Errorf("nothing was removed")
@@ -152,10 +152,14 @@ func (cmd *userRemove) Run(c *Call) error {
 	if err := c.ask(http.MethodDelete, "/users/"+url.PathEscape(cmd.Name), nothing{}, &u); err != nil {
 		return err
 	}
-	return c.say(u, "Removed %s and everything the account kept.", u.Name)
+	return c.say(u, "Removed %s and everything the account kept (%s).", u.Name, u.keeps())
 }
 
-func (c *Call) user(name string) (u User, err error) {
+func (a *Account) keeps() string {
+	return fmt.Sprintf("%s, %s of files", count(a.Items, "item"), size(a.Bytes))
+}
+
+func (c *Call) user(name string) (u Account, err error) {
 	return u, c.ask(http.MethodGet, "/users/"+url.PathEscape(name), nothing{}, &u)
 }
 

@@ -47,6 +47,8 @@ type About struct {
 	Base           string         `json:"base"`
 	Content        string         `json:"content,omitempty"` // the origin for content, if it is another
 	Listen         string         `json:"listen"`
+	Secure         bool           `json:"secure"`              // it speaks TLS there
+	TLSDomain      []string       `json:"tlsDomain,omitempty"` // names that it gets certificates for
 	MaxUpload      int64          `json:"maxUpload"`
 	TrustedProxies []netip.Prefix `json:"trustedProxies"`
 	GCDelay        time.Duration  `json:"gcDelay"`
@@ -102,16 +104,14 @@ func (doctorCommand) Run(c *Call) error {
 
 // server asks the running server, by its socket and by its public address.
 func (d *checkup) server() {
-	path := filepath.Join(d.c.DataDir, SocketName)
-	conn, err := dialUnix(context.Background(), path)
+	client, err := d.c.running(context.Background())
 	if err != nil {
 		d.say(unusual, "server", "no server answers on this data directory", "start it with kist serve to have its address looked at too")
 		return
 	}
-	client := overSocket(path)
 	var about About
 	var targets []Target
-	err = errors.Join(conn.Close(),
+	err = errors.Join(
 		client.call(context.Background(), http.MethodGet, "/about", nothing{}, &about),
 		client.call(context.Background(), http.MethodGet, "/webhooks", nothing{}, &targets), client.close())
 	if err != nil {

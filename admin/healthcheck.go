@@ -111,13 +111,50 @@ func reason(err error) error {
 }
 
 type healthcheckCommand struct {
-	Listen    string   `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server listens, as for serve."`
+	Listen    string   `placeholder:"ADDR" help:"Where the server listens, as for serve. If absent, or with port 0, the server of --data-dir is asked, and 127.0.0.1:7080 if none is there."`
 	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
 	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve; the server is asked over TLS, for the first of the names."`
 	URL       string   `placeholder:"URL" help:"Where the server is found, if not by --listen."`
+	secure    bool
+}
+
+// usualListen is where serve listens if it is not told.
+const usualListen = "127.0.0.1:7080"
+
+// ask has the server of the data directory say where it listens, where the
+// flags do not.
+func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
+	if _, socket := SocketPath(cmd.Listen); socket || cmd.URL != "" {
+		return nil
+	}
+	if cmd.Listen != "" {
+		if _, port, err := readListen(cmd.Listen); err != nil || strings.Trim(port, "0") != "" {
+			return err
+		}
+	}
+	var about About
+	server, err := c.running(ctx)
+	if err == nil {
+		err = errors.Join(server.call(ctx, http.MethodGet, "/about", nothing{}, &about), server.close())
+	}
+	switch {
+	case err == nil:
+		cmd.Listen, cmd.TLSDomain, cmd.secure = about.Listen, about.TLSDomain, about.Secure
+	case cmd.Listen == "":
+		cmd.Listen = usualListen
+	default:
+		return fmt.Errorf("--listen %s leaves the port to the system, and it is not known in %s: %w; say with --url where the server is found", cmd.Listen, c.DataDir, err)
+	}
+	return nil
 }
 
 func (cmd *healthcheckCommand) Run(c *Call) error {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
+	defer cancel()
+	cmd.secure = cmd.TLSCert != "" || len(cmd.TLSDomain) > 0
+	if err := cmd.ask(ctx, c); err != nil {
+		return err
+	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	base := strings.TrimRight(cmd.URL, "/")
 	if path, ok := SocketPath(cmd.Listen); ok && base == "" {
@@ -125,7 +162,7 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }
 	} else if base == "" {
 		var err error
-		if base, err = LocalAddress(cmd.Listen, cmd.TLSCert != "" || len(cmd.TLSDomain) > 0); err != nil {
+		if base, err = LocalAddress(cmd.Listen, cmd.secure); err != nil {
 			return err
 		}
 		// The certificate is for the name that visitors use. Nothing secret is
@@ -138,8 +175,6 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("cannot make the request: %w", err)

@@ -90,12 +90,18 @@ func (cmd *installCommand) text() (string, error) {
 	return b.String(), nil
 }
 
+// PlainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
+// takes more, which would mean something to pages, headers and files that the host is put into.
+func PlainHost(host string) bool {
+	return strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
+}
+
 // hostOf takes an address apart of which no character means anything to the
 // files that it is put into.
 func hostOf(flag, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-		strings.Trim(strings.ToLower(u.Host+u.Path), "abcdefghijklmnopqrstuvwxyz0123456789.-_:/[]") != "" {
+		!PlainHost(u.Host) || !PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
 		return nil, Misused("%s must be an address such as https://kist.example.org; it is %q", flag, address)
 	}
 	return u, nil

@@ -117,6 +117,9 @@ func (c *Call) run(cli any, args []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the command line: %w", err)
 	}
+	if err := c.refuseEmpty(ctx); err != nil {
+		return err
+	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
 	}

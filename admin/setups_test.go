@@ -19,6 +19,7 @@ type desk struct {
 	*place
 	shell string
 	bin   string
+	path  string
 }
 
 func (p *place) desk(shell string) *desk {
@@ -29,7 +30,8 @@ func (p *place) desk(shell string) *desk {
 	if _, err := exec.LookPath("curl"); err != nil {
 		p.t.Skip("skipped: there is no curl")
 	}
-	d := &desk{p, shell, p.t.TempDir()}
+	d := &desk{p, shell, p.t.TempDir(), ""}
+	d.path = d.bin + ":" + os.Getenv("PATH")
 	d.program("xclip", "cat > "+d.bin+"/clipboard\n")
 	return d
 }
@@ -42,15 +44,35 @@ func (d *desk) program(name, text string) {
 	}
 }
 
+// without takes all programs but those of a bare system and the named off the PATH.
+func (d *desk) without(but ...string) {
+	d.t.Helper()
+	bare := d.t.TempDir()
+	for _, name := range append(but, "sh", "cat", "mktemp", "rm", "sed", "head", "tail", "date") {
+		from, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(from, bare+"/"+name)
+		}
+		if err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	d.path = bare
+}
+
 // do runs a script in the place's folder.
 func (d *desk) do(script, stdin string, args ...string) result {
 	d.t.Helper()
-	cmd := exec.CommandContext(d.t.Context(), d.shell, append([]string{d.bin + "/" + script}, args...)...)
+	shell, err := exec.LookPath(d.shell)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(d.t.Context(), shell, append([]string{d.bin + "/" + script}, args...)...)
 	cmd.Dir, cmd.Stdin = d.bin, strings.NewReader(stdin)
-	cmd.Env = []string{"PATH=" + d.bin + ":" + os.Getenv("PATH"), "HOME=" + d.bin, "DISPLAY=:99", "TMPDIR=" + d.bin}
+	cmd.Env = []string{"PATH=" + d.path, "HOME=" + d.bin, "DISPLAY=:99", "TMPDIR=" + d.bin}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		d.t.Fatal(err)
@@ -145,6 +167,18 @@ func TestSetupScripts(t *testing.T) {
 			is.Equal(r.code, 0)
 			is.True(strings.Contains(p.send(http.MethodGet, "/api/v1/files?limit=1", key, "", http.NoBody), `"na;me.log"`))
 
+			for _, option := range []string{"--help", "-h"} {
+				r = d.do("kist-upload", "piped", option)
+				is.Equal(r.code, 0)
+				is.Equal(r.err, "")
+				is.True(strings.Contains(r.out, "kist-upload FILE..."))
+			}
+			is.NoErr(os.WriteFile(d.bin+"/--help", []byte("a file after all"), 0o600))
+			r = d.do("kist-upload", "", "--", "--help", "a b.txt")
+			is.Equal(r.code, 0)
+			is.Equal(len(strings.Fields(r.out)), 2)
+			is.Equal(content(t, strings.Fields(r.out)[0]), "a file after all")
+
 			d.setUp(key, "flameshot", "kist-screenshot")
 			d.program("flameshot", `printf '\211PNG\r\n\032\n%s' "$*"`)
 			r = d.do("kist-screenshot", "")
@@ -153,6 +187,13 @@ func TestSetupScripts(t *testing.T) {
 			is.Equal(d.clipboard()+"\n", r.out)
 			d.program("flameshot", "echo screenshot aborted; exit 1")
 			is.Equal(d.do("kist-screenshot", ""), result{})
+
+			usual := d.path
+			d.without("curl")
+			is.Equal(d.do("kist-screenshot", ""), result{err: "flameshot is missing. Install it, and try again.\n", code: 1})
+			d.without()
+			is.Equal(d.do("kist-upload", "", "a b.txt"), result{err: "curl is missing. Install it, and try again.\n", code: 1})
+			d.path = usual
 
 			// Nothing is left behind, and a key that holds no more is said to be none.
 			left, err := os.ReadDir(d.bin)

@@ -174,9 +174,9 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 	path := filepath.Join(dir, SocketName)
 	var deadline time.Time
 	for {
-		conn, err := dialUnix(ctx, path)
+		server, err := c.running(ctx)
 		if err == nil {
-			return overSocket(path), conn.Close()
+			return server, nil
 		}
 		if !errors.Is(err, errNobody) {
 			return nil, fmt.Errorf("cannot reach the running server: %w", err)
@@ -205,6 +205,16 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 		}
 		time.Sleep(startStep)
 	}
+}
+
+// running reaches the server of the data directory; errNobody if none runs.
+func (c *Call) running(ctx context.Context) (*client, error) {
+	path := filepath.Join(c.DataDir, SocketName)
+	conn, err := dialUnix(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return overSocket(path), conn.Close()
 }
 
 func overSocket(path string) *client {

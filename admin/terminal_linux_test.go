@@ -87,7 +87,7 @@ func TestRemoveAsksOnATerminal(t *testing.T) {
 	p := newPlace(t)
 	p.ann()
 	is.Equal(p.run("correct horse", "user", "add", "bob", "--password-stdin").code, 0)
-	question := "Remove bob and everything the account keeps? [y/N] "
+	question := "Remove bob and everything the account keeps (0 items, 0 B of files)? [y/N] "
 	shown, code := p.typed([]string{"user", "remove", "bob"}, [2]string{question, "n"})
 	is.Equal(code, 1)
 	is.True(strings.Contains(shown, "Nothing was removed."))

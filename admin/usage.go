@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -32,6 +34,24 @@ var plainly = []struct {
 	{regexp.MustCompile(`","`), `", "`},
 	{regexp.MustCompile(`, did you mean (.*)\?$`), ` (did you mean $1?)`},
 	{regexp.MustCompile(`\(from envar (\w+)=.*\)$`), `(from $1)`},
+}
+
+// refuseEmpty refuses what was said to be nothing, as a variable that is not set
+// does in a script.
+func (c *Call) refuseEmpty(ctx *kong.Context) error {
+	what := ""
+	if c.DataDir == "" {
+		what = "--data-dir"
+	}
+	for _, step := range ctx.Path {
+		if p := step.Positional; p != nil && p.Target.Kind() == reflect.String && p.Target.String() == "" {
+			what = cmp.Or(p.Tag.PlaceHolder, strings.ToUpper(p.Name))
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return Misused("%s must not be empty; %s --help shows how it is used", what, ctx.Selected().FullPath())
 }
 
 // misread makes a usage error of what the parser did not understand. Where a

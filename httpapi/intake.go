@@ -42,7 +42,7 @@ func intakeRoutes() []route {
 			method: "POST", path: at + "/files", id: "leaveFiles", tag: "public", summary: "Leaves files at an upload link. All of them are kept, or none.",
 			door: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
 			reply: reply{201, "What waits for approval now, or is approved already.", jsonOf(members(object{"items": object{"type": "array", "items": ref("UploadReceipt")}}, "items"), nil)},
-			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: leaveFiles,
+			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, plain: &plainly{"a sentence about each file, one in a line", "IMG_0042.jpg waits for approval.\n"}, serve: leaveFiles,
 		},
 		{
 			method: "GET", path: "/up/{slug}", id: "viewUploadLink", tag: "public", summary: "The page of an upload link.",
@@ -351,6 +351,17 @@ func leaveFiles(c *call) error {
 	items, err := c.takeIn(q)
 	if err != nil {
 		return err
+	}
+	if c.w.plain {
+		var lines []string
+		for _, i := range items {
+			became := " came in."
+			if i.State == record.Pending {
+				became = " waits for approval."
+			}
+			lines = append(lines, i.Name+became)
+		}
+		return c.bare(lines...)
 	}
 	var all []record.Receipt
 	for _, i := range items {

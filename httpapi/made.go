@@ -133,9 +133,10 @@ func (c *call) answerUploaded(body []byte) error {
 	return c.bare(all...)
 }
 
-// bare answers with the addresses of what was made, one in a line.
-func (c *call) bare(addresses ...string) error {
-	body := []byte(strings.Join(addresses, "\n") + "\n")
+// bare answers that something was made with text alone: its address, or a
+// sentence; of several, one in a line.
+func (c *call) bare(lines ...string) error {
+	body := []byte(strings.Join(lines, "\n") + "\n")
 	h := c.w.Header()
 	h.Set("Content-Type", textType)
 	h["Cache-Control"] = headNoStore

@@ -180,14 +180,14 @@ func (d *document) operation(r route) object {
 		op["requestBody"] = object{"required": !r.body.optional, "content": d.media(r.body)}
 	}
 	answers := object{strconv.Itoa(r.reply.status): d.answer(r.reply.doc, r.reply.body)}
-	if r.plain {
-		answers[strconv.Itoa(r.reply.status)] = d.answer(r.reply.doc+" As text, to Accept: text/plain, the bare address, one in a line.", r.reply.body, textOf("https://kist.example.org/v/summer-24\n"))
+	if r.plain != nil {
+		answers[strconv.Itoa(r.reply.status)] = d.answer(r.reply.doc+" As text, to Accept: text/plain, "+r.plain.doc+".", r.reply.body, textOf(r.plain.example))
 	}
 	for _, status := range r.statuses() {
 		switch {
 		case status < 400:
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusOK: pageOf(), http.StatusPartialContent: r.reply.body}[status])
-		case r.plain:
+		case r.plain != nil:
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)), textOf("A sentence that says why.\n"))
 		case strings.HasPrefix(r.path, apiPath):
 			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))

@@ -182,7 +182,7 @@ func TestRemoteUploadRefuses(t *testing.T) {
 			"urls":     "has a bad entry: number 2 must be an absolute http or https address; number 3 is required; number 4 must be text",
 		}},
 		{`{"items":[{"url":"https://example.org/a"},{"slug":"api"},{"url":"https://example.org/a","expiresAt":"2020-01-01T00:00:00Z"}]}`, map[string]any{
-			"items": "has a bad entry: number 2: slug is a reserved word; url is required; number 3: expiresAt must be in the future",
+			"items": "has a bad entry: number 2: slug is an address of the site itself; choose another, such as my-api; url is required; number 3: expiresAt must be in the future",
 		}},
 		{`{"items":[{"url":"https://example.org/a"},"https://example.org/a"]}`, map[string]any{"items": "has a bad entry: number 2 must be an object"}},
 		{`{"urls":["https://example.org/a","https://example.org/b"],"slug":"one","name":"x"}`, map[string]any{"slug": "can be given to one file only; use items", "name": "can be given to one file only; use items"}},

@@ -22,12 +22,17 @@ type route struct {
 	args         []param // beside those of the path, which are texts
 	body         *content
 	reply        reply
-	fails        []int // statuses beside those that the door and the body bring
-	slugs        bool  // which visitors could guess
-	plain        bool  // answers addresses alone, as text, to a client that would rather have that
-	apart        bool  // served at the origin for content too, where nothing else is
+	fails        []int    // statuses beside those that the door and the body bring
+	slugs        bool     // which visitors could guess
+	plain        *plainly // how it answers as text to a client that would rather have that; nil if it does not
+	apart        bool     // served at the origin for content too, where nothing else is
 	serve        func(*call) error
 }
+
+// plainly is what an answer has as text, with an example.
+type plainly struct{ doc, example string }
+
+var bareAddress = &plainly{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
 
 // A door says who may call.
 type door struct {
@@ -168,7 +173,7 @@ func (s *Server) allowed(path string) string {
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
 	answer := func(c *call) error {
-		if r.plain {
+		if r.plain != nil {
 			c.w.Header().Add("Vary", "Accept")
 			c.w.plain = prefersText(c.r.Header)
 		}

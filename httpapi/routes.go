@@ -86,7 +86,7 @@ func (s *Server) table() []route {
 			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
 			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
-			fails: []int{409}, plain: true, serve: upload,
+			fails: []int{409}, plain: bareAddress, serve: upload,
 		},
 		{
 			method: "GET", path: apiPath + "files/{slug}", id: "readFile", tag: "files", summary: "Reads the record of a file, by slug or id.",
@@ -215,7 +215,7 @@ func recordRoutes(k *record.Kind) []route {
 		{
 			method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
 			door: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(k)},
-			fails: []int{409}, plain: true, serve: createRecord(k),
+			fails: []int{409}, plain: bareAddress, serve: createRecord(k),
 		},
 		{
 			method: "GET", path: at + "/{id}", id: "read" + name, tag: k.Path, summary: "Reads a " + k.Name + ", by id or slug.",

@@ -86,6 +86,7 @@ func TestSending(t *testing.T) {
 	is.Equal(again.header.Get("Upload-Offset"), "11")
 	is.Equal(again.header.Get("X-Kist-Status"), "pending")
 	seen := a.visit(at).want(200)
+	is.Equal(seen.text("data.filename"), "Sea.txt")
 	is.Equal(seen.text("item.itemId"), item)
 	is.Equal(seen.text("item.status"), "pending")
 	is.True(!strings.Contains(string(seen.body), decided.text("data.fileSlug")) && !strings.Contains(string(seen.body), decided.text("data.fileId")))

@@ -182,7 +182,7 @@ func (v *shownUpload) Fields(s *field.Set) {
 	if !v.Sent() {
 		s.ID("id", &v.ID).Says("Id of the upload, the end of its address.", sampleID)
 	}
-	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as long as the upload is not complete.", `"holiday.mp4"`)
+	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as it was uploaded.", `"holiday.mp4"`)
 	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Bytes of the whole; null if that is not known yet.", `20971520`)
 	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes that are there.", `1048576`)
 	s.Bool("complete", &v.done).Says("Whether the file has been made of it.", `false`)
@@ -191,7 +191,7 @@ func (v *shownUpload) Fields(s *field.Set) {
 }
 
 func showUpload(u *kv.Upload) *shownUpload {
-	v := &shownUpload{Upload: *u, done: u.Done()}
+	v := &shownUpload{Upload: *u, name: u.FileName, done: u.Done()}
 	if meta, err := parseMetadata(u.Metadata); err == nil && !v.done {
 		v.name = meta.fileName()
 	}

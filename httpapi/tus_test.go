@@ -163,6 +163,7 @@ func TestTus(t *testing.T) {
 	is.Equal(a.piece(at, 11, "").want(204).header.Get("X-Kist-Slug"), "sea")
 	is.Equal(a.get(at).want(200).text("file.slug"), "sea")
 	is.Equal(a.get(at).at("data.complete"), true)
+	is.Equal(a.get(at).text("data.filename"), "Sea.txt")
 	a.piece(at, 11, "more").want(413)
 	is.Equal(a.tus("DELETE", at, "").want(409).code(), "upload_complete")
 	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)

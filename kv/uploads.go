@@ -41,6 +41,7 @@ type Upload struct {
 	Password string    // hash; "" is none
 	Slug     string    // kept free for the file; "" has one made
 	File     record.ID // that was made of it; zero until then
+	FileName string    `json:",omitzero"` // under which it was complete; "" until then
 
 	// Of what a stranger sends to an upload request; zero of the owner's own.
 	Request record.ID    `json:",omitzero"`
@@ -229,7 +230,7 @@ func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (
 	if err != nil {
 		return nil, err
 	}
-	u.File, u.Expires = r.ID, tx.Now.Add(UploadTime)
+	u.File, u.FileName, u.Expires = r.ID, f.Body.Title(), tx.Now.Add(UploadTime)
 	u.Metadata, u.Password, u.State, u.Slug = "", "", nil, ""
 	return r, uploads.Put(tx.Tx, u)
 }
@@ -418,8 +419,8 @@ func (tx *Tx) DropSent(secret string) (*Upload, error) {
 // ReceiveUpload makes an item of the queue of a sender's upload whose content is
 // complete, as Receive does, and a file at once if the request needs no approval.
 // It turns what was set aside into what is counted. The upload is remembered for
-// a while, with what the item was when it came in and nothing that the sender
-// said.
+// a while, with the file's name, what the item was when it came in, and nothing
+// else that the sender said.
 func (tx *Tx) ReceiveUpload(u *Upload, one Received) (*record.Item, error) {
 	was, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was set aside
 	if errors.Is(err, table.ErrMissing) || err == nil && was.Done() {
@@ -432,7 +433,7 @@ func (tx *Tx) ReceiveUpload(u *Upload, one Received) (*record.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.Item, u.Arrived, u.Expires = all[0].ID, all[0].State, tx.Now.Add(UploadTime)
+	u.Item, u.Arrived, u.FileName, u.Expires = all[0].ID, all[0].State, all[0].Name, tx.Now.Add(UploadTime)
 	u.Metadata, u.State, u.Name, u.Message, u.From = "", nil, "", "", sender{}
 	return all[0], uploads.Put(tx.Tx, u)
 }

@@ -2,6 +2,15 @@ address=@address
 key=@key
 public=@public
 
+# need ends the script if the program $1 is not there.
+need() {
+  command -v "$1" > /dev/null || {
+    printf '%s is missing. Install it, and try again.\n' "$1" >&2
+    exit 1
+  }
+}
+need curl
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' HUP INT TERM

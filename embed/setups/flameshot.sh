@@ -7,15 +7,19 @@ umask 077
 
 @common
 
-flameshot gui --raw > "$work/picture" || true
-if [ "$(head -c 4 "$work/picture" | tail -c 3)" != PNG ]; then
-  exit 0 # it was called off
-fi
-
 # tell says $1 where there may be no terminal.
 tell() {
   if command -v notify-send > /dev/null; then notify-send kist "$1" || true; fi
 }
+
+(need flameshot) || {
+  tell 'flameshot is missing.'
+  exit 1
+}
+flameshot gui --raw > "$work/picture" || true
+if [ "$(head -c 4 "$work/picture" | tail -c 3)" != PNG ]; then
+  exit 0 # it was called off
+fi
 
 if ! one=$(upload "$work/picture" "screenshot-$(date +%Y-%m-%d-%H%M%S).png" 2> "$work/why"); then
   cat "$work/why" >&2

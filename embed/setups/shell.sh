@@ -1,13 +1,35 @@
 #!/bin/sh
 # Uploads files to kist, prints their addresses and copies them to the clipboard.
 #
-#   kist-upload FILE...        uploads files
-#   command | kist-upload      uploads what the command prints
-#   kist-upload - NAME         the same, under a name
+#   kist-upload --help         says how
 #
 # It holds an API key: let nobody else read it (chmod 700). It needs curl.
 set -eu
 umask 077
+
+usage() {
+  cat << 'END'
+Uploads files to kist, prints their addresses and copies them to the clipboard.
+
+  kist-upload FILE...        uploads files
+  command | kist-upload      uploads what the command prints
+  command | kist-upload - NAME
+                             the same, under a name
+  kist-upload -- FILE...     uploads files, whatever they are called
+END
+}
+
+case ${1-} in
+  -h | --help)
+    usage
+    exit 0
+    ;;
+  --) shift ;;
+esac
+if [ $# -eq 0 ] && [ -t 0 ]; then
+  usage >&2
+  exit 2
+fi
 
 @common
 

@@ -59,7 +59,7 @@ func CleanSlug(t string) (string, error) {
 		return "", errSlug
 	}
 	if reserved[strings.ToLower(t)] {
-		return "", errors.New("is a reserved word")
+		return "", fmt.Errorf("is an address of the site itself; choose another, such as my-%s", t)
 	}
 	if _, err := uuid.Parse(t); err == nil {
 		return "", errors.New("must not look like an id")
