@@ -154,7 +154,8 @@ func (c *client) icon(ctx context.Context, by answered, read func() answered) re
 	site := record.SiteKey(by.at)
 	if !by.busy && c.icons.Wants(site) {
 		if p := read(); p.at != nil && !p.busy && record.SiteKey(p.at) == site {
-			c.fetch(ctx, site, iconsOf(p.page, p.at))
+			own := &client{c.Only(p.at.Hostname()), c.icons, c.log} // nobody but the page names the others
+			own.fetch(ctx, site, iconsOf(p.page, p.at))
 		}
 	}
 	if _, is := c.icons.Get(site); !is {

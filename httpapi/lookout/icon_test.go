@@ -2,11 +2,13 @@ package lookout
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/png"
 	"io"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -193,6 +195,38 @@ func TestIconOfSite(t *testing.T) {
 	is.True(slices.Max(slices.Collect(maps.Values(asked))) < 10)
 	_, has := c.icons.Get(siteOf(t, short.url))
 	is.True(!has)
+}
+
+// A page has the server ask nothing of another host that is not public, be that
+// allowed: who keeps a page did not name that one.
+func TestIconOfOtherHost(t *testing.T) {
+	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
+		_, port, _ := strings.Cut(r.Host, ":")
+		w.Header().Set("Content-Type", "text/html")
+		switch r.URL.Path {
+		case "/linked":
+			_, _ = io.WriteString(w, "<link rel=icon href=http://inside.example:"+port+"/do>")
+		case "/moved":
+			_, _ = io.WriteString(w, "<link rel=icon href=/on>")
+		case "/on":
+			http.Redirect(w, r, "http://inside.example:"+port+"/do", http.StatusFound)
+		default:
+			_, _ = w.Write(picture(t, 32))
+		}
+	})
+	lookup := func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}
+	at := strings.Replace(s.url, "127.0.0.1", "page.example", 1)
+	for path, asked := range map[string]string{
+		"/linked": "GET /linked, GET /favicon.ico", "/moved": "GET /moved, GET /on, GET /favicon.ico",
+	} {
+		t.Run(path, func(t *testing.T) {
+			is := is.New(t)
+			is.Equal(here(t, lookup).ask(t.Context(), at+path, true).Icon, siteOf(t, at))
+			is.Equal(s.asked(), asked)
+		})
+	}
 }
 
 // What cannot be kept fails no look.

@@ -25,14 +25,14 @@ type client struct {
 
 // Bounds of a look.
 const (
-	lookTime  = 30 * time.Second // for all of it; a resolver that hears nothing gives up before
+	lookTime  = 30 * time.Second // for all of it, or for HEAD alone if that fails; a resolver that hears nothing gives up before
 	redirects = 5
 	maxDrain  = 4 << 10 // bytes of a body that nobody wants
 )
 
 // ask asks for the page at an address; with fill, for what it says of itself.
-func (c *client) ask(ctx context.Context, address string, fill bool) record.Look {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func (c *client) ask(all context.Context, address string, fill bool) record.Look {
+	ctx, cancel := context.WithTimeout(all, lookTime)
 	defer cancel()
 	if fill {
 		found, a := c.read(ctx, address)
@@ -42,11 +42,14 @@ func (c *client) ask(ctx context.Context, address string, fill bool) record.Look
 		return found
 	}
 	res, err := c.head(ctx, http.MethodHead, address)
-	if err == nil && res.StatusCode >= 400 && res.StatusCode != http.StatusTooManyRequests {
-		// Some know no HEAD, and say so in many ways.
-		res, err = c.head(ctx, http.MethodGet, address)
-	}
 	found := judge(res, err)
+	if found.Verdict == record.Fails || err == nil && res.StatusCode >= 400 && res.StatusCode != http.StatusTooManyRequests {
+		// Some know no HEAD, and say so in many ways, or not at all.
+		ctx, cancel = context.WithTimeout(all, lookTime)
+		defer cancel()
+		res, err = c.head(ctx, http.MethodGet, address)
+		found = judge(res, err)
+	}
 	if found.Verdict == record.Answers {
 		found.Icon = c.icon(ctx, from(res), func() answered {
 			_, a := c.read(ctx, address)

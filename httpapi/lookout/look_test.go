@@ -1,6 +1,7 @@
 package lookout
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/matryer/is"
@@ -100,6 +102,10 @@ func TestAsk(t *testing.T) {
 			if r.Method == http.MethodHead {
 				w.WriteHeader(http.StatusMethodNotAllowed)
 			}
+		case "/cut-head":
+			if r.Method == http.MethodHead {
+				panic(http.ErrAbortHandler)
+			}
 		case "/moved":
 			http.Redirect(w, r, "/status/200", http.StatusMovedPermanently)
 		case "/moved-away":
@@ -131,7 +137,8 @@ func TestAsk(t *testing.T) {
 		"/moved":              {look(record.Answers, 0), "HEAD /moved, HEAD /status/200"},
 		"/moved-away":         {look(record.Fails, 0), "HEAD /moved-away, HEAD /status/404, GET /moved-away, GET /status/404"},
 		"/round":              {look(record.Answers, 0), strings.TrimSuffix(strings.Repeat("HEAD /round, ", 6), ", ")},
-		"/cut":                {look(record.Fails, 0), "HEAD /cut"},
+		"/cut-head":           {look(record.Answers, 0), "HEAD /cut-head, GET /cut-head"},
+		"/cut":                {look(record.Fails, 0), "HEAD /cut, GET /cut"},
 	} {
 		t.Run(path, func(t *testing.T) {
 			is := is.New(t)
@@ -139,6 +146,33 @@ func TestAsk(t *testing.T) {
 			is.Equal(s.asked(), row.asked)
 		})
 	}
+}
+
+// Who lets a HEAD wait for ever is asked with GET in time.
+func TestAskWithoutHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		c := here(t, nil)
+		c.Client = outbound.New(outbound.Options{
+			Own: func() ([]net.Addr, error) { return nil, nil },
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() {
+					defer far.Close()
+					r, err := http.ReadRequest(bufio.NewReader(far))
+					if err == nil && r.Method == http.MethodGet {
+						_, _ = io.WriteString(far, "HTTP/1.1 204 No Content\r\n\r\n")
+						return
+					}
+					_, _ = io.Copy(io.Discard, far)
+				}()
+				return near, nil
+			},
+		})
+		at := "http://1.1.1.1/"
+		c.icons.Wants(siteOf(t, at))
+		is.Equal(c.ask(t.Context(), at, false), record.Look{Verdict: record.Answers})
+	})
 }
 
 // What a page says of itself.

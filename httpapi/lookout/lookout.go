@@ -21,7 +21,7 @@ const (
 	checkGap = 30 * time.Second // between two looks at a host
 	fillGap  = 2 * time.Second  // the same, if someone waits for what the page says
 	longest  = 10 * time.Minute // between two looks at the queue
-	again    = 5 * time.Second  // until the store is tried again when it fails
+	again    = 5 * time.Second  // until the store is tried again when it fails; twice that each time, up to longest
 	maxHosts = 10_000           // of which it is remembered when they were asked
 )
 
@@ -121,6 +121,7 @@ func (l *Lookout) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var held time.Time
+	hold := again
 	for ctx.Err() == nil {
 		wait := time.Until(held)
 		if wait <= 0 {
@@ -140,8 +141,10 @@ func (l *Lookout) Run(ctx context.Context) {
 			out--
 			now := time.Now()
 			hosts[d.turn.Host] = host{asked: now, free: now.Add(d.wait)}
-			if d.held {
-				held = now.Add(again)
+			if !d.held {
+				hold = again
+			} else if !now.Before(held) {
+				held, hold = now.Add(hold), min(2*hold, longest)
 			}
 		}
 	}

@@ -279,6 +279,17 @@ func TestStoreFails(t *testing.T) {
 			m.add(2, true, time.Now())
 			time.Sleep(time.Minute)
 			is.True(w.count() > 1 && w.count() <= 13)
+			time.Sleep(24 * time.Hour)
+			is.True(w.count() < 24*7) // no site has to bear that this disk is full
+			m.mu.Lock()
+			m.full = false
+			m.mu.Unlock()
+			before := w.count()
+			time.Sleep(longest + time.Second)
+			is.Equal(w.count(), before+1)
+			m.add(3, true, time.Now())
+			synctest.Wait()
+			is.Equal(w.count(), before+2) // nothing is held any more
 		})
 	})
 }

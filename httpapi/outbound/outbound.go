@@ -46,6 +46,7 @@ type Client struct {
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect   func(ctx context.Context, network, address string) (net.Conn, error)
 	own       func() ([]net.Addr, error)
+	only      *string // the one host to which allow applies; nil is any
 	transport http.RoundTripper
 }
 
@@ -63,11 +64,24 @@ func New(o Options) *Client {
 	if c.own == nil {
 		c.own = net.InterfaceAddrs
 	}
-	c.transport = &http.Transport{
+	c.transport = c.dials()
+	return c
+}
+
+func (c *Client) dials() http.RoundTripper {
+	return &http.Transport{
 		DialContext: c.dial, TLSHandshakeTimeout: connectTime, MaxResponseHeaderBytes: headBytes,
 		DisableKeepAlives: true, DisableCompression: true,
 	}
-	return c
+}
+
+// Only is a client that reaches what is public, and of what c is allowed beyond
+// that the one host alone: for addresses that the host names, and no person.
+func (c *Client) Only(host string) *Client {
+	one, host := *c, canonical(host)
+	one.only = &host
+	one.transport = one.dials()
+	return &one
 }
 
 // Do sends a request and follows up to the given number of redirects; one more
@@ -217,7 +231,7 @@ func (c *Client) refuse(host string, a netip.Addr) error {
 	case anyone:
 		return nil
 	case allowed:
-		if slices.ContainsFunc(c.allow, func(x Allowed) bool { return x.covers(host, a.Unmap().WithZone("")) }) {
+		if (c.only == nil || *c.only == host) && slices.ContainsFunc(c.allow, func(x Allowed) bool { return x.covers(host, a.Unmap().WithZone("")) }) {
 			return nil
 		}
 	}

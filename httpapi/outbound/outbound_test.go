@@ -268,6 +268,34 @@ func TestAllowedHosts(t *testing.T) {
 	is.Equal(reached.Load(), int64(1))
 }
 
+// Who may reach one host alone of what is allowed is led to no other one.
+func TestOnly(t *testing.T) {
+	is := is.New(t)
+	var port string
+	port, reached := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/on" {
+			http.Redirect(w, r, "http://other.lan:"+port+"/", http.StatusFound)
+		}
+	})
+	f := names(map[string][]string{"nas.lan": {"127.0.0.1"}, "other.lan": {"127.0.0.1"}})
+	c := New(Options{Allow: allow(t, "127.0.0.0/8"), Lookup: f.lookup})
+	one := c.Only("NAS.lan.")
+	_, err := get(t, one, "http://nas.lan:"+port+"/", 0)
+	is.NoErr(err)
+	for _, address := range []string{"http://other.lan:" + port + "/", "http://127.0.0.1:" + port + "/"} {
+		_, err = get(t, one, address, 0)
+		is.True(refusedBy(err) != nil)
+		_, err = get(t, c.Only(""), address, 0)
+		is.True(refusedBy(err) != nil)
+	}
+	_, err = get(t, one, "http://nas.lan:"+port+"/on", 1)
+	is.True(refusedBy(err) != nil)
+	is.Equal(reached.Load(), int64(2))
+	is.NoErr(one.refuse("public.example", netip.MustParseAddr("1.1.1.1")))
+	_, err = get(t, c, "http://nas.lan:"+port+"/on", 1)
+	is.NoErr(err)
+}
+
 func TestRedirects(t *testing.T) {
 	is := is.New(t)
 	var port string
