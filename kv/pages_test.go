@@ -390,3 +390,41 @@ func TestPagesOfFormat1(t *testing.T) {
 	is.True(len(all) < 10) // those with a title have time
 	is.Equal(all[0].ID, r.ID)
 }
+
+// What is known of pages is kept by a repair where it can be read, and looked
+// for anew where it cannot; a store of format 1 is brought to the present one.
+func TestRepairOfPages(t *testing.T) {
+	for _, format := range []uint32{1, Format} {
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			u := user(t, s, "ann")
+			var all [4]*record.Record
+			for i := range all {
+				all[i] = add(t, s, u.ID, record.Bookmarks, fmt.Sprintf(`{"url":"https://example.org/%d","title":"T"}`, i))
+				looked(t, s, all[i], record.Look{Verdict: record.Answers, Read: true, Icon: record.ID{1}})
+			}
+			key := func(i int) []byte { return pair(u.ID, all[i].ID[:]...) }
+			nobody := record.NewPage(u.ID, record.ID{9}, "https://example.org/", s.Now())
+			update(t, s, func(tx *Tx) error {
+				_, err := pages.Delete(tx.Tx, key(1))
+				return firstError(err, pages.Put(tx.Tx, nobody), tx.Put(pageBucket, key(2), []byte("damaged")))
+			})
+			setFormat(t, s, format)
+			_, err := Repair(dir, func(error) {})
+			is.NoErr(err)
+			s = openAt(t, dir, nil)
+			view(t, s, audit)
+			for i, r := range all {
+				v, _ := shown(t, s, r)
+				is.Equal(v.Page.Key, record.PageKey(fmt.Sprintf("https://example.org/%d", i)))
+				known := i == 0 || i == 3
+				is.Equal(v.Page.State == record.Reachable, known)
+				is.Equal(v.Page.Icon == record.ID{1}, known)
+			}
+			turns, _ := duePages(t, s)
+			is.Equal(len(turns), 2)
+		})
+	}
+}
