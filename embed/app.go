@@ -24,14 +24,15 @@ func (p AppPage) Start() template.JS {
 	return template.JS(safe.String()) //nolint:gosec // it is JSON, with <, > and & escaped
 }
 
-// Policy implements [Page]. Pictures may be read out of what the page holds, for previews of what is about to be sent.
+// Policy implements [Page]. Pictures may be read out of what the page holds, for previews of what is about to be sent;
+// stored bytes are shown as on the page of an item.
 func (p AppPage) Policy() string {
 	content := ""
 	if p.Content != "" {
 		content = " " + p.Content
 	}
 	return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; manifest-src 'self'; " +
-		"img-src 'self' data: blob:" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+		"img-src 'self' data: blob:" + content + "; media-src 'self'" + content + "; frame-src 'self'" + content + "; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 func (AppPage) file() string { return "app.html" }

@@ -253,3 +253,36 @@ func TestBrowserPublic(t *testing.T) {
 	guess("Too many")
 	look("toomany")
 }
+
+// TestBrowserFilePreview: beside what can be changed of a file its owner finds
+// what visitors see of it, from the origin for content too if there is one.
+func TestBrowserFilePreview(t *testing.T) {
+	for name, with := range map[string]func(*Config){
+		"one address":    func(*Config) {},
+		"another for it": func(c *Config) { c.Content = "http://content.test:0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			b := openBrowser(t, with)
+			for slug, f := range map[string]file{
+				"sound": {"tone.wav", "", tone()}, "film": {"garden.mp4", "", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("\x00", 4000)},
+				"text": {"a.yaml", "", "a: <b>1</b>\n"}, "pdf": {"Contract.pdf", "", samplePDF}, "zip": {"a.zip", "", "PK\x03\x04" + strings.Repeat("\x00", 99)},
+			} {
+				b.upload(map[string]string{"slug": slug}, f).want(201)
+			}
+			b.open("/files/sound")
+			b.until(`document.querySelector('dialog .preview audio')?.duration === 2`)
+			b.open("/files/film")
+			b.until(`document.querySelector('dialog .preview video[controls]')?.getAttribute('src').includes('/x/film')`)
+			b.open("/files/text")
+			b.until(`document.querySelector('dialog .preview pre')?.textContent.includes('a: <b>1</b>')`)
+			is.Equal(b.js(`document.querySelector('dialog .preview pre b')`), nil)
+			b.open("/files/pdf")
+			b.until(`document.querySelector('dialog .preview iframe')?.getAttribute('src').includes('/x/pdf')`)
+			b.open("/files/zip")
+			b.until(`document.querySelector('dialog .preview .pic')`)
+			is.True(b.sound())
+			is.Equal(b.get("/api/v1/files/sound").at("data.views"), 0.0)
+		})
+	}
+}

@@ -83,7 +83,8 @@ func start(t testing.TB, with ...func(*Config)) *app {
 	return a
 }
 
-// atHome gives the server the address that it is reached at.
+// atHome gives the server the address that it is reached at, and its port to the
+// origin for content where that has port 0.
 func atHome(c *Config) { c.Base = "" }
 
 // startEmpty starts a server that nobody has an account on.
@@ -109,6 +110,7 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	}
 	if c.Base == "" {
 		c.Base = a.url
+		c.Content = strings.Replace(c.Content, ":0", a.url[strings.LastIndex(a.url, ":"):], 1)
 	}
 	a.server, err = New(c)
 	a.fatal(err)

@@ -985,11 +985,18 @@ async function edit(k, r, given = {}, onclose = null, name = 'new') {
 }
 
 function preview(r) {
-  const type = r.mimeType.split('/')[0];
-  return h('div.preview', {},
-    shownAsPicture(r) || type === 'image' && r.size < 2e7 ? h('img', { src: here(r.url), alt: r.description || '' }) : h('span.pic', {}, icon('file')),
+  const picture = shownAsPicture(r) || r.mimeType.startsWith('image/') && r.size < 2e7;
+  const el = picture ? h('img', { src: here(r.url), alt: r.description || '' }) : h('span.pic', {}, icon('file'));
+  if (!picture) shown(r).then((at) => at && el.replaceWith(at), () => {});
+  return h('div.preview', {}, el,
     h('p.soft', {}, `${bytes(r.size)} · ${r.mimeType} · added `, when(r.createdAt)),
     h('div.row', {}, h('a.button', { href: here(r.url), download: r.originalName }, icon('file'), 'Download'), button('editor-copy', 'Copy link', {}, icon('copy'), 'Copy link')));
+}
+
+// shown is what visitors see of a file on its page: a player, or text; null is nothing.
+async function shown(r) {
+  const page = await fetch(`${base}/v/${r.slug}`, { headers: { accept: 'text/html' } });
+  return new DOMParser().parseFromString(await page.text(), 'text/html').querySelector('.shown');
 }
 
 // ofBookmarks does something with the module of bookmarks, which nothing waits for.
