@@ -445,7 +445,7 @@ func TestBrowserExtension(t *testing.T) {
 	is.Equal(a.get("/x/"+b.one("files", "slug").(string)).want(200).body, picture)
 	b.comes(`navigator.clipboard.readText()`, b.one("files", "viewUrl").(string))
 	asked := p.js(`chrome.runtime.sendMessage({ save: 'file', fields: {
-		url: ` + quoted(pictures+"/shut.png") + `, name: 'chart of May.png', text: 'From the harbour.', tags: 'sea, boats', isPublic: true, password: 'open sesame', limit: '3', atLimit: 'delete',
+		url: ` + quoted(pictures+"/shut.png") + `, name: 'chart of May', text: 'From the harbour.', tags: 'sea, boats', isPublic: true, password: 'open sesame', limit: '3', atLimit: 'delete',
 	} })`).(map[string]any)
 	b.becomes("files", "originalName", "chart of May.png")
 	is.Equal(asked["saved"].(map[string]any)["address"], b.one("files", "viewUrl"))

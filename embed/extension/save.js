@@ -104,7 +104,9 @@ const following = 25_000;
  */
 export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   const ends = now() + following;
-  const name = cut(f.name?.trim(), 200);
+  const typed = cut(f.name?.trim(), 200);
+  const said = /\.([a-z0-9]+)$/i.exec(new URL(f.url).pathname)?.[1].toLowerCase(); // of a program, often
+  const name = typed && [...Object.values(endings), 'jpeg'].includes(said) ? ended(typed, said) : typed;
   let job;
   try {
     ({ jobs: [job] } = await api('POST', 'remote-upload', {
@@ -184,6 +186,9 @@ function namedBy(disposition = '') {
   return /filename="?([^";]+)/i.exec(disposition)?.[1].trim() ?? '';
 }
 
+/** ended is a name with the ending, unless it has one. */
+const ended = (name, ending) => !ending || /\.[a-z0-9]{1,5}$/i.test(name) ? name : `${name}.${ending}`;
+
 /** nameOf is the name of a file: the one that was given, or the server's, or the address's, with an ending that fits. */
 export function nameOf(given, { blob, disposition }, address) {
   let name = (given ?? '').trim();
@@ -193,8 +198,7 @@ export function nameOf(given, { blob, disposition }, address) {
     try { name = decodeURIComponent(last); } catch { name = last; }
   }
   name = cut(name.replace(/[\u0000-\u001f\u007f/\\:*?"<>|]+/g, ' ').trim(), 200) || 'file';
-  const ending = endings[blob.type.split(';')[0]];
-  return !ending || /\.[a-z0-9]{1,5}$/i.test(name) ? name : `${name}.${ending}`;
+  return ended(name, endings[blob.type.split(';')[0]]);
 }
 
 /** screenshot uploads a picture of what a tab shows. */
