@@ -33,6 +33,9 @@ func TestInstall(t *testing.T) {
 	is.True(strings.Contains(install(append(socket, "nginx")...), "proxy_pass http://unix:/run/kist/kist.sock;"))
 	is.True(strings.Contains(install(append(socket, "caddy")...), "reverse_proxy unix//run/kist/kist.sock\n"))
 	is.True(strings.Contains(install(append(socket, "systemd")...), "RuntimeDirectory=kist\n"))
+	for _, what := range []string{"nginx", "systemd"} { // who may open it
+		is.True(strings.Contains(install(append(socket, what)...), "group"))
+	}
 
 	// The proxy takes the path of the base URL off; the second address has none.
 	below := []string{"--base-url", "https://home.example.net/things", "--listen", "127.0.0.1:7080"}
