@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"text/template"
@@ -26,8 +27,8 @@ type installCommand struct {
 // installation is what the files are made with.
 type installation struct {
 	Base, Content string // as given
-	Host, Apart   string // their hosts; Apart may be ""
-	Path          string // of Base, without a slash at its end; may be ""
+	Site          site   // of Base
+	Apart         *site  // of Content; nil if there is none
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
 }
@@ -35,16 +36,52 @@ type installation struct {
 // site is what a proxy serves under one set of host names.
 type site struct {
 	Host, Also string // Also may be ""
-	Path       string // what the proxy takes off; may be ""
+	Port       string
+	Plain      bool   // without TLS
+	Path       string // what the proxy takes off, without a slash at its end; may be ""
 }
 
-// Sites are the hosts of in. The second address has no path, so that the two
-// differ where the first has one.
-func (in installation) Sites() []site {
-	if in.Path == "" || in.Apart == "" {
-		return []site{{Host: in.Host, Also: in.Apart, Path: in.Path}}
+func siteOf(u *url.URL) site {
+	s := site{Host: u.Hostname(), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
+	if s.Port == "" {
+		s.Port = s.usual()
 	}
-	return []site{{Host: in.Host, Path: in.Path}, {Host: in.Apart}}
+	return s
+}
+
+// usual is the port that an address need not name.
+func (s site) usual() string {
+	if s.Plain {
+		return "80"
+	}
+	return "443"
+}
+
+// Address is where the site is found, as Caddy writes it.
+func (s site) Address() string { return s.With(s.Host) }
+
+// With is Address with another host.
+func (s site) With(host string) string {
+	if s.Port != s.usual() {
+		host = net.JoinHostPort(host, s.Port)
+	}
+	if s.Plain {
+		host = "http://" + host
+	}
+	return host
+}
+
+// Sites are those of in: one if the two addresses differ in their host alone.
+func (in installation) Sites() []site {
+	one, other := in.Site, in.Apart
+	if other == nil {
+		return []site{one}
+	}
+	if one.Path == other.Path && one.Port == other.Port && one.Plain == other.Plain {
+		one.Also = other.Host
+		return []site{one}
+	}
+	return []site{one, *other}
 }
 
 func (cmd *installCommand) Run(c *Call) error {
@@ -64,12 +101,13 @@ func (cmd *installCommand) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in.Host, in.Path = u.Hostname(), u.Path
+	in.Site = siteOf(u)
 	if in.Content != "" {
 		if u, err = hostOf("--content-url", in.Content); err != nil {
 			return "", err
 		}
-		in.Apart = u.Hostname()
+		apart := siteOf(u)
+		in.Apart = &apart
 	}
 	if path, ok := SocketPath(cmd.Listen); ok {
 		in.Socket = path

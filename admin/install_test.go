@@ -52,6 +52,20 @@ func TestInstall(t *testing.T) {
 	is.True(strings.Contains(out, "rule: Host(`home.example.net`) && (Path(`/things`) || PathPrefix(`/things/`))\n"))
 	is.True(strings.Contains(out, `stripPrefix: { prefixes: ["/things"] }`))
 
+	// Ports other than the usual ones are named, and TLS only where it is.
+	ports := []string{"--base-url", "https://home.example.net:8443", "--content-url", "https://home.example.net:9443", "--listen", "127.0.0.1:7080"}
+	out = install(append(ports, "nginx")...)
+	is.Equal(strings.Count(out, "server_name home.example.net;"), 2)
+	is.True(strings.Contains(out, "listen 8443 ssl http2;") && strings.Contains(out, "listen [::]:9443 ssl http2;"))
+	out = install(append(ports, "caddy")...)
+	is.True(strings.Contains(out, "\nhome.example.net:8443 {\n") && strings.Contains(out, "\nhome.example.net:9443 {\n"))
+	plain := []string{"--base-url", "http://nas.lan", "--listen", "127.0.0.1:7080"}
+	out = install(append(plain, "nginx")...)
+	is.True(strings.Contains(out, "    listen 80;\n") && !strings.Contains(out, "ssl"))
+	is.True(strings.Contains(install(append(plain, "caddy")...), "\nhttp://nas.lan {\n"))
+	out = install(append(plain, "traefik")...)
+	is.True(strings.Contains(out, "entryPoints: [web]\n") && !strings.Contains(out, "certResolver"))
+
 	for _, bad := range [][]string{
 		{"launchd"},
 		{},
