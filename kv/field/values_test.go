@@ -577,3 +577,14 @@ func TestShown(t *testing.T) {
 	is.Equal(set.Fields()[0].Schema(), Schema{Type: "object", Free: true})
 	is.Equal(set.Fields()[0].Traits, ReadOnly)
 }
+
+// TestAppendTime holds it against the library over all years that there are.
+func TestAppendTime(t *testing.T) {
+	is := is.New(t)
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
+	for ms := first; ms < last; ms += (last - first) / 9973 {
+		at := time.UnixMilli(ms).UTC()
+		is.Equal(string(appendTime(nil, at)), at.Format(TimeLayout))
+	}
+	is.Equal(string(appendTime(nil, time.UnixMilli(last).UTC())), "9999-12-31T23:59:59.999Z")
+}
