@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 
@@ -132,6 +133,13 @@ func (st *Stage) Size() int64 { return st.size }
 
 // Write adds p to the content.
 func (st *Stage) Write(p []byte) (int, error) {
+	n, err := st.write(p)
+	st.hash.Write(p[:n])
+	return n, err
+}
+
+// write is Write, but for the hash.
+func (st *Stage) write(p []byte) (int, error) {
 	if st.err != nil {
 		return 0, st.err
 	}
@@ -140,7 +148,6 @@ func (st *Stage) Write(p []byte) (int, error) {
 		n, err = st.file.Write(p)
 		return err
 	})
-	st.hash.Write(p[:n])
 	st.size += int64(n)
 	if err != nil {
 		st.err = fmt.Errorf("blobs: writing staged content: %w", err)
@@ -153,16 +160,71 @@ func (st *Stage) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// What ReadFrom hashes by itself, in bytes, and how many buffers it has beyond
+// that. To hash takes longer than to read and to write together; beside them
+// it is all that a large content takes.
+const (
+	hashedAlone = 1 << 20
+	besideBuffs = 4
+)
+
 // ReadFrom adds everything that r has to the content, in large pieces. An
 // error of r, io.ErrUnexpectedEOF included, is returned as it is; the stage
 // does not fail by it.
 func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
-	var total int64
-	for {
+	total, err := st.gather(r, hashedAlone, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
+	if err == nil {
+		var more int64
+		more, err = st.readBeside(r)
+		total += more
+	}
+	if err == io.EOF { // readers return it bare
+		err = nil
+	}
+	return total, err
+}
+
+// readBeside is ReadFrom of what comes after hashedAlone; it does not return
+// before all of it is hashed. The error is io.EOF at the end of r.
+func (st *Stage) readBeside(r io.Reader) (int64, error) {
+	full, free := make(chan filled, besideBuffs), make(chan *copyBuffer, besideBuffs)
+	for range besideBuffs {
+		free <- copyBuffers.Get().(*copyBuffer)
+	}
+	var hashing sync.WaitGroup
+	hashing.Go(func() {
+		for f := range full {
+			st.hash.Write(f.b[:f.n])
+			free <- f.b
+		}
+	})
+	defer func() {
+		close(full)
+		hashing.Wait()
+		close(free)
+		for b := range free {
+			copyBuffers.Put(b)
+		}
+	}()
+	return st.gather(r, math.MaxInt64, func() *copyBuffer { return <-free }, func(b *copyBuffer, n int) { full <- filled{b, n} })
+}
+
+// filled is a buffer of which n bytes are to be hashed.
+type filled struct {
+	b *copyBuffer
+	n int
+}
+
+// gather reads until it has most bytes or a few more, into the buffers that take
+// has; of each, what could be written is handed to give. At the end of r the
+// error is io.EOF.
+func (st *Stage) gather(r io.Reader, most int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {
+	for total < most {
 		// Not io.ReadFull: it reports a short read with the same error by
 		// which a reader says that its source was cut off.
+		buf := take()
 		var n int
 		var rerr error
 		for n < len(buf) && rerr == nil {
@@ -171,19 +233,18 @@ func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 			n += m
 		}
 		if n > 0 {
-			m, err := st.Write(buf[:n])
-			total += int64(m)
-			if err != nil {
-				return total, err
-			}
+			n, err = st.write(buf[:n])
+			total += int64(n)
 		}
-		if rerr == io.EOF {
-			return total, nil
+		give(buf, n)
+		if err == nil {
+			err = rerr
 		}
-		if rerr != nil {
-			return total, rerr
+		if err != nil {
+			return total, err
 		}
 	}
+	return total, nil
 }
 
 // Drop discards the content. After Keep, or a second time, it does nothing.

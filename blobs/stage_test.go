@@ -340,8 +340,16 @@ func TestEarlyWriteBack(t *testing.T) {
 	}
 }
 
+// TestReadFrom: of each length, hashed alone or beside, all is taken and no cut
+// is taken for the end.
 func TestReadFrom(t *testing.T) {
-	content := make([]byte, 3*len(copyBuffer{})+17)
+	for _, size := range []int{3*len(copyBuffer{}) + 17, hashedAlone, hashedAlone + 7*len(copyBuffer{}) + 17} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) { testReadFrom(t, size) })
+	}
+}
+
+func testReadFrom(t *testing.T, size int) {
+	content := make([]byte, size)
 	for i := range content {
 		content[i] = byte(rand.Uint32())
 	}
@@ -366,13 +374,17 @@ func TestReadFrom(t *testing.T) {
 				is.True(errors.Is(err, tt.want))                         // a cut is never taken for the end
 				is.Equal(n, int64(len(content)))
 				is.Equal(stage.Size(), n)
-				if tt.want == nil {
-					kept, err := stage.Keep()
+				whole := content
+				if tt.want != nil { // it may go on
+					whole = append(bytes.Clone(content), "the rest"...)
+					_, err := stage.Write([]byte("the rest"))
 					is.NoErr(err)
-					defer kept.Release()
-					is.Equal(kept.Ref, refOf(content))
-					is.NoErr(s.Check(kept.Ref))
 				}
+				kept, err := stage.Keep()
+				is.NoErr(err)
+				defer kept.Release()
+				is.Equal(kept.Ref, refOf(whole))
+				is.NoErr(s.Check(kept.Ref))
 			})
 		}
 		t.Run("full disk", func(t *testing.T) {
@@ -380,9 +392,9 @@ func TestReadFrom(t *testing.T) {
 			stage, err := s.Stage()
 			is.NoErr(err)
 			defer stage.Drop()
-			writes := 0
+			writes, last := 0, size/len(copyBuffer{})
 			s.hook = func(string) error {
-				if writes++; writes == 3 {
+				if writes++; writes == last {
 					return syscall.ENOSPC
 				}
 				return nil
@@ -390,7 +402,7 @@ func TestReadFrom(t *testing.T) {
 			n, err := stage.ReadFrom(bytes.NewReader(content))
 			s.hook = nil
 			is.True(errors.Is(err, syscall.ENOSPC))
-			is.Equal(n, int64(2*len(copyBuffer{})))
+			is.Equal(n, int64((last-1)*len(copyBuffer{})))
 		})
 	})
 }
