@@ -97,3 +97,29 @@ func TestExtensionIsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestExtensionKeys: Firefox opens a menu of its own where Alt and Shift come
+// with a letter that is underlined in the menu bar, and the extension is not
+// asked. These are the letters in English, German, French, Spanish, Italian,
+// Dutch, Polish and Portuguese.
+func TestExtensionKeys(t *testing.T) {
+	is := is.New(t)
+	files, err := Extension("")
+	is.NoErr(err)
+	var manifest struct {
+		Commands map[string]struct {
+			Key map[string]string `json:"suggested_key"`
+		} `json:"commands"`
+	}
+	is.NoErr(json.Unmarshal(files["manifest.json"], &manifest))
+	is.Equal(len(manifest.Commands), 4)
+	letters := make(map[string]bool)
+	for name, c := range manifest.Commands {
+		letter, found := strings.CutPrefix(c.Key["default"], "Alt+Shift+")
+		is.True(found && len(letter) == 1 && !letters[letter])
+		letters[letter] = true
+		if strings.Contains("ABCDEFGHLMNOPSTUVWXZ", letter) {
+			t.Errorf("%s: a menu of Firefox has the letter %s", name, letter)
+		}
+	}
+}

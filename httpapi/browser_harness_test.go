@@ -169,15 +169,20 @@ func (b *tab) watch() {
 	b.do(cdplog.Enable(), cdpnet.Enable(), emulation.SetFocusEmulationEnabled(true))
 }
 
+// session is the secret of a new session of the app's user.
+func (a *app) session() (secret string) {
+	a.Helper()
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+		_, secret, err = tx.AddSession(a.user.ID, "test", "127.0.0.1")
+		return err
+	}))
+	return secret
+}
+
 // signIn gives the browser a session of the app's user.
 func (b *tab) signIn() {
 	b.Helper()
-	var secret string
-	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = tx.AddSession(b.user.ID, "test", "127.0.0.1")
-		return err
-	}))
-	b.do(cdpnet.SetCookie(b.server.sessionCookie(), secret).WithURL(b.url))
+	b.do(cdpnet.SetCookie(b.server.sessionCookie(), b.session()).WithURL(b.url))
 }
 
 func (b *tab) note(text string, what *runtime.RemoteObject) {
@@ -317,17 +322,17 @@ func (b *tab) rows() float64 {
 }
 
 // one is a member of the newest record of a collection.
-func (b *tab) one(path, member string) any {
-	b.Helper()
-	return b.get("/api/v1/" + path).want(200).at("data.0." + member)
+func (a *app) one(path, member string) any {
+	a.Helper()
+	return a.get("/api/v1/" + path).want(200).at("data.0." + member)
 }
 
 // becomes waits until the first of the list has the member.
-func (b *tab) becomes(path, member string, want any) {
-	b.Helper()
-	for deadline := time.Now().Add(patience); b.one(path, member) != want; time.Sleep(20 * time.Millisecond) {
+func (a *app) becomes(path, member string, want any) {
+	a.Helper()
+	for deadline := time.Now().Add(patience); a.one(path, member) != want; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			b.Fatalf("%s of %s is %v and not %v", member, path, b.one(path, member), want)
+			a.Fatalf("%s of %s is %v and not %v", member, path, a.one(path, member), want)
 		}
 	}
 }
