@@ -855,7 +855,7 @@ func TestBrowserOneRound(t *testing.T) {
 		is.True(asked["/static/"+assetName(t, "app.js")] != "") // it is seen what is asked for
 		for address, why := range asked {
 			named := why == "parser" || why == "other" && (address == "/manifest.webmanifest" || strings.HasSuffix(address, ".svg"))
-			content := path == "/files/"+up && address == "/v/"+up // what the file shows, as a picture would be
+			content := path == "/files/"+up && address == "/v/"+up    // what the file shows, as a picture would be
 			if !named && !content && address != "/api/v1/files/new" { // there is no such file
 				t.Errorf("%s: %s is asked for by %s", path, address, why)
 			}
