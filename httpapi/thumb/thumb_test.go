@@ -139,6 +139,9 @@ func fourColours() color.Palette {
 }
 
 func TestFormats(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it is one goroutine, and fifteen times as slow with the race detector")
+	}
 	wide, tall := image.Rect(0, 0, 1600, 400), image.Rect(0, 0, 300, 600)
 	half := paint(image.NewNRGBA(wide))
 	for i := 3; i < len(half.Pix); i += 4 {
