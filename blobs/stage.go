@@ -161,8 +161,8 @@ func (st *Stage) write(p []byte) (int, error) {
 }
 
 // What ReadFrom hashes by itself, in bytes, and how many buffers it has beyond
-// that. To hash takes longer than to read and to write together; beside them
-// it is all that a large content takes.
+// that at most; where r is slow, two do. To hash takes longer than to read and
+// to write together; beside them it is all that a large content takes.
 const (
 	hashedAlone = 1 << 20
 	besideBuffs = 4
@@ -173,8 +173,8 @@ const (
 // does not fail by it.
 func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*copyBuffer)
-	defer copyBuffers.Put(buf)
 	total, err := st.gather(r, hashedAlone, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
+	copyBuffers.Put(buf)
 	if err == nil {
 		var more int64
 		more, err = st.readBeside(r)
@@ -190,8 +190,13 @@ func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 // before all of it is hashed. The error is io.EOF at the end of r.
 func (st *Stage) readBeside(r io.Reader) (int64, error) {
 	full, free := make(chan filled, besideBuffs), make(chan *copyBuffer, besideBuffs)
-	for range besideBuffs {
-		free <- copyBuffers.Get().(*copyBuffer)
+	taken := 0 // buffers
+	take := func() *copyBuffer {
+		if len(free) == 0 && taken < besideBuffs {
+			taken++
+			return copyBuffers.Get().(*copyBuffer)
+		}
+		return <-free
 	}
 	var hashing sync.WaitGroup
 	hashing.Go(func() {
@@ -208,7 +213,7 @@ func (st *Stage) readBeside(r io.Reader) (int64, error) {
 			copyBuffers.Put(b)
 		}
 	}()
-	return st.gather(r, math.MaxInt64, func() *copyBuffer { return <-free }, func(b *copyBuffer, n int) { full <- filled{b, n} })
+	return st.gather(r, math.MaxInt64, take, func(b *copyBuffer, n int) { full <- filled{b, n} })
 }
 
 // filled is a buffer of which n bytes are to be hashed.
