@@ -339,7 +339,7 @@ func createKey(c *call) error {
 		return err
 	}
 	return c.send(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst = field.Of(&shownKey{*made}).AppendJSON(append(dst, `{"data":`...))
+		dst = field.AppendJSON(append(dst, `{"data":`...), &shownKey{*made})
 		dst = field.AppendString(append(dst, `,"key":`...), secret)
 		return append(dst, '}'), nil
 	})
@@ -432,7 +432,7 @@ func (v *stats) Fields(s *field.Set) {
 	s.Number("pendingUploads", &v.pending, 0, 1<<53).Says("Files that strangers sent and that wait for approval.", `2`)
 	s.Number("waitingDeliveries", &v.waiting, 0, 1<<53).Says("Deliveries to webhooks that are not done.", `0`)
 	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
-		return field.Of(&indexState{&v.index}).AppendJSON(dst)
+		return field.AppendJSON(dst, &indexState{&v.index})
 	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
 }
 
@@ -552,7 +552,7 @@ func claimed(c *call) error {
 		in[name] = values.Get(name)
 	}
 	form := new(claimForm)
-	problems, repeat := field.Of(form).Create(in), error(nil)
+	problems, repeat := field.Create(form, in), error(nil)
 	if form.repeat.Said && form.repeat != form.password {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}

@@ -321,7 +321,7 @@ func keepShared(c *call) error {
 		return c.redirect("/")
 	}
 	form := record.NewForm(k)
-	if err := check(field.Of(form).Create(in)); err != nil {
+	if err := check(field.Create(form, in)); err != nil {
 		return err
 	}
 	var r *record.Record

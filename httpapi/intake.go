@@ -320,7 +320,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	if len(parts) == 0 {
 		none = field.Problems{"file": "is required"}
 	}
-	if err := check(field.Of(form).Create(fields), none); err != nil {
+	if err := check(field.Create(form, fields), none); err != nil {
 		return nil, err
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))

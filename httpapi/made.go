@@ -100,7 +100,7 @@ func (c *call) answerCreated(r *record.Record, same []*record.Record) error {
 				if i > 0 {
 					dst = append(dst, ',')
 				}
-				dst = field.Of(&duplicate{other.ID, other.Slug}).AppendJSON(dst)
+				dst = field.AppendJSON(dst, &duplicate{other.ID, other.Slug})
 			}
 			dst = append(dst, ']')
 		}

@@ -159,7 +159,7 @@ func (v *shownImport) Fields(s *field.Set) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = field.Of(&shownRemark{v.Moved.Remarks[i]}).AppendJSON(dst)
+			dst = field.AppendJSON(dst, &shownRemark{v.Moved.Remarks[i]})
 		}
 		return append(dst, ']')
 	}).Says("A row for each entry that was refused, and for what could not be kept of others; 5000 at most. Lists of imports leave them out.",
@@ -223,7 +223,7 @@ func startImport(c *call) error {
 	if len(parts) != 1 {
 		one = field.Problems{"file": "must be one file"}
 	}
-	if err := check(field.Of(form).Create(fields), one); err != nil {
+	if err := check(field.Create(form, fields), one); err != nil {
 		return err
 	}
 	source, done, err := moving.Lay(c.s.Blobs, c.s.Store, parts[0].stage)

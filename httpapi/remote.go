@@ -50,7 +50,7 @@ func fetchForm(fields string) (*record.Form, error) {
 	in, err := field.Parse([]byte(fields))
 	form := record.NewForm(record.Files)
 	if err == nil {
-		err = field.Of(record.Upload{Form: form}).Create(in)
+		err = field.Create(record.Upload{Form: form}, in)
 	}
 	if err != nil { // it is nobody's fault who asks now
 		return nil, fmt.Errorf("the fields of a remote upload: %w", errors.New(err.Error()))
@@ -69,7 +69,7 @@ type wanted struct {
 // kept is what goes into the queue: of each name that was given the value as it
 // was read, which is bounded, and not as it was written.
 func (w *wanted) kept() (string, error) {
-	read, err := field.Parse(field.Of(w.form).AppendJSON(nil))
+	read, err := field.Parse(field.AppendJSON(nil, w.form))
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +140,7 @@ func (c *call) readWanted(all []wanted) error {
 	for i := range all {
 		w := &all[i]
 		w.form = newRemoteForm()
-		problems := field.Of(w.form).Create(w.in)
+		problems := field.Create(w.form, w.in)
 		var refused error
 		if why := closed(c.s.Outbound, w.form.url); why != "" {
 			refused = field.Problems{"url": why}
@@ -284,7 +284,7 @@ func (s *Server) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
 		return v, nil
 	}
 	if err == nil {
-		v.file = field.Of(&madeFile{record.Shown{Record: *r, Base: s.Base}}).AppendJSON(nil)
+		v.file = field.AppendJSON(nil, &madeFile{record.Shown{Record: *r, Base: s.Base}})
 	}
 	return v, err
 }

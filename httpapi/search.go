@@ -169,7 +169,7 @@ func (v *result) Fields(s *field.Set) {
 		Says("Its title; the name of a file; without one, what it begins with.", `"Summer"`)
 	marks := field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
 	s.Shown("highlight", field.ObjectOf(&highlight{&v.Highlight, marks}), func(dst []byte) []byte {
-		return field.Of(&highlight{&v.Highlight, marks}).AppendJSON(dst)
+		return field.AppendJSON(dst, &highlight{&v.Highlight, marks})
 	}).Says("Where the words are: plain text, and ranges [start, end) in it in UTF-16 code units, in order.",
 		`{"title":[[0,6]],"text":"A summer by the sea","ranges":[[2,8]]}`)
 	s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
@@ -341,7 +341,7 @@ func (c *call) showResult(tx *kv.Tx, dst []byte, f *search.Finder, r *record.Rec
 		return dst, err
 	}
 	v.Base = c.s.Base
-	return field.Of(&v).AppendJSON(dst), nil
+	return field.AppendJSON(dst, &v), nil
 }
 
 func kindNames() []string {

@@ -84,7 +84,7 @@ func beginSent(c *call) error {
 		return badTus("The request needs Upload-Length.")
 	}
 	form := new(record.SenderForm)
-	if err := check(field.Of(form).Create(b.meta.fields())); err != nil {
+	if err := check(field.Create(form, b.meta.fields())); err != nil {
 		return err
 	}
 	if !q.MayTake(b.meta.fileName()) {
@@ -131,7 +131,7 @@ func sent(serve func(*call) error) func(*call) error {
 // answerSent answers how far a sender's upload is, and what was made of it.
 func (c *call) answerSent(status int, u *kv.Upload) error {
 	return c.send(status, func(dst []byte) ([]byte, error) {
-		dst = field.Of(showUpload(u)).AppendJSON(append(dst, `{"data":`...))
+		dst = field.AppendJSON(append(dst, `{"data":`...), showUpload(u))
 		if !u.Done() {
 			return append(dst, `,"item":null}`...), nil
 		}

@@ -111,7 +111,7 @@ func (v *madeSetup) Fields(s *field.Set) {
 		if v.key == nil {
 			return append(dst, "null"...)
 		}
-		return field.Of(&shownKey{*v.key}).AppendJSON(dst)
+		return field.AppendJSON(dst, &shownKey{*v.key})
 	}).Says("The API key that was made for it, without its secret, which is in the files or steps; null if it needs none.", `null`)
 	s.Shown("files", arrayAs(new(setupFile)), func(dst []byte) []byte { return appendAll(dst, pointers(v.files)) }).
 		Says("Files to save. They may hold the secret of the key.", `[{"name":"kist-files.sxcu","mediaType":"application/json","content":"{…}"}]`)

@@ -271,7 +271,7 @@ func (c *call) answerUpload(status int, u *kv.Upload) error {
 		return c.answerSent(status, u)
 	}
 	return c.send(status, func(dst []byte) ([]byte, error) {
-		dst = field.Of(showUpload(u)).AppendJSON(append(dst, `{"data":`...))
+		dst = field.AppendJSON(append(dst, `{"data":`...), showUpload(u))
 		dst = append(dst, `,"file":`...)
 		err := record.NotFound("file")
 		if u.Done() {
@@ -957,7 +957,7 @@ func (m metadata) shown() string {
 // form is the form of the file, and what is wrong with it.
 func (m metadata) form() (*record.Form, error) {
 	form := record.NewForm(record.Files)
-	return form, field.Of(record.Upload{Form: form}).Create(m.fields())
+	return form, field.Create(record.Upload{Form: form}, m.fields())
 }
 
 func (m metadata) fields() field.Object {

@@ -230,8 +230,8 @@ func (c *call) answerWebhook(status int, id record.ID) error {
 		return err
 	}
 	return c.send(status, func(dst []byte) ([]byte, error) {
-		dst = field.Of(v).AppendJSON(append(dst, `{"webhook":`...))
-		dst = field.Of(v).AppendJSON(append(dst, `,"data":`...))
+		dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
+		dst = field.AppendJSON(append(dst, `,"data":`...), v)
 		return append(dst, '}'), nil
 	})
 }

@@ -643,7 +643,7 @@ func (tx *Tx) Decide(owner, request, id record.ID, d *record.Decision) (*record.
 
 // emitItem tells the owner's webhooks of an item, as the queue shows it.
 func (tx *Tx) emitItem(e record.Event, i *record.Item) error {
-	return tx.Emit(i.Owner, e, i.ID, record.Notice{Title: i.Name, Path: "/upload-requests", Data: field.Of(i).AppendJSON(nil)})
+	return tx.Emit(i.Owner, e, i.ID, record.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)})
 }
 
 // A Queue says which items are wanted.

@@ -45,7 +45,7 @@ func (m *Message) plain(v *record.Shown) []byte {
 	dst = append(append(append(dst, `,"createdAt":"`...), m.At.UTC().Format(field.TimeLayout)...), `","data":`...)
 	switch {
 	case v != nil:
-		dst = field.Of(v).AppendJSON(dst)
+		dst = field.AppendJSON(dst, v)
 	case len(m.Notice.Data) > 0:
 		dst = append(dst, m.Notice.Data...)
 	default:

@@ -106,7 +106,7 @@ func (m *Import) take(row format.Row) error {
 		}
 	}
 	if m.batch = append(m.batch, e); e.form != nil {
-		m.volume += len(field.Of(e.form.Body).AppendJSON(nil))
+		m.volume += len(field.AppendJSON(nil, e.form.Body))
 	}
 	if len(m.batch) < batchRows && m.volume < batchBytes {
 		return nil
@@ -127,7 +127,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 	if e.Kind == record.Files {
 		e.form.FolderName = e.Folder
 	}
-	if err := field.Of(e.form).Create(e.Fields); err != nil {
+	if err := field.Create(e.form, e.Fields); err != nil {
 		var problems field.Problems
 		if errors.As(err, &problems) {
 			err = record.Bad(problems)
@@ -181,7 +181,7 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 		if !created.IsZero() {
 			at = created.UnixMilli()
 		}
-		text = fmt.Sprintf("%d %s", at, field.Of(b).AppendJSON(nil))
+		text = fmt.Sprintf("%d %s", at, field.AppendJSON(nil, b))
 	}
 	sum := sha256.Sum256(append([]byte{k.Code}, text...))
 	return [16]byte(sum[:])

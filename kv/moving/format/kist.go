@@ -51,7 +51,7 @@ func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
 	if v.Kind == record.Files {
 		l.past.folder = &v.FolderName
 	}
-	return append(field.Of(l).AppendJSON(dst), '\n')
+	return append(field.AppendJSON(dst, l), '\n')
 }
 
 // line is a record as it stands in an export: as a create has it, and its past.
@@ -223,7 +223,7 @@ func labelRow(isFolder bool) func(string, field.Object) Row {
 		if isFolder {
 			form = record.FolderForm(record.Folder{})
 		}
-		if err := field.Of(form).Create(o); err != nil {
+		if err := field.Create(form, o); err != nil {
 			return Row{At: at, Name: text(o, "name"), Refused: sentence(err)}
 		}
 		return Row{At: at, Name: form.Name, Label: &Label{Folder: isFolder, Name: form.Name, Color: form.Color}}
@@ -232,7 +232,7 @@ func labelRow(isFolder bool) func(string, field.Object) Row {
 
 func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.File) Row {
 	row := Row{At: at, Name: or(or(text(o, "title"), text(o, "originalName")), text(o, "slug")), Kind: k, Fields: o, Exact: true}
-	if err := field.Of(past{&row.Past, &row.Folder}).Create(o); err != nil {
+	if err := field.Create(past{&row.Past, &row.Folder}, o); err != nil {
 		return Row{At: at, Name: row.Name, Refused: sentence(err)}
 	}
 	if k != record.Files {
