@@ -134,7 +134,8 @@ func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
 	return decodeFrequent(text)
 }
 
-// sample counts in how many documents words and pairs are.
+// sample counts in how many documents words and pairs are, of those that may
+// have pairs.
 type sample struct {
 	docs  int
 	words map[string]int
@@ -142,27 +143,34 @@ type sample struct {
 }
 
 func (s *sample) add(d *row) {
+	if d.long() {
+		return
+	}
 	if s.words == nil {
 		s.words, s.pairs = map[string]int{}, map[string]int{}
 	}
 	s.docs++
+	met := map[string]bool{} // words and pairs that are counted of this document
+	count := func(in map[string]int, w string) {
+		n, counted := in[w]
+		if met[w] || !counted && len(in) == maxSampled {
+			return
+		}
+		if !counted {
+			w = strings.Clone(w) // of the word alone, not of all the text
+		}
+		in[w], met[w] = n+1, true
+	}
 	for _, l := range d.lines {
 		for w := range l.terms {
-			if n, counted := s.words[w]; counted {
-				s.words[w] = n + 1
-			} else if len(s.words) < maxSampled {
-				s.words[strings.Clone(w)] = 1 // of the word alone, not of all the text
-			}
+			count(s.words, w)
 		}
 		before := false
 		for at, w := range l.line {
 			n := s.words[w]
 			is := n >= fewForPairs && n*wordShare >= s.docs
 			if is && before {
-				p := pair(l.line[at-1], w)
-				if n, counted := s.pairs[p]; counted || len(s.pairs) < maxSampled {
-					s.pairs[p] = n + 1
-				}
+				count(s.pairs, pair(l.line[at-1], w))
 			}
 			before = is
 		}
@@ -199,9 +207,14 @@ func (s *sample) beyond(f *frequent) *frequent {
 	return f.with(words)
 }
 
+// long reports whether a document has no pairs, as there would be too many.
+func (r *row) long() bool {
+	return slices.ContainsFunc(r.lines[:], func(l written) bool { return len(l.line) > maxPaired })
+}
+
 // pairs adds the pairs of frequent words to a document.
 func (r *row) pairs(f *frequent) {
-	if f.latest == 0 || slices.ContainsFunc(r.lines[:], func(l written) bool { return len(l.line) > maxPaired }) {
+	if f.latest == 0 || r.long() {
 		return
 	}
 	r.words(generationField, string([]byte{f.latest}))

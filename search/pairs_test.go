@@ -70,6 +70,30 @@ func TestSample(t *testing.T) {
 	is.Equal(full.since["often"], byte(2))
 	is.True(s.beyond(full) == full)
 
+	// However often a document says something, in its title and its text: it is
+	// one document. One that is too long for pairs says nothing of them.
+	s = sample{}
+	for i := range 100 {
+		words := []string{"all"}
+		d := new(row)
+		if i < 15 {
+			words = append(words, strings.Fields(strings.Repeat("few here ", 50))...)
+			d.lines[0] = d.text(titleField, words)
+		}
+		d.lines[1] = d.text(textField, words)
+		s.add(d)
+	}
+	is.Equal(s.words["few"], 15)
+	is.Equal(s.pairs["few here"], 14) // from where the words were met before
+	known := new(frequent).with([]string{"all"})
+	is.True(s.beyond(known) == known) // none of it is in a fifth
+	long := make([]string, maxPaired+1)
+	for i := range long {
+		long[i] = fmt.Sprint("long", i)
+	}
+	s.add(doc(long...))
+	is.Equal(s.docs, 100)
+
 	s = sample{}
 	for i := range 3 * maxSampled {
 		s.add(doc(fmt.Sprint(i), "all"))
