@@ -245,7 +245,7 @@ func (x *Index) content(r *record.Record) string {
 		x.o.Log.Warn("a file is searched by its name alone: it cannot be read", "id", r.ID, "error", err)
 		return ""
 	}
-	return TextOf(b)
+	return textOf(b)
 }
 
 // orderOf is the order of a segment.

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/matryer/is"
 
@@ -302,6 +304,26 @@ func TestFind(t *testing.T) {
 		is.Equal(l.titles(bob, "owner:ann"), "Secret harbour") // a phrase
 		is.Equal(len(l.find(ann, "", false)), 9)
 		l.caught()
+	}
+}
+
+// A text counts to its last whole character, of whatever length and wherever
+// it is cut; what is no text counts for nothing.
+func TestTextOf(t *testing.T) {
+	is := is.New(t)
+	for _, char := range []string{"x", "é", "東", "𐐀"} {
+		for before := range utf8.UTFMax {
+			b := []byte(strings.Repeat("x", before) + strings.Repeat(char, MaxContent))
+			whole := MaxContent - (MaxContent-before)%len(char)
+			for _, b := range [][]byte{b, b[:MaxContent]} {
+				is.Equal(textOf(b), string(b[:whole]))
+			}
+			is.Equal(textOf(b[:whole]), string(b[:whole]))
+		}
+	}
+	long := bytes.Repeat([]byte("x"), MaxContent)
+	for _, b := range []string{"", "x\xe6", "\xe6\x9d", "x\x00", string(long[3:]) + "\x9d\x9d\x9d", string(long[1:]) + "\xff"} {
+		is.Equal(textOf([]byte(b)), "")
 	}
 }
 

@@ -34,7 +34,7 @@ func proseOf(r *record.Record, content func(*record.Record) string) (prose, erro
 	d := prose{title: readable(b.Title())}
 	for t := range field.Of(b).Strings() {
 		if t = readable(t); t != d.title && t != "" {
-			d.texts = append(d.texts, clip(t, maxField))
+			d.texts = append(d.texts, strings.ToValidUTF8(t[:min(len(t), maxField)], "")) // no half of a character
 		}
 	}
 	if r.Slug != "" {
@@ -58,25 +58,17 @@ func readable(t string) string {
 	return t
 }
 
-// clip is the beginning of text of at most most bytes, without half a
-// character at its end.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
-}
-
-// TextOf is what of a file's first bytes is searched: nothing if they are no
+// textOf is what of a file's first bytes is searched: nothing if they are no
 // text in UTF-8.
-func TextOf(b []byte) string {
+func textOf(b []byte) string {
 	t := string(b[:min(len(b), MaxContent)])
 	if len(b) >= MaxContent { // may end within a character
-		for i := 0; i < utf8.UTFMax && len(t) > 0 && !utf8.ValidString(t[max(0, len(t)-utf8.UTFMax):]); i++ {
-			t = t[:len(t)-1]
+		at := len(t) - 1
+		for at > len(t)-utf8.UTFMax && !utf8.RuneStart(t[at]) {
+			at--
+		}
+		if !utf8.FullRuneInString(t[at:]) {
+			t = t[:at]
 		}
 	}
 	if !utf8.ValidString(t) || strings.Contains(t, "\x00") {
