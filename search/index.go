@@ -4,7 +4,6 @@
 package search
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -399,8 +398,12 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 	x.live = live
 	x.frequent.Store(often)
 	x.mu.Unlock()
-	x.change(func(s *State) { s.Place, s.Latest, s.Problem = at, latest, "" })
-	x.relax(live) // opening it has read here and there
+	x.change(func(s *State) {
+		if s.Place, s.Latest, s.Problem = at, latest, ""; !wipe {
+			s.Phase = Ready // perhaps behind
+		}
+	})
+	mapped(live, release) // opening it has read here and there
 	err = x.follow(ctx, live, at, wipe, large)
 	if ended = errors.Is(err, errSettled); ctx.Err() != nil {
 		ended = ended || errors.Is(err, ctx.Err())
@@ -427,7 +430,7 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 	if err := live.Close(); err != nil {
 		return err
 	}
-	if well && x.State().Phase == Ready {
+	if phase := x.State().Phase; well && (phase == Ready || phase == Opening) {
 		return x.prove(at)
 	}
 	return nil
@@ -550,7 +553,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 		}
 		x.change(func(s *State) {
 			s.Place, s.Latest = at, max(latest, at)
-			if s.Documents += int64(len(some)); caught && (s.Phase == Opening || s.Phase == Building) || !building && s.Phase == Opening {
+			if s.Documents += int64(len(some)); caught && building && s.Phase == Building {
 				s.Phase = Ready
 			}
 		})
@@ -577,27 +580,40 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 // errSettled says that the index is to be closed and opened again.
 var errSettled = errors.New("the search index is made")
 
-// settle merges the segments of an index that was just made into one.
+// settle merges the segments of an index that was just made into one, if the
+// disk has room for that beside them. Who asks waits from then on until the
+// index is opened again.
 func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
-	one := mergeplan.SingleSegmentMergePlanOptions
-	one.SegmentsPerMergeTask = math.MaxInt // all at once
-	if err := x.begin(func() error { return live.ForceMerge(ctx, &one) })(); err != nil {
+	volume := int64(0)
+	mapped(live, func(file []byte) { volume += int64(len(file)) })
+	if x.o.Room == nil || x.o.Room() > volume {
+		one := mergeplan.SingleSegmentMergePlanOptions
+		one.SegmentsPerMergeTask = math.MaxInt // all at once
+		if err := x.begin(func() error { return live.ForceMerge(ctx, &one) })(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return cmp.Or(ctx.Err(), errSettled)
+	x.change(func(s *State) {
+		if s.Phase == Ready {
+			s.Phase = Opening
+		}
+	})
+	return errSettled
 }
 
-// relax gives back the memory that the index's files take: it is theirs again
-// when they are read.
-func (x *Index) relax(live *scorch.Scorch) {
+// mapped calls fn with each file of the index that is mapped into memory.
+func mapped(live *scorch.Scorch, fn func(file []byte)) {
 	snap, err := snapshot(live)
 	if err != nil {
 		return
 	}
 	defer snap.Close()
 	for _, s := range snap.Segments() {
-		if mapped, ok := s.Segment().(interface{ Data() []byte }); ok {
-			release(mapped.Data())
+		if m, ok := s.Segment().(interface{ Data() []byte }); ok {
+			fn(m.Data())
 		}
 	}
 }
@@ -624,7 +640,7 @@ func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) erro
 	defer quiet.Stop()
 	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
 	if err == nil && !woken {
-		x.relax(live)
+		mapped(live, release)
 		x.relaxStore()
 		_, err = x.wait(ctx, x.o.Wake, nil)
 	}

@@ -2,7 +2,6 @@ package search
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -483,6 +482,80 @@ func TestNoRoom(t *testing.T) {
 	l.x.Rebuild() // not to wait for the next try
 	l.until(func(s State) bool { return s.Phase == Ready })
 	is.Equal(l.titles(ann, "boats"), "Boats|Boats")
+
+	// One that is there is asked meanwhile, and kept.
+	l.close()
+	l.add(ann, record.Notes, `{"title":"Boats","content":"even more"}`)
+	l.open(func(o *Options) { o.Room = func() int64 { return 0 } })
+	is.Equal(l.ready().Built, 0)
+	is.Equal(l.titles(ann, "boats"), "Boats|Boats|Boats")
+	l.close()
+	l.open()
+	is.Equal(l.ready().Built, 0)
+	is.Equal(l.titles(ann, "boats"), "Boats|Boats|Boats")
+}
+
+// An index of many records is of one segment once it is made, and opened anew;
+// who asks meanwhile waits for that.
+func TestSettled(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	for done := 0; done < largeBuild; {
+		is.NoErr(l.store.Update(func(tx *kv.Tx) error {
+			for range min(500, largeBuild-done) {
+				f := record.NewForm(record.Notes)
+				f.Body = &record.Note{Name: fmt.Sprint("Boat ", done)}
+				if _, err := tx.Add(ann, record.Notes, f, nil, ""); err != nil {
+					return err
+				}
+				done++
+			}
+			return nil
+		}))
+	}
+	relaxed := make(chan State, 1)
+	l.open(func(o *Options) {
+		o.Relax = func() error {
+			select {
+			case relaxed <- l.x.State():
+			default:
+			}
+			return nil
+		}
+	})
+	s := <-relaxed // while it is closed
+	is.Equal(s.Phase, Opening)
+	is.Equal(s.Built, 1)
+	is.Equal(len(l.find(ann, "boat", true)), largeBuild)
+	is.Equal(l.x.State().Documents, int64(0)) // since it was opened
+	v, ok := l.x.View(t.Context())
+	is.True(ok)
+	is.Equal(len(v.snap.Segments()), 1)
+	v.Close()
+	l.close()
+	l.open()
+	is.Equal(l.ready().Built, 0)
+	is.Equal(len(l.find(ann, "boat", true)), largeBuild)
+}
+
+// Segments are merged only where there is room for what they become beside
+// them.
+func TestSettleNeedsRoom(t *testing.T) {
+	for room, merges := range map[int64]uint64{1: 0, 1 << 40: 1} {
+		t.Run(fmt.Sprint(room), func(t *testing.T) {
+			is := is.New(t)
+			l := newLibrary(t)
+			l.add(l.user("ann"), record.Notes, `{"title":"Boats","content":""}`)
+			l.open(func(o *Options) { o.Room = func() int64 { return room } })
+			l.caught()
+			l.x.mu.RLock()
+			live := l.x.live
+			l.x.mu.RUnlock()
+			is.Equal(l.x.settle(t.Context(), live), errSettled)
+			is.Equal(live.StatsMap()["TotFileMergeForceOpsStarted"], merges)
+		})
+	}
 }
 
 var errNoFeed = errors.New("no feed")
@@ -512,5 +585,4 @@ func TestFeedFails(t *testing.T) {
 	l.x.Rebuild()
 	l.until(func(s State) bool { return s.Phase == Ready })
 	is.Equal(l.titles(ann, "boats"), "Boats")
-	_ = context.Background
 }
