@@ -291,6 +291,8 @@ func (x *Index) Run(ctx context.Context) {
 	x.change(func(s *State) { s.Phase = Opening })
 	x.queue = index.NewAnalysisQueue(1)
 	defer x.queue.Close()
+	listeners.Store(x.folder(), x)
+	defer listeners.Delete(x.folder())
 	defer x.change(func(s *State) { s.Phase = Closed })
 	wipe := false
 	for ctx.Err() == nil {
@@ -448,7 +450,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	if err := os.MkdirAll(x.folder(), 0o700); err != nil {
 		return nil, err
 	}
-	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": x.listen()}
+	config := map[string]any{"path": x.folder(), "bolt_timeout": "1s", "asyncErrorCallbackName": listener}
 	if large {
 		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
 	}
@@ -478,11 +480,6 @@ func init() {
 			x.(*Index).spoilt(err) //nolint:errcheck // nothing else is in it
 		}
 	}
-}
-
-func (x *Index) listen() string {
-	listeners.Store(x.folder(), x)
-	return listener
 }
 
 func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
@@ -631,9 +628,7 @@ func (x *Index) relaxStore() {
 // rest waits for changes if there are none, and then a little for more.
 func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
 	if !caught {
-		over := make(chan time.Time)
-		close(over)
-		_, err := x.wait(ctx, nil, over)
+		_, err := x.wait(ctx, nil, time.After(0))
 		return err
 	}
 	quiet := time.NewTimer(idle)
