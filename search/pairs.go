@@ -138,8 +138,33 @@ func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
 // have pairs.
 type sample struct {
 	docs  int
-	words map[string]int
-	pairs map[string]int // of words that were often enough so far
+	words tally
+	pairs tally // of words that were often enough so far
+}
+
+// tally says in how many documents words are. A count stands apart: to assign
+// to a word again would keep the text that the word was last met in.
+type tally map[string]*int
+
+func (t tally) of(w string) int {
+	if n := t[w]; n != nil {
+		return *n
+	}
+	return 0
+}
+
+// add counts a word once more; false if there is no room for another one.
+func (t tally) add(w string) bool {
+	n := t[w]
+	if n == nil {
+		if len(t) == maxSampled {
+			return false
+		}
+		n = new(int)
+		t[strings.Clone(w)] = n
+	}
+	*n++
+	return true
 }
 
 func (s *sample) add(d *row) {
@@ -147,27 +172,18 @@ func (s *sample) add(d *row) {
 		return
 	}
 	if s.words == nil {
-		s.words, s.pairs = map[string]int{}, map[string]int{}
+		s.words, s.pairs = tally{}, tally{}
 	}
 	s.docs++
 	met := map[string]bool{} // words and pairs that are counted of this document
-	count := func(in map[string]int, w string) {
-		n, counted := in[w]
-		if met[w] || !counted && len(in) == maxSampled {
-			return
-		}
-		if !counted {
-			w = strings.Clone(w) // of the word alone, not of all the text
-		}
-		in[w], met[w] = n+1, true
-	}
+	count := func(in tally, w string) { met[w] = met[w] || in.add(w) }
 	for _, l := range d.lines {
 		for w := range l.terms {
 			count(s.words, w)
 		}
 		before := false
 		for at, w := range l.line {
-			n := s.words[w]
+			n := s.words.of(w)
 			is := n >= fewForPairs && n*wordShare >= s.docs
 			if is && before {
 				count(s.pairs, pair(l.line[at-1], w))
@@ -185,11 +201,11 @@ func (s *sample) beyond(f *frequent) *frequent {
 	}
 	var words []string
 	shifted := false
-	take := func(in map[string]int, share int) {
+	take := func(in tally, share int) {
 		for w, n := range in {
-			if f.since[w] == 0 && n*share >= s.docs {
+			if f.since[w] == 0 && *n*share >= s.docs {
 				words = append(words, w)
-				shifted = shifted || n*newShare >= s.docs
+				shifted = shifted || *n*newShare >= s.docs
 			}
 		}
 	}
@@ -199,7 +215,7 @@ func (s *sample) beyond(f *frequent) *frequent {
 		return f
 	}
 	slices.SortFunc(words, func(a, b string) int {
-		return cmp.Or(cmp.Compare(s.words[b]+s.pairs[b], s.words[a]+s.pairs[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(s.words.of(b)+s.pairs.of(b), s.words.of(a)+s.pairs.of(a)), cmp.Compare(a, b))
 	})
 	if words = words[:min(len(words), maxFrequent-len(f.since))]; len(words) == 0 {
 		return f

@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -83,8 +84,8 @@ func TestSample(t *testing.T) {
 		d.lines[1] = d.text(textField, words)
 		s.add(d)
 	}
-	is.Equal(s.words["few"], 15)
-	is.Equal(s.pairs["few here"], 14) // from where the words were met before
+	is.Equal(s.words.of("few"), 15)
+	is.Equal(s.pairs.of("few here"), 14) // from where the words were met before
 	known := new(frequent).with([]string{"all"})
 	is.True(s.beyond(known) == known) // none of it is in a fifth
 	long := make([]string, maxPaired+1)
@@ -99,7 +100,26 @@ func TestSample(t *testing.T) {
 		s.add(doc(fmt.Sprint(i), "all"))
 	}
 	is.Equal(len(s.words), maxSampled)
-	is.Equal(s.words["all"], 3*maxSampled)
+	is.Equal(s.words.of("all"), 3*maxSampled)
+}
+
+// What is counted keeps the words alone, and not the texts that they were in.
+func TestSampleForgetsTexts(t *testing.T) {
+	is := is.New(t)
+	var s sample
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 32 {
+		d := new(row)
+		d.lines[1] = d.text(textField, lineOf(fmt.Sprint("every document ", i, " ", i+1, " ", strings.Repeat(" ", 1<<20))))
+		s.add(d)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	is.Equal(s.docs, 32)
+	is.True(int64(after.HeapAlloc-before.HeapAlloc) < 8<<20) // of 32 MiB
+	runtime.KeepAlive(s)
 }
 
 // Phrases of few words, all of them frequent, as documents come, change and

@@ -527,16 +527,19 @@ func TestSettled(t *testing.T) {
 	s := <-relaxed // while it is closed
 	is.Equal(s.Phase, Opening)
 	is.Equal(s.Built, 1)
-	is.Equal(len(l.find(ann, "boat", true)), largeBuild)
+	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
 	is.Equal(l.x.State().Documents, int64(0)) // since it was opened
 	v, ok := l.x.View(t.Context())
 	is.True(ok)
 	is.Equal(len(v.snap.Segments()), 1)
+	n, err := v.snap.DocCount()
+	is.NoErr(err)
+	is.Equal(n, uint64(largeBuild))
 	v.Close()
 	l.close()
 	l.open()
 	is.Equal(l.ready().Built, 0)
-	is.Equal(len(l.find(ann, "boat", true)), largeBuild)
+	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
 }
 
 // Segments are merged only where there is room for what they become beside
