@@ -156,23 +156,18 @@ type result struct {
 
 // Fields is the shape of a result, which is the same for all kinds.
 func (v *result) Fields(s *field.Set) {
-	var kinds []string
-	for _, k := range record.Kinds {
-		kinds = append(kinds, k.Name)
-	}
-	s.Shown("kind", field.Schema{Type: "string", Enum: kinds}, func(dst []byte) []byte {
+	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("What it is.", `"note"`)
 	s.ID("id", &v.ID, field.ReadOnly).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
 	s.LongText("title", &v.Highlight.Title, field.MaxURL, field.ReadOnly).
 		Says("Its title; the name of a file; without one, what it begins with.", `"Summer"`)
-	marks := field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
-	s.Shown("highlight", field.ObjectOf(&highlight{&v.Highlight, marks}), func(dst []byte) []byte {
-		return field.AppendJSON(dst, &highlight{&v.Highlight, marks})
+	s.Shown("highlight", schemaOfHighlight, func(dst []byte) []byte {
+		return field.AppendJSON(dst, &highlight{&v.Highlight})
 	}).Says("Where the words are: plain text, and ranges [start, end) in it in UTF-16 code units, in order.",
 		`{"title":[[0,6]],"text":"A summer by the sea","ranges":[[2,8]]}`)
-	s.Shown("tags", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.AppendTagNames).
+	s.Shown("tags", schemaOfNames, v.AppendTagNames).
 		Says("Names of its tags.", `["travel"]`)
 	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).
 		Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
@@ -184,16 +179,22 @@ func (v *result) Fields(s *field.Set) {
 		Says("The record as the list of its kind shows it, with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
 }
 
+// The schemas of members of a result. A result is bound for each record that is
+// found.
+var (
+	schemaOfKind      = field.Schema{Type: "string", Enum: kindNames()}
+	schemaOfMarks     = field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
+	schemaOfHighlight = field.ObjectOf(&highlight{new(search.Highlight)})
+	schemaOfNames     = field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
+)
+
 // highlight is the part of a result that says where the words are.
-type highlight struct {
-	*search.Highlight
-	marks field.Schema
-}
+type highlight struct{ *search.Highlight }
 
 func (h *highlight) Fields(s *field.Set) {
-	s.Shown("title", h.marks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("In the title.", `[[0,6]]`)
+	s.Shown("title", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("In the title.", `[[0,6]]`)
 	s.LongText("text", &h.Text, record.MaxContent, field.ReadOnly).Says("An excerpt of the rest.", `"A summer by the sea"`)
-	s.Shown("ranges", h.marks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("In the text.", `[[2,8]]`)
+	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("In the text.", `[[2,8]]`)
 }
 
 func resultsOf() *content {
