@@ -41,9 +41,14 @@ type Tx struct {
 // not call Update, which may have to wait for it.
 func (s *Store) View(fn func(*Tx) error) error {
 	known, people := s.tags.Load(), s.callers.Load() // before the transaction begins: see Store.tags
-	err := s.bolt.View(func(b *bolt.Tx) error {
+	return s.read(func(b *bolt.Tx) error {
 		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s, known: known, people: people})
 	})
+}
+
+// read runs fn on what is committed; ErrClosed if the store is.
+func (s *Store) read(fn func(*bolt.Tx) error) error {
+	err := s.bolt.View(fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
