@@ -348,26 +348,19 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 			title, text = text, ""
 		}
 	}
-	title = cutRunes(strings.Join(strings.Fields(title), " "), record.MaxName)
+	title = record.Cut(strings.Join(strings.Fields(title), " "), record.MaxName)
 	switch {
 	case web(link):
-		return record.Bookmarks, field.Object{"url": link, "title": title, "description": cutRunes(text, record.MaxDescription)}
+		return record.Bookmarks, field.Object{"url": link, "title": title, "description": record.Cut(text, record.MaxDescription)}
 	case title == "" && text == "" && link == "":
 		return nil, nil
 	}
 	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
 }
 
-func cutRunes(t string, most int) string {
-	if r := []rune(t); len(r) > most {
-		return string(r[:most])
-	}
-	return t
-}
-
 func (c *call) keepSharedFiles(parts []part, text string) error {
 	form := record.NewForm(record.Files)
-	form.Body.(*record.File).Description = cutRunes(text, record.MaxDescription)
+	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
 	defer func() { c.s.letGo(pins, recorded) }() // after the commit, whatever comes

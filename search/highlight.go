@@ -79,7 +79,7 @@ func excerpt(t string, at int) string {
 			from += space
 		}
 	}
-	part := cut(t[from:], excerptLength)
+	part := record.Cut(t[from:], excerptLength)
 	more := from+len(part) < len(t)
 	part = strings.Join(strings.Fields(part), " ")
 	if cutOff {

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"kist/kv/record"
 )
 
 // maxTerm is how much of a word counts, in characters. Longer ones are found
@@ -71,7 +73,7 @@ func words(text string) iter.Seq[token] {
 				if !plain {
 					term = fold(term)
 				}
-				if term = cut(term, maxTerm); term != "" && !yield(token{term: term, start: i, end: end}) {
+				if term = record.Cut(term, maxTerm); term != "" && !yield(token{term: term, start: i, end: end}) {
 					return
 				}
 				i = end
@@ -189,21 +191,6 @@ func leftOut(r rune) bool {
 		return unicode.IsMark(r) || r == 0x640
 	}
 	return false
-}
-
-// cut shortens text to most characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n == most {
-			return text[:i]
-		}
-		n++
-	}
-	return text
 }
 
 // near reports whether one typing error makes b out of a: a character left

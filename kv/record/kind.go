@@ -200,11 +200,11 @@ func (r *Record) Brief() (*Record, error) {
 	}
 	switch b := b.(type) {
 	case *Note:
-		b.Content = cut(b.Content, briefly)
+		b.Content = Cut(b.Content, briefly)
 	case *Snippet:
-		b.Content = cut(b.Content, briefly)
+		b.Content = Cut(b.Content, briefly)
 	case *Recipe:
-		b.Ingredients, b.Instructions = cut(b.Ingredients, briefly), cut(b.Instructions, briefly)
+		b.Ingredients, b.Instructions = Cut(b.Ingredients, briefly), Cut(b.Instructions, briefly)
 	default:
 		return r, nil
 	}
@@ -218,14 +218,17 @@ func (r *Record) Brief() (*Record, error) {
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
-			return cut(line, MaxName)
+			return Cut(line, MaxName)
 		}
 	}
 	return ""
 }
 
-// cut shortens text to most characters.
-func cut(text string, most int) string {
+// Cut shortens text to most characters.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
 	n := 0
 	for i := range text {
 		if n == most {

@@ -42,7 +42,7 @@ func (m *Moved) Remark(at, name, text string, refused bool) {
 
 // short is text on one line, of maxRemark characters at most.
 func short(t string) string {
-	if one := cut(t, maxRemark); len(one) < len(t) {
+	if one := Cut(t, maxRemark); len(one) < len(t) {
 		return one + "…"
 	}
 	return t

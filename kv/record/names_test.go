@@ -340,3 +340,12 @@ func TestSamePage(t *testing.T) {
 	is.True(record.SamePage("https://example.org/a%2Fb") != record.SamePage("https://example.org/a/b"))
 	is.True(record.SamePage("https://example.org/?a=b%26c") != record.SamePage("https://example.org/?a=b&c"))
 }
+
+func TestCut(t *testing.T) {
+	is := is.New(t)
+	text := "añ東𐐀"
+	for most, want := range []string{"", "a", "añ", "añ東", text, text} {
+		is.Equal(record.Cut(text, most), want)
+	}
+	is.Equal(record.Cut("", 0), "")
+}

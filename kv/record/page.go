@@ -170,10 +170,10 @@ func (p *Page) spread(most time.Duration) time.Duration {
 func (b *Bookmark) Take(l Look) bool {
 	was := *b
 	if b.Name == "" {
-		b.Name = cut(l.Title, MaxName)
+		b.Name = Cut(l.Title, MaxName)
 	}
 	if b.Description == "" {
-		b.Description = cut(l.Description, MaxDescription)
+		b.Description = Cut(l.Description, MaxDescription)
 	}
 	return *b != was
 }

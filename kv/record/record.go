@@ -116,7 +116,7 @@ func (r *Record) SetBody(b Body) {
 const maxOrder = 48
 
 func orderOf(title string) string {
-	t := strings.ReplaceAll(Fold(cut(title, maxOrder)), "\x00", "")
+	t := strings.ReplaceAll(Fold(Cut(title, maxOrder)), "\x00", "")
 	if len(t) > maxOrder {
 		t = t[:maxOrder]
 	}
