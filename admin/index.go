@@ -47,6 +47,12 @@ type indexing struct {
 	Built int `json:"built"` // how often it was begun
 }
 
+// over reports whether the index was made anew since, or could not be. One that
+// was is opened again, which is not yet the end.
+func (is indexing) over(was indexing) bool {
+	return is.Built > was.Built && is.Phase != search.Building && is.Phase != search.Opening
+}
+
 func (v verbs) indexState(*http.Request, nothing) (indexing, error) {
 	x, err := v.index()
 	if err != nil {
@@ -124,7 +130,7 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 		if err := client.call(ctx, http.MethodGet, "/index", nothing{}, &is); err != nil {
 			return err
 		}
-		if is.Built > was.Built && is.Phase != search.Building {
+		if is.over(was) {
 			break
 		}
 		p.total = int64(is.Latest)

@@ -105,8 +105,8 @@ type Index struct {
 // State is how an index is.
 type State struct {
 	Phase Phase `json:"state"`
-	// Documents is how many were written since the index was opened or begun
-	// anew.
+	// Documents is how many this process has written since it began, or began
+	// the index anew.
 	Documents int64 `json:"documents"`
 	// Place is the place in the feed of changes that it has reached, Latest
 	// the last one that was there when it looked.
@@ -371,7 +371,7 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 		x.change(func(s *State) { *s = State{Phase: Building, Latest: latest, Built: s.Built + 1} })
 		at = 0
 	} else {
-		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Built: s.Built} })
+		x.change(func(s *State) { *s = State{Phase: Opening, Latest: latest, Documents: s.Documents, Built: s.Built} })
 	}
 	large := wipe && latest >= largeBuild
 	live, err := x.open(large)

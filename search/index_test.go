@@ -35,11 +35,13 @@ type library struct {
 	trims int // marks that were trimmed
 	mu    sync.Mutex
 
+	relaxed chan State // how the index was when it had the store give memory back
+
 	sampleSize int // if not 0, how many documents are looked at to find frequent words
 }
 
 func newLibrary(t testing.TB) *library {
-	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}}
+	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}, relaxed: make(chan State, 100)}
 	var err error
 	l.store, err = kv.Open(l.dir, kv.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	l.fatal(err)
@@ -68,7 +70,11 @@ func (l *library) open(how ...func(*Options)) {
 			return l.store.Trim(places)
 		},
 		Content: func(r *record.Record) ([]byte, error) { return []byte(l.files[r.Bytes.Ref]), nil },
-		Log:     slog.New(slog.NewTextHandler(l.Output(), nil)),
+		Relax: func() error {
+			l.relaxed <- l.x.State()
+			return nil
+		},
+		Log: slog.New(slog.NewTextHandler(l.Output(), nil)),
 	}
 	for _, f := range how {
 		f(&o)
@@ -103,6 +109,15 @@ func (l *library) until(is func(State) bool) State {
 	s, err := l.x.Await(ctx, is)
 	if err != nil {
 		l.Fatalf("%v: %+v", err, s)
+	}
+	return s
+}
+
+// settled waits until the index was made anew so many times and is closed, to be
+// opened again.
+func (l *library) settled(built int) (s State) {
+	for s.Built < built || s.Phase != Opening {
+		s = <-l.relaxed
 	}
 	return s
 }

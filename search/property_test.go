@@ -514,21 +514,11 @@ func TestSettled(t *testing.T) {
 			return nil
 		}))
 	}
-	relaxed := make(chan State, 1)
-	l.open(func(o *Options) {
-		o.Relax = func() error {
-			select {
-			case relaxed <- l.x.State():
-			default:
-			}
-			return nil
-		}
-	})
-	s := <-relaxed // while it is closed
-	is.Equal(s.Phase, Opening)
-	is.Equal(s.Built, 1)
+	l.open()
+	is.Equal((<-l.relaxed).Phase, Opening) // while it is closed
+	is.Equal(l.ready().Built, 1)
 	is.Equal(len(l.find(ann, fmt.Sprint(largeBuild-1), true)), 1)
-	is.Equal(l.x.State().Documents, int64(0)) // since it was opened
+	is.Equal(l.x.State().Documents, int64(largeBuild))
 	v, ok := l.x.View(t.Context())
 	is.True(ok)
 	is.Equal(len(v.snap.Segments()), 1)
