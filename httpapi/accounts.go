@@ -122,7 +122,7 @@ func patchMe(c *call) error {
 			return err
 		}
 		form := &meForm{name: u.DisplayName}
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		u.DisplayName = form.name
@@ -234,7 +234,7 @@ func patchUser(c *call) error {
 			return err
 		}
 		form := &userForm{u: u}
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		if form.password.Said {
@@ -361,7 +361,7 @@ func patchKey(c *call) error {
 			return err
 		}
 		form := &keyForm{name: k.Name, disabled: k.Disabled}
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		k.Name, k.Disabled = form.name, form.disabled
@@ -405,7 +405,7 @@ func patchSettings(c *call) error {
 		if set, err = tx.Settings(); err != nil {
 			return err
 		}
-		if err := errors.Join(field.Of(&set).Patch(in), set.Check()); err != nil {
+		if err := errors.Join(field.Patch(&set, in), set.Check()); err != nil {
 			return err
 		}
 		return tx.SetSettings(set)

@@ -170,7 +170,7 @@ func (c *call) change(blank field.Shaped) (field.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return in, field.Of(blank).Patch(in)
+	return in, field.Patch(blank, in)
 }
 
 // check joins what several looks at one input found, so that one answer names

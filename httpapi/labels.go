@@ -124,7 +124,7 @@ func patchTag(c *call) error {
 			return err
 		}
 		form := record.TagForm(*t)
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
@@ -225,7 +225,7 @@ func patchFolder(c *call) error {
 			return err
 		}
 		form := record.FolderForm(*f)
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)

@@ -148,7 +148,7 @@ func patchRequest(c *call) error {
 			return err
 		}
 		form := &record.RequestForm{Request: *q}
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		form.Finish()

@@ -277,7 +277,7 @@ func patchWebhook(c *call) error {
 			return err
 		}
 		form := newWebhookForm(*h)
-		if err := field.Of(form).Patch(in); err != nil {
+		if err := field.Patch(form, in); err != nil {
 			return err
 		}
 		form.fill(h, tx.Now)

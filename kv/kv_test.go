@@ -101,7 +101,7 @@ func form(t testing.TB, k *record.Kind, text string) *record.Form {
 	}
 	in, err := field.Parse([]byte(text))
 	if err == nil {
-		err = field.Of(shape).Create(in)
+		err = field.Create(shape, in)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func patch(r *record.Record, text string) (*record.Form, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, field.Of(shape).Patch(in)
+	return f, field.Patch(shape, in)
 }
 
 // user makes an administrator.

@@ -159,9 +159,9 @@ func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Reco
 		content = &record.Content{Ref: sha256.Sum256([]byte(body)), Size: int64(len(body))}
 		l.files[content.Ref] = body
 		delete(in, "content")
-		l.fatal(field.Of(record.Upload{Form: f}).Create(in))
+		l.fatal(field.Create(record.Upload{Form: f}, in))
 	} else {
-		l.fatal(field.Of(f).Create(in))
+		l.fatal(field.Create(f, in))
 	}
 	var r *record.Record
 	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {

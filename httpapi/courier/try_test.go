@@ -198,7 +198,7 @@ func noticeOf(t testing.TB, k *record.Kind, text string) *record.Notice {
 	b := k.New()
 	in, err := field.Parse([]byte(text))
 	if err == nil {
-		err = field.Of(b).Create(in)
+		err = field.Create(b, in)
 	}
 	if err != nil {
 		t.Fatal(err)

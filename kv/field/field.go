@@ -97,6 +97,12 @@ func Create(v Shaped, in Object) error {
 	return with(v, func(s *Set) error { return s.Create(in) })
 }
 
+// Patch binds the shape of v and reads an object that changes what it names: see
+// Set.Patch.
+func Patch(v Shaped, in Object) error {
+	return with(v, func(s *Set) error { return s.Patch(in) })
+}
+
 // AppendJSON binds the shape of v and appends it as an object: see
 // Set.AppendJSON.
 func AppendJSON(dst []byte, v Shaped) []byte {

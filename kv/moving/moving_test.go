@@ -79,7 +79,7 @@ func (h *home) noProblems() {
 func (h *home) add(k *record.Kind, in field.Object, at time.Time, content string) *record.Record {
 	h.Helper()
 	f := record.NewForm(k)
-	h.fatal(field.Of(f).Create(in))
+	h.fatal(field.Create(f, in))
 	var c *record.Content
 	if k == record.Files {
 		stage, err := h.blobs.Stage()
@@ -179,7 +179,7 @@ func TestExportImportExport(t *testing.T) {
 	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
 	is.NoErr(from.store.Seen(spent))
 	form := record.NewForm(record.Notes)
-	is.NoErr(field.Of(form).Create(field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
+	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
 	from.update(func(tx *kv.Tx) error {
 		_, err := tx.Restore(from.user, record.Notes, form, nil, record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5}, record.ID{})
 		return errors.Join(err, func() error { _, err := tx.AddTag(from.user, "unused", "#102030"); return err }(), func() error { _, err := tx.AddFolder(from.user, "empty", ""); return err }())

@@ -52,9 +52,9 @@ func (r *Record) Form() (*Form, error) {
 func (f *Form) Patch(in field.Object) error {
 	_, f.published = in["isPublic"]
 	if f.kind == Files {
-		return field.Of(FileEdit{f}).Patch(in)
+		return field.Patch(FileEdit{f}, in)
 	}
-	return field.Of(f).Patch(in)
+	return field.Patch(f, in)
 }
 
 // Fields is the shape of a create and of a patch, for all kinds but files.

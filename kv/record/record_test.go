@@ -54,7 +54,7 @@ func create(t testing.TB, k *record.Kind, text string) (*record.Record, *record.
 	f := record.NewForm(k)
 	in, err := field.Parse([]byte(text))
 	if err == nil {
-		err = field.Of(shape(f, k, true)).Create(in)
+		err = field.Create(shape(f, k, true), in)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func again(t testing.TB, r *record.Record) *record.Record {
 // shown is the record's JSON, and the same decoded.
 func shown(t testing.TB, v *record.Shown) map[string]any {
 	t.Helper()
-	text := field.Of(v).AppendJSON(nil)
+	text := field.AppendJSON(nil, v)
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
 		t.Fatalf("%v in %s", err, text)
@@ -151,7 +151,7 @@ func TestRoundTrip(t *testing.T) {
 				want["reachable"], want["checkedAt"], want["unreachableSince"], want["iconUrl"] = "unknown", nil, nil, nil
 			}
 			v := record.Shown{Record: *back, Views: 41, TagList: tags, FolderName: "F&", Base: "https://kist.example"}
-			text := field.Of(&v).AppendJSON(nil)
+			text := field.AppendJSON(nil, &v)
 			got := shown(t, &v)
 			is.Equal(got, want)
 			is.True(!bytes.Contains(text, []byte("argon2")))
@@ -165,7 +165,7 @@ func TestShownEmpty(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Games, `{"title":"G"}`)
 	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
-	is.Equal(string(field.Of(&v).AppendJSON(nil)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
+	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
 		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":"","storeUrl":"","notes":"",`+
 		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
@@ -431,7 +431,7 @@ func TestBadLimits(t *testing.T) {
 				f := record.NewForm(k)
 				in, err := field.Parse([]byte(`{"` + k.Limit + `":` + bad + `}`))
 				is.NoErr(err)
-				is.True(field.Of(shape(f, k, false)).Patch(in) != nil)
+				is.True(field.Patch(shape(f, k, false), in) != nil)
 				is.Equal(f.Limit, int64(0))
 			}
 		})
@@ -456,7 +456,7 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	}
 	most := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
 	var v map[string]any
-	if err := json.Unmarshal(field.Of(b).AppendJSON(nil), &v); err != nil {
+	if err := json.Unmarshal(field.AppendJSON(nil, b), &v); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range most {
@@ -492,7 +492,7 @@ func FuzzRecordJSON(f *testing.F) {
 		k := record.Kinds[int(kind)%len(record.Kinds)]
 		form := record.NewForm(k)
 		in, err := field.Parse([]byte(first))
-		if err != nil || field.Of(shape(form, k, true)).Create(in) != nil {
+		if err != nil || field.Create(shape(form, k, true), in) != nil {
 			return
 		}
 		r := make1(k, form)
@@ -506,7 +506,7 @@ func FuzzRecordJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := field.Of(shape(unchanged, k, false)).Patch(field.Object{}); err != nil {
+		if err := field.Patch(shape(unchanged, k, false), field.Object{}); err != nil {
 			t.Fatal(err)
 		}
 		if restart := unchanged.Fill(&same); restart || !reflect.DeepEqual(&same, r) {
@@ -521,7 +521,7 @@ func FuzzRecordJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in, err = field.Parse([]byte(second)); err != nil || field.Of(shape(patch, k, false)).Patch(in) != nil {
+		if in, err = field.Parse([]byte(second)); err != nil || field.Patch(shape(patch, k, false), in) != nil {
 			return
 		}
 		patch.Fill(r)

@@ -170,18 +170,18 @@ func TestRequestForm(t *testing.T) {
 	in, err := field.Parse([]byte(`{"title":" A  b ","maxUploads":0,"maxFileSize":null,"maxTotalSize":"12","perUserWindowHours":null,"allowedTypes":".PDF,image/*","brandColor":"abc","password":"x"}`))
 	is.NoErr(err)
 	f := &RequestForm{Request: NewRequest()}
-	is.NoErr(field.Of(f).Create(in))
+	is.NoErr(field.Create(f, in))
 	f.Finish()
 	is.Equal([]any{f.Title, f.MaxUploads, f.MaxFile, f.MaxTotal, f.Window, f.Types, f.Color, f.Active, f.Approval, f.Secret.Text},
 		[]any{"A b", int64(0), int64(0), int64(12), int64(24), []string{".pdf", "image/*"}, "#AABBCC", true, true, "x"})
 	in, err = field.Parse([]byte(`{"maxTotalSize":null,"perUserWindowHours":null,"description":"d","password":null}`))
 	is.NoErr(err)
-	is.NoErr(field.Of(f).Patch(in))
+	is.NoErr(field.Patch(f, in))
 	f.Finish()
 	is.Equal([]any{f.Title, f.MaxTotal, f.Window, f.Description, f.Secret}, []any{"A b", int64(0), int64(24), "d", field.Secret{Said: true}})
 	for _, bad := range []string{`{}`, `{"title":""}`, `{"title":"x","maxUploads":-1}`, `{"title":"x","maxFileSize":1.5}`, `{"title":"x","allowedTypes":["*"]}`, `{"title":"x","slug":"up"}`} {
 		in, err := field.Parse([]byte(bad))
 		is.NoErr(err)
-		is.True(field.Of(&RequestForm{Request: NewRequest()}).Create(in) != nil) // bad
+		is.True(field.Create(&RequestForm{Request: NewRequest()}, in) != nil) // bad
 	}
 }

@@ -270,7 +270,7 @@ func TestFitted(t *testing.T) {
 	is.Equal(len(b.Fields["tags"].([]any)), record.MaxTags)
 	form := record.NewForm(record.Bookmarks)
 	b.address("url", "https://example.org")
-	is.NoErr(field.Of(form).Create(b.Fields)) // it fits
+	is.NoErr(field.Create(form, b.Fields)) // it fits
 }
 
 // An entry that is too long ends the reading or is refused; it is not kept in
@@ -320,7 +320,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 			}
 			is.True(row.Kind == record.Files == (row.Open != nil))
 			is.True(row.Past.Created.IsZero() || row.Past.Created.Year() < 10_000)
-			_ = field.Of(record.NewForm(row.Kind)).Create(row.Fields) // does not panic
+			_ = field.Create(record.NewForm(row.Kind), row.Fields) // does not panic
 			if row.Open != nil {
 				if r, err := row.Open(); err == nil {
 					_, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20))
