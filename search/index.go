@@ -202,7 +202,8 @@ func (x *Index) Rebuild() {
 }
 
 // View is the index as it is now; false if it is not ready. While it is being
-// opened, which takes a moment at the start, it waits for that.
+// opened, which takes a moment at the start and once it was made, it waits for
+// that.
 func (x *Index) View(ctx context.Context) (*View, bool) {
 	if _, err := x.Await(ctx, func(s State) bool { return s.Phase != Opening }); err != nil {
 		return nil, false
@@ -382,7 +383,13 @@ func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
 		return err
 	}
 	ended := false
-	defer func() { err = errors.Join(err, x.end(live, ended)) }()
+	defer func() {
+		if failed := x.end(live, ended); failed != nil && ended {
+			err = failed // what it ended by is no matter
+		} else {
+			err = errors.Join(err, failed)
+		}
+	}()
 	snap, err := snapshot(live)
 	if err != nil {
 		return err

@@ -1,11 +1,13 @@
 package search
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -493,6 +495,26 @@ func TestNoRoom(t *testing.T) {
 	l.open()
 	is.Equal(l.ready().Built, 0)
 	is.Equal(l.titles(ann, "boats"), "Boats|Boats|Boats")
+}
+
+// An index that cannot be proven is said to be made anew when it is next opened,
+// and is.
+func TestUnprovable(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.add(ann, record.Notes, `{"title":"Boats","content":""}`)
+	var said bytes.Buffer
+	l.open(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	l.caught()
+	aside := filepath.Join(l.dir, "cache", "index", "proof.json.new")
+	is.NoErr(os.Mkdir(aside, 0o700))
+	l.close()
+	is.True(strings.Contains(said.String(), "made anew at the next start"))
+	is.NoErr(os.Remove(aside))
+	l.open()
+	is.Equal(l.ready().Built, 1)
+	is.Equal(l.titles(ann, "boats"), "Boats")
 }
 
 // An index of many records is of one segment once it is made, and opened anew;
