@@ -1,7 +1,7 @@
 // The pop-up of the button in the toolbar.
 import { ext } from './browser.js';
 import { api, connection, ended, settings } from './client.js';
-import { addressOf, bookmarkOf, cut, isWeb, recent, selectionOf } from './save.js';
+import { addressOf, bookmarkOf, copy, cut, isWeb, recent, selectionOf } from './save.js';
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
@@ -110,15 +110,6 @@ form.onsubmit = async (event) => {
 form.onkeydown = (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 };
-
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /** copying copies and says so on the button. */
 async function copying(button, text) {
