@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"strings"
 	"text/template"
@@ -27,30 +26,29 @@ type installCommand struct {
 // installation is what the files are made with.
 type installation struct {
 	Base, Content string // as given
-	Site          site   // of Base
-	Apart         *site  // of Content; nil if there is none
+	Sites         []site // of Base, and of Content if that differs in more than its host
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
 }
 
 // site is what a proxy serves under one set of host names.
 type site struct {
-	Host, Also string // Also may be ""
+	Host, Also string // as in addresses: an IPv6 address has brackets; Also may be ""
 	Port       string
 	Plain      bool   // without TLS
 	Path       string // what the proxy takes off, without a slash at its end; may be ""
 }
 
 func siteOf(u *url.URL) site {
-	s := site{Host: u.Hostname(), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
+	s := site{Host: strings.TrimSuffix(u.Host, ":"+u.Port()), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
 	if s.Port == "" {
-		s.Port = s.usual()
+		s.Port = s.Usual()
 	}
 	return s
 }
 
-// usual is the port that an address need not name.
-func (s site) usual() string {
+// Usual is the port that an address need not name.
+func (s site) Usual() string {
 	if s.Plain {
 		return "80"
 	}
@@ -62,26 +60,13 @@ func (s site) Address() string { return s.With(s.Host) }
 
 // With is Address with another host.
 func (s site) With(host string) string {
-	if s.Port != s.usual() {
-		host = net.JoinHostPort(host, s.Port)
+	if s.Port != s.Usual() {
+		host += ":" + s.Port
 	}
 	if s.Plain {
 		host = "http://" + host
 	}
 	return host
-}
-
-// Sites are those of in: one if the two addresses differ in their host alone.
-func (in installation) Sites() []site {
-	one, other := in.Site, in.Apart
-	if other == nil {
-		return []site{one}
-	}
-	if one.Path == other.Path && one.Port == other.Port && one.Plain == other.Plain {
-		one.Also = other.Host
-		return []site{one}
-	}
-	return []site{one, *other}
 }
 
 func (cmd *installCommand) Run(c *Call) error {
@@ -101,13 +86,20 @@ func (cmd *installCommand) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in.Site = siteOf(u)
+	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
 		if u, err = hostOf("--content-url", in.Content); err != nil {
 			return "", err
 		}
-		apart := siteOf(u)
-		in.Apart = &apart
+		if u.Path != "" {
+			return "", Misused("--content-url must have no path, as %s has", in.Content)
+		}
+		one, other := &in.Sites[0], siteOf(u)
+		if one.Path == other.Path && one.Port == other.Port && one.Plain == other.Plain {
+			one.Also = other.Host
+		} else {
+			in.Sites = append(in.Sites, other)
+		}
 	}
 	if path, ok := SocketPath(cmd.Listen); ok {
 		in.Socket = path
