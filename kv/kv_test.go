@@ -315,11 +315,7 @@ func audit(tx *Tx) error {
 			return err
 		}
 		known++
-		r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
-		if err != nil {
-			return err
-		}
-		b, err := bookmark(r)
+		_, b, err := tx.bookmarked(p)
 		if err != nil {
 			return err
 		}

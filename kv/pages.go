@@ -111,6 +111,16 @@ func bookmark(r *record.Record) (*record.Bookmark, error) {
 	return b.(*record.Bookmark), nil
 }
 
+// bookmarked is the bookmark that leads to a page.
+func (tx *Tx) bookmarked(p *record.Page) (*record.Record, *record.Bookmark, error) {
+	r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := bookmark(r)
+	return r, b, err
+}
+
 // knowPages makes a page for each bookmark of a store of format 1. All of a
 // bucket is written in the order of its keys: see builder.flush.
 func knowPages(tx *Tx) error {
@@ -256,11 +266,7 @@ func (tx *Tx) DuePage(t PageTurn) (p *record.Page, b *record.Bookmark, idle bool
 	if err != nil {
 		return nil, nil, false, fault(err, "bookmark")
 	}
-	r, err := tx.Owned(t.Owner, record.Bookmarks, t.ID)
-	if err == nil {
-		b, err = bookmark(r)
-	}
-	if err == nil {
+	if _, b, err = tx.bookmarked(p); err == nil {
 		idle, err = tx.Shut(t.Owner)
 	}
 	return p, b, idle, err
@@ -350,11 +356,7 @@ func (tx *Tx) Looked(was *record.Page, l record.Look) error {
 	if err != nil {
 		return err
 	}
-	r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
-	if err != nil {
-		return err
-	}
-	b, err := bookmark(r)
+	r, b, err := tx.bookmarked(p)
 	if err != nil {
 		return err
 	}

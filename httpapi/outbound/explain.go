@@ -59,16 +59,5 @@ func Printable(b []byte, most int) string {
 		}
 		return r
 	}, string(b))
-	return Cut(t, most)
-}
-
-// Cut shortens text to most bytes, and no character in two.
-func Cut(t string, most int) string {
-	if len(t) <= most {
-		return t
-	}
-	for most > 0 && !utf8.RuneStart(t[most]) {
-		most--
-	}
-	return t[:most]
+	return strings.ToValidUTF8(t[:min(len(t), most)], "") // no half of a character
 }

@@ -1,56 +1,24 @@
+//go:build unix
+
 package search
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"kist/kv"
 	"kist/kv/record"
+	"kist/search/corpus"
 )
 
-// notes adds notes of about 300 characters in words of Zipf's frequency, each
-// with a sentence that is in all of them.
+// notes adds notes of about 300 characters, each with a sentence that is in all
+// of them.
 func (l *library) notes(owner record.ID, n int) {
 	l.Helper()
-	syllables := strings.Fields("ba re mi to ku la ne so vi da po ge ri ta mo fu hi ze wa lu")
-	words := make([]string, 20000)
-	for i := range words {
-		for x, k := i*7919+13, 0; k < 3+i%2; k++ {
-			words[i] += syllables[x%20]
-			x = x/20 + i
-		}
-		words[i] += strconv.Itoa(i % 7)
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	zipf := rand.NewZipf(rnd, 1.1, 8, uint64(len(words)-1))
-	text := func(n int) string {
-		var b strings.Builder
-		for range n {
-			b.WriteString(words[zipf.Uint64()] + " ")
-		}
-		return b.String()
-	}
-	for done := 0; done < n; {
-		l.fatal(l.store.Update(func(tx *kv.Tx) error {
-			for range 500 {
-				f := record.NewForm(record.Notes)
-				f.Body = &record.Note{Name: fmt.Sprint("note ", done, " ", text(3)), Content: text(20) + "the old harbour by the sea " + text(20)}
-				f.Tags = []string{"bench", words[done%50]}
-				if _, err := tx.Add(owner, record.Notes, f, nil, ""); err != nil {
-					return err
-				}
-				done++
-			}
-			return nil
-		}))
-	}
+	c := corpus.New()
+	l.fatal(c.Fill(l.store, owner, n, func() string { return c.Text(20) + "the old harbour by the sea " + c.Text(20) }))
 }
 
 // BenchmarkBuild makes the index of 50 000 notes anew, and tells how many of
