@@ -263,12 +263,9 @@ func (cmd *serve) base() (string, error) {
 	case cmd.BaseURL == "":
 		return local, nil
 	}
-	u, err := url.Parse(cmd.BaseURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
-	}
-	if !admin.PlainHost(u.Host) {
-		return "", admin.Misused("--base-url must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", cmd.BaseURL)
+	u, err := admin.PublicAddress("--base-url", cmd.BaseURL)
+	if err != nil {
+		return "", err
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

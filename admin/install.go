@@ -82,22 +82,27 @@ func (cmd *installCommand) Run(c *Call) error {
 
 func (cmd *installCommand) text() (string, error) {
 	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), Listen: cmd.Listen}
-	u, err := hostOf("--base-url", in.Base)
+	u, err := PublicAddress("--base-url", in.Base)
 	if err != nil {
 		return "", err
 	}
+	if !plainHost(strings.ReplaceAll(u.Path, "/", "")) {
+		return "", Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
+	}
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
-		if u, err = hostOf("--content-url", in.Content); err != nil {
+		if u, err = PublicAddress("--content-url", in.Content); err != nil {
 			return "", err
 		}
-		if u.Path != "" {
-			return "", Misused("--content-url must have no path, as %s has", in.Content)
-		}
 		one, other := &in.Sites[0], siteOf(u)
-		if one.Path == other.Path && one.Port == other.Port && one.Plain == other.Plain {
+		switch {
+		case other.Path != "":
+			return "", Misused("--content-url must have no path, as %s has", in.Content)
+		case strings.EqualFold(one.Host, other.Host) && one.Port == other.Port:
+			return "", Misused("--content-url must have another host than --base-url, %s", in.Base)
+		case one.Path == "" && one.Port == other.Port && one.Plain == other.Plain:
 			one.Also = other.Host
-		} else {
+		default:
 			in.Sites = append(in.Sites, other)
 		}
 	}
@@ -120,19 +125,22 @@ func (cmd *installCommand) text() (string, error) {
 	return b.String(), nil
 }
 
-// PlainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
+// plainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
 // takes more, which would mean something to pages, headers and files that the host is put into.
-func PlainHost(host string) bool {
+func plainHost(host string) bool {
 	return strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
 
-// hostOf takes an address apart of which no character means anything to the
-// files that it is put into.
-func hostOf(flag, address string) (*url.URL, error) {
+// PublicAddress reads the address under which visitors reach a server: absolute, of http or https, without a query, a
+// fragment or a user, and with a host that means nothing to pages, headers and files that it is put into. The error is
+// one of usage and names the flag.
+func PublicAddress(flag, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-		!PlainHost(u.Host) || !PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
-		return nil, Misused("%s must be an address such as https://kist.example.org; it is %q", flag, address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
+	}
+	if !plainHost(u.Host) {
+		return nil, Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
 	}
 	return u, nil
 }

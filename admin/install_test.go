@@ -82,6 +82,9 @@ func TestInstall(t *testing.T) {
 		{"nginx", "--base-url", "https://ann@a"},
 		{"caddy", "--content-url", "ftp://a"},
 		{"caddy", "--content-url", "https://a/b"},
+		{"caddy", "--content-url", "https://KIST.example.org"}, // that of the base URL
+		{"systemd", "--base-url", "https://a?"},
+		{"systemd", "--base-url", "https://a/b%20c"},
 		append(socket, "docker"), append(socket, "traefik"),
 		{"systemd", "--listen", "7080"},
 	} {
