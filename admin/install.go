@@ -20,7 +20,7 @@ type installCommand struct {
 
 	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The address under which visitors will reach the server."`
 	ContentURL string `name:"content-url" placeholder:"URL" help:"A second address, for stored bytes alone."`
-	Listen     string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server is to listen, and the proxy finds it."`
+	Listen     string `default:"${listen}" placeholder:"ADDR" help:"Where the server is to listen, and the proxy finds it."`
 }
 
 // installation is what the files are made with.
