@@ -130,6 +130,7 @@ export async function poll(pending, { signal, ask = (p) => post(p.server, 'token
     if (now() >= pending.ends) throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
     try {
       const next = after(await ask(pending), wait);
+      signal?.throwIfAborted();
       if (next.key) return next.key;
       wait = next.wait;
     } catch (e) {

@@ -51,7 +51,7 @@ async function wait(p) {
     if (await connection()) return; // it is, only whose it is was not learnt
     problem(e.message);
   } finally {
-    waiting = undefined;
+    if (waiting?.signal === signal) waiting = undefined;
   }
 }
 

@@ -111,11 +111,12 @@ form.onkeydown = (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 };
 
-/** copying copies and says so on the button. */
+/** copying copies and says so on the button, for a moment. */
 async function copying(button, text) {
-  const was = button.textContent;
+  clearTimeout(button.timer);
+  button.label ??= button.textContent;
   at('said').textContent = button.textContent = await copy(text) ? 'Copied' : 'Not copied';
-  setTimeout(() => { button.textContent = was; at('said').textContent = ''; }, 1500);
+  button.timer = setTimeout(() => { button.textContent = button.label; at('said').textContent = ''; }, 1500);
 }
 
 at('copy-saved').onclick = () => copying(at('copy-saved'), saved);
