@@ -132,12 +132,6 @@ func (b *tab) comes(expression, text string) {
 	b.Fatalf("%s comes to %v, and not to %q", expression, got, text)
 }
 
-// click does it as a mouse does, which browsers take for a person's wish.
-func (b *tab) click(selector string) {
-	b.Helper()
-	b.do(chromedp.Click(selector, chromedp.ByQuery))
-}
-
 // elsewhere is a web site that knows nothing of kist, and the origin that its
 // pictures come from. Some of those may be read by the site's pages, the
 // others by none; one is the site's own, for who has its cookie. What is below

@@ -222,16 +222,17 @@ func (b *tab) js(expression string) any {
 	return v
 }
 
-func (b *tab) ask(expression string) (v any, err error) {
-	err = chromedp.Run(b.ctx, chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+func (b *tab) ask(expression string, as ...chromedp.EvaluateOption) (v any, err error) {
+	as = append(as, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+	err = chromedp.Run(b.ctx, chromedp.Evaluate(`Promise.resolve(`+expression+`).then((v) => v === undefined ? null : v)`, &v, as...))
 	return v, err
 }
 
 // until waits for an expression, or what it promises, to be true.
-func (b *tab) until(expression string) {
+func (b *tab) until(expression string, as ...chromedp.EvaluateOption) {
 	b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		v, err := b.ask("(async () => !!(await (" + expression + ")))()")
+		v, err := b.ask("(async () => !!(await ("+expression+")))()", as...)
 		if err != nil && !strings.Contains(err.Error(), "navigated") { // a page that is being left does not answer
 			b.fatal(err)
 		}
@@ -280,6 +281,23 @@ func (b *tab) press(label string) {
 		e?.click();
 		return !!e;
 	})()`)
+}
+
+// click clicks the first element of a selector as soon as a pointer at its middle
+// would hit it. It looks and clicks in one turn of the page, which a press at a
+// place that was measured before does not: the page may have moved since. Browsers
+// take it for a person's wish.
+func (b *tab) click(selector string) {
+	b.Helper()
+	b.until(`(() => {
+		const e = document.querySelector(`+quoted(selector)+`);
+		if (!e || e.disabled) return false;
+		e.scrollIntoView({ block: 'nearest', behavior: 'instant' });
+		const at = e.getBoundingClientRect(), hit = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
+		if (!hit || !e.contains(hit) && hit.closest('label')?.control !== e) return false;
+		e.click();
+		return true;
+	})()`, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithUserGesture(true) })
 }
 
 // fill types into the field of a label, in place of what was there.

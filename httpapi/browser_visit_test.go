@@ -9,7 +9,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	cdpnet "github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
@@ -221,9 +220,9 @@ func TestBrowserSharedWithPassword(t *testing.T) {
 
 	b.open("/notes")
 	b.press("Share Wifi")
-	b.do(chromedp.Click(`dialog [name=isPublic]`))
+	b.click(`dialog [name=isPublic]`)
 	b.fill("Password", "open sesame")
-	b.do(chromedp.Click(`dialog form .main`))
+	b.click(`dialog form .main`)
 	b.until(`!document.querySelector('dialog')`)
 
 	visitor.open("/v/" + slug)
