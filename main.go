@@ -50,7 +50,7 @@ func main() {
 }
 
 type serve struct {
-	Listen         string                 `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
+	Listen         string                 `default:"${listen}" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
 	BaseURL        string                 `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
 	ContentURL     string                 `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
 	TrustedProxies []admin.Network        `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
@@ -263,12 +263,9 @@ func (cmd *serve) base() (string, error) {
 	case cmd.BaseURL == "":
 		return local, nil
 	}
-	u, err := url.Parse(cmd.BaseURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return "", admin.Misused("--base-url must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", cmd.BaseURL)
-	}
-	if !admin.PlainHost(u.Host) {
-		return "", admin.Misused("--base-url must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", cmd.BaseURL)
+	u, err := admin.PublicAddress("--base-url", cmd.BaseURL)
+	if err != nil {
+		return "", err
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -105,6 +105,10 @@ func (doctorCommand) Run(c *Call) error {
 // server asks the running server, by its socket and by its public address.
 func (d *checkup) server() {
 	client, err := d.c.running(context.Background())
+	if err != nil && !errors.Is(err, errNobody) {
+		d.say(wrong, "server", "it cannot be asked: "+err.Error(), "run this command as the user of the server or as root")
+		return
+	}
 	if err != nil {
 		d.say(unusual, "server", "no server answers on this data directory", "start it with kist serve to have its address looked at too")
 		return

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -157,4 +158,18 @@ func TestDoctor(t *testing.T) {
 		is.True(strings.Contains(r.out, "5 of 5 were read and are whole"))
 		is.Equal(s.run("", "--data-dir", "nowhere", "doctor").code, 3)
 	})
+}
+
+// Who answers on the socket and is no server is not taken for nobody.
+func TestDoctorSocket(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.key()
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: p.data("kist.sock"), Net: "unixgram"})
+	is.NoErr(err)
+	defer l.Close()
+	r := p.run("", "doctor")
+	is.Equal(r.code, 4)
+	is.True(!strings.Contains(r.out, "no server answers"))
+	is.True(strings.Contains(r.out, "problem  server: it cannot be asked: "))
 }

@@ -25,7 +25,7 @@ func (cmd *extensionCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if err := takesExtension(cmd.Dir, files["manifest.json"]); err != nil {
+	if err := takesExtension(cmd.Dir, files[manifestFile]); err != nil {
 		return err
 	}
 	// The manifest comes first, as it is what tells that the folder is ours:

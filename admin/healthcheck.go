@@ -111,14 +111,14 @@ func reason(err error) error {
 }
 
 type healthcheckCommand struct {
-	Listen    string   `placeholder:"ADDR" help:"Where the server listens, as for serve. If absent, or with port 0, the server of --data-dir is asked, and 127.0.0.1:7080 if none is there."`
+	Listen    string   `placeholder:"ADDR" help:"Where the server listens, as for serve. If absent, or with port 0, the server of --data-dir is asked, and ${listen} if none is there."`
 	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
 	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve; the server is asked over TLS, for the first of the names."`
 	URL       string   `placeholder:"URL" help:"Where the server is found, if not by --listen."`
 	secure    bool
 }
 
-// usualListen is where serve listens if it is not told.
+// usualListen is where serve listens if it is not told; ${listen} in flags.
 const usualListen = "127.0.0.1:7080"
 
 // ask has the server of the data directory say where it listens, where the

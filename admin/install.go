@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"strings"
 	"text/template"
@@ -21,36 +20,35 @@ type installCommand struct {
 
 	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The address under which visitors will reach the server."`
 	ContentURL string `name:"content-url" placeholder:"URL" help:"A second address, for stored bytes alone."`
-	Listen     string `default:"127.0.0.1:7080" placeholder:"ADDR" help:"Where the server is to listen, and the proxy finds it."`
+	Listen     string `default:"${listen}" placeholder:"ADDR" help:"Where the server is to listen, and the proxy finds it."`
 }
 
 // installation is what the files are made with.
 type installation struct {
 	Base, Content string // as given
-	Site          site   // of Base
-	Apart         *site  // of Content; nil if there is none
+	Sites         []site // of Base, and of Content if that differs in more than its host
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
 }
 
 // site is what a proxy serves under one set of host names.
 type site struct {
-	Host, Also string // Also may be ""
+	Host, Also string // as in addresses: an IPv6 address has brackets; Also may be ""
 	Port       string
 	Plain      bool   // without TLS
 	Path       string // what the proxy takes off, without a slash at its end; may be ""
 }
 
 func siteOf(u *url.URL) site {
-	s := site{Host: u.Hostname(), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
+	s := site{Host: strings.TrimSuffix(u.Host, ":"+u.Port()), Port: u.Port(), Plain: u.Scheme == "http", Path: u.Path}
 	if s.Port == "" {
-		s.Port = s.usual()
+		s.Port = s.Usual()
 	}
 	return s
 }
 
-// usual is the port that an address need not name.
-func (s site) usual() string {
+// Usual is the port that an address need not name.
+func (s site) Usual() string {
 	if s.Plain {
 		return "80"
 	}
@@ -62,26 +60,13 @@ func (s site) Address() string { return s.With(s.Host) }
 
 // With is Address with another host.
 func (s site) With(host string) string {
-	if s.Port != s.usual() {
-		host = net.JoinHostPort(host, s.Port)
+	if s.Port != s.Usual() {
+		host += ":" + s.Port
 	}
 	if s.Plain {
 		host = "http://" + host
 	}
 	return host
-}
-
-// Sites are those of in: one if the two addresses differ in their host alone.
-func (in installation) Sites() []site {
-	one, other := in.Site, in.Apart
-	if other == nil {
-		return []site{one}
-	}
-	if one.Path == other.Path && one.Port == other.Port && one.Plain == other.Plain {
-		one.Also = other.Host
-		return []site{one}
-	}
-	return []site{one, *other}
 }
 
 func (cmd *installCommand) Run(c *Call) error {
@@ -97,17 +82,29 @@ func (cmd *installCommand) Run(c *Call) error {
 
 func (cmd *installCommand) text() (string, error) {
 	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), Listen: cmd.Listen}
-	u, err := hostOf("--base-url", in.Base)
+	u, err := PublicAddress("--base-url", in.Base)
 	if err != nil {
 		return "", err
 	}
-	in.Site = siteOf(u)
+	if !plainHost(strings.ReplaceAll(u.Path, "/", "")) {
+		return "", Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
+	}
+	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
-		if u, err = hostOf("--content-url", in.Content); err != nil {
+		if u, err = PublicAddress("--content-url", in.Content); err != nil {
 			return "", err
 		}
-		apart := siteOf(u)
-		in.Apart = &apart
+		one, other := &in.Sites[0], siteOf(u)
+		switch {
+		case other.Path != "":
+			return "", Misused("--content-url must have no path, as %s has", in.Content)
+		case strings.EqualFold(one.Host, other.Host) && one.Port == other.Port:
+			return "", Misused("--content-url must have another host than --base-url, %s", in.Base)
+		case one.Path == "" && one.Port == other.Port && one.Plain == other.Plain:
+			one.Also = other.Host
+		default:
+			in.Sites = append(in.Sites, other)
+		}
 	}
 	if path, ok := SocketPath(cmd.Listen); ok {
 		in.Socket = path
@@ -128,19 +125,22 @@ func (cmd *installCommand) text() (string, error) {
 	return b.String(), nil
 }
 
-// PlainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
+// plainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
 // takes more, which would mean something to pages, headers and files that the host is put into.
-func PlainHost(host string) bool {
+func plainHost(host string) bool {
 	return strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
 
-// hostOf takes an address apart of which no character means anything to the
-// files that it is put into.
-func hostOf(flag, address string) (*url.URL, error) {
+// PublicAddress reads the address under which visitors reach a server: absolute, of http or https, without a query, a
+// fragment or a user, and with a host that means nothing to pages, headers and files that it is put into. The error is
+// one of usage and names the flag.
+func PublicAddress(flag, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-		!PlainHost(u.Host) || !PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
-		return nil, Misused("%s must be an address such as https://kist.example.org; it is %q", flag, address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
+	}
+	if !plainHost(u.Host) {
+		return nil, Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
 	}
 	return u, nil
 }

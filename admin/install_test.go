@@ -51,6 +51,9 @@ func TestInstall(t *testing.T) {
 	out = install(append(below, "traefik")...)
 	is.True(strings.Contains(out, "rule: Host(`home.example.net`) && (Path(`/things`) || PathPrefix(`/things/`))\n"))
 	is.True(strings.Contains(out, `stripPrefix: { prefixes: ["/things"] }`))
+	out = install(append(below, "traefik", "--content-url", "https://bytes.example.net")...)
+	is.True(strings.Contains(out, "    kist-content:\n      rule: Host(`bytes.example.net`)\n      entryPoints: [websecure]\n      service: kist\n      tls:"))
+	is.Equal(strings.Count(out, "websecure: {"), 1)
 
 	// Ports other than the usual ones are named, and TLS only where it is.
 	ports := []string{"--base-url", "https://home.example.net:8443", "--content-url", "https://home.example.net:9443", "--listen", "127.0.0.1:7080"}
@@ -59,12 +62,17 @@ func TestInstall(t *testing.T) {
 	is.True(strings.Contains(out, "listen 8443 ssl http2;") && strings.Contains(out, "listen [::]:9443 ssl http2;"))
 	out = install(append(ports, "caddy")...)
 	is.True(strings.Contains(out, "\nhome.example.net:8443 {\n") && strings.Contains(out, "\nhome.example.net:9443 {\n"))
+	out = install(append(ports, "traefik")...)
+	is.True(strings.Contains(out, `{ websecure-8443: { address: ":8443",`) && strings.Contains(out, "entryPoints: [websecure-9443]\n"))
+	is.True(strings.Contains(install("caddy", "--base-url", "https://[::1]"), "\n[::1] {\n"))
 	plain := []string{"--base-url", "http://nas.lan", "--listen", "127.0.0.1:7080"}
 	out = install(append(plain, "nginx")...)
 	is.True(strings.Contains(out, "    listen 80;\n") && !strings.Contains(out, "ssl"))
 	is.True(strings.Contains(install(append(plain, "caddy")...), "\nhttp://nas.lan {\n"))
 	out = install(append(plain, "traefik")...)
-	is.True(strings.Contains(out, "entryPoints: [web]\n") && !strings.Contains(out, "certResolver"))
+	is.True(strings.Contains(out, "entryPoints: [web]\n") && !strings.Contains(out, "certResolver") && !strings.Contains(out, "websecure"))
+	out = install(append(plain, "traefik", "--content-url", "https://bytes.example.net")...)
+	is.Equal(strings.Count(out, "certResolver"), 1)
 
 	for _, bad := range [][]string{
 		{"launchd"},
@@ -73,6 +81,10 @@ func TestInstall(t *testing.T) {
 		{"nginx", "--base-url", "https://a;b"},
 		{"nginx", "--base-url", "https://ann@a"},
 		{"caddy", "--content-url", "ftp://a"},
+		{"caddy", "--content-url", "https://a/b"},
+		{"caddy", "--content-url", "https://KIST.example.org"}, // that of the base URL
+		{"systemd", "--base-url", "https://a?"},
+		{"systemd", "--base-url", "https://a/b%20c"},
 		append(socket, "docker"), append(socket, "traefik"),
 		{"systemd", "--listen", "7080"},
 	} {

@@ -55,7 +55,7 @@ func TestBrowserClaim(t *testing.T) {
 
 	b.open("/claim/" + token)
 	b.at("Claim this kist")
-	is.Equal(b.js(`document.activeElement.name`), "username")
+	b.until(`document.activeElement.name === 'username'`) // a browser gives the focus when it has drawn the page
 	b.fill("User name", "eve")
 	b.fill("Password", "correct horse")
 	b.fill("Password, once more", "correct house")
@@ -87,7 +87,7 @@ func TestBrowserSignIn(t *testing.T) {
 		b.enterAs("ann", "wrong horse")
 		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is not right.'`)
 		is.Equal(b.js(`document.querySelector('#username').value`), "ann")
-		is.Equal(b.js(`document.activeElement.name`), "password")
+		b.until(`document.activeElement.name === 'password'`)
 		b.js(`document.querySelector('[role=alert]').remove()`)
 	}
 	b.enterAs("ann", "correct horse")

@@ -236,7 +236,7 @@ func (c *call) largest(q *record.Request, set *record.Settings) int64 {
 	return most
 }
 
-// around is how much of a multipart body may be other than files: texts,
+// aroundFiles is how much of a multipart body may be other than files: texts,
 // headers and boundaries.
 const aroundFiles = 64 << 10
 

@@ -9,7 +9,6 @@ import (
 
 	"kist/blobs"
 	"kist/httpapi/thumb"
-	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -84,7 +83,7 @@ func (c *call) pictured(p part, ref blobs.Ref) (bool, error) {
 
 // answerCreated answers with a record that was just made, and its addresses;
 // beside a bookmark with those of the same page that were there before.
-func (c *call) answerCreated(r *record.Record, same []*record.Record) error {
+func (c *call) answerCreated(r *record.Record, same []*duplicate) error {
 	v := record.Shown{Record: *r, Base: c.s.Base}
 	address := v.AppendURL(nil)
 	if c.w.plain {
@@ -95,14 +94,7 @@ func (c *call) answerCreated(r *record.Record, same []*record.Record) error {
 		dst = append(append(dst, `,"url":`...), address...)
 		dst = c.s.appendLinks(dst, r, false)
 		if r.Kind == record.Bookmarks {
-			dst = append(dst, `,"duplicateOf":[`...)
-			for i, other := range same {
-				if i > 0 {
-					dst = append(dst, ',')
-				}
-				dst = field.AppendJSON(dst, &duplicate{other.ID, other.Slug})
-			}
-			dst = append(dst, ']')
+			dst = appendAll(append(dst, `,"duplicateOf":`...), same)
 		}
 		return append(dst, '}'), err
 	})

@@ -93,15 +93,19 @@ func createRecord(k *record.Kind) func(*call) error {
 			return err
 		}
 		var r *record.Record
-		var same []*record.Record // bookmarks of the same page
+		var twins []*record.Record // bookmarks of the same page
 		if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
 			r, err = tx.Add(c.owner(), k, form, nil, hash)
 			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
-				same, err = tx.SamePages(c.owner(), b.URL, r.ID)
+				twins, err = tx.SamePages(c.owner(), b.URL, r.ID)
 			}
 			return err
 		}); err != nil {
 			return err
+		}
+		same := make([]*duplicate, len(twins))
+		for i, twin := range twins {
+			same[i] = &duplicate{twin.ID, twin.Slug}
 		}
 		return c.answerCreated(r, same)
 	}

@@ -3,7 +3,8 @@
 /** ext is the browser's interface; all that is used of it returns promises in Chromium and Firefox alike. */
 export const ext = globalThis.browser ?? globalThis.chrome;
 
-const firefox = ext.runtime.getURL('').startsWith('moz-extension:');
+/** firefox says that the browser is Firefox, or of its kin. */
+export const firefox = ext.runtime.getURL('').startsWith('moz-extension:');
 
 /**
  * originsOf is the permission that the extension asks for: the origin of the server and nothing else. Firefox knows

@@ -16,7 +16,7 @@ export class Problem extends Error {
 export const passes = (e) => !!e.offline || e.status === 429 || e.status >= 500;
 
 /** isLocal says whether a host is this machine or one in the network at home, where there is often no certificate. */
-export function isLocal(host) {
+function isLocal(host) {
   const name = host.toLowerCase().replace(/^\[|\]$/g, '').replace(/\.$/, '');
   if (/^\d+(\.\d+){3}$/.test(name)) return /^(10|127|192\.168|169\.254|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./.test(name);
   if (name.includes(':')) return name === '::1' || /^(f[cd]|fe[89ab])/.test(name);
@@ -130,6 +130,7 @@ export async function poll(pending, { signal, ask = (p) => post(p.server, 'token
     if (now() >= pending.ends) throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
     try {
       const next = after(await ask(pending), wait);
+      signal?.throwIfAborted();
       if (next.key) return next.key;
       wait = next.wait;
     } catch (e) {

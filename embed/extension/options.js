@@ -1,5 +1,5 @@
 // The page where the extension is connected, and where it is said how it saves.
-import { clientName, ext, originsOf } from './browser.js';
+import { clientName, ext, firefox, originsOf } from './browser.js';
 import { allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings } from './client.js';
 import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
 
@@ -51,7 +51,7 @@ async function wait(p) {
     if (await connection()) return; // it is, only whose it is was not learnt
     problem(e.message);
   } finally {
-    waiting = undefined;
+    if (waiting?.signal === signal) waiting = undefined;
   }
 }
 
@@ -141,7 +141,7 @@ for (const { name, description, shortcut } of await ext.commands.getAll()) {
   key.append(shortcut ? Object.assign(document.createElement('kbd'), { textContent: shortcut }) : 'none');
   at('keys').append(what, key);
 }
-at('keys-hint').textContent = ext.runtime.getURL('').startsWith('moz-') ? 'To change them: about:addons, the wheel, Manage Extension Shortcuts.' : 'To change them: chrome://extensions/shortcuts.';
+at('keys-hint').textContent = firefox ? 'To change them: about:addons, the wheel, Manage Extension Shortcuts.' : 'To change them: chrome://extensions/shortcuts.';
 
 // The server that the extension was downloaded from has written its address here.
 const from = await (await fetch('server.json')).json();

@@ -1,7 +1,7 @@
 // The pop-up of the button in the toolbar.
 import { ext } from './browser.js';
 import { api, connection, ended, settings } from './client.js';
-import { addressOf, bookmarkOf, cut, isWeb, recent, selectionOf } from './save.js';
+import { addressOf, bookmarkOf, copy, cut, isWeb, recent, selectionOf } from './save.js';
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
@@ -111,20 +111,12 @@ form.onkeydown = (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 };
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** copying copies and says so on the button. */
+/** copying copies and says so on the button, for a moment. */
 async function copying(button, text) {
-  const was = button.textContent;
+  clearTimeout(button.timer);
+  button.label ??= button.textContent;
   at('said').textContent = button.textContent = await copy(text) ? 'Copied' : 'Not copied';
-  setTimeout(() => { button.textContent = was; at('said').textContent = ''; }, 1500);
+  button.timer = setTimeout(() => { button.textContent = button.label; at('said').textContent = ''; }, 1500);
 }
 
 at('copy-saved').onclick = () => copying(at('copy-saved'), saved);

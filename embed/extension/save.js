@@ -26,7 +26,7 @@ async function inPage(tab, func, args = [], frame = 0) {
 /** selectionOf is the text that is selected in a tab, with its lines; '' if there is none, or it cannot be told. */
 export const selectionOf = async (tab, frame) => ((await inPage(tab, selected, [], frame)) ?? '').replace(/^\s*\n|\s+$/g, '');
 
-/** copy puts text on the clipboard: by itself where the browser lets it, and by way of the page otherwise. */
+/** copy puts text on the clipboard: by itself where the browser lets it, and by way of the page in the tab, if one is given, otherwise. */
 export async function copy(text, tab) {
   try {
     await navigator.clipboard.writeText(text);
@@ -42,7 +42,7 @@ const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
 });
 
 /** tagsOf are the names in what a person wrote, which commas part. */
-export const tagsOf = (text) => [...new Set((text ?? '').split(',').map((t) => t.trim()).filter(Boolean))];
+const tagsOf = (text) => [...new Set((text ?? '').split(',').map((t) => t.trim()).filter(Boolean))];
 
 const needWeb = (address) => {
   if (!isWeb(address)) throw new Problem('Only addresses that begin with http:// or https:// can be kept.');

@@ -13,7 +13,7 @@ export default function moving(kit) {
   // sum says what an import made.
   function sum(x) {
     const made = Object.entries(x.made).map(([kind, n]) => plural(n, words[kind] ?? kind)).join(', ') || 'Nothing';
-    return `${made} ${x.dryRun ? 'would be made' : 'made'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} were there already and ${number(x.refused)} cannot be kept.`;
+    return `${made} ${x.dryRun ? 'would be made' : 'made'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} ${x.there === 1 ? 'was' : 'were'} there already and ${number(x.refused)} cannot be kept.`;
   }
 
   // fill draws an import into its row.

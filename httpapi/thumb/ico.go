@@ -75,19 +75,14 @@ func icoEntries(data []byte) (all []icoEntry) {
 }
 
 func (e icoEntry) icon() (*Thumb, error) {
-	r := io.NewSectionReader(bytes.NewReader(e.data), 0, int64(len(e.data)))
-	if !bytes.HasPrefix(e.data, []byte("\x89PNG")) {
-		h, err := bmpHeader(e.data)
-		if err != nil {
-			return nil, err
-		}
-		return iconOf(h, r)
+	if bytes.HasPrefix(e.data, []byte("\x89PNG")) {
+		return fileIcon(e.data)
 	}
-	h, err := readHeader(r)
+	h, err := bmpHeader(e.data)
 	if err != nil {
 		return nil, err
 	}
-	return iconOf(h, r)
+	return iconOf(h, inMemory(e.data))
 }
 
 // bmpHeader looks at a bitmap as ICO files have them: its lines of colours, from

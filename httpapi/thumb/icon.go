@@ -144,7 +144,12 @@ func icon(data []byte) (*Thumb, error) {
 	if isICO(data) {
 		return icoIcon(data)
 	}
-	r := io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data)))
+	return fileIcon(data)
+}
+
+// fileIcon makes the icon of the bytes of a file of one picture.
+func fileIcon(data []byte) (*Thumb, error) {
+	r := inMemory(data)
 	h, err := readHeader(r)
 	if err != nil {
 		if !errors.Is(err, ErrNone) { // memory is read without errors but for its end
@@ -153,6 +158,10 @@ func icon(data []byte) (*Thumb, error) {
 		return nil, err
 	}
 	return iconOf(h, r)
+}
+
+func inMemory(data []byte) *io.SectionReader {
+	return io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data)))
 }
 
 // iconOf makes the icon of a picture within the limits.

@@ -316,7 +316,7 @@ func TestIconsWanted(t *testing.T) {
 	s.aged(t, a, -time.Hour) // of a clock that was ahead
 	is.True(again(a))
 
-	// What is kept before fails, and what replaces it does not.
+	// What is no picture does not take the place of the icon.
 	is.True(errors.Is(s.Put(t.Context(), a, []byte("<html>")), ErrNone))
 	_, has = s.Get(a)
 	is.True(has)
