@@ -120,7 +120,7 @@ func TestSignIn(t *testing.T) {
 
 	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 	is.Equal(got.cookieOf(sessionName), "")
-	a.do(as(again, "GET", "/api/v1/me", nil)).want(401) // replayed
+	is.Equal(a.do(as(again, "GET", "/api/v1/me", nil)).want(401).text("code"), "session_ended") // replayed
 	a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 }
 
