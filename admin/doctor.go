@@ -404,6 +404,7 @@ func (d *checkup) truth() error {
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
 		d.say(wrong, "journal", broken.Error(), change)
+		clear(holders) // of which some may be gone
 	} else {
 		d.well("journal", "whole; %s, %d of them since the snapshot that a start would begin with", count(done.Seq, "commit"), done.Records)
 	}
