@@ -404,19 +404,30 @@ func (d *checkup) truth() error {
 		return nil
 	}
 	defer j.Close()
-	if done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil }); err != nil {
-		d.say(wrong, "journal", err.Error(), change)
+	holders := kv.Holders{}
+	done, broken := j.Replay(holders.Begin, holders.Note)
+	if broken != nil {
+		d.say(wrong, "journal", broken.Error(), change)
+		clear(holders) // of which some may be gone
 	} else {
 		d.well("journal", "whole; %s, %d of them since the snapshot that a start would begin with", count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
+		d.bare(len(holders))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	gone := 0
+	for ref := range holders.Refs() {
+		if _, err := store.Stat(ref); errors.Is(err, fs.ErrNotExist) {
+			gone++
+		}
+	}
+	d.bare(gone)
 	var some []blobs.Ref
 	n := 0
 	for info, err := range store.All() {
@@ -441,4 +452,12 @@ func (d *checkup) truth() error {
 		d.well("contents", "%d of %d were read and are whole", len(some), n)
 	}
 	return nil
+}
+
+// bare tells of files whose content is not there.
+func (d *checkup) bare(n int) {
+	if n > 0 {
+		d.say(wrong, "contents", count(n, "file")+word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
+			"kist verify names them; upload the same files again, or restore a backup that has them")
+	}
 }

@@ -8,9 +8,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 )
@@ -157,6 +159,48 @@ func TestDoctor(t *testing.T) {
 		is.True(strings.Contains(r.out, "the latest is of"))
 		is.True(strings.Contains(r.out, "5 of 5 were read and are whole"))
 		is.Equal(s.run("", "--data-dir", "nowhere", "doctor").code, 3)
+	})
+	t.Run("damaged", func(t *testing.T) {
+		is := is.New(t)
+		s := newPlace(t).serve()
+		s.inhabit()
+		s.must("backup", "copy")
+		s.upload(s.must("key", "create", "--user", "ann", "--name", "other"), "again.txt", "1"+strings.Repeat("1", 999)) // what a file has already
+		all, err := filepath.Glob(s.data("blobs", "??", "*"))
+		is.NoErr(err)
+		is.Equal(len(all), 5)
+		damaged := false
+		for _, path := range all { // of 0, 1000, 2000, 3000 and 4000 bytes
+			info, err := os.Stat(path)
+			is.NoErr(err)
+			switch info.Size() {
+			case 1000: // of two files
+				is.NoErr(os.Remove(path))
+			case 2000:
+				is.NoErr(os.WriteFile(path, []byte(strings.Repeat("x", 2000)), 0o600))
+				damaged = true
+			}
+		}
+		is.True(damaged)
+		old := time.Now().Add(-8 * 24 * time.Hour)
+		is.NoErr(os.Chtimes(s.data("BACKUP"), old, old))
+		for _, running := range []bool{true, false} {
+			if !running {
+				s.stop()
+			}
+			r := s.run("", "doctor")
+			is.Equal(r.code, 4)
+			is.True(strings.Contains(r.out, "contents: 2 files are without their bytes and answer 404"))
+			is.True(strings.Contains(r.out, "problem  contents: blobs: the bytes of "))
+			is.True(strings.Contains(r.out, "warning  backup: the latest is 8 days old"))
+			is.True(strings.Contains(r.out, "ok       journal: whole"))
+		}
+		is.NoErr(os.RemoveAll(s.data("blobs")))
+		is.True(strings.Contains(s.run("", "doctor").out, "contents: 6 files are without their bytes"))
+		is.NoErr(os.RemoveAll(s.data("journal")))
+		r := s.run("", "doctor")
+		is.Equal(r.code, 4)
+		is.True(strings.Contains(r.out, "problem  journal: "))
 	})
 }
 

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -169,4 +170,31 @@ func TestFullDisk(t *testing.T) {
 	s = p.serve()
 	check()
 	s.stop()
+}
+
+// Doctor tells of a disk that has no room, and of one that can hold no more
+// files.
+func TestDoctorOnAFullDisk(t *testing.T) {
+	is := is.New(t)
+	disk := t.TempDir()
+	mountSmall(t, disk, "64m,nr_inodes=400")
+	p := &place{t: t, dir: disk, addr: freeAddr(t)}
+	p.ann()
+	is.Equal(p.run("", "doctor").code, 0)
+	for n := 0; ; n++ {
+		f, err := os.Create(filepath.Join(disk, fmt.Sprint("filler ", n)))
+		if errors.Is(err, syscall.ENOSPC) {
+			break
+		}
+		is.NoErr(err)
+		is.NoErr(f.Close())
+	}
+	r := p.run("", "doctor")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, "problem  disk: only 0 more files can be made (inodes)\n         → "))
+	is.True(strings.Contains(r.out, "ok       disk: "))
+	fill(t, filepath.Join(disk, "filler 0"))
+	r = p.run("", "doctor")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, "problem  disk: 0 B of 64.0 MiB are free; no uploads are taken below 4.0 MiB\n         → make room"))
 }

@@ -26,6 +26,7 @@ type progress struct {
 const (
 	sayTerminal = 200 * time.Millisecond
 	sayPlain    = 10 * time.Second
+	longest     = 30 * 24 * time.Hour // of the time left that is said: more is no more than a slow first moment
 )
 
 // progress begins to tell of work on total bytes.
@@ -53,9 +54,8 @@ func (p *progress) say(now time.Time) {
 	text := fmt.Sprintf("%s: %s, %s/s", p.what, p.unit(p.done), p.unit(int64(rate)))
 	if p.total > 0 {
 		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.unit(p.done), p.unit(p.total), p.done*100/p.total, p.unit(int64(rate)))
-		if rate > 0 && p.done < p.total {
-			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
-			text += ", " + left.Round(time.Second).String() + " left"
+		if left := float64(p.total-p.done) / rate; left > 0 && left < longest.Seconds() {
+			text += ", " + time.Duration(left*float64(time.Second)).Round(time.Second).String() + " left"
 		}
 	}
 	if p.terminal {

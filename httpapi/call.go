@@ -192,6 +192,12 @@ func (s *Server) around(next http.Handler) http.Handler {
 		h["X-Request-Id"] = []string{id}
 		h["X-Content-Type-Options"] = headNoSniff
 		h["Referrer-Policy"] = headNoReferrer
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			// It may have had a Content-Length too, of which net/http keeps
+			// nothing, and a proxy that went by that holds what follows for
+			// another request (RFC 9112, section 6.1).
+			h.Set("Connection", "close")
+		}
 		preflight := !aw.away && crossOrigin(h, r)
 		defer func() {
 			p := recover()

@@ -381,6 +381,13 @@ func TestDoorMalformed(t *testing.T) {
 		})
 	}
 	is.Equal(a.get("/api/v1/notes").want(200).at("total"), 0.0)
+
+	// With a body that is good, the answer is the last on its connection.
+	got := a.talk(addr, "POST /api/v1/notes HTTP/1.1\r\nHost: a"+key+"\r\nContent-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"+
+		"f\r\n{\"content\":\"x\"}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+	is.True(strings.HasPrefix(got, "HTTP/1.1 201 "))
+	is.Equal(strings.Count(got, "HTTP/1.1 "), 1)
+	is.True(!strings.Contains(a.log.String(), "smuggled"))
 	is.NoErr(stop())
 }
 

@@ -51,14 +51,14 @@ var (
 	targetValues = values{
 		takes: []any{
 			address(8192), "http://example.org", "https://example.org/a?b=c&d#e", "http://[::1]:80/", "http://127.0.0.1:8080/x",
-			"HTTPS://EXAMPLE.org/Path", "https://bücher.example/ä", "https://example.org/%C3%A4?q=a%20b",
+			"HTTPS://EXAMPLE.org/Path", "https://bücher.example/ä", "https://example.org/%C3%A4?q=a%20b", "http://example.org:65535/", "http://example.org:/",
 		},
 		shows: map[any]any{5: "https://example.org/Path", 6: nil},
 		refuses: []any{
 			address(8193), "example.org", "/a", "//example.org/a", "https:example.org", "https://", "http:///a", "https://?q", "javascript:alert(1)", "JaVaScRiPt:alert(1)",
 			"\tjavascript:alert(1)", " https://example.org", "https://example.org ", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "ftp://example.org", "chrome://settings",
 			"https://u:p@example.org", "https://u@example.org", "https://example.org/\u0000", "https://example.org/a\nb", `https://example.org\@evil.example`, "https://exa mple.org",
-			"http://[::1", "http://example.org:port/", 5, true,
+			"http://[::1", "http://example.org:port/", "http://example.org:65536", "http://[::1]:0/", 5, true,
 			[]any{"https://example.org"},
 			map[string]any{},
 		},

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -341,4 +343,49 @@ func TestAnswersAreNotCached(t *testing.T) {
 			is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
 		}
 	}
+}
+
+// TestNobodyWaitsForOthers: while a page, a file to fetch and a webhook's
+// target hang, what their owner asks for is answered. Clients give up after
+// ten seconds; here they hang until it is all done.
+func TestNobodyWaitsForOthers(t *testing.T) {
+	is := is.New(t)
+	t.Parallel()
+	a := start(t)
+	asked := make(chan string, 100)
+	site := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		asked <- r.URL.Path
+		<-r.Context().Done()
+	}))
+	t.Cleanup(site.Close) // after the workers have let go
+	a.looking()
+	a.fetching(t)
+	a.couriers(t)
+	a.post(hooksAt, map[string]any{"url": site.URL + "/hook"}).want(201)
+	page := a.made("/api/v1/bookmarks", map[string]any{"url": site.URL + "/page"})
+	job := a.remote(map[string]any{"url": site.URL + "/file"})
+	hang := map[string]bool{}
+	for len(hang) < 3 {
+		select {
+		case path := <-asked:
+			hang[path] = true
+		case <-time.After(10 * time.Second):
+			t.Fatalf("only %v are asked", hang)
+		}
+	}
+	begun := time.Now()
+	a.patch("/api/v1/bookmarks/"+page, map[string]any{"url": site.URL + "/other"}).want(200)
+	a.get("/api/v1/bookmarks/" + page).want(200)
+	a.made("/api/v1/bookmarks", map[string]any{"url": site.URL + "/third"})
+	a.delete("/api/v1/bookmarks/" + page).want(200)
+	a.made("/api/v1/notes", `{"content":"x"}`)
+	a.upload(nil, file{"a.txt", "", "x"}).want(201)
+	a.post("/api/v1/shorten", map[string]any{"originalUrl": site.URL + "/long"}).want(201)
+	is.Equal(a.get(job).want(200).text("data.state"), "running")
+	a.remote(map[string]any{"url": site.URL + "/file"})
+	a.get(remoteAt).want(200)
+	a.delete(job).want(200)
+	a.get(hooksAt).want(200)
+	is.True(time.Since(begun) < 8*time.Second)
 }

@@ -563,7 +563,20 @@ func (c *call) form() (url.Values, error) {
 
 // sessionRoutes are the operations of signing in.
 func sessionRoutes() []route {
-	ok := jsonOf(object{"type": "object"}, object{"error": "authorization_pending", "error_description": "The request was not decided yet.", "interval": 5})
+	text, number := object{"type": "string"}, object{"type": "integer"}
+	codes := jsonOf(object{
+		"type": "object", "required": []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"},
+		"properties": object{
+			"device_code": text, "user_code": text, "verification_uri": text, "verification_uri_complete": text, "expires_in": number, "interval": number,
+		},
+	}, object{
+		"device_code": "…", "user_code": "BCDF-GHJK", "verification_uri": "https://kist.example.org/device",
+		"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
+	})
+	key := jsonOf(object{
+		"type": "object", "required": []string{"token_type", "api_key", "expires_in", "interval"},
+		"properties": object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
+	}, object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5})
 	return []route{
 		{
 			method: "POST", path: apiPath + "auth/login", id: "login", tag: "session", summary: "Signs a browser in: sets the session cookie.",
@@ -587,11 +600,11 @@ func sessionRoutes() []route {
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/authorize", id: "authorizeDevice", tag: "session", summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
-			door: anyone, body: bodyOf("Device"), reply: reply{200, "The codes.", jsonOf(object{"type": "object"}, object{"user_code": "BCDF-GHJK", "interval": 5})}, fails: []int{403, 429}, serve: authorizeDevice,
+			door: anyone, body: bodyOf("Device"), reply: reply{200, "The codes.", codes}, fails: []int{403, 429}, serve: authorizeDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/token", id: "pollDevice", tag: "session", summary: "Polls for the key of a device.",
-			door: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", ok}, fails: []int{403}, serve: pollDevice,
+			door: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", key}, fails: []int{403}, serve: pollDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/revoke", id: "revokeDevice", tag: "session", summary: "Revokes the key of the device flow that it is called with: the client leaves.",

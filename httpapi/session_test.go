@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -120,7 +121,7 @@ func TestSignIn(t *testing.T) {
 
 	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 	is.Equal(got.cookieOf(sessionName), "")
-	a.do(as(again, "GET", "/api/v1/me", nil)).want(401) // replayed
+	is.Equal(a.do(as(again, "GET", "/api/v1/me", nil)).want(401).text("code"), "session_ended") // replayed
 	a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 }
 
@@ -354,6 +355,85 @@ func TestDeviceFlow(t *testing.T) {
 
 	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
 	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`}).want(403).text("error"), "access_denied")
+}
+
+// What clients of the device flow are answered, to the letter.
+func TestDeviceAnswers(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	send := func(step string, body map[string]string) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/" + step, anyone: true, json: body})
+	}
+	begin := func() (code, secret string) {
+		got := send("authorize", map[string]string{"extension_id": "kist extension"}).want(200)
+		is.Equal(len(parse(t, string(got.body))), 6)
+		is.True(regexp.MustCompile("^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$").MatchString(got.text("user_code")))
+		is.Equal(got.text("verification_uri"), "https://kist.example.org/device")
+		is.Equal(got.text("verification_uri_complete"), "https://kist.example.org/device?user_code="+got.text("user_code"))
+		is.Equal(got.at("expires_in"), 600.0)
+		is.Equal(got.at("interval"), 5.0)
+		return got.text("user_code"), got.text("device_code")
+	}
+	poll := func(secret string) *answer { return send("token", map[string]string{"device_code": secret}) }
+	refused := func(got *answer, status int, code string) {
+		t.Helper()
+		is.Equal(got.status, status)
+		is.Equal(got.text("error"), code)
+		is.True(got.text("error_description") != "")
+	}
+	decide := func(code, action string) *answer {
+		return a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
+	}
+	turn := func(off bool) {
+		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: off}) }))
+	}
+
+	code, secret := begin()
+	got := poll(secret)
+	refused(got, 400, "authorization_pending")
+	is.Equal(got.at("interval"), 5.0)
+	a.clock.advance(kv.DeviceInterval) // never too fast
+	refused(poll(secret), 400, "authorization_pending")
+	got = poll(secret)
+	refused(got, 400, "slow_down")
+	is.Equal(got.at("interval"), 10.0)
+
+	// Keys that are turned off are so at all three steps.
+	turn(true)
+	refused(send("authorize", map[string]string{"extension_id": "x"}), 403, "access_denied")
+	is.Equal(decide(code, "approve").want(403).text("code"), "api_tokens_disabled")
+	refused(poll(secret), 403, "access_denied")
+	turn(false)
+	decide(code, "approve").want(200)
+	turn(true)
+	refused(poll(secret), 403, "access_denied")
+	turn(false)
+
+	got = poll(secret).want(200)
+	key := got.text("api_key")
+	is.True(strings.HasPrefix(key, "kist_"))
+	is.Equal(parse(t, string(got.body)), map[string]any{"token_type": "ApiKey", "api_key": key, "expires_in": 2592000.0, "interval": 5.0})
+	refused(poll(secret), 400, "invalid_grant")
+	made := a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200).object("data.0")
+	is.Equal(made["name"], "kist extension")
+	is.Equal(made["scopes"], []any{"read", "write", "upload"})
+	use := func() int { return a.do(request{method: "GET", path: "/api/v1/me", key: key}).status }
+	for range 3 { // thirty days from its last use
+		a.clock.advance(29 * 24 * time.Hour)
+		is.Equal(use(), 200)
+		a.flush()
+	}
+	a.clock.advance(30 * 24 * time.Hour)
+	is.Equal(use(), 401)
+
+	for range 5 { // of one address
+		begin()
+	}
+	got = send("authorize", map[string]string{"extension_id": "x"})
+	refused(got, 429, "slow_down") // any other word would end the client
+	is.True(got.header.Get("Retry-After") != "")
 }
 
 // Clients of the device flow read errors in the form of OAuth alone (RFC 6749,

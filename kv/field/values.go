@@ -206,6 +206,8 @@ func CleanURL(t string) (string, error) {
 		return "", errors.New("must be an absolute http or https address")
 	case u.User != nil:
 		return "", errors.New("must not carry a user name or a password")
+	case !hasPort(u):
+		return "", errors.New("must have a port from 1 to 65535, or none")
 	case strings.ContainsFunc(t, unicode.IsControl) || strings.Contains(path, `\`):
 		return "", errors.New("must not contain control characters or backslashes")
 	}
@@ -214,6 +216,12 @@ func CleanURL(t string) (string, error) {
 		return "", fmt.Errorf("must be at most %d bytes long", MaxURL)
 	}
 	return t, nil
+}
+
+// hasPort reports whether the port of u can be one, or is left to the scheme.
+func hasPort(u *url.URL) bool {
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && n > 0
 }
 
 // lowerASCII leaves other letters alone: the lower case of some of them is an

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// Long work says how far it is, how fast it goes and how long it will take: on
+// a terminal in one line, elsewhere in a line every ten seconds.
+func TestProgress(t *testing.T) {
+	for name, row := range map[string]struct {
+		terminal bool
+		total    int64
+		each     int64         // bytes a step
+		step     time.Duration // each of ten
+		want     string
+	}{
+		"terminal": {true, 10 << 20, 1 << 20, time.Second, "\rReading: 1.0 MiB of 10.0 MiB (10 %), 1.0 MiB/s, 9s left\x1b[K" +
+			"\rReading: 2.0 MiB of 10.0 MiB (20 %), 1.0 MiB/s, 8s left\x1b[K…\rReading: 10.0 MiB of 10.0 MiB (100 %), 1.0 MiB/s\x1b[K\r\x1b[K"},
+		"in quick steps": {true, 1 << 20, 1 << 10, 110 * time.Millisecond, "\rReading: 2.0 KiB of 1.0 MiB (0 %), 9.1 KiB/s, 1m52s left\x1b[K" +
+			"\rReading: 4.0 KiB of 1.0 MiB (0 %), 9.1 KiB/s, 1m52s left\x1b[K…\r\x1b[K"},
+		"plain": {false, 10 << 20, 1 << 20, 4 * time.Second, "Reading: 3.0 MiB of 10.0 MiB (30 %), 256.0 KiB/s, 28s left\n" +
+			"Reading: 6.0 MiB of 10.0 MiB (60 %), 256.0 KiB/s, 16s left\n…"},
+		"of unknown length": {false, 0, 1 << 20, 10 * time.Second, "Reading: 1.0 MiB, 102.4 KiB/s\n…Reading: 10.0 MiB, 102.4 KiB/s\n"},
+		"hardly begun":      {true, 1 << 60, 1, time.Second, "\rReading: 1 B of 1.0 EiB (0 %), 1 B/s\x1b[K…"},
+		"soon over":         {false, 10, 1, time.Millisecond, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				is := is.New(t)
+				var out strings.Builder
+				c := &Call{Stderr: &out}
+				p := c.progress("Reading", row.total)
+				is.True(!p.terminal) // a file of another kind
+				p.terminal = row.terminal
+				for range 10 {
+					time.Sleep(row.step)
+					p.add(row.each)
+				}
+				p.end()
+				begin, end, cut := strings.Cut(row.want, "…")
+				if !strings.HasPrefix(out.String(), begin) || !strings.HasSuffix(out.String(), end) || !cut && out.String() != begin {
+					t.Errorf("%q", out.String())
+				}
+			})
+		})
+	}
+}
