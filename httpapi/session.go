@@ -448,18 +448,23 @@ func (f *verifyForm) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, []string{"approve", "deny"}, field.Required).Says("Whether it is let in.", `"approve"`)
 }
 
+// tooManyCodes is tooMany for codes of the device flow.
+func tooManyCodes(wait time.Duration) error {
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again later.", Retry: wait}
+}
+
 // decide lets the client of a code in, or refuses it. Codes cannot be tried
 // out.
 func (c *call) decide(code string, approve bool) (*record.Device, error) {
 	now := c.s.Store.Now()
 	at := "device:" + c.owner().String()
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return nil, tooMany(wait)
+		return nil, tooManyCodes(wait)
 	}
 	var d *record.Device
 	err := c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
 	if wait, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return nil, tooMany(wait)
+		return nil, tooManyCodes(wait)
 	}
 	return d, err
 }
@@ -493,12 +498,12 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	now := c.s.Store.Now()
 	at := "device:" + c.owner().String()
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return tooMany(wait)
+		return tooManyCodes(wait)
 	}
 	var d *record.Device
 	err := c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
 	if _, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return tooMany(time.Minute)
+		return tooManyCodes(time.Minute)
 	}
 	if missing(err) {
 		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."

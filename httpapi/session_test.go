@@ -251,7 +251,7 @@ func (e extension) poll(secret string) (key string, done bool) {
 	e.a.Helper()
 	got := e.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
 	if got.status == 200 {
-		if got.at("expires_in") == 0.0 || got.text("token_type") != "ApiKey" {
+		if got.at("expires_in") != 2592000.0 || got.at("interval") != 5.0 || got.text("token_type") != "ApiKey" || !strings.HasPrefix(got.text("api_key"), "kist_") {
 			e.a.Errorf("the client takes no such answer: %s", got.body)
 		}
 		return got.text("api_key"), true
@@ -350,10 +350,69 @@ func TestDeviceFlow(t *testing.T) {
 	for range guessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
-	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429)
+	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again later.")
+}
 
-	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`}).want(403).text("error"), "access_denied")
+// Requests that wait are bounded, in a way that both clients understand.
+func TestDeviceFlowBusy(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	ask := func() *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+	}
+	for range 5 {
+		is.Equal(ask().want(200).header.Get("Cache-Control"), "no-store")
+	}
+	got := ask().want(429)
+	is.Equal(got.text("error"), "slow_down")
+	is.True(got.text("error_description") != "")
+	is.Equal(got.header.Get("Retry-After"), "60")
+	a.clock.advance(kv.DeviceTime)
+	ask().want(200)
+}
+
+// With API keys turned off, for all or for who approves, nobody is let in, and
+// each step says so. A request can still be denied.
+func TestDeviceFlowOff(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	me := "/api/v1/admin/users/" + a.user.ID.String()
+	authorize := func() *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+	}
+	verify := func(code, action string) *answer {
+		return a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
+	}
+	poll := func(got *answer) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}})
+	}
+	for _, path := range []string{"/api/v1/admin/settings", me} {
+		approved, waits, denied := authorize().want(200), authorize().want(200), authorize().want(200)
+		verify(approved.text("user_code"), "approve").want(200)
+		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":true}`)).want(200)
+		got := poll(approved).want(403)
+		is.Equal(got.text("error"), "access_denied")
+		is.True(got.text("error_description") != "")
+		is.Equal(verify(waits.text("user_code"), "approve").want(403).text("code"), "api_tokens_disabled")
+		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+		form := url.Values{"user_code": {waits.text("user_code")}, "action": {"approve"}}
+		page := a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(403)
+		is.True(strings.Contains(string(page.body), "API keys are turned off."))
+		if path == me { // nothing was decided
+			is.Equal(poll(waits).want(400).text("error"), "authorization_pending")
+		} else {
+			is.Equal(poll(waits).want(403).text("error"), "access_denied")
+		}
+		verify(denied.text("user_code"), "deny").want(200)
+		if path != me {
+			is.Equal(authorize().want(403).text("error"), "access_denied")
+		}
+		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":false}`)).want(200)
+		poll(approved).want(200)
+		a.clock.advance(kv.DeviceTime)
+	}
 }
 
 // Clients of the device flow read errors in the form of OAuth alone (RFC 6749,

@@ -63,7 +63,8 @@ func (tx *Tx) DeviceFor(code string) (*record.Device, error) {
 	return d, nil
 }
 
-// DecideDevice lets a waiting client in for the owner, or refuses it.
+// DecideDevice lets a waiting client in for the owner, or refuses it. With API
+// keys turned off nobody is let in: Denied, and the client waits on.
 func (tx *Tx) DecideDevice(code string, owner record.ID, approve bool) (*record.Device, error) {
 	d, err := tx.DeviceFor(code)
 	if err != nil {
@@ -71,6 +72,17 @@ func (tx *Tx) DecideDevice(code string, owner record.ID, approve bool) (*record.
 	}
 	d.Owner, d.State = owner, record.DeviceDenied
 	if approve {
+		u, err := tx.User(owner)
+		if err != nil {
+			return nil, err
+		}
+		set, err := tx.Settings()
+		if err != nil {
+			return nil, err
+		}
+		if set.TokensOff || u.TokensOff {
+			return nil, &record.Error{Fault: record.Denied, Code: "api_tokens_disabled", Text: "API keys are turned off."}
+		}
 		d.State = record.DeviceApproved
 	}
 	return d, devices.Put(tx.Tx, d)
@@ -87,22 +99,28 @@ func (tx *Tx) PollDevice(secret string) (key string, wait *record.DeviceError, e
 	if err != nil {
 		return "", nil, err
 	}
+	set, err := tx.Settings()
+	if err != nil {
+		return "", nil, err
+	}
+	off := &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}
 	switch {
 	case !tx.Now.Before(d.Expires):
 		return "", &record.DeviceError{Code: "expired_token", Text: "The code has expired; begin again."}, nil
 	case d.State == record.DeviceDenied:
 		return "", &record.DeviceError{Code: "access_denied", Text: "The request was denied."}, nil
+	case set.TokensOff:
+		return "", off, nil
 	case d.State == record.DeviceApproved:
 		u, err := users.Get(tx.Tx, d.Owner[:])
 		if errors.Is(err, table.ErrMissing) {
 			return "", &record.DeviceError{Code: "access_denied", Text: "The account is gone."}, nil
 		}
-		set, err2 := tx.Settings()
-		if err = errors.Join(err, err2); err != nil {
+		if err != nil {
 			return "", nil, err
 		}
-		if u.Disabled || u.TokensOff || set.TokensOff {
-			return "", &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}, nil
+		if u.Disabled || u.TokensOff {
+			return "", off, nil
 		}
 		_, key, err = tx.AddKey(record.Key{
 			Owner: d.Owner, Name: d.Client, Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
