@@ -120,7 +120,9 @@ func TestSignIn(t *testing.T) {
 
 	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 	is.Equal(got.cookieOf(sessionName), "")
-	a.do(as(again, "GET", "/api/v1/me", nil)).want(401) // replayed
+	replayed := a.do(as(again, "GET", "/api/v1/me", nil)).want(401)
+	is.Equal(replayed.text("code"), "session_ended")
+	is.Equal(replayed.text("error"), "This session has ended; sign in again.")
 	a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 }
 

@@ -388,6 +388,9 @@ func (s *Store) authenticate(secret string, session bool) (*Caller, error) {
 			if err == nil {
 				c, err = tx.caller(k)
 			}
+			if session && errors.Is(err, table.ErrMissing) {
+				return errSessionEnded
+			}
 			return unknownKey(err)
 		}); err != nil {
 			return nil, err
@@ -433,12 +436,14 @@ func (c *Caller) usable(now time.Time) error {
 	case c.Key.Disabled:
 		return refused("key_disabled", "This API key is disabled.")
 	case session && !now.Before(c.Key.Expires):
-		return refused("session_ended", "This session has ended; sign in again.")
+		return errSessionEnded
 	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
 		return refused("key_expired", "This API key has expired.")
 	}
 	return nil
 }
+
+var errSessionEnded = refused("session_ended", "This session has ended; sign in again.")
 
 func unknownKey(err error) error {
 	if errors.Is(err, table.ErrMissing) {
