@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -353,6 +356,34 @@ func TestDeviceFlow(t *testing.T) {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
 	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again later.")
+}
+
+// The page says where a device asks from, as far as that is known.
+func TestDeviceAddress(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	for from, want := range map[string]string{
+		"192.0.2.7": "It asked from 192.0.2.7 at ", "2001:db8:0:1::7": "It asked from 2001:db8:0:1::7 at ", "": "It asked at ",
+	} {
+		r := httptest.NewRequest("POST", "/api/v1/auth/device/authorize", strings.NewReader(`{"extension_id":"x"}`))
+		r.Header.Set("Content-Type", jsonType)
+		r.RemoteAddr = "@" // a socket
+		if from != "" {
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("X-Forwarded-For", from)
+		}
+		w := httptest.NewRecorder()
+		a.server.ServeHTTP(w, r)
+		is.Equal(w.Code, 200)
+		var got struct {
+			Code string `json:"user_code"`
+		}
+		is.NoErr(json.Unmarshal(w.Body.Bytes(), &got))
+		page := string(a.do(as(cookie, "GET", "/device?user_code="+got.Code, nil)).want(200).body)
+		is.True(strings.Contains(page, want))
+	}
 }
 
 // Requests that wait are bounded, in a way that both clients understand.

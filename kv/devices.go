@@ -14,12 +14,12 @@ const (
 	DeviceTime     = 10 * time.Minute // in which a request must be approved
 	DeviceInterval = 5 * time.Second  // between two polls
 	maxDevices     = 200              // requests that wait, of all
-	maxDevicesFrom = 5                // of one address
+	maxDevicesFrom = 5                // of one network
 )
 
 // AddDevice keeps a client's request to be let in. The codes are returned this
 // once: the client polls with the one, the user types the other.
-func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string, err error) {
+func (tx *Tx) AddDevice(client, address, network string) (d *record.Device, secret string, err error) {
 	all, err := collect(devices, tx, nil)
 	if err != nil {
 		return nil, "", err
@@ -32,7 +32,7 @@ func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string
 			}
 			continue
 		}
-		if waiting++; all[i].Address == address {
+		if waiting++; all[i].Network == network {
 			from++
 		}
 	}
@@ -41,7 +41,7 @@ func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string
 	}
 	secret = newSecret()[len(KeyPrefix):]
 	d = &record.Device{
-		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address,
+		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address, Network: network,
 		Created: tx.Now, Expires: tx.Now.Add(DeviceTime), Interval: DeviceInterval,
 	}
 	for d.Code == "" || tx.Get(deviceCode, []byte(d.Code)) != nil {
