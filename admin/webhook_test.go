@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -249,4 +250,38 @@ func TestWebhooksAcrossKills(t *testing.T) {
 	s.stop()
 	t.Logf("%d changes of %d records", written.Load(), len(acked))
 	p.must("verify")
+}
+
+// TestWebhooksOfCommands: what a command does is told as well, also what was
+// done while no server ran, once one does.
+func TestWebhooksOfCommands(t *testing.T) {
+	is := is.New(t)
+	p := newPlace(t)
+	p.env = append(p.env, "KIST_ALLOW_OUTBOUND=127.0.0.1")
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "k")
+	told := make(chan string, 100)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m struct{ Data struct{ Title string } }
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		told <- r.Header.Get("x-kist-event") + " " + m.Data.Title
+	}))
+	t.Cleanup(target.Close)
+	s := p.serve()
+	_, ok := p.change(key, "POST", "integrations/webhooks", map[string]any{"url": target.URL})
+	is.True(ok)
+	bring := func(title string) {
+		p.write("a.csv", "title,url\n"+title+",https://example.org/"+title+"\n")
+		p.must("import", "a.csv", "--user", "ann", "--format", "pocket", "--dry-run")
+		p.must("import", "a.csv", "--user", "ann", "--format", "pocket")
+	}
+	bring("live")
+	is.Equal(<-told, "bookmark.created live")
+	s.stop()
+	bring("stopped")
+	is.Equal(len(told), 0)
+	p.serve()
+	is.Equal(<-told, "bookmark.created stopped")
 }

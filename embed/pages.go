@@ -88,7 +88,7 @@ type DevicePage struct {
 	UserName string // of the account
 	Code     string
 	Client   string
-	Address  string
+	Address  string // "" if it is not known
 	Asked    time.Time
 	Problem  string
 }

@@ -332,6 +332,9 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has more than " + strconv.Itoa(maxParts) + " parts."}
 		}
 		name := p.FormName()
+		if name == "" && nameless(p) { // it may be a password, or a file of several
+			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has a part whose Content-Disposition cannot be read."}
+		}
 		if name == "file" {
 			if m.next != nil {
 				if err := m.next(); err != nil {
@@ -465,6 +468,14 @@ func (s *source) Read(b []byte) (int, error) {
 		s.err = err
 	}
 	return n, err
+}
+
+// nameless reports whether the part has a header that should name it and cannot
+// be read.
+func nameless(p *multipart.Part) bool {
+	said := p.Header.Get("Content-Disposition")
+	_, _, err := mime.ParseMediaType(said)
+	return said != "" && err != nil
 }
 
 // fileName is the name of the part's file. Browsers write a quote in it as

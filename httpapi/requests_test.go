@@ -269,7 +269,7 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"wrong"}}, nil, file{"a", "", "x"}), 401), "wrong_password")
 	right := a.visit(public, "X-Upload-Password", "sesame").want(200)
 	is.Equal(right.at("description"), "inner")
-	is.Equal(right.at("captcha.provider"), "pow")
+	is.Equal(right.at("captcha"), map[string]any{"provider": "pow", "challengeUrl": "https://kist.example.org/api/v1/captcha/challenge"})
 	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, file{"a", "", "x"}), 400), "captcha_required")
 	for range guessesFrom {
 		a.visit(public, "X-Upload-Password", "guess")

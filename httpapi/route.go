@@ -26,6 +26,7 @@ type route struct {
 	slugs        bool     // which visitors could guess
 	plain        *plainly // how it answers as text to a client that would rather have that; nil if it does not
 	apart        bool     // served at the origin for content too, where nothing else is
+	tus          bool     // of the protocol tus, whose version every answer names
 	serve        func(*call) error
 }
 
@@ -173,6 +174,9 @@ func (s *Server) allowed(path string) string {
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
 	answer := func(c *call) error {
+		if r.tus {
+			c.w.Header().Set("Tus-Resumable", tusVersion)
+		}
 		if r.plain != nil {
 			c.w.Header().Add("Vary", "Accept")
 			c.w.plain = prefersText(c.r.Header)

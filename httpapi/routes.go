@@ -187,8 +187,10 @@ func (s *Server) table() []route {
 	rows = append(rows, requestRoutes()...)
 	rows = append(rows, intakeRoutes()...)
 	rows = append(rows, captchaRoutes()...)
-	rows = append(rows, tusRoutes()...)
-	rows = append(rows, sentRoutes()...)
+	for _, r := range slices.Concat(tusRoutes(), sentRoutes()) {
+		r.tus = true
+		rows = append(rows, r)
+	}
 	rows = append(rows, movingRoutes()...)
 	rows = append(rows, setupRoutes()...)
 	rows = append(rows, deletionRoutes()...)

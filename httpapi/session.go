@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -123,10 +124,6 @@ func (c *call) begin(u *record.User) error {
 	if old != "" {
 		before, _ = c.s.Store.AuthenticateSession(old) // what cannot be used has ended
 	}
-	address := ""
-	if c.addr.IsValid() {
-		address = c.addr.String()
-	}
 	var secret string
 	err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
 		now, err := tx.User(u.ID)
@@ -138,7 +135,7 @@ func (c *call) begin(u *record.User) error {
 				return err
 			}
 		}
-		_, secret, err = tx.AddSession(u.ID, cutTo(c.r.UserAgent(), maxAgent), address)
+		_, secret, err = tx.AddSession(u.ID, cutTo(c.r.UserAgent(), maxAgent), c.address())
 		return err
 	})
 	if err == nil {
@@ -147,12 +144,18 @@ func (c *call) begin(u *record.User) error {
 	return err
 }
 
+// address is where the client asks from; "" if that is not known, as of one
+// that comes over a socket and by no proxy.
+func (c *call) address() string {
+	if !c.addr.IsValid() {
+		return ""
+	}
+	return c.addr.String()
+}
+
 // failedSignIn writes the line of a wrong sign-in.
 func (c *call) failedSignIn(name string) {
-	client := "local"
-	if c.addr.IsValid() {
-		client = c.addr.String()
-	}
+	client := cmp.Or(c.address(), "local")
 	c.s.Log.LogAttrs(c.r.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", cutTo(name, 64)))
 }
 
@@ -339,7 +342,6 @@ func authorizeDevice(c *call) error {
 	if err := c.create(form); err != nil {
 		return c.invalidRequest(err)
 	}
-	from := network(c.addr).String()
 	var d *record.Device
 	var secret string
 	err := c.s.Store.Update(func(tx *kv.Tx) error {
@@ -350,7 +352,7 @@ func authorizeDevice(c *call) error {
 		if set.TokensOff {
 			return &record.Error{Fault: record.Denied, Code: "access_denied", Text: "API keys are turned off."}
 		}
-		d, secret, err = tx.AddDevice(form.client, from)
+		d, secret, err = tx.AddDevice(form.client, c.address(), network(c.addr).String())
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
@@ -448,18 +450,23 @@ func (f *verifyForm) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, []string{"approve", "deny"}, field.Required).Says("Whether it is let in.", `"approve"`)
 }
 
+// tooManyCodes is tooMany for codes of the device flow.
+func tooManyCodes(wait time.Duration) error {
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again later.", Retry: wait}
+}
+
 // decide lets the client of a code in, or refuses it. Codes cannot be tried
 // out.
 func (c *call) decide(code string, approve bool) (*record.Device, error) {
 	now := c.s.Store.Now()
 	at := "device:" + c.owner().String()
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return nil, tooMany(wait)
+		return nil, tooManyCodes(wait)
 	}
 	var d *record.Device
 	err := c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
 	if wait, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return nil, tooMany(wait)
+		return nil, tooManyCodes(wait)
 	}
 	return d, err
 }
@@ -493,12 +500,12 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	now := c.s.Store.Now()
 	at := "device:" + c.owner().String()
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return tooMany(wait)
+		return tooManyCodes(wait)
 	}
 	var d *record.Device
 	err := c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
 	if _, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return tooMany(time.Minute)
+		return tooManyCodes(time.Minute)
 	}
 	if missing(err) {
 		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."
@@ -507,7 +514,7 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	if err != nil {
 		return err
 	}
-	page.Client, page.Address, page.Asked = d.Client, strings.TrimSuffix(strings.TrimSuffix(d.Address, "/32"), "/64"), d.Created
+	page.Client, page.Address, page.Asked = d.Client, d.Address, d.Created
 	return c.page(status, page)
 }
 

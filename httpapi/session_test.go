@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -121,7 +124,9 @@ func TestSignIn(t *testing.T) {
 
 	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 	is.Equal(got.cookieOf(sessionName), "")
-	is.Equal(a.do(as(again, "GET", "/api/v1/me", nil)).want(401).text("code"), "session_ended") // replayed
+	replayed := a.do(as(again, "GET", "/api/v1/me", nil)).want(401)
+	is.Equal(replayed.text("code"), "session_ended")
+	is.Equal(replayed.text("error"), "This session has ended; sign in again.")
 	a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 }
 
@@ -252,7 +257,7 @@ func (e extension) poll(secret string) (key string, done bool) {
 	e.a.Helper()
 	got := e.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
 	if got.status == 200 {
-		if got.at("expires_in") == 0.0 || got.text("token_type") != "ApiKey" {
+		if got.at("expires_in") != 2592000.0 || got.at("interval") != 5.0 || got.text("token_type") != "ApiKey" || !strings.HasPrefix(got.text("api_key"), "kist_") {
 			e.a.Errorf("the client takes no such answer: %s", got.body)
 		}
 		return got.text("api_key"), true
@@ -351,10 +356,97 @@ func TestDeviceFlow(t *testing.T) {
 	for range guessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
-	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429)
+	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again later.")
+}
 
-	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`}).want(403).text("error"), "access_denied")
+// The page says where a device asks from, as far as that is known.
+func TestDeviceAddress(t *testing.T) {
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	for from, want := range map[string]string{
+		"192.0.2.7": "It asked from 192.0.2.7 at ", "2001:db8:0:1::7": "It asked from 2001:db8:0:1::7 at ", "": "It asked at ",
+	} {
+		r := httptest.NewRequest("POST", "/api/v1/auth/device/authorize", strings.NewReader(`{"extension_id":"x"}`))
+		r.Header.Set("Content-Type", jsonType)
+		r.RemoteAddr = "@" // a socket
+		if from != "" {
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("X-Forwarded-For", from)
+		}
+		w := httptest.NewRecorder()
+		a.server.ServeHTTP(w, r)
+		is.Equal(w.Code, 200)
+		var got struct {
+			Code string `json:"user_code"`
+		}
+		is.NoErr(json.Unmarshal(w.Body.Bytes(), &got))
+		page := string(a.do(as(cookie, "GET", "/device?user_code="+got.Code, nil)).want(200).body)
+		is.True(strings.Contains(page, want))
+	}
+}
+
+// Requests that wait are bounded, in a way that both clients understand.
+func TestDeviceFlowBusy(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	ask := func() *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+	}
+	for range 5 {
+		is.Equal(ask().want(200).header.Get("Cache-Control"), "no-store")
+	}
+	got := ask().want(429)
+	is.Equal(got.text("error"), "slow_down")
+	is.True(got.text("error_description") != "")
+	is.Equal(got.header.Get("Retry-After"), "60")
+	a.clock.advance(kv.DeviceTime)
+	ask().want(200)
+}
+
+// With API keys turned off, for all or for who approves, nobody is let in, and
+// each step says so. A request can still be denied.
+func TestDeviceFlowOff(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.withPassword(a.user, "correct horse")
+	cookie := a.enter("ann", "correct horse")
+	me := "/api/v1/admin/users/" + a.user.ID.String()
+	authorize := func() *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+	}
+	verify := func(code, action string) *answer {
+		return a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
+	}
+	poll := func(got *answer) *answer {
+		return a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}})
+	}
+	for _, path := range []string{"/api/v1/admin/settings", me} {
+		approved, waits, denied := authorize().want(200), authorize().want(200), authorize().want(200)
+		verify(approved.text("user_code"), "approve").want(200)
+		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":true}`)).want(200)
+		got := poll(approved).want(403)
+		is.Equal(got.text("error"), "access_denied")
+		is.True(got.text("error_description") != "")
+		is.Equal(verify(waits.text("user_code"), "approve").want(403).text("code"), "api_tokens_disabled")
+		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+		form := url.Values{"user_code": {waits.text("user_code")}, "action": {"approve"}}
+		page := a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(403)
+		is.True(strings.Contains(string(page.body), "API keys are turned off."))
+		if path == me { // nothing was decided
+			is.Equal(poll(waits).want(400).text("error"), "authorization_pending")
+		} else {
+			is.Equal(poll(waits).want(403).text("error"), "access_denied")
+		}
+		verify(denied.text("user_code"), "deny").want(200)
+		if path != me {
+			is.Equal(authorize().want(403).text("error"), "access_denied")
+		}
+		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":false}`)).want(200)
+		poll(approved).want(200)
+		a.clock.advance(kv.DeviceTime)
+	}
 }
 
 // What clients of the device flow are answered, to the letter.
@@ -383,12 +475,6 @@ func TestDeviceAnswers(t *testing.T) {
 		is.Equal(got.text("error"), code)
 		is.True(got.text("error_description") != "")
 	}
-	decide := func(code, action string) *answer {
-		return a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
-	}
-	turn := func(off bool) {
-		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: off}) }))
-	}
 
 	code, secret := begin()
 	got := poll(secret)
@@ -400,17 +486,7 @@ func TestDeviceAnswers(t *testing.T) {
 	refused(got, 400, "slow_down")
 	is.Equal(got.at("interval"), 10.0)
 
-	// Keys that are turned off are so at all three steps.
-	turn(true)
-	refused(send("authorize", map[string]string{"extension_id": "x"}), 403, "access_denied")
-	is.Equal(decide(code, "approve").want(403).text("code"), "api_tokens_disabled")
-	refused(poll(secret), 403, "access_denied")
-	turn(false)
-	decide(code, "approve").want(200)
-	turn(true)
-	refused(poll(secret), 403, "access_denied")
-	turn(false)
-
+	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": "approve"})).want(200)
 	got = poll(secret).want(200)
 	key := got.text("api_key")
 	is.True(strings.HasPrefix(key, "kist_"))
@@ -427,13 +503,6 @@ func TestDeviceAnswers(t *testing.T) {
 	}
 	a.clock.advance(30 * 24 * time.Hour)
 	is.Equal(use(), 401)
-
-	for range 5 { // of one address
-		begin()
-	}
-	got = send("authorize", map[string]string{"extension_id": "x"})
-	refused(got, 429, "slow_down") // any other word would end the client
-	is.True(got.header.Get("Retry-After") != "")
 }
 
 // Clients of the device flow read errors in the form of OAuth alone (RFC 6749,

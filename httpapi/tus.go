@@ -134,7 +134,6 @@ func tusRoutes() []route {
 func tus(serve func(*call) error) func(*call) error {
 	return func(c *call) error {
 		h := c.w.Header()
-		h.Set("Tus-Resumable", tusVersion)
 		if c.r.Header.Get("Tus-Resumable") != tusVersion {
 			h.Set("Tus-Version", tusVersion)
 			return errTusVersion
@@ -162,7 +161,6 @@ func (c *call) describeTus(extensions string) error {
 	}
 	h := c.w.Header()
 	h.Set("Allow", c.s.allowed(c.r.URL.Path))
-	h.Set("Tus-Resumable", tusVersion)
 	h.Set("Tus-Version", tusVersion)
 	h.Set("Tus-Extension", extensions)
 	h.Set("Tus-Checksum-Algorithm", tusChecksums)
@@ -225,7 +223,6 @@ func (c *call) found() (u *kv.Upload, err error) {
 // said sets the headers that tell how far the upload is.
 func (c *call) said(u *kv.Upload) error {
 	h := c.w.Header()
-	h.Set("Tus-Resumable", tusVersion)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	if u.Length < 0 {

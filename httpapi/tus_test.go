@@ -219,6 +219,8 @@ func TestTusRefuses(t *testing.T) {
 			is.Equal(got.code(), c.code)
 		})
 	}
+	a.tusBy(true, "POST", tusPath, "", "Upload-Length", "1").want(401)
+	a.as(a.addKey(a.user, record.ScopeRead)).tus("POST", tusPath, "", "Upload-Length", "1").want(403)
 	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
 	is.Equal(a.parts(), 0)
 	a.nothingLeft()

@@ -14,12 +14,12 @@ const (
 	DeviceTime     = 10 * time.Minute // in which a request must be approved
 	DeviceInterval = 5 * time.Second  // between two polls
 	maxDevices     = 200              // requests that wait, of all
-	maxDevicesFrom = 5                // of one address
+	maxDevicesFrom = 5                // of one network
 )
 
 // AddDevice keeps a client's request to be let in. The codes are returned this
 // once: the client polls with the one, the user types the other.
-func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string, err error) {
+func (tx *Tx) AddDevice(client, address, network string) (d *record.Device, secret string, err error) {
 	all, err := collect(devices, tx, nil)
 	if err != nil {
 		return nil, "", err
@@ -32,7 +32,7 @@ func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string
 			}
 			continue
 		}
-		if waiting++; all[i].Address == address {
+		if waiting++; all[i].Network == network {
 			from++
 		}
 	}
@@ -41,7 +41,7 @@ func (tx *Tx) AddDevice(client, address string) (d *record.Device, secret string
 	}
 	secret = newSecret()[len(KeyPrefix):]
 	d = &record.Device{
-		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address,
+		Digest: sha256.Sum256([]byte(secret)), Client: client, Address: address, Network: network,
 		Created: tx.Now, Expires: tx.Now.Add(DeviceTime), Interval: DeviceInterval,
 	}
 	for d.Code == "" || tx.Get(deviceCode, []byte(d.Code)) != nil {
@@ -63,25 +63,26 @@ func (tx *Tx) DeviceFor(code string) (*record.Device, error) {
 	return d, nil
 }
 
-// DecideDevice lets a waiting client in for the owner, or refuses it. It is
-// Denied to let one in while the owner's API keys are turned off.
+// DecideDevice lets a waiting client in for the owner, or refuses it. With API
+// keys turned off nobody is let in: Denied, and the client waits on.
 func (tx *Tx) DecideDevice(code string, owner record.ID, approve bool) (*record.Device, error) {
 	d, err := tx.DeviceFor(code)
 	if err != nil {
 		return nil, err
 	}
-	if approve {
-		u, err := users.Get(tx.Tx, owner[:])
-		set, err2 := tx.Settings()
-		if err = errors.Join(err, err2); err != nil {
-			return nil, err
-		}
-		if u.TokensOff || set.TokensOff {
-			return nil, &record.Error{Fault: record.Denied, Code: "api_tokens_disabled", Text: "API keys are turned off."}
-		}
-	}
 	d.Owner, d.State = owner, record.DeviceDenied
 	if approve {
+		u, err := tx.User(owner)
+		if err != nil {
+			return nil, err
+		}
+		set, err := tx.Settings()
+		if err != nil {
+			return nil, err
+		}
+		if set.TokensOff || u.TokensOff {
+			return nil, &record.Error{Fault: record.Denied, Code: "api_tokens_disabled", Text: "API keys are turned off."}
+		}
 		d.State = record.DeviceApproved
 	}
 	return d, devices.Put(tx.Tx, d)
@@ -95,8 +96,11 @@ func (tx *Tx) PollDevice(secret string) (key string, wait *record.DeviceError, e
 	if errors.Is(err, table.ErrMissing) {
 		return "", &record.DeviceError{Code: "invalid_grant", Text: "This device code is not known or was used."}, nil
 	}
-	set, err2 := tx.Settings()
-	if err = errors.Join(err, err2); err != nil {
+	if err != nil {
+		return "", nil, err
+	}
+	set, err := tx.Settings()
+	if err != nil {
 		return "", nil, err
 	}
 	off := &record.DeviceError{Code: "access_denied", Text: "API keys are turned off.", Off: true}

@@ -16,7 +16,10 @@ import (
 // device asks for a client to be let in.
 func device(t *testing.T, s *Store, client string) (d *record.Device, secret string) {
 	t.Helper()
-	update(t, s, func(tx *Tx) (err error) { d, secret, err = tx.AddDevice(client, "192.0.2.1"); return err })
+	update(t, s, func(tx *Tx) (err error) {
+		d, secret, err = tx.AddDevice(client, "192.0.2.1", "192.0.2.1/32")
+		return err
+	})
 	return d, secret
 }
 
@@ -118,7 +121,7 @@ func TestDeviceBounds(t *testing.T) {
 	c := newClock()
 	s := openAt(t, t.TempDir(), c.now)
 	add := func(from string) error {
-		return s.Update(func(tx *Tx) error { _, _, err := tx.AddDevice("client", from); return err })
+		return s.Update(func(tx *Tx) error { _, _, err := tx.AddDevice("client", "192.0.2.9", from); return err })
 	}
 	for range maxDevicesFrom {
 		is.NoErr(add("192.0.2.1"))
@@ -129,7 +132,7 @@ func TestDeviceBounds(t *testing.T) {
 	is.NoErr(add("192.0.2.2"))
 	update(t, s, func(tx *Tx) error {
 		for i := range maxDevices - maxDevicesFrom - 1 {
-			if _, _, err := tx.AddDevice("client", fmt.Sprint(i)); err != nil {
+			if _, _, err := tx.AddDevice("client", "192.0.2.1", fmt.Sprint(i)); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 			_, err = tx.AddWebhook(record.Webhook{Owner: u.ID, Events: []record.Event{record.AllEvents}, Enabled: true})
 		}
 		if err == nil {
-			_, _, err = tx.AddDevice("extension", "192.0.2.1")
+			_, _, err = tx.AddDevice("extension", "192.0.2.1", "192.0.2.1/32")
 		}
 		return err
 	})

@@ -96,6 +96,8 @@ func says(e record.Event) (words string, color int) {
 		return "Its limit is reached.", bad
 	case record.ItemExpired:
 		return "It has expired.", bad
+	case record.PageGone:
+		return "Its page cannot be reached any more.", bad
 	case record.UploadReceived:
 		return "Received, and waiting for a decision.", neutral
 	case record.UploadApproved:

@@ -245,6 +245,23 @@ func units(t string) int { return len(utf16.Encode([]rune(t))) }
 
 // A message to Discord keeps to its limits and mentions nobody, whatever names
 // say.
+// TestSays: each event has its words, and only what came into being is new.
+func TestSays(t *testing.T) {
+	is := is.New(t)
+	created := map[record.Event]bool{}
+	for _, k := range record.Kinds {
+		created[k.Created()] = true
+	}
+	for _, e := range record.Events() {
+		words, _ := says(e)
+		is.Equal(strings.HasPrefix(words, "A new "), created[e])
+	}
+	words, color := says(record.PageGone)
+	is.Equal(words, "Its page cannot be reached any more.")
+	_, reached := says(record.LimitReached)
+	is.Equal(color, reached)
+}
+
 func TestDiscordBody(t *testing.T) {
 	is := is.New(t)
 	long := strings.Repeat("@everyone [x](http://evil) **b** \U0001F600", 12)

@@ -19,11 +19,14 @@ const maxError = 512
 func Explain(err error, who string) string {
 	var refused *Refused
 	var network net.Error
+	var name *net.DNSError
 	switch {
 	case errors.As(err, &refused):
 		return Printable([]byte(refused.Error()), maxError)
 	case errors.Is(err, ErrSlow), errors.As(err, &network) && network.Timeout():
 		return who + " did not answer in time."
+	case errors.As(err, &name): // without the name server, which is nobody else's business
+		return "The host " + Printable([]byte(name.Name), maxError/2) + " cannot be found."
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return who + " refuses the connection: nothing listens there."
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -48,6 +49,9 @@ func TestExplain(t *testing.T) {
 		{&Refused{Host: "\u202ex\x07", Why: "is no host"}, "The host x is no host."}, // of a redirect
 		{fmt.Errorf("reading: %w", ErrSlow), "It did not answer in time."},
 		{context.DeadlineExceeded, "It did not answer in time."},
+		{fmt.Errorf("dial: %w", &net.DNSError{Err: "no such host", Name: "nowhere.example", Server: "10.0.0.53:53", IsNotFound: true}), "The host nowhere.example cannot be found."},
+		{&net.DNSError{Err: "server misbehaving", Name: "nowhere.example", Server: "10.0.0.53:53", IsTemporary: true}, "The host nowhere.example cannot be found."},
+		{&net.DNSError{Err: "i/o timeout", Name: "nowhere.example", Server: "10.0.0.53:53", IsTimeout: true}, "It did not answer in time."},
 		{syscall.ECONNREFUSED, "It refuses the connection: nothing listens there."},
 		{io.ErrUnexpectedEOF, "It closed the connection without an answer."},
 		{errors.New("tls:\tbad \x1b[31mthing\u202e"), "It cannot be reached: tls: bad [31mthing."},

@@ -199,7 +199,8 @@ type Device struct {
 	Digest   [32]byte // of the device code
 	Code     string   // the user code, XXXX-XXXX
 	Client   string   // what the client calls itself
-	Address  string   // where it asks from
+	Address  string   // where it asks from; "" if that is not known
+	Network  string   // that of the address: few may wait of one
 	Created  time.Time
 	Expires  time.Time
 	Interval time.Duration // between two polls

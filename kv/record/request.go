@@ -158,7 +158,7 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	case q.Approval && over(taken.Pending, more.Pending, MaxPending):
 		return errFull("Too many files wait for approval here. Try again when the owner has looked at them.")
 	case over(taken.Sender, more.Sender, q.PerSender):
-		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You may leave %d files here in %d hours. Try again later.", q.PerSender, q.Window), Retry: max(again, time.Second)}
+		return &Error{Fault: TooMany, Code: "sender_limit", Text: fmt.Sprintf("You have left as many files here as one sender may (%d in %d h). Try again later.", q.PerSender, q.Window), Retry: max(again, time.Second)}
 	}
 	return nil
 }
