@@ -654,8 +654,24 @@ type Queue struct {
 	Limit, Offset int
 }
 
-// Queue lists items, oldest first, and says how many there are in all.
+// Queue lists items, oldest first, and says how many there are in all. To find
+// those of one request in one state it looks at what came in by the request or
+// at what the owner has in that state, whichever is less.
 func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
+	byState := q.Request == uuid.Nil
+	if byState {
+		total = items.Sum(tx.Tx, inState(q.Owner, q.State))
+	} else {
+		received := int64(0)
+		for _, s := range record.States {
+			n := items.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
+			if received += n; q.State == "" || q.State == s {
+				total += n
+			}
+		}
+		byState = q.State != "" && items.Sum(tx.Tx, inState(q.Owner, q.State)) < received
+	}
+	wanted := int(min(int64(q.Limit), max(0, total-int64(q.Offset))))
 	read := func(key []byte) error {
 		if q.Offset > 0 {
 			q.Offset--
@@ -668,26 +684,24 @@ func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
 		page = append(page, i)
 		return nil
 	}
-	if q.Request == uuid.Nil {
+	if byState {
 		prefix := pair(q.Owner, q.State[0])
 		for k := range tx.Walk(itemState, prefix, nil, false) {
-			if len(page) == q.Limit {
+			if len(page) == wanted {
 				break
 			}
 			id, request := k[len(prefix):len(prefix)+16], record.ID(k[len(prefix)+16:])
+			if q.Request != uuid.Nil && request != q.Request {
+				continue
+			}
 			if err := read(itemKey(q.Owner, request, id...)); err != nil {
 				return nil, 0, err
 			}
 		}
-		return page, items.Sum(tx.Tx, inState(q.Owner, q.State)), nil
-	}
-	for _, s := range record.States {
-		if q.State == "" || q.State == s {
-			total += items.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
-		}
+		return page, total, nil
 	}
 	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), nil, false) {
-		if len(page) == q.Limit {
+		if len(page) == wanted {
 			break
 		}
 		if q.State != "" {

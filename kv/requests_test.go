@@ -149,6 +149,13 @@ func TestRequestsModel(t *testing.T) {
 							have = append(have, i.ID)
 						}
 						is.Equal(have, want)
+						got, total, err = tx.Queue(Queue{Owner: id, Request: q.ID, State: state, Limit: 2, Offset: 1})
+						is.NoErr(err)
+						is.Equal(total, int64(len(want)))
+						is.Equal(len(got), min(2, max(0, len(want)-1)))
+						for n, i := range got {
+							is.Equal(i.ID, want[1+n])
+						}
 					}
 					for _, i := range m.items {
 						if i.state == record.Pending {
