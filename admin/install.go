@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 	"text/template"
@@ -74,10 +73,7 @@ func (cmd *installCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(c.Stdout, text); err != nil {
-		return fmt.Errorf("cannot write the file: %w", err)
-	}
-	return nil
+	return c.say(map[string]string{"name": cmd.What, "content": text}, "%s", strings.TrimSuffix(text, "\n"))
 }
 
 func (cmd *installCommand) text() (string, error) {

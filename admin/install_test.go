@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,6 +30,10 @@ func TestInstall(t *testing.T) {
 			is.True(!strings.Contains(out, other))
 		}
 	}
+	var made struct{ Name, Content string }
+	is.NoErr(json.Unmarshal([]byte(install("caddy", "--json")), &made))
+	is.Equal(made.Name, "caddy")
+	is.Equal(made.Content, install("caddy"))
 	socket := []string{"--listen", "unix:/run/kist/kist.sock"}
 	is.True(strings.Contains(install(append(socket, "nginx")...), "proxy_pass http://unix:/run/kist/kist.sock;"))
 	is.True(strings.Contains(install(append(socket, "caddy")...), "reverse_proxy unix//run/kist/kist.sock\n"))
