@@ -85,6 +85,7 @@ func (c *call) signIn(name, password string) (*record.User, error) {
 	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
 		return nil, errLogin
 	}
+	name = strings.TrimSpace(name) // no name has any there, and keyboards of telephones add one
 	now := c.s.Store.Now()
 	at := "login:" + record.Fold(cutTo(name, 64)) // no name is longer
 	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {

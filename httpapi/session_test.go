@@ -122,6 +122,8 @@ func TestSignIn(t *testing.T) {
 	a.do(as(other, "GET", "/api/v1/me", nil)).want(401)
 	a.do(as(again, "GET", "/api/v1/me", nil)).want(200)
 
+	a.enter("ann ", "battery staple") // as keyboards of telephones complete it
+
 	got = a.do(as(again, "POST", "/api/v1/auth/logout", nil)).want(200)
 	is.Equal(got.cookieOf(sessionName), "")
 	replayed := a.do(as(again, "GET", "/api/v1/me", nil)).want(401)
