@@ -341,7 +341,7 @@ func (st *Stage) keep(ref Ref) error {
 		return err
 	}
 	defer folder.Close()
-	if st.held(ref) {
+	if !disk.Missing(folder, ref.String()) && st.held(ref) {
 		_ = st.discard() // the sweep removes what this cannot
 	} else if err := st.publish(ref, folder); err != nil {
 		return err

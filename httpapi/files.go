@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -433,19 +435,15 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 			return out, err
 		}
 	}
-	if _, werr := to.Write(out.head); werr != nil {
-		return out, werr
+	from := &source{r: bytes.NewReader(out.head)}
+	if err == nil { // with the head, so that little content is one write
+		from.r = io.MultiReader(from.r, io.LimitReader(p, min(m.file, m.left)-int64(n)+1))
 	}
-	size := int64(n)
-	if err == nil {
-		from := &source{r: io.LimitReader(p, min(m.file, m.left)-size+1)}
-		var more int64
-		if more, err = io.Copy(to, from); err != nil && from.err == nil {
-			return out, err // the disk's fault, not the client's
-		}
-		size += more
+	size, cerr := io.Copy(to, from)
+	if cerr != nil && from.err == nil {
+		return out, cerr // the disk's fault, not the client's
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
+	if err = cmp.Or(from.err, err); err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
 		return out, unreadable(err)
 	}
 	if err := m.over(size); err != nil {

@@ -30,6 +30,13 @@ func LinkUnnamed(file, folder *os.File, name string) error {
 	}
 }
 
+// Missing reports whether nothing has the name in the folder. It may miss that;
+// what it reports is so.
+func Missing(folder *os.File, name string) bool {
+	var info unix.Stat_t
+	return unix.Fstatat(int(folder.Fd()), name, &info, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT
+}
+
 // StartWriteBack has the system start to write n bytes at offset to disk and
 // does not wait. It is advice: whether the bytes arrive is for Sync to say.
 func StartWriteBack(file *os.File, offset, n int64) {

@@ -13,5 +13,8 @@ func CreateUnnamed(*os.Root) (*os.File, error) { return nil, errors.ErrUnsupport
 // LinkUnnamed is not to be had here.
 func LinkUnnamed(_, _ *os.File, _ string) error { return errors.ErrUnsupported }
 
+// Missing reports nothing here.
+func Missing(*os.File, string) bool { return false }
+
 // StartWriteBack does nothing here.
 func StartWriteBack(*os.File, int64, int64) {}
