@@ -24,7 +24,8 @@ type copier struct {
 }
 
 // tool is a copier that anyone has. The exit codes are those by which it says
-// that something has changed under its hands.
+// that something has changed under its hands: files of the search index come and
+// go.
 func tool(script string, fine ...int) copier {
 	return copier{script, func(_ *load, from, to string) error {
 		cmd := exec.Command("sh", "-c", script, "sh", from, to)
@@ -46,9 +47,9 @@ func tool(script string, fine ...int) copier {
 func copiers(t *testing.T) []copier {
 	all := []copier{
 		{"blocks at random", copyBlocks},
-		tool(`cp -a "$1" "$2"`),
+		tool(`cp -a "$1" "$2"`, 1),
 		tool(`mkdir -m 700 "$2" && cd "$1" && tar cf "$2.tar" . 2>"$2.err"; code=$?; tar xf "$2.tar" -C "$2" && rm "$2.tar" && exit $code`, 1),
-		tool(`rsync -a "$1/" "$2"`),
+		tool(`rsync -a "$1/" "$2"`, 24),
 	}
 	var some []copier
 	for _, c := range all {
@@ -163,7 +164,7 @@ func pacer(l *load, each int64) func() {
 // open serves a copy on a port of its own and returns the server.
 func (p *place) serveCopy(name string) *server {
 	p.t.Helper()
-	at := &place{t: p.t, dir: p.dir, addr: freeAddr(p.t)}
+	at := &place{t: p.t, dir: p.dir, addr: freeAddr(p.t), env: p.env}
 	return at.serve("--data-dir", p.path(name))
 }
 

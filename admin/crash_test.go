@@ -25,6 +25,7 @@ func times(few, many int) int {
 func crowded(t *testing.T, clients int) (*server, *load) {
 	t.Helper()
 	p := newPlace(t)
+	p.env = manyVisitors
 	s := p.serve()
 	p.ann()
 	return s, newLoad(t, p, p.must("key", "create", "--user", "ann", "--name", "load"), clients)

@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 	is := is.New(t)
 	disk := t.TempDir()
 	mountSmall(t, disk, "64m")
-	p := &place{t: t, dir: disk, addr: freeAddr(t)}
+	p := &place{t: t, dir: disk, addr: freeAddr(t), env: manyVisitors}
 	s := p.serve()
 	p.ann()
 	l := newLoad(t, p, p.must("key", "create", "--user", "ann", "--name", "load"), 4)
