@@ -77,8 +77,9 @@ type Store struct {
 
 	hot hot
 
-	making  sync.Mutex       // held to make a folder
-	durable [256]atomic.Bool // the folders whose own names are on stable storage
+	making       sync.Mutex       // held to make a folder
+	durable      [256]atomic.Bool // the folders whose own names are on stable storage
+	durableParts atomic.Bool      // the same of partFolder
 
 	mu    sync.Mutex
 	locks map[Ref]*nameLock   // the refs that somebody pins or tries to unlink
@@ -167,6 +168,8 @@ func (s *Store) recover() error {
 	for _, name := range names {
 		if b, ok := parseFolder(name); ok {
 			s.durable[b].Store(true)
+		} else if name == partFolder {
+			s.durableParts.Store(true)
 		}
 	}
 	return nil

@@ -68,10 +68,21 @@ func partName(name string) bool {
 
 func (st *Stage) openPart() error {
 	s, name := st.store, partFolder+"/"+st.part
+	if st.size == 0 {
+		if err := s.needFolder(partFolder, &s.durableParts); err != nil {
+			return err
+		}
+	}
 	info, err := s.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && st.size == 0:
-		return st.createPart(name)
+		if st.file, err = s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return err
+		}
+		if err := st.file.Chmod(0o600); err != nil {
+			return err
+		}
+		return s.syncParts()
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrPartLost
 	case err != nil:
@@ -89,31 +100,24 @@ func (st *Stage) openPart() error {
 			return err
 		}
 	}
+	if st.size == 0 {
+		// Who made it may have failed or died before its name was durable.
+		if err := s.syncParts(); err != nil {
+			return err
+		}
+	}
 	_, err = st.file.Seek(st.size, 0)
 	return err
 }
 
-// createPart makes the file, and its name durable.
-func (st *Stage) createPart(name string) (err error) {
-	s := st.store
-	s.making.Lock()
-	made, err := s.makeFolder(partFolder)
-	if err == nil && made {
-		err = s.syncTop()
-	}
-	s.making.Unlock()
-	if err != nil {
-		return err
-	}
-	if st.file, err = s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-		return err
-	}
+// syncParts makes the names of the parts durable.
+func (s *Store) syncParts() error {
 	folder, err := s.openFolder(partFolder)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	return errors.Join(st.file.Chmod(0o600), disk.SyncFolder(folder))
+	return s.do("sync parts", func() error { return disk.SyncFolder(folder) })
 }
 
 // Sync puts what was written so far on stable storage. With the size and the
@@ -151,7 +155,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	if err == nil {
 		var folder *os.File
 		if folder, err = s.folderFor(kept.Ref); err == nil {
-			err = disk.SyncFolder(folder)
+			err = s.do("sync folder", func() error { return disk.SyncFolder(folder) })
 			_ = folder.Close()
 		}
 	}

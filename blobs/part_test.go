@@ -150,14 +150,55 @@ func TestPartFails(t *testing.T) {
 			}
 			_, err = finish()
 			is.True(errors.Is(err, syscall.ENOSPC))
-			s.hook = nil
+			steps := recordSteps(s)
 			kept, err := finish()
 			is.NoErr(err)
+			taken := steps()
+			is.Equal(taken[len(taken)-1], "sync folder") // whoever had named it
 			is.Equal(kept.Ref, refOf([]byte("hello world")))
 			is.NoErr(s.Check(kept.Ref))
 			kept.Release()
 		})
 	}
+}
+
+// The name of a part and that of its folder are durable before anything of it
+// can be acknowledged, also if who made them failed or died before.
+func TestPartNameIsDurable(t *testing.T) {
+	is := is.New(t)
+	s, dir := open(t)
+	begin := func() error {
+		st, err := s.Resume(partID, 0, nil)
+		if err != nil {
+			return err
+		}
+		return st.Drop()
+	}
+	for _, step := range []string{"sync top", "sync parts"} {
+		s.hook = func(at string) error {
+			if at == step {
+				return syscall.EIO
+			}
+			return nil
+		}
+		is.True(errors.Is(begin(), syscall.EIO))
+		steps := recordSteps(s)
+		if step == "sync top" {
+			is.NoErr(begin())
+			is.Equal(steps(), []string{"open part", "sync top", "sync parts"})
+			continue
+		}
+		is.NoErr(begin())
+		is.Equal(steps(), []string{"open part", "sync parts"})
+	}
+
+	again, err := Open(dir) // by another process
+	is.NoErr(err)
+	defer again.Close()
+	s = again
+	steps := recordSteps(s)
+	is.NoErr(begin())
+	is.Equal(steps(), []string{"open part", "sync parts"})
 }
 
 // The beginning of a part can be looked at while it is not complete.

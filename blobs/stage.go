@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"kist/blobs/disk"
 )
@@ -421,19 +422,29 @@ func (s *Store) folderFor(ref Ref) (*os.File, error) {
 			return folder, err
 		}
 	}
+	if err := s.needFolder(name, durable); err != nil {
+		return nil, err
+	}
+	return s.openFolder(name)
+}
+
+// needFolder makes the folder when it is missing, and does not return before
+// its name is durable, no matter who made it. durable is set from then on.
+func (s *Store) needFolder(name string, durable *atomic.Bool) error {
 	s.making.Lock()
 	defer s.making.Unlock()
 	made, err := s.makeFolder(name)
-	if err != nil {
-		return nil, err
+	if made {
+		durable.Store(false) // somebody removed the one before
 	}
-	if made || !durable.Load() {
-		if err := s.do("sync top", s.syncTop); err != nil {
-			return nil, err
-		}
-		durable.Store(true)
+	if err != nil || durable.Load() {
+		return err
 	}
-	return s.openFolder(name)
+	if err := s.do("sync top", s.syncTop); err != nil {
+		return err
+	}
+	durable.Store(true)
+	return nil
 }
 
 func (s *Store) syncTop() error {
