@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -33,6 +34,7 @@ type library struct {
 	files map[[32]byte]string // contents
 	stop  func()
 	trims int // marks that were trimmed
+	slugs int // that were made up
 	mu    sync.Mutex
 
 	relaxed chan State // how the index was when it had the store give memory back
@@ -151,6 +153,10 @@ func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Reco
 	f := record.NewForm(k)
 	in, err := field.Parse([]byte(text))
 	l.fatal(err)
+	if in["slug"] == nil { // one by chance may begin with what is searched for
+		l.slugs++
+		in["slug"] = fmt.Sprintf("%08d", l.slugs)
+	}
 	var content *record.Content
 	if k == record.Files {
 		b := f.Body.(*record.File)
