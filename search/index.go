@@ -508,7 +508,9 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	w := &writer{x: x, live: live}
 	defer func() { _ = w.flush() }() // where that fails, something else has
 	var gone []uint64                // the places of removals that were applied
+	last := uint64(0)                // the latest change when it looked before
 	for {
+		started := time.Now()
 		most := batchChanges
 		if building {
 			most = batchAnew
@@ -575,7 +577,12 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			x.forget(snap)
 			_ = snap.Close()
 		}
-		if err := x.rest(ctx, live, caught); err != nil {
+		pause := time.Duration(0)
+		if !building && latest > last { // while others write, they have half of the time to themselves
+			pause = time.Since(started)
+		}
+		last = latest
+		if err := x.rest(ctx, live, caught, pause); err != nil {
 			return err
 		}
 	}
@@ -632,10 +639,11 @@ func (x *Index) relaxStore() {
 	}
 }
 
-// rest waits for changes if there are none, and then a little for more.
-func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool) error {
+// rest waits for changes if there are none, and then a little for more; for the
+// pause if there are, or until somebody waits for the index.
+func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool, pause time.Duration) error {
 	if !caught {
-		_, err := x.wait(ctx, nil, time.After(0))
+		_, err := x.wait(ctx, x.hurry, time.After(pause))
 		return err
 	}
 	quiet := time.NewTimer(idle)
