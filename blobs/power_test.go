@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/blobs/disk/cut"
 )
 
 var long = flag.Bool("long", false, "cut the power in many more histories")
@@ -43,14 +45,12 @@ type move struct {
 	file     *inode
 }
 
-// inode is a file, or a folder. Programs see data. Stable storage has disk, and
-// in place of each block that is dirty perhaps one of its later versions.
+// inode is a file, or a folder. Programs see data.
 type inode struct {
-	id         int         // in the order in which they were made
-	info       fs.FileInfo // by which it is known
-	data, disk []byte
-	dirty      map[int][][]byte
-	sizes      []int // that it has had since it was synced
+	id   int         // in the order in which they were made
+	info fs.FileInfo // by which it is known
+	data []byte
+	cut.File
 }
 
 const block = 4096
@@ -61,7 +61,7 @@ func newMedium() *medium {
 
 func (m *medium) newInode(info fs.FileInfo) *inode {
 	m.made++
-	return &inode{id: m.made, info: info, dirty: map[int][][]byte{}}
+	return &inode{id: m.made, info: info, File: cut.File{Block: block}}
 }
 
 // byAge is an order that is the same each time, unlike that of temporary names.
@@ -171,7 +171,7 @@ func (m *medium) cut(rnd *rand.Rand) map[string]*inode {
 			continue
 		}
 		f := names[name]
-		left[name] = &inode{info: f.info, data: f.cut(rnd)}
+		left[name] = &inode{info: f.info, data: f.Cut(rnd)}
 	}
 	return left
 }
@@ -190,67 +190,14 @@ func build(dir string, files map[string]*inode) error {
 	return err
 }
 
-// blockOf is what b has of a block.
-func blockOf(b []byte, n int) []byte {
-	return b[min(n*block, len(b)):min((n+1)*block, len(b))]
-}
-
 // update notes that programs see b.
 func (f *inode) update(b []byte) {
 	for n := 0; n*block < max(len(b), len(f.data)); n++ {
-		if now := blockOf(b, n); !bytes.Equal(now, blockOf(f.data, n)) {
-			f.dirty[n] = append(f.dirty[n], now)
+		if !bytes.Equal(f.Of(b, n), f.Of(f.data, n)) {
+			f.Changed(b, n*block, (n+1)*block)
 		}
-	}
-	if len(b) != len(f.data) {
-		f.sizes = append(f.sizes, len(b))
 	}
 	f.data = b
-}
-
-// sync puts what programs see on stable storage, where it is dirty.
-func (f *inode) sync() {
-	f.disk = sized(f.disk, len(f.data))
-	for n := range f.dirty {
-		put(f.disk, n, blockOf(f.data, n))
-	}
-	f.dirty, f.sizes = map[int][][]byte{}, nil
-}
-
-// forget is a sync that fails the way of Linux: what could not be written
-// counts as written from then on.
-func (f *inode) forget(rnd *rand.Rand) {
-	f.disk = f.cut(rnd)
-	f.dirty, f.sizes = map[int][][]byte{}, []int{len(f.data)}
-}
-
-// cut is what a power cut may leave of the file.
-func (f *inode) cut(rnd *rand.Rand) []byte {
-	size := len(f.disk)
-	if n := rnd.IntN(len(f.sizes) + 1); n > 0 {
-		size = f.sizes[n-1]
-	}
-	b := sized(f.disk, size)
-	for _, n := range slices.Sorted(maps.Keys(f.dirty)) {
-		versions := f.dirty[n]
-		if v := rnd.IntN(len(versions) + 1); v < len(versions) {
-			put(b, n, versions[v])
-		}
-	}
-	return b
-}
-
-// sized is a copy of b with that size; what is new in it is zero.
-func sized(b []byte, size int) []byte {
-	c := make([]byte, size)
-	copy(c, b)
-	return c
-}
-
-// put makes a version of a block part of what is on the disk.
-func put(disk []byte, n int, version []byte) {
-	b := blockOf(disk, n)
-	clear(b[copy(b, version):])
 }
 
 // task is something that is done with the store, in a goroutine of its own. It
@@ -483,7 +430,7 @@ func (h *history) crash(power bool) {
 	if power {
 		h.must(h.medium.scan(h.dir, nil))
 		for _, f := range h.medium.seen {
-			f.sync()
+			f.Sync(f.data)
 		}
 		h.medium.stable, h.medium.moves = maps.Clone(h.medium.seen), nil
 	} else {
@@ -614,9 +561,9 @@ func (h *history) sync(t *task, err error) {
 	case t.file == nil:
 		h.Fatalf("%s: the file is closed", t.at)
 	case err == nil:
-		t.file.sync()
+		t.file.Sync(t.file.data)
 	default:
-		t.file.forget(h.rnd)
+		t.file.Forget(t.file.data, h.rnd)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+
+	"kist/blobs/disk/cut"
 )
 
 // memory is a folder that knows what a power cut would leave of it.
@@ -36,12 +38,10 @@ type move struct {
 	to   *inode
 }
 
-// inode is a file. Programs see data. Stable storage has disk, and in place of
-// each block that is dirty perhaps one of its later versions.
+// inode is a file. Programs see data.
 type inode struct {
-	data, disk []byte
-	dirty      map[int][][]byte
-	sizes      []int // that it has had since it was synced
+	data []byte
+	cut.File
 }
 
 const sector = 512
@@ -81,8 +81,8 @@ func (m *memory) cut(rnd *rand.Rand) *memory {
 	}
 	c := newMemory(rnd)
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		b := left[name].cut(rnd)
-		c.stable[name] = &inode{data: b, disk: bytes.Clone(b), dirty: map[int][][]byte{}}
+		b := left[name].Cut(rnd)
+		c.stable[name] = &inode{b, cut.Synced(sector, b)}
 	}
 	c.seen = maps.Clone(c.stable)
 	return c
@@ -94,7 +94,7 @@ func (m *memory) copied() *memory {
 	defer m.mu.Unlock()
 	c := newMemory(m.rnd)
 	for name, f := range m.seen {
-		c.seen[name] = &inode{data: bytes.Clone(f.data), disk: bytes.Clone(f.data), dirty: map[int][][]byte{}}
+		c.seen[name] = &inode{bytes.Clone(f.data), cut.Synced(sector, f.data)}
 	}
 	c.stable = maps.Clone(c.seen)
 	return c
@@ -119,11 +119,11 @@ func (m *memory) Open(name string) (File, error) {
 
 func (m *memory) Publish(name string, fill func(io.Writer) error) error {
 	var b bytes.Buffer
-	f := &inode{dirty: map[int][][]byte{}}
+	f := &inode{File: cut.File{Block: sector}}
 	if err := fill(fillWriter{m, name, &b}); err != nil {
 		return err
 	}
-	if err := m.step("sync new", name, func() { f.data, f.disk = b.Bytes(), bytes.Clone(b.Bytes()) }); err != nil {
+	if err := m.step("sync new", name, func() { f.data, f.File = b.Bytes(), cut.Synced(sector, b.Bytes()) }); err != nil {
 		return err
 	}
 	if err := m.step("link", name, func() {
@@ -219,25 +219,13 @@ func (f *memoryFile) Datasync() error {
 	if f.m.lazy {
 		return nil
 	}
-	err := f.m.step("sync", f.name, f.sync)
+	err := f.m.step("sync", f.name, func() { f.Sync(f.data) })
 	if errors.Is(err, syscall.EIO) {
 		f.m.mu.Lock()
 		defer f.m.mu.Unlock()
-		f.forget(f.m.rnd)
+		f.Forget(f.data, f.m.rnd)
 	}
 	return err
-}
-
-// block is what programs see of a block.
-func (f *inode) block(n int) []byte {
-	return f.data[min(n*sector, len(f.data)):min((n+1)*sector, len(f.data))]
-}
-
-func (f *inode) touch(from, to int) {
-	for n := from / sector; n*sector < to; n++ {
-		f.dirty[n] = append(f.dirty[n], bytes.Clone(f.block(n)))
-	}
-	f.sizes = append(f.sizes, len(f.data))
 }
 
 func (f *inode) write(at int, b []byte) {
@@ -245,7 +233,7 @@ func (f *inode) write(at int, b []byte) {
 		f.data = append(f.data, make([]byte, end-len(f.data))...)
 	}
 	copy(f.data[at:], b)
-	f.touch(at, at+len(b))
+	f.Changed(f.data, at, at+len(b))
 }
 
 func (f *inode) truncate(size int) {
@@ -253,54 +241,7 @@ func (f *inode) truncate(size int) {
 		f.data = append(f.data, make([]byte, size-len(f.data))...)
 	}
 	f.data = f.data[:size:size]
-	f.touch(size, size+1)
-}
-
-// sized is a copy of b with that size; what is new in it is zero.
-func sized(b []byte, size int) []byte {
-	c := make([]byte, size)
-	copy(c, b)
-	return c
-}
-
-// put makes a version of a block part of what is on the disk.
-func put(disk []byte, n int, version []byte) {
-	if n*sector >= len(disk) {
-		return
-	}
-	b := disk[n*sector : min((n+1)*sector, len(disk))]
-	clear(b[copy(b, version):])
-}
-
-func (f *inode) sync() {
-	f.disk = sized(f.disk, len(f.data))
-	for n := range f.dirty {
-		put(f.disk, n, f.block(n))
-	}
-	f.dirty, f.sizes = map[int][][]byte{}, nil
-}
-
-// forget is a sync that fails the way of Linux: what could not be written
-// counts as written from then on.
-func (f *inode) forget(rnd *rand.Rand) {
-	f.disk = f.cut(rnd)
-	f.dirty, f.sizes = map[int][][]byte{}, []int{len(f.data)}
-}
-
-// cut is what a power cut may leave of the file.
-func (f *inode) cut(rnd *rand.Rand) []byte {
-	size := len(f.disk)
-	if n := rnd.IntN(len(f.sizes) + 1); n > 0 {
-		size = f.sizes[n-1]
-	}
-	b := sized(f.disk, size)
-	for _, n := range slices.Sorted(maps.Keys(f.dirty)) {
-		versions := f.dirty[n]
-		if v := rnd.IntN(2 * len(versions)); v < len(versions) {
-			put(b, n, versions[v])
-		}
-	}
-	return b
+	f.Changed(f.data, size, size+1)
 }
 
 // book is what a store holds: bucket and key to value.

@@ -1,0 +1,88 @@
+// Package cut is what tests know of power cuts: what one may leave of a file.
+package cut
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// A File is what stable storage has of a file: what was synced last, and in
+// place of each block that has changed since perhaps one of its later versions.
+// The zero value, with a block size, is an empty file that was synced.
+type File struct {
+	Block int // bytes that a disk writes as one
+
+	disk  []byte
+	dirty map[int][][]byte
+	sizes []int // that it has had since it was synced
+}
+
+// Synced is a file of which everything is on stable storage.
+func Synced(block int, data []byte) File {
+	return File{Block: block, disk: bytes.Clone(data)}
+}
+
+// Of is what b has of a block.
+func (f *File) Of(b []byte, n int) []byte {
+	return b[min(n*f.Block, len(b)):min((n+1)*f.Block, len(b))]
+}
+
+// Changed notes that the bytes [from, to) of the file changed, and perhaps its
+// size: data is all that programs see of it now.
+func (f *File) Changed(data []byte, from, to int) {
+	if f.dirty == nil {
+		f.dirty = map[int][][]byte{}
+	}
+	for n := from / f.Block; n*f.Block < to; n++ {
+		f.dirty[n] = append(f.dirty[n], bytes.Clone(f.Of(data, n)))
+	}
+	f.sizes = append(f.sizes, len(data))
+}
+
+// Sync puts data, which is what programs see, on stable storage where it has
+// changed.
+func (f *File) Sync(data []byte) {
+	f.disk = sized(f.disk, len(data))
+	for n := range f.dirty {
+		f.put(f.disk, n, f.Of(data, n))
+	}
+	f.dirty, f.sizes = nil, nil
+}
+
+// Forget is a sync that fails the way of Linux: what could not be written
+// counts as written from then on.
+func (f *File) Forget(data []byte, rnd *rand.Rand) {
+	f.disk = f.Cut(rnd)
+	f.dirty, f.sizes = nil, []int{len(data)}
+}
+
+// Cut is what a power cut may leave of the file.
+func (f *File) Cut(rnd *rand.Rand) []byte {
+	size := len(f.disk)
+	if n := rnd.IntN(len(f.sizes) + 1); n > 0 {
+		size = f.sizes[n-1]
+	}
+	b := sized(f.disk, size)
+	for _, n := range slices.Sorted(maps.Keys(f.dirty)) {
+		versions := f.dirty[n]
+		if v := rnd.IntN(2 * len(versions)); v < len(versions) {
+			f.put(b, n, versions[v])
+		}
+	}
+	return b
+}
+
+// put makes a version of a block part of what is on the disk.
+func (f *File) put(disk []byte, n int, version []byte) {
+	b := f.Of(disk, n)
+	clear(b[copy(b, version):])
+}
+
+// sized is a copy of b with that size; what is new in it is zero.
+func sized(b []byte, size int) []byte {
+	c := make([]byte, size)
+	copy(c, b)
+	return c
+}
