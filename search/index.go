@@ -25,7 +25,7 @@ import (
 	"kist/kv/record"
 )
 
-// Options are what an Index is made of. All but Room, Relax and Content are required.
+// Options are what an Index is made of. All but Room, Relax, Mapped and Content are required.
 type Options struct {
 	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
 	Store string // names the store whose records these are: another one's index is made anew
@@ -41,6 +41,9 @@ type Options struct {
 	Room func() int64
 	// Relax gives back the memory that reading records through took.
 	Relax func() error
+	// Mapped is how many bytes of files the process has in its memory; 0 if
+	// nobody can tell.
+	Mapped func() int64
 	// Content reads the first MaxContent bytes of a file.
 	Content func(*record.Record) ([]byte, error)
 	Log     *slog.Logger
@@ -52,6 +55,9 @@ const (
 	batchChanges = 500
 	batchAnew    = 2000
 	batchText    = 1 << 20
+	// batchMemory is the least memory limit for batches of batchAnew changes:
+	// two at a time take up to 70 MB.
+	batchMemory = 256 << 20
 )
 
 // largeBuild is how many changes make an index that is settled once it is made:
@@ -67,7 +73,8 @@ const (
 // be taken away. Others go when the index is next made anew.
 const mostGone = 100_000
 
-// idle is how long nothing must have changed until memory is given back.
+// idle is how long nothing must have changed until memory is given back, and how
+// often what searches took is given back from then on.
 const idle = time.Minute
 
 // linger is how long changes may wait for more of them, so that a few are not
@@ -97,6 +104,8 @@ type Index struct {
 	state   State
 	moved   chan struct{} // closed when the state has changed
 
+	asked  atomic.Bool   // since memory was last given back
+	flood  chan struct{} // many changes came at once
 	hurry  chan struct{} // somebody waits for the index to catch up
 	broken chan error    // why the index that is open cannot go on
 	anew   chan struct{} // it is to be made anew
@@ -141,7 +150,7 @@ var errDamaged = errors.New("the search index is damaged")
 func New(o Options) *Index {
 	x := &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), sampleSize: sampleSize,
-		hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
+		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
 	}
 	x.frequent.Store(new(frequent))
 	return x
@@ -219,6 +228,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		x.mu.RUnlock()
 		return nil, false
 	}
+	x.asked.Store(true)
 	return &View{x: x, snap: snap, at: placeOf(snap), frequent: x.frequent.Load()}, true
 }
 
@@ -295,6 +305,11 @@ func (x *Index) Run(ctx context.Context) {
 	listeners.Store(x.folder(), x)
 	defer listeners.Delete(x.folder())
 	defer x.change(func(s *State) { s.Phase = Closed })
+	var work sync.WaitGroup
+	defer work.Wait()
+	within, end := context.WithCancel(ctx)
+	defer end()
+	work.Go(func() { x.lean(within) })
 	wipe := false
 	for ctx.Err() == nil {
 		err := x.keep(ctx, wipe)
@@ -512,7 +527,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	for {
 		started := time.Now()
 		most := batchChanges
-		if building {
+		if building && debug.SetMemoryLimit(-1) >= batchMemory { // which only reads it
 			most = batchAnew
 		}
 		some, latest, _, err := x.o.Feed(at, most)
@@ -528,6 +543,9 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			}
 			if err := w.apply(some); err != nil {
 				return err
+			}
+			if !building && len(some) >= floodChanges {
+				x.flooded()
 			}
 			at = some[len(some)-1].Seq
 			for _, c := range some {
@@ -649,10 +667,16 @@ func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool, paus
 	quiet := time.NewTimer(idle)
 	defer quiet.Stop()
 	woken, err := x.wait(ctx, x.o.Wake, quiet.C)
-	if err == nil && !woken {
-		mapped(live, release)
-		x.relaxStore()
-		_, err = x.wait(ctx, x.o.Wake, nil)
+	for first := true; err == nil && !woken; first = false {
+		asked := x.asked.Swap(false)
+		if first || asked {
+			mapped(live, release)
+			x.relaxStore()
+		}
+		if asked {
+			debug.FreeOSMemory() // many searches at a time take much more than a few
+		}
+		woken, err = x.wait(ctx, x.o.Wake, time.After(idle))
 	}
 	if err != nil {
 		return err
