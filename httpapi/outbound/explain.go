@@ -32,6 +32,9 @@ func Explain(err error, who string) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return who + " closed the connection without an answer."
 	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok { // without the addresses that net puts before it
+		err = errno
+	}
 	why := who + " cannot be reached: "
 	return why + Printable([]byte(err.Error()), maxError-len(why)-1) + "."
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -208,7 +209,7 @@ type Refused struct {
 func (r *Refused) Error() string {
 	text := "The host " + r.Host
 	if r.Addr.IsValid() {
-		text += " has the address " + r.Addr.String() + ", which"
+		text += hasAddress + r.Addr.String() + whichAddress
 	}
 	text += " " + r.Why
 	if r.Private {
@@ -216,6 +217,15 @@ func (r *Refused) Error() string {
 	}
 	return text + "."
 }
+
+// What a sentence has around the address of a host.
+const hasAddress, whichAddress = " has the address ", ", which"
+
+var addressOfHost = regexp.MustCompile(hasAddress + `[0-9A-Fa-f:.]+` + whichAddress)
+
+// Hide takes the addresses of hosts out of a sentence that Refused or Explain
+// has made: they tell users of the network that the server is in.
+func Hide(text string) string { return addressOfHost.ReplaceAllString(text, "") }
 
 // refuse is nil if the host may be reached at the address.
 func (c *Client) refuse(host string, a netip.Addr) error {

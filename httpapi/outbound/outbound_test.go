@@ -388,3 +388,14 @@ func FuzzAllowed(f *testing.F) {
 		}
 	})
 }
+
+// A sentence that is not for administrators has no address in it.
+func TestHide(t *testing.T) {
+	is := is.New(t)
+	for _, text := range []string{"10.0.0.5", "fd00::7", "::ffff:127.0.0.1"} {
+		r := &Refused{Host: "nas.example", Addr: netip.MustParseAddr(text), Why: "is private", Private: true}
+		is.True(strings.Contains(r.Error(), "has the address "+text))
+		is.Equal(Hide(r.Error()), "The host nas.example is private; whoever runs the server can allow it with --allow-outbound nas.example.")
+	}
+	is.Equal(Hide("The target answered 500."), "The target answered 500.")
+}

@@ -144,6 +144,20 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, e
 	}
 }
 
+// TooLarge reports whether a picture has more pixels or bytes than thumbnails
+// are made of, by its header. It is false if that cannot be read.
+func TooLarge(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if info.Size() > maxFile {
+		return true
+	}
+	c, _, err := image.DecodeConfig(buffered(io.NewSectionReader(f, 0, info.Size())))
+	return err == nil && (c.Width > maxEdge || c.Height > maxEdge || int64(c.Width)*int64(c.Height) > maxPixels)
+}
+
 // Likely reports whether a thumbnail can be made of the file, by its header: it
 // does not decode it, which may fail still.
 func Likely(f *os.File) (bool, error) {
