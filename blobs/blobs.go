@@ -55,14 +55,18 @@ var (
 // slow disk the wait would outlast the patience of a client or a proxy.
 const rereadLimit = 256 << 20
 
-// tempFolder holds, below the store's folder, the files that have no final
+// tempFolder holds, below the folder for uploads, the files that have no final
 // name yet.
 const tempFolder = "tmp"
+
+// uploadsFolder is the folder for uploads below the cache of a data directory.
+const uploadsFolder = "uploads"
 
 // A Store is a folder of blobs. Its methods may be called by any number of
 // goroutines at once. One process at a time may have a folder open.
 type Store struct {
-	root *os.Root
+	root    *os.Root
+	uploads *os.Root // has tempFolder and partFolder; root if they are in the store's folder
 
 	// unnamed says that the file system can stage content in files without
 	// a name, which no crash can leave behind.
@@ -75,11 +79,16 @@ type Store struct {
 	// before it is taken; an error it returns is the outcome of the step.
 	hook func(step string) error
 
-	hot hot
+	hot     hot
+	proven  proven
+	damaged quarantine
+	checks  checks
+	reading bool // nothing on disk is changed
 
-	making       sync.Mutex       // held to make a folder
-	durable      [256]atomic.Bool // the folders whose own names are on stable storage
-	durableParts atomic.Bool      // the same of partFolder
+	making         sync.Mutex       // held to make a folder
+	durable        [256]atomic.Bool // the folders whose own names are on stable storage
+	durableParts   atomic.Bool      // the same of partFolder
+	durableDamaged atomic.Bool      // the same of damagedFolder
 
 	mu    sync.Mutex
 	locks map[Ref]*nameLock   // the refs that somebody pins or tries to unlink
@@ -97,7 +106,22 @@ type Info struct {
 // missing; its parent must exist. Temporary files that a crash has left behind
 // are removed. Files the store makes have mode 0600 and folders 0700, whatever
 // the umask. Dir itself may be a symbolic link; no other one is followed.
-func Open(dir string) (*Store, error) {
+//
+// Uploads that are not complete are kept in dir as well; OpenIn keeps them
+// elsewhere.
+func Open(dir string) (*Store, error) { return openStore(dir, "") }
+
+// OpenIn opens the store of a data directory, which must exist, like Open: it is
+// the folder blobs. Uploads that are not complete are in cache/uploads, as only
+// names in cache may vanish while the directory is copied. If blobs is on
+// another file system than cache, they are in blobs.
+func OpenIn(data string) (*Store, error) {
+	return openStore(filepath.Join(data, "blobs"), filepath.Join(data, "cache"))
+}
+
+// openStore is Open; cache, unless it is empty, is the folder that has the one
+// for uploads.
+func openStore(dir, cache string) (*Store, error) {
 	err := os.Mkdir(dir, 0o700)
 	switch {
 	case err == nil:
@@ -123,13 +147,17 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 	}
 	s := &Store{
-		root:   root,
-		reread: rereadLimit,
-		locks:  make(map[Ref]*nameLock),
-		temps:  make(map[string]struct{}),
+		root:    root,
+		uploads: root,
+		reread:  rereadLimit,
+		locks:   make(map[Ref]*nameLock),
+		temps:   make(map[string]struct{}),
 	}
-	if err := s.recover(); err != nil {
-		_ = root.Close()
+	if cache != "" {
+		err = s.openUploads(cache)
+	}
+	if err = errors.Join(err, s.recover(), s.loadDamaged()); err != nil {
+		_ = s.closeFolders()
 		return nil, err
 	}
 	s.unnamed = s.probe()
@@ -144,7 +172,88 @@ func Read(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 	}
-	return &Store{root: root, locks: make(map[Ref]*nameLock), temps: make(map[string]struct{})}, nil
+	s := &Store{root: root, uploads: root, reading: true, locks: make(map[Ref]*nameLock), temps: make(map[string]struct{})}
+	if err := s.loadDamaged(); err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openUploads opens the folder for uploads below the cache, if files can be
+// moved from there to the store's folder.
+func (s *Store) openUploads(cache string) error {
+	dir := filepath.Join(cache, uploadsFolder)
+	err := disk.MakeFolder(cache)
+	if err == nil {
+		err = disk.MakeFolder(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("blobs: creating the folder for uploads: %w", err)
+	}
+	uploads, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("blobs: opening the folder for uploads: %w", err)
+	}
+	from, err := uploads.Open(".")
+	if err != nil {
+		return errors.Join(fmt.Errorf("blobs: opening the folder for uploads: %w", err), uploads.Close())
+	}
+	defer from.Close()
+	to, err := s.root.Open(".")
+	if err != nil {
+		return errors.Join(fmt.Errorf("blobs: opening the folder: %w", err), uploads.Close())
+	}
+	defer to.Close()
+	if !disk.Joined(from, to) {
+		return uploads.Close()
+	}
+	s.uploads = uploads
+	// A process that died may have made these folders and not synced them.
+	above, err := os.Open(cache)
+	if err == nil {
+		err = errors.Join(disk.SyncFolder(above), above.Close(), disk.SyncFolder(from))
+	}
+	if err != nil {
+		return fmt.Errorf("blobs: syncing the folder for uploads: %w", err)
+	}
+	return s.moveIn()
+}
+
+// moveIn moves the uploads that are in the store's folder, where earlier
+// versions kept them, to the folder for uploads.
+func (s *Store) moveIn() error {
+	if _, err := s.sweepTempsIn(s.root, func(fs.FileInfo) bool { return true }); err != nil {
+		return err
+	}
+	_ = s.root.Remove(tempFolder) // unless it is missing or has what is not the store's
+	old, err := openFolder(s.root, partFolder)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("blobs: opening the folder of parts: %w", err)
+	}
+	defer old.Close()
+	if err := s.needFolder(s.uploads, partFolder, &s.durableParts); err != nil {
+		return fmt.Errorf("blobs: creating the folder of parts: %w", err)
+	}
+	to, err := openFolder(s.uploads, partFolder)
+	if err != nil {
+		return fmt.Errorf("blobs: opening the folder of parts: %w", err)
+	}
+	defer to.Close()
+	names, err := old.Readdirnames(-1)
+	for _, name := range names {
+		if _, taken := s.uploads.Lstat(partFolder + "/" + name); partName(name) && errors.Is(taken, fs.ErrNotExist) {
+			err = errors.Join(err, disk.Rename(old, name, to, name))
+		}
+	}
+	if err = errors.Join(err, disk.SyncFolder(to), disk.SyncFolder(old)); err != nil {
+		return fmt.Errorf("blobs: moving parts: %w", err)
+	}
+	_ = s.root.Remove(partFolder) // as above
+	return nil
 }
 
 // recover removes what a crash left in the temporary folder and makes the
@@ -152,6 +261,9 @@ func Read(dir string) (*Store, error) {
 func (s *Store) recover() error {
 	if _, err := s.sweepTemps(func(fs.FileInfo) bool { return true }); err != nil {
 		return err
+	}
+	if _, err := s.uploads.Lstat(partFolder); err == nil {
+		s.durableParts.Store(true) // with the sync below, or that of openUploads
 	}
 	top, err := s.openFolder(".")
 	if err != nil {
@@ -168,26 +280,47 @@ func (s *Store) recover() error {
 	for _, name := range names {
 		if b, ok := parseFolder(name); ok {
 			s.durable[b].Store(true)
-		} else if name == partFolder {
-			s.durableParts.Store(true)
+		} else if name == damagedFolder {
+			s.durableDamaged.Store(true)
 		}
 	}
 	return nil
 }
 
-// Close ends the use of the store. Files that Get returned stay readable.
+// Close ends the use of the store and waits for a check in the background.
+// Files that Get returned stay readable.
 func (s *Store) Close() error {
-	if err := s.root.Close(); err != nil {
+	s.checks.stop()
+	if err := s.closeFolders(); err != nil {
 		return fmt.Errorf("blobs: closing the folder: %w", err)
 	}
 	return nil
 }
 
+func (s *Store) closeFolders() error {
+	if s.uploads == s.root {
+		return s.root.Close()
+	}
+	return errors.Join(s.root.Close(), s.uploads.Close())
+}
+
 // Get opens the blob for reading. The error is fs.ErrNotExist when there is
-// none, and ErrDamaged when its name belongs to something that is no regular
-// file. The bytes are not checked; Check does that. A file that was opened
-// stays readable to its end after the blob was unlinked.
+// none, and ErrDamaged when it is in quarantine or its name belongs to
+// something that is no regular file. The bytes are not checked: Send opens what
+// is sent to others. A file that was opened stays readable to its end after the
+// blob was unlinked.
 func (s *Store) Get(ref Ref) (*os.File, error) {
+	if err := s.Quarantined(ref); err != nil {
+		if _, gone := s.Stat(ref); errors.Is(gone, fs.ErrNotExist) {
+			return nil, gone
+		}
+		return nil, err
+	}
+	return s.openBlob(ref)
+}
+
+// openBlob is Get, also of a blob in quarantine.
+func (s *Store) openBlob(ref Ref) (*os.File, error) {
 	if _, err := s.Stat(ref); err != nil {
 		return nil, err
 	}
@@ -208,7 +341,9 @@ func (s *Store) Head(ref Ref, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// Stat describes the blob without opening it. Its errors are those of Get.
+// Stat describes the blob without opening it, also one in quarantine. The error
+// is fs.ErrNotExist when there is none, and ErrDamaged when its name belongs to
+// something that is no regular file.
 func (s *Store) Stat(ref Ref) (Info, error) {
 	folder, err := s.root.Lstat(ref.folder())
 	if err != nil {
@@ -225,18 +360,6 @@ func (s *Store) Stat(ref Ref) (Info, error) {
 		return Info{}, fmt.Errorf("blobs: %s is not a regular file: %w", ref.path(), ErrDamaged)
 	}
 	return Info{Ref: ref, Size: file.Size(), ModTime: file.ModTime()}, nil
-}
-
-// Check reads the blob to its end. The error is ErrDamaged when the bytes do
-// not hash to the ref, fs.ErrNotExist when there is no such blob, and another
-// one when they cannot be read.
-func (s *Store) Check(ref Ref) error {
-	f, err := s.Get(ref)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return CheckBytes(ref, f)
 }
 
 // CheckBytes reads r to its end. The error is ErrDamaged when the bytes do not
@@ -261,8 +384,13 @@ func CheckBytes(ref Ref, r io.Reader) error {
 // An error comes with a zero Info and concerns one name or one folder, so the
 // caller may go on: it is ErrForeign for a name the store did not make, such
 // as a symbolic link, and the file system's own when a folder or a file cannot
-// be looked at. The folders of what has no final name yet are passed over.
-func (s *Store) All() iter.Seq2[Info, error] {
+// be looked at. The folders of what has no final name yet, and of the markers of
+// damaged blobs, are passed over.
+func (s *Store) All() iter.Seq2[Info, error] { return s.after("") }
+
+// after is All of the blobs whose refs come after one, in text; "" is before
+// the first.
+func (s *Store) after(last string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		folders, err := s.list(".")
 		if err != nil {
@@ -272,12 +400,14 @@ func (s *Store) All() iter.Seq2[Info, error] {
 		for _, folder := range folders {
 			b, ok := parseFolder(folder.Name())
 			switch {
-			case (folder.Name() == tempFolder || folder.Name() == partFolder) && folder.IsDir():
+			case (folder.Name() == tempFolder || folder.Name() == partFolder || folder.Name() == damagedFolder) && folder.IsDir():
 				continue
 			case !ok || !folder.IsDir():
 				if !yield(Info{}, foreign(folder.Name())) {
 					return
 				}
+				continue
+			case last != "" && folder.Name() < last[:2]:
 				continue
 			}
 			files, err := s.list(folder.Name())
@@ -285,6 +415,9 @@ func (s *Store) All() iter.Seq2[Info, error] {
 				return
 			}
 			for _, file := range files {
+				if last != "" && file.Name() <= last {
+					continue
+				}
 				info, err := s.describe(b, path.Join(folder.Name(), file.Name()))
 				if errors.Is(err, fs.ErrNotExist) {
 					continue
@@ -317,8 +450,10 @@ func foreign(name string) error { return fmt.Errorf("blobs: %q: %w", name, ErrFo
 
 // list returns the entries of a folder of the store in the order of their
 // names.
-func (s *Store) list(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(s.root.FS(), name)
+func (s *Store) list(name string) ([]fs.DirEntry, error) { return list(s.root, name) }
+
+func list(root *os.Root, name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(root.FS(), name)
 	if err != nil {
 		return nil, fmt.Errorf("blobs: listing a folder: %w", err)
 	}
@@ -334,29 +469,31 @@ func parseFolder(name string) (b byte, ok bool) {
 	return bytes[0], true
 }
 
-// openFolder opens a folder of the store. It refuses a symbolic link in its
-// place.
-func (s *Store) openFolder(name string) (*os.File, error) {
-	info, err := s.root.Lstat(name)
+// openFolder opens a folder of the store.
+func (s *Store) openFolder(name string) (*os.File, error) { return openFolder(s.root, name) }
+
+// openFolder opens a folder in root. It refuses a symbolic link in its place.
+func openFolder(root *os.Root, name string) (*os.File, error) {
+	info, err := root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
 		return nil, foreign(name)
 	}
-	return s.root.Open(name)
+	return root.Open(name)
 }
 
-// makeFolder makes a folder of the store and reports whether it was missing.
-func (s *Store) makeFolder(name string) (made bool, err error) {
-	err = s.root.Mkdir(name, 0o700)
+// makeFolder makes a folder in root and reports whether it was missing.
+func makeFolder(root *os.Root, name string) (made bool, err error) {
+	err = root.Mkdir(name, 0o700)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, s.root.Chmod(name, 0o700)
+	return true, root.Chmod(name, 0o700)
 }
 
 // do takes one step that changes the disk.

@@ -43,7 +43,8 @@ func (s *Store) Small(ref Ref, size int64) []byte {
 	return s.warm(ref, size)
 }
 
-// warm reads a blob and keeps it, if it is what its name says.
+// warm reads a blob and keeps it, if it is what its name says. If it is not,
+// the blob goes into quarantine.
 func (s *Store) warm(ref Ref, size int64) []byte {
 	f, err := s.Get(ref)
 	if err != nil {
@@ -52,17 +53,18 @@ func (s *Store) warm(ref Ref, size int64) []byte {
 	defer f.Close()
 	b := make([]byte, size)
 	if _, err := io.ReadFull(f, b); err != nil || Ref(sha256.Sum256(b)) != ref {
+		_ = s.prove(ref, f, nil) // Send meets the outcome
 		return nil
 	}
 	s.retain(ref, b)
 	return b
 }
 
-// retain keeps what was read of a blob, unless that was unlinked meanwhile:
-// forget may have come before.
+// retain keeps what was read of a blob, unless that was unlinked or found to be
+// damaged meanwhile: forget may have come before.
 func (s *Store) retain(ref Ref, b []byte) {
 	s.hot.add(ref, b)
-	if _, err := s.Stat(ref); err != nil {
+	if _, err := s.Stat(ref); err != nil || s.Quarantined(ref) != nil {
 		s.hot.forget(ref)
 	}
 }
@@ -88,7 +90,7 @@ func (h *hot) add(ref Ref, b []byte) {
 	h.size += len(b)
 }
 
-// forget drops a blob that is unlinked.
+// forget drops a blob that is unlinked or damaged.
 func (h *hot) forget(ref Ref) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

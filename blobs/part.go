@@ -14,7 +14,7 @@ import (
 	"kist/blobs/disk"
 )
 
-// partFolder holds, below the store's folder, content that comes in pieces and
+// partFolder holds, below the folder for uploads, content that comes in pieces and
 // is not complete. Its files outlive the process.
 const partFolder = "parts"
 
@@ -69,14 +69,14 @@ func partName(name string) bool {
 func (st *Stage) openPart() error {
 	s, name := st.store, partFolder+"/"+st.part
 	if st.size == 0 {
-		if err := s.needFolder(partFolder, &s.durableParts); err != nil {
+		if err := s.needFolder(s.uploads, partFolder, &s.durableParts); err != nil {
 			return err
 		}
 	}
-	info, err := s.root.Lstat(name)
+	info, err := s.uploads.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && st.size == 0:
-		if st.file, err = s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		if st.file, err = s.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
 		if err := st.file.Chmod(0o600); err != nil {
@@ -92,7 +92,7 @@ func (st *Stage) openPart() error {
 	case info.Size() < st.size:
 		return ErrPartLost
 	}
-	if st.file, err = s.root.OpenFile(name, os.O_RDWR, 0); err != nil {
+	if st.file, err = s.uploads.OpenFile(name, os.O_RDWR, 0); err != nil {
 		return err
 	}
 	if info.Size() > st.size {
@@ -112,7 +112,7 @@ func (st *Stage) openPart() error {
 
 // syncParts makes the names of the parts durable.
 func (s *Store) syncParts() error {
-	folder, err := s.openFolder(partFolder)
+	folder, err := openFolder(s.uploads, partFolder)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 
 // Adopt pins the content of a whole part whose Keep may have succeeded, in this
 // process or one before, without a record having been made of it. The error is
-// fs.ErrNotExist if it is not there. Like Keep, it leaves the content's name
+// fs.ErrNotExist if it is not there or damaged. Like Keep, it leaves the content's name
 // on stable storage.
 func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	h, err := restored(size, state)
@@ -149,7 +149,13 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kept.Size != size {
+	if s.Quarantined(kept.Ref) != nil {
+		// Keep may have put the right bytes there and not removed the marker.
+		if err = s.Check(kept.Ref); errors.Is(err, ErrDamaged) {
+			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+		}
+	}
+	if err == nil && kept.Size != size {
 		err = fmt.Errorf("blobs: %s has another size: %w", kept.Ref, fs.ErrNotExist)
 	}
 	if err == nil {
@@ -166,6 +172,30 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	return kept, nil
 }
 
+// OpenPart opens a part that has size bytes at least for reading; ErrPartLost if
+// it has not. The caller must close it.
+func (s *Store) OpenPart(name string, size int64) (*os.File, error) {
+	if !partName(name) {
+		return nil, foreign(partFolder + "/" + name)
+	}
+	f, err := s.uploads.Open(partFolder + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrPartLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blobs: opening a part: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() < size {
+		err = ErrPartLost
+	}
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, err
+	}
+	return f, nil
+}
+
 // PartHead reads the first bytes of a part; ErrPartLost if there are not so many.
 func (s *Store) PartHead(name string, size int64) ([]byte, error) {
 	if size == 0 {
@@ -174,7 +204,7 @@ func (s *Store) PartHead(name string, size int64) ([]byte, error) {
 	if !partName(name) {
 		return nil, foreign(partFolder + "/" + name)
 	}
-	f, err := s.root.Open(partFolder + "/" + name)
+	f, err := s.uploads.Open(partFolder + "/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrPartLost
 	}
@@ -197,7 +227,7 @@ func (s *Store) DropPart(name string) error {
 	if !partName(name) {
 		return foreign(partFolder + "/" + name)
 	}
-	err := s.root.Remove(partFolder + "/" + name)
+	err := s.uploads.Remove(partFolder + "/" + name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("blobs: removing a part: %w", err)
 	}
@@ -207,7 +237,7 @@ func (s *Store) DropPart(name string) error {
 // Parts lists the names of the parts that have bytes. What is no part's is not
 // among them.
 func (s *Store) Parts() ([]string, error) {
-	entries, err := s.list(partFolder)
+	entries, err := list(s.uploads, partFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

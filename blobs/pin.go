@@ -76,7 +76,8 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 		return false, fmt.Errorf("blobs: removing a blob: %w", err)
 	}
 	s.hot.forget(ref)
-	return true, nil
+	s.proven.forget(ref)
+	return true, s.release(ref)
 }
 
 // nameLock decides between those who pin one ref, who share it for reading,

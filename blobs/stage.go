@@ -13,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"kist/blobs/disk"
 )
@@ -90,7 +91,7 @@ func (st *Stage) openUnnamed() (err error) {
 // folder, which it makes when it is missing.
 func (st *Stage) openNamed() error {
 	return st.inTemp(func(name string) (err error) {
-		st.file, err = st.store.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		st.file, err = st.store.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 }
@@ -98,7 +99,7 @@ func (st *Stage) openNamed() error {
 // linkTemp gives the file without a name one in the temporary folder.
 func (st *Stage) linkTemp() error {
 	return st.inTemp(func(string) error {
-		folder, err := st.store.openFolder(tempFolder)
+		folder, err := openFolder(st.store.uploads, tempFolder)
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (st *Stage) linkTemp() error {
 }
 
 // inTemp claims a new name in the temporary folder and has create put a file
-// there; path is that name below the store's folder.
+// there; path is that name below the folder for uploads.
 func (st *Stage) inTemp(create func(path string) error) error {
 	s := st.store
 	st.temp = rand.Text()
@@ -121,7 +122,7 @@ func (st *Stage) inTemp(create func(path string) error) error {
 		return err
 	}
 	s.making.Lock()
-	_, err = s.makeFolder(tempFolder)
+	_, err = makeFolder(s.uploads, tempFolder)
 	s.making.Unlock()
 	if err != nil {
 		return err
@@ -131,6 +132,9 @@ func (st *Stage) inTemp(create func(path string) error) error {
 
 // Size is the number of bytes written so far.
 func (st *Stage) Size() int64 { return st.size }
+
+// Ref is what the content written so far hashes to.
+func (st *Stage) Ref() Ref { return Ref(st.hash.Sum(nil)) }
 
 // Write adds p to the content.
 func (st *Stage) Write(p []byte) (int, error) {
@@ -275,7 +279,7 @@ func (st *Stage) discard() error {
 	if st.temp == "" {
 		return nil
 	}
-	err := st.store.root.Remove(tempFolder + "/" + st.temp)
+	err := st.store.uploads.Remove(tempFolder + "/" + st.temp)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -305,8 +309,8 @@ func (st *Stage) released() {
 // One copy is kept of equal content. A copy that is there already is read
 // first (up to 256 MiB): if its bytes are right it is used, and its folder
 // synced all the same, since another upload may only just have named it; if
-// they are not, or the copy is larger, the staged bytes take its place
-// atomically. So the right bytes stand under the name when Keep returns, and
+// they are not, or the copy is larger or in quarantine, the staged bytes take
+// its place atomically, and a quarantine ends after that. So the right bytes stand under the name when Keep returns, and
 // content that was damaged on disk is mended by uploading it again.
 //
 // When Keep fails, the stage is dropped and nothing is pinned; of a part the
@@ -347,7 +351,10 @@ func (st *Stage) keep(ref Ref) error {
 	} else if err := st.publish(ref, folder); err != nil {
 		return err
 	}
-	return s.do("sync folder", func() error { return disk.SyncFolder(folder) })
+	if err := s.do("sync folder", func() error { return disk.SyncFolder(folder) }); err != nil {
+		return err
+	}
+	return s.release(ref)
 }
 
 // held reports whether a copy of the staged bytes stands under ref, by reading
@@ -400,11 +407,24 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	}
 	// Some systems do not rename an open file.
 	_ = st.file.Close()
-	from := tempFolder + "/" + st.temp
+	in, name := tempFolder, st.temp
 	if st.part != "" {
-		from = partFolder + "/" + st.part
+		in, name = partFolder, st.part
 	}
-	if err := s.do("rename", func() error { return s.root.Rename(from, ref.path()) }); err != nil {
+	from, err := openFolder(s.uploads, in)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	rename := func() error { return disk.Rename(from, name, folder, ref.String()) }
+	err = s.do("rename", rename)
+	if errors.Is(err, syscall.EISDIR) {
+		aside := ref.path() + "-folder-" + rand.Text()
+		if err = s.root.Rename(ref.path(), aside); err == nil { // All lists it as foreign
+			err = s.do("rename", rename)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	st.released()
@@ -422,33 +442,37 @@ func (s *Store) folderFor(ref Ref) (*os.File, error) {
 			return folder, err
 		}
 	}
-	if err := s.needFolder(name, durable); err != nil {
+	if err := s.needFolder(s.root, name, durable); err != nil {
 		return nil, err
 	}
 	return s.openFolder(name)
 }
 
-// needFolder makes the folder when it is missing, and does not return before
-// its name is durable, no matter who made it. durable is set from then on.
-func (s *Store) needFolder(name string, durable *atomic.Bool) error {
+// needFolder makes the folder in root when it is missing, and does not return
+// before its name is durable, no matter who made it. durable is set from then on.
+func (s *Store) needFolder(root *os.Root, name string, durable *atomic.Bool) error {
 	s.making.Lock()
 	defer s.making.Unlock()
-	made, err := s.makeFolder(name)
+	made, err := makeFolder(root, name)
 	if made {
 		durable.Store(false) // somebody removed the one before
 	}
 	if err != nil || durable.Load() {
 		return err
 	}
-	if err := s.do("sync top", s.syncTop); err != nil {
+	step := "sync top"
+	if root != s.root {
+		step = "sync uploads"
+	}
+	if err := s.do(step, func() error { return syncTop(root) }); err != nil {
 		return err
 	}
 	durable.Store(true)
 	return nil
 }
 
-func (s *Store) syncTop() error {
-	top, err := s.openFolder(".")
+func syncTop(root *os.Root) error {
+	top, err := openFolder(root, ".")
 	if err != nil {
 		return err
 	}

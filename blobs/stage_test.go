@@ -187,6 +187,26 @@ func TestDamagedCopyIsReplaced(t *testing.T) {
 	}
 }
 
+// A folder in the place of a blob is moved aside: a rename cannot replace it.
+func TestFolderIsReplaced(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		kept := keep(t, s, []byte("the right bytes"))
+		defer kept.Release()
+		path := filepath.Join(dir, kept.Ref.path())
+		for n := range 2 {
+			is.NoErr(os.RemoveAll(path))
+			is.NoErr(os.MkdirAll(filepath.Join(path, fmt.Sprint(n)), 0o700))
+			keep(t, s, []byte("the right bytes")).Release()
+			is.NoErr(s.Check(kept.Ref))
+			is.Equal(s.Quarantined(kept.Ref), nil)
+		}
+		aside, err := filepath.Glob(path + "-folder-*")
+		is.NoErr(err)
+		is.Equal(len(aside), 2) // nothing was removed
+	})
+}
+
 // Beyond rereadLimit the copy that is there is replaced without being read.
 func TestLargeCopyIsReplacedUnread(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {

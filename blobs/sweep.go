@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -67,7 +68,11 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced fun
 // sweepTemps removes the files in the temporary folder that are stale and that
 // no Stage is using.
 func (s *Store) sweepTemps(stale func(fs.FileInfo) bool) (removed int, err error) {
-	folder, err := s.openFolder(tempFolder)
+	return s.sweepTempsIn(s.uploads, stale)
+}
+
+func (s *Store) sweepTempsIn(root *os.Root, stale func(fs.FileInfo) bool) (removed int, err error) {
+	folder, err := openFolder(root, tempFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -88,12 +93,12 @@ func (s *Store) sweepTemps(stale func(fs.FileInfo) bool) (removed int, err error
 		if used {
 			continue
 		}
-		file, err := s.root.Lstat(tempFolder + "/" + name)
+		file, err := root.Lstat(tempFolder + "/" + name)
 		if err == nil && (file.IsDir() || !stale(file)) {
 			continue
 		}
 		if err == nil {
-			err = s.root.Remove(tempFolder + "/" + name)
+			err = root.Remove(tempFolder + "/" + name)
 		}
 		switch {
 		case err == nil:

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"kist/blobs/disk"
 )
 
 // lock keeps a second process out of the data directory. It ends with the
@@ -16,8 +18,6 @@ type lock struct{ file *os.File }
 // lockWait is how long acquire tries: a process that is just stopping needs
 // a moment.
 const lockWait = time.Second
-
-var errLocked = errors.New("locked")
 
 // InUse says that another process has the data directory open.
 type InUse struct{ PID int }
@@ -32,17 +32,20 @@ func (e *InUse) Error() string {
 func acquire(path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
+		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a file; remove it and try again", path)
+		}
 		return nil, fmt.Errorf("cannot open the lock file: %w", err)
 	}
 	for deadline := time.Now().Add(lockWait); ; {
-		err := tryLock(f)
+		err := disk.TryLock(f)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, errLocked) || time.Now().After(deadline) {
+		if !errors.Is(err, disk.ErrLocked) || time.Now().After(deadline) {
 			owner := &InUse{holder(f)}
 			f.Close()
-			if errors.Is(err, errLocked) {
+			if errors.Is(err, disk.ErrLocked) {
 				return nil, owner
 			}
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)

@@ -14,7 +14,10 @@ import (
 // A Folder is an open folder whose files appear whole. Files have mode 0600
 // and new folders 0700, whatever the umask. No symbolic link is followed out
 // of the folder.
-type Folder struct{ root *os.Root }
+type Folder struct {
+	root  *os.Root
+	aside string // see Aside
+}
 
 // unfinished begins the names of files that are not whole yet. OpenFolder
 // removes those that a crash left behind.
@@ -30,7 +33,7 @@ func OpenFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{root}
+	f := &Folder{root: root}
 	names, err := f.Names()
 	for _, name := range names {
 		if strings.HasPrefix(name, unfinished) {
@@ -50,7 +53,7 @@ func ReadFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{root}, nil
+	return &Folder{root: root}, nil
 }
 
 // MakeFolder makes the folder if it is missing and its name durable.
@@ -69,6 +72,12 @@ func MakeFolder(path string) error {
 	defer parent.Close()
 	return errors.Join(os.Chmod(path, 0o700), SyncFolder(parent))
 }
+
+// Aside names another folder in which unfinished files may lie, so that no
+// name ever vanishes from this one while it is being copied. It is not used as
+// long as it is missing or on another file system. OpenFolder removes what a
+// crash leaves in it.
+func (f *Folder) Aside(path string) { f.aside = path }
 
 // Close ends the use of the folder.
 func (f *Folder) Close() error { return f.root.Close() }
@@ -91,6 +100,21 @@ func (f *Folder) Open(name string) (*os.File, error) {
 
 // Read opens the file for reading.
 func (f *Folder) Read(name string) (*os.File, error) { return f.root.Open(name) }
+
+// Lstat describes the file without following a symbolic link.
+func (f *Folder) Lstat(name string) (fs.FileInfo, error) { return f.root.Lstat(name) }
+
+// ReadLinked opens the regular file that a symbolic link in the folder leads to,
+// outside the folder too, for reading. The error is fs.ErrInvalid if it leads to
+// anything else.
+func (f *Folder) ReadLinked(name string) (*os.File, error) {
+	path := filepath.Join(f.root.Name(), name)
+	// Opening a pipe would wait for its other end.
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	return os.Open(path)
+}
 
 // Remove removes the file. That is not synced: a crash may bring it back.
 func (f *Folder) Remove(name string) error { return f.root.Remove(name) }
@@ -132,7 +156,8 @@ func (f *Folder) publish(name string, fill func(io.Writer) error) error {
 
 // Create is Publish for what can be read but once.
 func (f *Folder) Create(name string, r io.Reader) error {
-	if err := f.rename(name, func(w io.Writer) error { _, err := io.Copy(w, r); return err }); err != nil {
+	here := Folder{root: f.root} // rename may fill a second file after one aside
+	if err := here.rename(name, func(w io.Writer) error { _, err := io.Copy(w, r); return err }); err != nil {
 		return fmt.Errorf("making %s: %w", name, err)
 	}
 	return f.Sync()
@@ -140,12 +165,18 @@ func (f *Folder) Create(name string, r io.Reader) error {
 
 // rename makes the file under a name of its own first.
 func (f *Folder) rename(name string, fill func(io.Writer) error) error {
+	if f.aside != "" {
+		done, err := f.renameFrom(f.aside, name, fill)
+		if done || err != nil {
+			return err
+		}
+	}
 	temp := unfinished + rand.Text()
 	file, err := f.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(file.Chmod(0o600), fill(&early{file: file}), file.Sync(), file.Close())
+	err = finish(file, fill)
 	if err == nil {
 		err = f.root.Rename(temp, name)
 	}
@@ -153,6 +184,28 @@ func (f *Folder) rename(name string, fill func(io.Writer) error) error {
 		return errors.Join(err, f.root.Remove(temp))
 	}
 	return nil
+}
+
+// renameFrom makes the file in another folder first. It is not done, and
+// nothing has happened, if that folder cannot be used.
+func (f *Folder) renameFrom(aside, name string, fill func(io.Writer) error) (done bool, err error) {
+	temp := filepath.Join(aside, unfinished+rand.Text())
+	file, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, nil //nolint:nilerr // the folder itself is used, and says what is wrong
+	}
+	if err := finish(file, fill); err != nil {
+		return false, errors.Join(err, os.Remove(temp))
+	}
+	if os.Rename(temp, filepath.Join(f.root.Name(), name)) != nil { // another file system
+		return false, os.Remove(temp)
+	}
+	return true, nil
+}
+
+// finish fills a new file, brings it to stable storage and closes it.
+func finish(file *os.File, fill func(io.Writer) error) error {
+	return errors.Join(file.Chmod(0o600), fill(&early{file: file}), file.Sync(), file.Close())
 }
 
 // linkNew is publish by way of a file without a name. It is not done, and

@@ -168,3 +168,43 @@ func TestOpenFolderRemovesLeftovers(t *testing.T) {
 	_, err = OpenFolder(filepath.Join(dir, "a"))
 	is.True(err != nil) // a file
 }
+
+// A file that replaces another is made in the folder aside, so that no name
+// vanishes from its own; without that folder it is made in its own.
+func TestAside(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, aside := t.TempDir(), t.TempDir()
+	f, err := OpenFolder(dir)
+	is.NoErr(err)
+	defer f.Close()
+	f.Aside(aside)
+	names := func(dir string) int {
+		all, err := os.ReadDir(dir)
+		is.NoErr(err)
+		return len(all)
+	}
+	for n := range 3 {
+		is.NoErr(f.Publish("name", func(w io.Writer) error {
+			if n > 0 {
+				is.Equal(names(dir), 1)
+				is.Equal(names(aside), 1)
+			}
+			_, err := fmt.Fprint(w, n)
+			return err
+		}))
+		b, err := os.ReadFile(filepath.Join(dir, "name"))
+		is.NoErr(err)
+		is.Equal(string(b), fmt.Sprint(n))
+		is.Equal(names(aside), 0)
+	}
+	failed := errors.New("planned")
+	is.True(errors.Is(f.Publish("name", func(io.Writer) error { return failed }), failed))
+	is.Equal(names(aside), 0)
+	f.Aside(filepath.Join(aside, "missing"))
+	is.NoErr(f.Publish("name", func(w io.Writer) error { _, err := io.WriteString(w, "last"); return err }))
+	b, err := os.ReadFile(filepath.Join(dir, "name"))
+	is.NoErr(err)
+	is.Equal(string(b), "last")
+	is.Equal(names(dir), 1)
+}

@@ -1,0 +1,461 @@
+package blobs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// random is content that differs for each seed.
+func random(seed uint64, size int) []byte {
+	b := make([]byte, size)
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	for i := 0; i+8 <= size; i += 8 {
+		n := rnd.Uint64()
+		for j := range 8 {
+			b[i+j] = byte(n >> (8 * j))
+		}
+	}
+	return b
+}
+
+// flip changes one bit of a blob on the disk; its time is that of an old file.
+func flip(t testing.TB, dir string, ref Ref, at int64) {
+	t.Helper()
+	is := is.New(t)
+	name := filepath.Join(dir, ref.path())
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	is.NoErr(err)
+	defer f.Close()
+	var b [1]byte
+	_, err = f.ReadAt(b[:], at)
+	is.NoErr(err)
+	b[0] ^= 4
+	_, err = f.WriteAt(b[:], at)
+	is.NoErr(err)
+	is.NoErr(os.Chtimes(name, time.Time{}, time.Now().Add(-time.Duration(1+rand.IntN(1e6))*time.Minute)))
+}
+
+// sent is what Send lets out of a blob; whole says that no error came.
+func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
+	r, err := s.Send(ref, int64(size))
+	if err != nil {
+		return nil, false, err
+	}
+	defer r.Close()
+	b, err = io.ReadAll(r)
+	return b, err == nil, err
+}
+
+// Wherever a bit is flipped, and however large the blob: Send never hands out
+// all of it, the blob is in quarantine from then on, and uploading the content
+// again heals it.
+func TestWrongBytesAreNotSent(t *testing.T) {
+	t.Parallel()
+	for i, size := range []int{1, 100, 4096, hotOne, hotOne + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			is := is.New(t)
+			s, dir := open(t)
+			content := random(uint64(i), size)
+			ref := refOf(content)
+			for _, at := range []int{0, size / 2, size - 1} {
+				var told []Ref
+				s.OnDamage(func(ref Ref, err error) {
+					is.True(errors.Is(err, ErrDamaged))
+					told = append(told, ref)
+				})
+				keep(t, s, content).Release()
+				for range 3 { // into memory, and proven
+					b, whole, err := sent(s, ref, size)
+					is.NoErr(err)
+					is.True(whole && bytes.Equal(b, content))
+				}
+				s.hot.forget(ref) // where it would survive the disk
+				flip(t, dir, ref, int64(at))
+				for range 4 {
+					b, whole, err := sent(s, ref, size)
+					is.True(errors.Is(err, ErrDamaged))
+					is.True(!whole && len(b) < size)
+				}
+				is.Equal(told, []Ref{ref}) // once
+				is.Equal(len(s.Damaged()), 1)
+				_, err := s.Get(ref)
+				is.True(errors.Is(err, ErrDamaged))
+				_, err = s.Head(ref, 1)
+				is.True(errors.Is(err, ErrDamaged))
+				is.Equal(s.Small(ref, int64(size)), nil)
+				is.True(errors.Is(s.Prove(ref), ErrDamaged))
+				info, err := s.Stat(ref) // the bytes stay
+				is.NoErr(err)
+				is.Equal(info.Size, int64(size))
+				for _, err := range s.All() {
+					is.NoErr(err)
+				}
+
+				keep(t, s, content).Release()
+				is.Equal(len(s.Damaged()), 0)
+				is.Equal(tree(t, dir), []string{ref.path()})
+				b, whole, err := sent(s, ref, size)
+				is.NoErr(err)
+				is.True(whole && bytes.Equal(b, content))
+			}
+		})
+	}
+}
+
+// A part of a large blob is sent before it is known to be right; that has the
+// blob checked in the background.
+func TestRangesAreChecked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	size := provenFirst + 12345
+	content := random(1, size)
+	ref := refOf(content)
+	for _, read := range []func(r io.ReadSeeker) error{
+		func(r io.ReadSeeker) error { // a range
+			if _, err := r.Seek(500, io.SeekStart); err != nil {
+				return err
+			}
+			b := make([]byte, 100)
+			_, err := io.ReadFull(r, b)
+			is.True(bytes.Equal(b, content[500:600]))
+			return err
+		},
+		func(r io.ReadSeeker) error { // the client goes away
+			_, err := io.CopyN(io.Discard, r, 1000)
+			return err
+		},
+		func(r io.ReadSeeker) error { // all, from the second byte on, with the first at the end
+			_, err := r.Seek(1, io.SeekStart)
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+			}
+			return err
+		},
+	} {
+		found := make(chan Ref, 1)
+		s.OnDamage(func(ref Ref, _ error) { found <- ref })
+		keep(t, s, content).Release()
+		flip(t, dir, ref, int64(size-1))
+		r, err := s.Send(ref, int64(size))
+		is.NoErr(err)
+		is.NoErr(read(r))
+		is.NoErr(r.Close())
+		select {
+		case got := <-found:
+			is.Equal(got, ref)
+		case <-time.After(time.Minute):
+			t.Fatal("it was not checked")
+		}
+		is.True(errors.Is(s.Quarantined(ref), ErrDamaged))
+	}
+	// Many wait for one check each.
+	for range 2 * mostQueued {
+		s.CheckSoon(ref)
+	}
+	for i := range 2 * mostQueued {
+		s.CheckSoon(Ref{byte(i), byte(i >> 8)})
+	}
+	is.True(len(s.checks.queue) <= mostQueued)
+	is.NoErr(s.Close())
+	s.CheckSoon(ref) // after the end nothing happens
+}
+
+// No part of a damaged blob is sent, be the part itself right or wrong, unless
+// the blob is too large to be read first.
+func TestPartIsProven(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	for _, size := range []int{100, provenFirst, provenFirst + 12345} {
+		content := random(1, size)
+		ref := refOf(content)
+		keep(t, s, content).Release()
+		r, err := s.SendPart(ref, int64(size))
+		is.NoErr(err)
+		b, err := io.ReadAll(r)
+		is.NoErr(err)
+		is.True(bytes.Equal(b, content))
+		is.NoErr(r.Close())
+		flip(t, dir, ref, int64(size/2))
+		s.hot.forget(ref)
+		_, err = s.SendPart(ref, int64(size))
+		is.True(errors.Is(err, ErrDamaged))
+	}
+	_, err := s.SendPart(Ref{1}, provenFirst+1)
+	is.True(errors.Is(err, fs.ErrNotExist))
+}
+
+// A blob of another size than its record has is not sent.
+func TestSendSize(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	for _, size := range []int{1000, provenFirst + 1} {
+		content := random(2, size)
+		ref := refOf(content)
+		keep(t, s, content).Release()
+		for _, other := range []int{0, size - 1, size + 1, 2 * provenFirst} {
+			_, _, err := sent(s, ref, other)
+			is.True(errors.Is(err, ErrDamaged))
+			is.NoErr(s.Quarantined(ref)) // the bytes are right
+		}
+		is.NoErr(os.Truncate(filepath.Join(dir, ref.path()), int64(size/2)))
+		_, _, err := sent(s, ref, size)
+		is.True(errors.Is(err, ErrDamaged))
+	}
+	_, _, err := sent(s, Ref{1}, 1)
+	is.True(errors.Is(err, fs.ErrNotExist))
+	link := Ref{2}
+	is.NoErr(os.MkdirAll(filepath.Join(dir, link.path()), 0o700))
+	_, _, err = sent(s, link, 1)
+	is.True(errors.Is(err, ErrDamaged))
+	is.True(errors.Is(s.Quarantined(link), ErrDamaged))
+}
+
+// The quarantine outlives the process, is seen by those who only read, and ends
+// when the right bytes are put back by hand and read.
+func TestQuarantineLasts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	content := random(3, 5000)
+	ref := keep(t, s, content)
+	ref.Release()
+	flip(t, dir, ref.Ref, 7)
+	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
+	found := s.Damaged()
+	is.NoErr(s.Close())
+
+	for _, open := range []func(string) (*Store, error){Read, Open, Read, Open} {
+		s, err := open(dir)
+		is.NoErr(err)
+		is.Equal(len(s.Damaged()), 1)
+		is.Equal(s.Damaged()[0].Ref, ref.Ref)
+		is.True(s.Damaged()[0].Found.Sub(found[0].Found).Abs() < time.Minute)
+		_, err = s.Get(ref.Ref)
+		is.True(errors.Is(err, ErrDamaged))
+		is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
+		is.NoErr(s.Close())
+	}
+	is.NoErr(os.WriteFile(filepath.Join(dir, ref.Ref.path()), content, 0o600))
+	s, err := Read(dir)
+	is.NoErr(err)
+	is.NoErr(s.Check(ref.Ref))
+	_, err = s.Get(ref.Ref)
+	is.NoErr(err)
+	is.NoErr(s.Close())
+	is.Equal(len(tree(t, dir)), 2) // who reads changes nothing
+	s, err = Open(dir)
+	is.NoErr(err)
+	is.NoErr(s.Check(ref.Ref))
+	is.Equal(tree(t, dir), []string{ref.Ref.path()})
+
+	// With the blob goes its marker, whoever removes it.
+	flip(t, dir, ref.Ref, 8)
+	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
+	gone, err := s.Unlink(ref.Ref, always)
+	is.NoErr(err)
+	is.True(gone)
+	is.Equal(tree(t, dir), []string{})
+	is.Equal(len(s.Damaged()), 0)
+	keep(t, s, content).Release()
+	flip(t, dir, ref.Ref, 8)
+	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
+	is.NoErr(os.Remove(filepath.Join(dir, ref.Ref.path())))
+	_, err = s.Get(ref.Ref)
+	is.True(errors.Is(err, fs.ErrNotExist))
+	is.NoErr(s.Close())
+	s, err = Open(dir)
+	is.NoErr(err)
+	is.Equal(len(s.Damaged()), 0)
+	is.NoErr(s.Close())
+}
+
+// An error of the disk that stays counts as damage; one that passes does not,
+// and neither does any other error.
+func TestReadErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		errs    []error // of one reading after the other
+		damaged bool
+		want    error
+	}{
+		{"none", []error{nil}, false, nil},
+		{"passes", []error{syscall.EIO, nil}, false, nil},
+		{"stays", []error{syscall.EIO, syscall.EIO}, true, ErrDamaged},
+		{"another", []error{syscall.EINTR}, false, syscall.EINTR},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			is := is.New(t)
+			s, _ := open(t)
+			kept := keep(t, s, random(4, 3000))
+			kept.Release()
+			n := 0
+			err := s.check(kept.Ref, func(r io.Reader) io.Reader {
+				n++
+				if tt.errs[n-1] == nil {
+					return r
+				}
+				return io.MultiReader(io.LimitReader(r, 100), iotest.ErrReader(tt.errs[n-1]))
+			})
+			is.Equal(n, len(tt.errs))
+			is.True(errors.Is(err, tt.want))
+			is.Equal(s.Quarantined(kept.Ref) != nil, tt.damaged)
+		})
+	}
+}
+
+// A check that reads the old bytes while the right ones take their place does
+// not condemn those.
+func TestReplacedWhileRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	content := random(5, 3000)
+	kept := keep(t, s, content)
+	kept.Release()
+	flip(t, dir, kept.Ref, 100)
+	err := s.check(kept.Ref, func(r io.Reader) io.Reader {
+		keep(t, s, content).Release()
+		return r
+	})
+	is.True(errors.Is(err, ErrDamaged)) // of what was read
+	is.Equal(len(s.Damaged()), 0)
+	is.NoErr(s.Check(kept.Ref))
+}
+
+// Checks, downloads, uploads and removals of damaged contents against each
+// other: what is not in quarantine at the end is right or is found to be wrong.
+func TestQuarantineRaces(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	s.OnDamage(func(Ref, error) {})
+	contents := [][]byte{random(1, 10), random(2, 5000), random(3, 200_000)}
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			for range 40 {
+				c := contents[rnd.IntN(len(contents))]
+				ref := refOf(c)
+				switch rnd.IntN(5) {
+				case 0:
+					kept, err := tryKeep(s, c)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					kept.Release()
+				case 1: // replaced as a whole, by wrong bytes
+					name := filepath.Join(t.TempDir(), "wrong")
+					err := os.WriteFile(name, append(bytes.Clone(c[1:]), c[0]+1), 0o600)
+					if err == nil {
+						err = os.Rename(name, filepath.Join(dir, ref.path()))
+					}
+					if err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Error(err)
+					}
+				case 2:
+					_ = s.Check(ref)
+				case 3:
+					b, whole, _ := sent(s, ref, len(c))
+					if whole && !bytes.Equal(b, c) {
+						t.Error("wrong bytes were sent")
+					}
+				case 4:
+					if _, err := s.Unlink(ref, always); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, c := range contents {
+		keep(t, s, c).Release()
+	}
+	is.Equal(len(s.Damaged()), 0)
+	for _, c := range contents {
+		is.NoErr(s.Check(refOf(c)))
+	}
+}
+
+// The marker of a damaged blob goes after the right bytes and their name are on
+// stable storage. Otherwise a power cut could leave wrong bytes without it.
+func TestOrderOfHealing(t *testing.T) {
+	bothWays(t, func(t *testing.T, s *Store, dir string) {
+		is := is.New(t)
+		content := random(6, 3000)
+		kept := keep(t, s, content)
+		kept.Release()
+		flip(t, dir, kept.Ref, 100)
+		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
+		steps := recordSteps(s)
+		keep(t, s, content).Release()
+		got := steps()
+		is.Equal(got[len(got)-3:], []string{"sync folder", "unmark", "sync damaged"})
+		is.True(slices.Index(got, "sync file") < slices.Index(got, "rename") && slices.Contains(got, "rename"))
+
+		// The name is durable before wrong bytes are said to be marked.
+		flip(t, dir, kept.Ref, 100)
+		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
+		is.Equal(steps(), []string{"mark", "sync damaged"})
+		is.NoErr(os.RemoveAll(filepath.Join(dir, damagedFolder)))
+		s.damaged.found = map[Ref]time.Time{}
+		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
+		is.True(strings.HasPrefix(strings.Join(steps(), ","), "sync top,mark"))
+	})
+}
+
+// atEnd calls do when r has come to its end.
+type atEnd struct {
+	r  io.Reader
+	do func()
+}
+
+func (a *atEnd) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if errors.Is(err, io.EOF) && a.do != nil {
+		a.do()
+		a.do = nil
+	}
+	return n, err
+}
+
+// What is written into a file while it is read is not taken for proven, however
+// long the reading takes.
+func TestWrittenWhileRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	k := keep(t, s, random(1, 1000))
+	k.Release()
+	path := filepath.Join(dir, k.Ref.path())
+	touch := func(ago time.Duration) {
+		is.NoErr(os.Chtimes(path, time.Time{}, time.Now().Add(-ago)))
+	}
+	touch(time.Hour)
+	is.NoErr(s.check(k.Ref, func(r io.Reader) io.Reader {
+		return &atEnd{r, func() { flip(t, dir, k.Ref, 5); touch(time.Minute) }}
+	}))
+	_, err := s.Send(k.Ref, 1000)
+	is.True(errors.Is(err, ErrDamaged))
+}

@@ -1,0 +1,21 @@
+//go:build !unix
+
+package disk
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Rename moves a file from one folder to another, in the place of what has the
+// name there.
+func Rename(from *os.File, name string, to *os.File, as string) error {
+	return os.Rename(filepath.Join(from.Name(), name), filepath.Join(to.Name(), as))
+}
+
+// Joined reports whether files can be moved from one folder to the other.
+func Joined(a, b *os.File) bool {
+	x, err := filepath.EvalSymlinks(a.Name())
+	y, err2 := filepath.EvalSymlinks(b.Name())
+	return err == nil && err2 == nil && filepath.VolumeName(x) == filepath.VolumeName(y)
+}

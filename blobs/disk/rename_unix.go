@@ -1,0 +1,36 @@
+//go:build unix
+
+package disk
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rename moves a file from one folder to another, in the place of what has the
+// name there.
+func Rename(from *os.File, name string, to *os.File, as string) error {
+	for {
+		err := unix.Renameat(int(from.Fd()), name, int(to.Fd()), as)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &os.LinkError{Op: "renameat", Old: name, New: as, Err: err}
+		}
+	}
+}
+
+// Joined reports whether files can be moved from one folder to the other: they
+// are on one file system, and in one mount of it.
+func Joined(a, b *os.File) bool {
+	var x, y unix.Stat_t
+	if unix.Fstat(int(a.Fd()), &x) != nil || unix.Fstat(int(b.Fd()), &y) != nil || x.Dev != y.Dev {
+		return false
+	}
+	// The system compares the mounts before it looks for the name.
+	const nothing = ".kist-is-here-no-such-file"
+	return !errors.Is(Rename(a, nothing, b, nothing), unix.EXDEV)
+}

@@ -1,0 +1,105 @@
+package disk
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrLocked says that another process has locked a file.
+var ErrLocked = errors.New("locked")
+
+// A Scratch is a folder, of mode 0700, for files that a process needs while it
+// runs. It is locked for as long as its process lives.
+type Scratch struct {
+	Path  string
+	owner *os.File
+}
+
+const (
+	ownerName = "owner" // the file in a scratch folder that is locked
+	// youngScratch is how old a folder without an owner must be to be taken for
+	// a left-over: its process may be about to lock it.
+	youngScratch = time.Minute
+)
+
+// NewScratch makes a scratch folder in the parent, which must be there. Its
+// name begins with the prefix. Left-overs of the same prefix are removed first.
+func NewScratch(parent, prefix string) (*Scratch, error) {
+	if err := SweepScratch(parent, prefix); err != nil {
+		return nil, err
+	}
+	for {
+		s := &Scratch{Path: filepath.Join(parent, prefix+rand.Text())}
+		if err := os.Mkdir(s.Path, 0o700); err != nil {
+			return nil, err
+		}
+		var err error
+		s.owner, err = os.OpenFile(filepath.Join(s.Path, ownerName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			err = TryLock(s.owner)
+		}
+		if err == nil {
+			_, err = os.Lstat(s.owner.Name())
+		}
+		if err == nil {
+			return s, nil
+		}
+		if s.owner != nil {
+			err = errors.Join(err, s.Close())
+		}
+		if !errors.Is(err, ErrLocked) && !errors.Is(err, fs.ErrNotExist) { // a sweep came in between
+			return nil, err
+		}
+	}
+}
+
+// Close removes the folder and what is in it.
+func (s *Scratch) Close() error { return errors.Join(s.owner.Close(), os.RemoveAll(s.Path)) }
+
+// SweepScratch removes the scratch folders in the parent whose names begin with
+// the prefix and whose process has ended.
+func SweepScratch(parent, prefix string) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		if gone := sweepScratch(filepath.Join(parent, e.Name())); gone != nil {
+			err = errors.Join(err, fmt.Errorf("cannot remove what another run has left: %w", gone))
+		}
+	}
+	return err
+}
+
+func sweepScratch(path string) error {
+	f, err := os.OpenFile(filepath.Join(path, ownerName), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err := os.Lstat(path)
+		if err != nil || time.Since(info.ModTime()) < youngScratch {
+			return nil //nolint:nilerr // it is gone, or its owner is about to lock it
+		}
+		return os.RemoveAll(path)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // it is another user's
+	}
+	if err != nil {
+		return err
+	}
+	if err := TryLock(f); err != nil {
+		if errors.Is(err, ErrLocked) {
+			err = nil
+		}
+		return errors.Join(err, f.Close())
+	}
+	return (&Scratch{Path: path, owner: f}).Close()
+}

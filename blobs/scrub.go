@@ -1,0 +1,266 @@
+package blobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"kist/blobs/disk"
+)
+
+// How a Scrubber works unless it is told otherwise.
+const (
+	scrubEvery = 7 * 24 * time.Hour
+	scrubRate  = 20 << 20 // bytes in a second
+)
+
+const (
+	scrubTick = 50 * time.Millisecond
+	scrubLeft = time.Minute // after which the progress is written again
+	scrubFile = "progress"
+	// scrubBlob is what opening a blob counts for, in bytes.
+	scrubBlob = 16 << 10
+	// scrubSkip is how many ticks in a row are left to a busy server.
+	scrubSkip = 9
+)
+
+// A Scrubber reads all blobs of a store, slowly, once a week. A blob whose
+// bytes are damaged goes into quarantine (see Store.Check).
+//
+// How far it is stays on the disk, so that a restart goes on where it was.
+type Scrubber struct {
+	Store *Store
+	Dir   string      // a folder for the progress, made when it is missing; its parent must exist
+	Busy  func() bool // whether others need the machine more: it is then ten times as slow; nil for never
+	Log   *slog.Logger
+
+	every time.Duration // scrubEvery, but for tests
+	rate  int64         // scrubRate, but for tests
+
+	mu   sync.Mutex
+	at   progress
+	last time.Time // when at was written
+}
+
+// progress is what is kept of a round.
+type progress struct {
+	Begun    time.Time `json:"begun"`    // the latest round
+	After    string    `json:"after"`    // the ref up to which it is done
+	Damaged  int       `json:"damaged"`  // what it has found
+	Finished time.Time `json:"finished"` // the latest round that came to its end; before Begun while one is under way
+}
+
+// Finished is when the latest whole round ended; zero if none has.
+func (s *Scrubber) Finished() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at.Finished
+}
+
+// Run reads all blobs once a week until ctx ends. The blobs in quarantine are
+// read at once: somebody may have put the right bytes back.
+func (s *Scrubber) Run(ctx context.Context) {
+	if s.every == 0 {
+		s.every, s.rate = scrubEvery, scrubRate
+	}
+	folder, err := disk.OpenFolder(s.Dir)
+	if err != nil {
+		s.Log.Error("the stored files are not checked: the progress cannot be kept", "error", err)
+		return
+	}
+	defer folder.Close()
+	s.load(folder)
+	for {
+		if err := s.pause(ctx); err != nil {
+			return
+		}
+		err := s.round(ctx, folder)
+		if e := s.save(folder); e != nil {
+			s.Log.Warn("the progress of checking the stored files is not kept", "error", e)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.Log.Error("the check of the stored files has stopped; it goes on in an hour", "error", err)
+			if wait(ctx, time.Hour) != nil {
+				return
+			}
+		}
+	}
+}
+
+// load reads how far the process before was. Without that a round begins.
+func (s *Scrubber) load(folder *disk.Folder) {
+	f, err := folder.Read(scrubFile)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	var at progress
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err == nil {
+		err = json.Unmarshal(b, &at)
+	}
+	if _, bad := ParseRef(at.After); err != nil || at.After != "" && bad != nil {
+		s.Log.Warn("the progress of checking the stored files cannot be read; it begins again", "error", errors.Join(err, bad))
+		return
+	}
+	// A time in the future is from a clock that was wrong. It must not make the
+	// round that was under way look finished.
+	now := time.Now().UTC()
+	if at.Begun.After(now) {
+		at.Begun = now
+	}
+	if at.Finished.After(now) {
+		at.Finished = time.Time{}
+	}
+	s.mu.Lock()
+	s.at = at
+	s.mu.Unlock()
+}
+
+func (s *Scrubber) save(folder *disk.Folder) error {
+	s.last = time.Now()
+	b, err := json.Marshal(s.at)
+	if err != nil {
+		return err
+	}
+	return folder.Publish(scrubFile, func(w io.Writer) error { _, err := w.Write(b); return err })
+}
+
+// pause waits until a round is to begin or to go on, and begins one.
+func (s *Scrubber) pause(ctx context.Context) error {
+	if s.at.Begun.After(s.at.Finished) {
+		return nil
+	}
+	if !s.at.Begun.IsZero() {
+		if err := wait(ctx, min(s.every, time.Until(s.at.Begun.Add(s.every)))); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = progress{Begun: time.Now().UTC(), Finished: s.at.Finished}
+	return ctx.Err()
+}
+
+// wait waits for the time or the end of ctx.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// round reads what the round has not read yet.
+func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
+	tick := time.NewTicker(scrubTick)
+	defer tick.Stop()
+	p := &pacer{ctx: ctx, tick: tick.C, rate: s.rate, busy: s.Busy}
+	check := func(ref Ref) error {
+		if err := p.take(scrubBlob); err != nil {
+			return err
+		}
+		return s.Store.check(ref, p.through)
+	}
+	for _, d := range s.Store.Damaged() {
+		if err := check(d.Ref); ctx.Err() != nil {
+			return err
+		}
+	}
+	var first error // of what could not be read and is not known to be damaged
+	unread := 0
+	for info, err := range s.Store.after(s.at.After) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, ErrForeign) {
+			continue // verify tells of it
+		}
+		if err == nil {
+			err = check(info.Ref)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrDamaged):
+			s.at.Damaged++
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			if unread++; first == nil {
+				first = err
+			}
+		}
+		if info != (Info{}) {
+			s.at.After = info.Ref.String()
+		}
+		if time.Since(s.last) > scrubLeft {
+			if err := s.save(folder); err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	s.at.Finished = time.Now().UTC()
+	s.mu.Unlock()
+	if first != nil {
+		s.Log.Error("some stored files could not be checked; they are tried again in a week", "files", unread, "begun", s.at.Begun, "damaged", s.at.Damaged, "error", first)
+		return nil
+	}
+	s.Log.Info("all stored files were checked", "begun", s.at.Begun, "damaged", s.at.Damaged)
+	return nil
+}
+
+// A pacer lets so many bytes pass in a second.
+type pacer struct {
+	ctx  context.Context
+	tick <-chan time.Time
+	rate int64
+	busy func() bool
+	left int64 // bytes that may pass before the next tick
+}
+
+// take waits until n bytes may pass.
+func (p *pacer) take(n int64) error {
+	for skipped := 0; p.left <= 0; {
+		select {
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		case <-p.tick:
+		}
+		if p.busy != nil && p.busy() && skipped < scrubSkip {
+			skipped++
+			continue
+		}
+		skipped = 0
+		p.left += max(1, p.rate*int64(scrubTick)/int64(time.Second))
+	}
+	p.left -= n
+	return nil
+}
+
+// through is a reader of what r has, at the pace.
+func (p *pacer) through(r io.Reader) io.Reader { return pacedReader{p, r} }
+
+type pacedReader struct {
+	p *pacer
+	r io.Reader
+}
+
+func (r pacedReader) Read(b []byte) (int, error) {
+	if err := r.p.take(0); err != nil {
+		return 0, err
+	}
+	n, err := r.r.Read(b)
+	r.p.left -= int64(n)
+	return n, err
+}

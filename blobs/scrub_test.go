@@ -1,0 +1,219 @@
+package blobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/matryer/is"
+)
+
+// scrubber is one for the test, at a rate of bytes in a second.
+func scrubber(s *Store, dir string, rate int64) *Scrubber {
+	return &Scrubber{Store: s, Dir: filepath.Join(filepath.Dir(dir), "scrub"), Log: slog.New(slog.DiscardHandler), every: scrubEvery, rate: rate}
+}
+
+// keepSome keeps some blobs and returns their refs in order.
+func keepSome(t *testing.T, s *Store, n, size int) []Ref {
+	var refs []Ref
+	for i := range n {
+		k := keep(t, s, random(uint64(i), size))
+		k.Release()
+		refs = append(refs, k.Ref)
+	}
+	slices.SortFunc(refs, func(a, b Ref) int { return slices.Compare(a[:], b[:]) })
+	return refs
+}
+
+// A round finds what is damaged and what is healed by hand, is over after the
+// time that its rate allows, and begins again after a week.
+func TestScrub(t *testing.T) {
+	s, dir := open(t)
+	refs := keepSome(t, s, 20, 100_000)
+	flip(t, dir, refs[3], 5)
+	flip(t, dir, refs[19], 99_999)
+	var mu sync.Mutex
+	var told []Ref
+	s.OnDamage(func(ref Ref, _ error) { mu.Lock(); defer mu.Unlock(); told = append(told, ref) })
+	heard := func() []Ref { mu.Lock(); defer mu.Unlock(); return slices.Clone(told) }
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		sc := scrubber(s, dir, 100_000)
+		begun := time.Now()
+		running.Go(func() { sc.Run(ctx) })
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		is.True(sc.Finished().IsZero()) // 2 MB at 0.1 MB/s
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		is.True(sc.Finished().Sub(begun) >= 20*time.Second)
+		is.Equal(heard(), []Ref{refs[3], refs[19]})
+		is.Equal(len(s.Damaged()), 2)
+
+		// Nothing happens until a week is over; then what was put back by hand is
+		// seen and what was damaged since is found.
+		is.NoErr(os.WriteFile(filepath.Join(dir, refs[3].path()), contentOf(refs[3], 20, 100_000), 0o600))
+		flip(t, dir, refs[7], 1)
+		time.Sleep(scrubEvery - time.Minute)
+		synctest.Wait()
+		is.Equal(len(heard()), 2)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		is.Equal(heard(), []Ref{refs[3], refs[19], refs[7]})
+		is.True(s.Quarantined(refs[3]) == nil)
+		is.True(sc.Finished().Sub(begun) > scrubEvery)
+		cancel()
+		running.Wait()
+	})
+}
+
+func contentOf(ref Ref, n, size int) []byte {
+	for i := range n {
+		if b := random(uint64(i), size); refOf(b) == ref {
+			return b
+		}
+	}
+	return nil
+}
+
+// A round that is cut short goes on where it was, in another process too, and
+// one that is over does not begin again at each start.
+func TestScrubResumes(t *testing.T) {
+	s, dir := open(t)
+	keepSome(t, s, 30, 50_000)
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		read, starts := 0, 0
+		for last := ""; ; starts++ {
+			is.True(starts < 100)
+			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+			sc := scrubber(s, dir, 100_000)
+			sc.Run(ctx)
+			cancel()
+			is.True(sc.at.After > last || sc.at.After == last && !sc.Finished().IsZero())
+			for info := range s.after(last) {
+				if info.Ref.String() <= sc.at.After {
+					read++
+				}
+			}
+			last = sc.at.After
+			if !sc.Finished().IsZero() {
+				break
+			}
+		}
+		is.Equal(read, 30)
+		is.True(starts > 2)
+
+		before := scrubber(s, dir, 100_000)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		before.Run(ctx)
+		cancel()
+		is.True(time.Since(before.at.Begun) > time.Hour) // it is still the first round
+
+		// Progress that cannot be read counts for nothing.
+		is.NoErr(os.WriteFile(filepath.Join(before.Dir, scrubFile), []byte(`{"after":"../x"}`), 0o600))
+		again := scrubber(s, dir, 100_000)
+		ctx, cancel = context.WithTimeout(context.Background(), time.Hour)
+		again.Run(ctx)
+		cancel()
+		is.True(time.Since(again.Finished()) < time.Hour)
+	})
+}
+
+// A round that ended while the clock was ahead does not keep the one after it
+// from going on at a start.
+func TestScrubAfterWrongClock(t *testing.T) {
+	s, dir := open(t)
+	refs := keepSome(t, s, 10, 50_000)
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		sc := scrubber(s, dir, 100_000)
+		is.NoErr(os.MkdirAll(sc.Dir, 0o700))
+		now := time.Now().UTC()
+		b, err := json.Marshal(progress{Begun: now, After: refs[4].String(), Finished: now.Add(73 * 365 * 24 * time.Hour)})
+		is.NoErr(err)
+		is.NoErr(os.WriteFile(filepath.Join(sc.Dir, scrubFile), b, 0o600))
+		flip(t, dir, refs[2], 0) // read already
+		flip(t, dir, refs[7], 0)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		sc.Run(ctx)
+		is.Equal(len(s.Damaged()), 1)
+		is.True(s.Quarantined(refs[7]) != nil)
+		is.True(time.Since(sc.Finished()) <= time.Hour)
+	})
+}
+
+// A busy server has the machine for most of the time, and the round goes on.
+func TestScrubYields(t *testing.T) {
+	s, dir := open(t)
+	keepSome(t, s, 10, 100_000)
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		took := func(busy bool) time.Duration {
+			sc := scrubber(s, dir, 1<<20)
+			sc.Busy = func() bool { return busy }
+			is.NoErr(os.RemoveAll(sc.Dir))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			begun := time.Now()
+			sc.Run(ctx)
+			return sc.Finished().Sub(begun)
+		}
+		idle, busy := took(false), took(true)
+		is.True(idle >= time.Second/2 && idle < 3*time.Second)
+		is.True(busy > 8*idle && busy < 12*idle)
+	})
+}
+
+// What is removed while it is read is not damaged.
+func TestScrubVanished(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := open(t)
+	refs := keepSome(t, s, 1, 1000)
+	err := s.check(refs[0], func(r io.Reader) io.Reader {
+		removed, err := s.Unlink(refs[0], always)
+		is.NoErr(err)
+		is.True(removed)
+		return io.LimitReader(r, 10)
+	})
+	is.True(errors.Is(err, ErrDamaged)) // what was read
+	is.Equal(len(s.Damaged()), 0)
+}
+
+// What the scrub costs those who write: see DESIGN.md.
+func BenchmarkKeepWhileScrubbed(b *testing.B) {
+	for _, scrubbed := range []bool{false, true} {
+		b.Run(map[bool]string{false: "alone", true: "scrubbed"}[scrubbed], func(b *testing.B) {
+			s, dir := open(b)
+			for i := range 200 {
+				keep(b, s, random(uint64(i), 1<<20)).Release()
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			if scrubbed {
+				sc := scrubber(s, dir, scrubRate)
+				sc.every = time.Nanosecond
+				running.Go(func() { sc.Run(ctx) })
+			}
+			for i := range b.N {
+				keep(b, s, random(uint64(i+1000), 4096)).Release()
+			}
+			b.StopTimer()
+			cancel()
+			running.Wait()
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package blobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// provenFirst is the size in bytes up to which a blob is read and hashed before
+// its first byte is sent. A larger one is hashed while it is sent.
+const provenFirst = 8 << 20
+
+// provenForPart is the size in bytes up to which a blob is hashed before a part
+// of it is sent: some seconds of reading at most.
+const provenForPart = 256 << 20
+
+// mostProven bounds the blobs of which a process remembers that it has read and
+// hashed them; an entry takes about 100 bytes.
+const mostProven = 1 << 15
+
+// settled is the age from which the time of a file tells whether the file was
+// written to since: file systems keep times in steps of some milliseconds.
+const settled = time.Second
+
+// A proof is the state of a file whose bytes were read and were right.
+type proof struct {
+	size, changed int64 // changed is the modification time in nanoseconds
+}
+
+// proven are blobs that this process has hashed.
+type proven struct {
+	mu   sync.Mutex
+	seen map[Ref]proof
+	now  map[Ref]*proving // those that are being hashed to be sent
+}
+
+// A proving is one reading of a blob, whose outcome all take who wait for it.
+type proving struct {
+	file fs.FileInfo
+	done chan struct{}
+	err  error
+}
+
+func (p *proven) has(ref Ref, info fs.FileInfo) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen, is := p.seen[ref]
+	return is && seen == proof{info.Size(), info.ModTime().UnixNano()}
+}
+
+// observed is a file as it was at an instant.
+type observed struct {
+	fs.FileInfo
+	at time.Time
+}
+
+func observe(f *os.File) (observed, error) {
+	info, err := f.Stat()
+	return observed{info, time.Now()}, err
+}
+
+// add remembers a blob, in the place of another one if need be. info is what
+// the file was before it was read: what was written to it meanwhile shows.
+func (p *proven) add(ref Ref, info observed) {
+	if info.at.Sub(info.ModTime()).Abs() < settled {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = map[Ref]proof{}
+	}
+	for old := range p.seen { // in no order: any will do
+		if len(p.seen) < mostProven {
+			break
+		}
+		delete(p.seen, old)
+	}
+	p.seen[ref] = proof{info.Size(), info.ModTime().UnixNano()}
+}
+
+func (p *proven) forget(ref Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.seen, ref)
+}
+
+// Send opens a blob of the given size for those who pass its bytes on. Whatever
+// leaves the process is opened by Send, so that no wrong bytes leave as a whole
+// content:
+//
+//   - A blob that this process has hashed is the file itself, or is in memory.
+//   - A smaller one, up to 8 MiB, is hashed by Send.
+//   - A larger one is hashed while it is read from its beginning. The read that
+//     would reach the end fails with ErrDamaged if the hash is wrong, so the
+//     last bytes are missing from what was sent. Reading it from elsewhere, or
+//     not to the end, has the blob checked in the background.
+//
+// The error is fs.ErrNotExist when there is no such blob, and ErrDamaged when
+// it is in quarantine, is put there by Send, or has another size.
+func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
+	if b := s.Small(ref, size); b != nil {
+		return memory{bytes.NewReader(b)}, nil
+	}
+	f, err := s.Get(ref)
+	if errors.Is(err, ErrDamaged) && s.Quarantined(ref) == nil { // it is no regular file
+		s.condemn(ref, nil, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := observe(f)
+	if err == nil && !s.proven.has(ref, info) {
+		if info.Size() == size && size > provenFirst {
+			return &unproven{store: s, ref: ref, file: f, was: info, size: size, hash: sha256.New()}, nil
+		}
+		if size <= provenFirst && info.Size() <= provenFirst {
+			if err = s.proveOnce(ref, f, info.FileInfo); err == nil {
+				_, err = f.Seek(0, io.SeekStart)
+			}
+		} else {
+			s.CheckSoon(ref)
+		}
+	}
+	if err == nil && info.Size() != size {
+		err = fmt.Errorf("%d bytes in place of %d: %w", info.Size(), size, ErrDamaged)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("blobs: opening %s to send it: %w", ref, err)
+	}
+	return f, nil
+}
+
+// SendPart is Send for those who pass on a part of a blob. Nobody can tell that a
+// part is wrong, so a blob of up to 256 MiB is hashed before SendPart returns. A
+// part of a larger one may carry wrong bytes until the check in the background
+// comes to it.
+func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
+	if size > provenFirst && size <= provenForPart { // Send sees to smaller ones
+		if err := s.Prove(ref); err != nil {
+			return nil, fmt.Errorf("blobs: opening %s to send a part of it: %w", ref, err)
+		}
+	}
+	return s.Send(ref, size)
+}
+
+// Prove makes sure that this process has hashed the blob, by reading it if it
+// has not. Its errors are those of Check.
+func (s *Store) Prove(ref Ref) error {
+	f, err := s.Get(ref)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("blobs: looking at a blob: %w", err)
+	}
+	if s.proven.has(ref, info) {
+		return nil
+	}
+	return s.proveOnce(ref, f, info)
+}
+
+// proveOnce is prove, by one at a time for the same file.
+func (s *Store) proveOnce(ref Ref, f *os.File, info fs.FileInfo) error {
+	p := &s.proven
+	p.mu.Lock()
+	if other := p.now[ref]; other != nil && os.SameFile(other.file, info) {
+		p.mu.Unlock()
+		<-other.done
+		return other.err
+	}
+	mine := &proving{file: info, done: make(chan struct{})}
+	if p.now == nil {
+		p.now = map[Ref]*proving{}
+	}
+	p.now[ref] = mine
+	p.mu.Unlock()
+	mine.err = s.prove(ref, f, nil)
+	p.mu.Lock()
+	if p.now[ref] == mine {
+		delete(p.now, ref)
+	}
+	p.mu.Unlock()
+	close(mine.done)
+	return mine.err
+}
+
+// memory is a blob in memory.
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error { return nil }
+
+// unproven is a large blob that is hashed while it is sent.
+type unproven struct {
+	store  *Store
+	ref    Ref
+	file   *os.File
+	was    observed // when it was opened
+	size   int64
+	at     int64     // where the next read begins
+	hash   hash.Hash // of the first bytes
+	hashed int64     // how many those are
+	open   bool      // bytes were given out and the hash is not known yet
+}
+
+func (u *unproven) Seek(offset int64, whence int) (int64, error) {
+	at, err := u.file.Seek(offset, whence)
+	if err == nil {
+		u.at = at
+	}
+	return at, err
+}
+
+func (u *unproven) Read(p []byte) (int, error) {
+	if u.at >= u.size {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), u.size-u.at)]
+	if u.at != u.hashed && !u.open {
+		u.store.CheckSoon(u.ref)
+	}
+	n, err := u.file.Read(p)
+	if errors.Is(err, syscall.EIO) {
+		u.store.CheckSoon(u.ref)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, err
+	}
+	if u.at == u.hashed {
+		u.hash.Write(p[:n])
+		u.hashed += int64(n)
+		if u.hashed == u.size {
+			if err := u.decide(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	u.open = u.hashed < u.size
+	u.at += int64(n)
+	return n, nil
+}
+
+// decide compares the hash of all bytes.
+func (u *unproven) decide() error {
+	if got := Ref(u.hash.Sum(nil)); got != u.ref {
+		err := fmt.Errorf("blobs: the bytes of %s hash to %s: %w", u.ref, got, ErrDamaged)
+		u.store.condemn(u.ref, u.file, err)
+		return err
+	}
+	return u.store.acquit(u.ref, u.file, u.was)
+}
+
+func (u *unproven) Close() error {
+	if u.open {
+		u.store.CheckSoon(u.ref)
+	}
+	return u.file.Close()
+}
