@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -45,6 +46,7 @@ func TestAppendFails(t *testing.T) {
 			j, b := opened(t, m)
 			b = add(t, j, b, "one")
 			_, size := j.End()
+			log, before := j.name, maps.Clone(test.fail)
 			m.fail = test.fail.next
 			failed := 0
 			for {
@@ -54,18 +56,28 @@ func TestAppendFails(t *testing.T) {
 					break
 				}
 				failed++
-				_, end := j.End()
-				is.Equal(end, size)
+				name, end := j.End()
+				want := size
+				if name != log {
+					want = headerSize
+				}
+				is.Equal(end, want)
 				is.True(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO))
 				for range 10 { // at most the record that failed is there
 					is.True(holds(t, m.cut(m.rnd)).Seq-b.Seq <= 1)
 				}
 				if !j.dirty {
 					is.True(holds(t, m.cut(m.rnd)).is(b))
-					is.Equal(int64(len(m.seen[j.name].data)), size)
+					is.Equal(int64(len(m.seen[j.name].data)), want)
 				}
 			}
 			is.Equal(failed, test.tries)
+			if test.fail["sync"] < before["sync"] { // nothing was added to the log that failed
+				is.True(j.name != log)
+				is.Equal(int64(len(m.seen[log].data)), size)
+			} else {
+				is.Equal(j.name, log)
+			}
 			for range 10 {
 				is.True(holds(t, m.cut(m.rnd)).is(b))
 			}
@@ -73,6 +85,40 @@ func TestAppendFails(t *testing.T) {
 			is.True(holds(t, m.cut(m.rnd)).is(b))
 		})
 	}
+}
+
+// A sync that fails before the log has any record is followed by another log
+// of the same name, and one that fails again by yet another.
+func TestSyncFailsAgain(t *testing.T) {
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 54)))
+	j, b := opened(t, m)
+	m.fail = failures{"sync": 6}.next
+	first := j.log
+	for {
+		next, err := try(j, b, "one")
+		if err == nil {
+			b = next
+			break
+		}
+		is.True(errors.Is(err, syscall.EIO))
+	}
+	is.True(j.log != first)
+	for range 10 {
+		is.True(holds(t, m.cut(m.rnd)).is(b))
+	}
+	m.fail = failures{"sync": 1, "sync new": 2, "link": 1}.next
+	tries := 0
+	for before := b; b.is(before); tries++ {
+		if next, err := try(j, b, "two"); err == nil {
+			b = next
+		}
+		left := holds(t, m.cut(m.rnd))
+		is.True(left.is(b) || left.is(before))
+	}
+	is.Equal(tries, 5)
+	b = add(t, j, b, "three")
+	is.True(holds(t, m.cut(m.rnd)).is(b))
 }
 
 // A long record that finds no room half way leaves none of it.

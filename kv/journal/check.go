@@ -7,27 +7,47 @@ import (
 	"slices"
 )
 
+// Superseded says that something is wrong with a part of the journal that a
+// start does not need: a newer snapshot is whole.
+type Superseded struct{ Err error }
+
+func (e *Superseded) Error() string { return e.Err.Error() + "; a newer snapshot has what it held" }
+
+func (e *Superseded) Unwrap() error { return e.Err }
+
 // Check reads every byte of the journal, the parts that Replay does not need
-// included, and tells problem what is wrong with it. read is told how many
-// more bytes were read.
+// included, and tells problem what is wrong with it: as Superseded where it
+// does no harm. read is told how many more bytes were read.
 func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	g, err := j.list()
 	if err != nil {
 		return err
 	}
 	first := uint64(0) // the newest log that all others may be missing before
+	found := map[uint64]error{}
 	for _, seq := range g.snaps {
 		_, err := j.readSnapshot(seq, nothing)
 		switch {
 		case err == nil:
 			first = seq
 		case unusable(err):
-			problem(err)
+			found[seq] = err
 		default:
 			return err
 		}
 		if _, size, err := j.measure(fileName(snapName, seq)); err == nil {
 			read(size)
+		}
+	}
+	tell := func(seq uint64, err error) {
+		if seq < first && !errors.As(err, new(*Newer)) {
+			err = &Superseded{err}
+		}
+		problem(err)
+	}
+	for _, seq := range g.snaps {
+		if err := found[seq]; err != nil {
+			tell(seq, err)
 		}
 	}
 	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
@@ -45,7 +65,7 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 			err = j.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
 		}
 		if unusable(err) {
-			problem(err)
+			tell(g.logs[i], err)
 		} else if err != nil {
 			return err
 		}
@@ -58,8 +78,9 @@ func nothing([]Op) error { return nil }
 
 // Files are the journal's files that a copy needs which is to hold the store
 // as it is now: the newest snapshot that is whole, which is read for that, and
-// the logs from there. Of the last log only Size bytes belong to the copy. The
-// caller holds the journal.
+// the logs from there. Of the last log only Size bytes belong to the copy. They
+// are open until Close, so that they can be copied whatever becomes of their
+// names.
 func (j *Journal) Files() ([]Part, error) {
 	g, err := j.list()
 	if err != nil {
@@ -68,15 +89,19 @@ func (j *Journal) Files() ([]Part, error) {
 	var from uint64
 	var parts []Part
 	for i := len(g.snaps) - 1; i >= 0; i-- {
-		if _, err = j.readSnapshot(g.snaps[i], nothing); err == nil {
-			name := fileName(snapName, g.snaps[i])
-			var size int64
-			_, size, err = j.measure(name)
-			parts = append(parts, Part{name, size, true})
-			from = g.snaps[i]
-		}
-		if err == nil {
-			break
+		var raw int64
+		if _, err = j.readSnapshot(g.snaps[i], func(ops []Op) error {
+			for _, op := range ops {
+				raw += int64(len(op.Key) + len(op.Value) + opOverhead)
+			}
+			return nil
+		}); err == nil {
+			var p Part
+			if p, err = j.part(fileName(snapName, g.snaps[i])); err == nil {
+				p.Raw, p.Final = raw, true
+				parts, from = append(parts, p), g.snaps[i]
+				break
+			}
 		}
 		if !unusable(err) {
 			return nil, err
@@ -89,32 +114,69 @@ func (j *Journal) Files() ([]Part, error) {
 		if seq < from {
 			continue
 		}
-		name := fileName(logName, seq)
-		_, size, err := j.measure(name)
+		p, err := j.part(fileName(logName, seq))
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, Part{name, size, false})
+		parts = append(parts, p)
 	}
 	return parts, nil
 }
+
+// Size is how many bytes the journal's files have, about.
+func (j *Journal) Size() (int64, error) {
+	g, err := j.list()
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
+		f, err := j.folder.Open(name)
+		if err != nil {
+			continue // whoever reads it will say so
+		}
+		size, err := f.Size()
+		total += size
+		if err := errors.Join(err, f.Close()); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// opOverhead is about what an Op takes in a file besides its key and value.
+const opOverhead = 4
 
 // A Part is a file of the journal.
 type Part struct {
 	Name  string
 	Size  int64 // in bytes
+	Raw   int64 // what it holds when it is not compressed, in bytes, about
 	Final bool  // it never changes any more
+	file  File
 }
+
+// part opens the file.
+func (j *Journal) part(name string) (Part, error) {
+	f, r, h, err := j.open(name)
+	if err != nil {
+		return Part{}, err
+	}
+	j.parts = append(j.parts, f)
+	p := Part{Name: name, Size: r.size, Raw: r.size, file: f}
+	if h.layout != plainLayout {
+		p.Raw *= packedShare
+	}
+	return p, nil
+}
+
+// packedShare is how many times its own size a compressed log is taken to hold.
+const packedShare = 5
 
 // Copy writes the first bytes of a part, as many as its Size says. The error is
 // io.ErrUnexpectedEOF if there are fewer now: an Append has failed since.
-func (j *Journal) Copy(w io.Writer, p Part) (err error) {
-	f, err := j.folder.Open(p.Name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	n, err := io.Copy(w, io.NewSectionReader(f, 0, p.Size))
+func (j *Journal) Copy(w io.Writer, p Part) error {
+	n, err := io.Copy(w, io.NewSectionReader(p.file, 0, p.Size))
 	if err == nil && n < p.Size {
 		err = fmt.Errorf("copying journal/%s: %w", p.Name, io.ErrUnexpectedEOF)
 	}

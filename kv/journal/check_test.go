@@ -98,6 +98,7 @@ func TestCheckNewerLayout(t *testing.T) {
 		m := newMemory(rand.New(rand.NewPCG(1, 8)))
 		j, _ := generationsOf(t, m, 3)
 		m.seen[name].data[11] = 77
+		m.seen[name].data[headerSize-1]++ // a head that is right in all else would be damaged
 		err := problems(j)
 		var newer *Newer
 		is.True(errors.As(err, &newer))
@@ -130,8 +131,12 @@ func TestFilesOfDamaged(t *testing.T) {
 	_, err = j.Files()
 	is.True(errors.As(err, new(*Missing)))
 
+	m = newMemory(m.rnd)
+	j, _ = generationsOf(t, m, 4)
+	parts, err = j.Files()
+	is.NoErr(err)
 	m.seen[fileName(logName, 9)].data = m.seen[fileName(logName, 9)].data[:50]
-	err = j.Copy(io.Discard, Part{Name: fileName(logName, 9), Size: 51})
+	err = j.Copy(io.Discard, parts[1])
 	is.True(errors.Is(err, io.ErrUnexpectedEOF))
 }
 

@@ -71,7 +71,7 @@ func liveCopies(t *testing.T, f, read Folder, copies int64) {
 				continue
 			}
 			clock.Add(int64(30 * time.Hour))
-			if err := errors.Join(j.Begin(b.State), j.Snapshot(t.Context(), b.State, format, b.all()), j.Prune()); err != nil {
+			if err := errors.Join(j.Begin(b.State), j.Snapshot(t.Context(), b.State, format, b.all()), j.Prune(), j.Pack(t.Context(), b.State)); err != nil {
 				t.Errorf("new generation: %v", err)
 				return
 			}

@@ -40,6 +40,9 @@ func worn(t *testing.T) (m *memory, now, before book) {
 		}
 		is.NoErr(j.Begin(b.State))
 		is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+		if i == 1 { // some logs are compressed and others are not
+			is.NoErr(j.Pack(t.Context(), b.State))
+		}
 	}
 	put(3)
 	is.NoErr(j.Begin(b.State)) // its snapshot is not there yet
@@ -145,7 +148,7 @@ func frames(t *testing.T, b []byte) (marks []int, end int) {
 	r := &reader{file: bytes.NewReader(b), at: headerSize, size: int64(len(b))}
 	for {
 		at := int(r.at)
-		if _, err := r.next(); err != nil {
+		if _, err := r.frame(); err != nil {
 			return marks, at
 		}
 		marks = append(marks, at)

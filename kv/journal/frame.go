@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,9 +35,9 @@ func (op Op) append(b []byte) []byte {
 	return append(b, op.Value...)
 }
 
-// parseOps reads what append wrote; the result shares b's memory.
-func parseOps(b []byte) ([]Op, error) {
-	var ops []Op
+// parseOps reads what append wrote and appends it to ops. The result shares
+// b's memory.
+func parseOps(ops []Op, b []byte) ([]Op, error) {
 	text := func() []byte {
 		n, w := binary.Uvarint(b)
 		if w <= 0 || n > uint64(len(b)-w) {
@@ -151,20 +152,34 @@ type reader struct {
 	file io.ReaderAt
 	at   int64 // where the next frame begins
 	size int64
-	buf  []byte // of the file, from at on
+	buf  []byte // of the file, from at on; the end of mem
+	mem  []byte // used for every frame
+	list []Op   // used for the ops of every frame
+	tell func(bytes int64)
+
+	kind  frameKind
+	plain []byte // used for every frame that is unpacked
+	rest  []byte // records of the frame before at, unpacked and not returned yet
+	last  []byte // the State after them
 }
 
 // What is read at once, in bytes: at the beginning of a file, of which often
 // the header alone is wanted, and then.
 const (
 	aheadFirst = 4 << 10
-	ahead      = 1 << 20
+	ahead      = 512 << 10
 )
 
-// next is the payload of the next frame, in memory that is not used again.
-// The error is io.EOF at the end of the file, errFrame where no whole frame
-// is, or the file's own.
-func (r *reader) next() ([]byte, error) {
+// A reader keeps the memory it has for the next frame, up to these bounds.
+const (
+	keepBytes = 1 << 20
+	keepOps   = 64 << 10
+)
+
+// frame is the payload of the next frame. It is valid until the next call. The
+// error is io.EOF at the end of the file, errFrame where no whole frame is, or
+// the file's own.
+func (r *reader) frame() ([]byte, error) {
 	if r.at == r.size {
 		return nil, io.EOF
 	}
@@ -175,6 +190,14 @@ func (r *reader) next() ([]byte, error) {
 	n, sum := int64(binary.BigEndian.Uint32(head)), binary.BigEndian.Uint32(head[4:])
 	if n == 0 || n > min(math.MaxInt32-frameHead, r.size-r.at-frameHead) {
 		return nil, fmt.Errorf("%w: its length is out of range", errFrame)
+	}
+	if n > keepBytes {
+		// Read it in pieces first: a wrong length must not take memory.
+		if got, err := r.sum(r.at+frameHead, n); err != nil {
+			return nil, err
+		} else if got != sum {
+			return nil, fmt.Errorf("%w: its checksum differs", errFrame)
+		}
 	}
 	frame, err := r.peek(frameHead + int(n))
 	if err != nil {
@@ -189,24 +212,56 @@ func (r *reader) next() ([]byte, error) {
 	return payload, nil
 }
 
-// peek is the next n bytes.
-func (r *reader) peek(n int) ([]byte, error) {
-	if len(r.buf) < n {
-		if int64(n) > r.size-r.at {
-			return nil, fmt.Errorf("%w: the file ends within it", errFrame)
-		}
-		more := int64(ahead)
-		if r.at == 0 {
-			more = aheadFirst
-		}
-		b := make([]byte, min(max(int64(n), more), r.size-r.at))
-		have := copy(b, r.buf)
-		if m, err := r.file.ReadAt(b[have:], r.at+int64(have)); m < len(b)-have {
-			return nil, fmt.Errorf("%w: %w", errRead, err)
-		}
-		r.buf = b
+// ops reads the ops of a payload. They are valid until the next call of next
+// or ops.
+func (r *reader) ops(payload []byte) ([]Op, error) {
+	if cap(r.list) > keepOps {
+		r.list = nil
 	}
+	list, err := parseOps(r.list[:0], payload)
+	if err == nil {
+		r.list = list
+	}
+	return list, err
+}
+
+// peek is the next n bytes. They are valid until the next call.
+func (r *reader) peek(n int) ([]byte, error) {
+	if len(r.buf) >= n {
+		return r.buf[:n:n], nil
+	}
+	if int64(n) > r.size-r.at {
+		return nil, fmt.Errorf("%w: the file ends within it", errFrame)
+	}
+	more := int64(ahead)
+	if r.at == 0 {
+		more = aheadFirst
+	}
+	want := int(min(max(int64(n), more), r.size-r.at))
+	mem := r.mem
+	if want > cap(mem) || cap(mem) > keepBytes && want <= keepBytes {
+		mem = make([]byte, want)
+	}
+	mem = mem[:want]
+	have := copy(mem, r.buf)
+	r.buf, r.mem = mem[:have], mem
+	if m, err := r.file.ReadAt(mem[have:], r.at+int64(have)); m < want-have {
+		return nil, fmt.Errorf("%w: %w", errRead, err)
+	}
+	if r.tell != nil {
+		r.tell(int64(want - have))
+	}
+	r.buf = mem
 	return r.buf[:n:n], nil
+}
+
+// sum is the CRC-32C of n bytes of the file, which are read in pieces.
+func (r *reader) sum(at, n int64) (uint32, error) {
+	h := crc32.New(castagnoli)
+	if m, err := io.Copy(h, io.NewSectionReader(r.file, at, n)); m < n {
+		return 0, fmt.Errorf("%w: %w", errRead, cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	return h.Sum32(), nil
 }
 
 // resync looks from a bad frame on for a whole record that comes after seq: one
@@ -215,27 +270,38 @@ func (r *reader) peek(n int) ([]byte, error) {
 // has kept of a log that was removed.
 func (r *reader) resync(seq uint64) (at int64, found bool) {
 	const near = 1 << 20 // records; numbers that a file may have after seq
-	b := make([]byte, r.size-r.at)
-	if n, _ := r.file.ReadAt(b, r.at); n < len(b) {
+	const least = frameHead + stateSize
+	mem := make([]byte, min(ahead, r.size-r.at))
+	for from := r.at; from+least <= r.size; {
+		b := mem[:min(int64(len(mem)), r.size-from)]
+		n, err := r.file.ReadAt(b, from)
 		b = b[:n]
-	}
-	for o := 0; o+frameHead+stateSize <= len(b); o++ {
-		if n := binary.BigEndian.Uint64(b[o+frameHead:]); n <= seq || n-seq > near {
-			continue
+		for o := 0; o+least <= len(b); o++ {
+			if n := binary.BigEndian.Uint64(b[o+frameHead:]); n <= seq || n-seq > near {
+				continue
+			}
+			at, n := from+int64(o), int64(binary.BigEndian.Uint32(b[o:]))
+			if n < stateSize || n > r.size-at-frameHead {
+				continue
+			}
+			if sum, err := r.sum(at+frameHead, n); err == nil && sum == binary.BigEndian.Uint32(b[o+4:]) {
+				return at, true
+			}
 		}
-		n := int(binary.BigEndian.Uint32(b[o:]))
-		if n < stateSize || n > len(b)-o-frameHead {
-			continue
+		if err != nil && err != io.EOF || len(b) < least { //nolint:errorlint // ReadAt gives the error itself
+			break
 		}
-		if crc32.Checksum(b[o+frameHead:o+frameHead+n], castagnoli) == binary.BigEndian.Uint32(b[o+4:]) {
-			return r.at + int64(o), true
-		}
+		from += int64(len(b) - least + 1)
 	}
 	return 0, false
 }
 
-// layout is the version of the formats in this file.
-const layout = 1
+// layout is the newest version of the formats in this file, in which files are
+// compressed; plainLayout the one before, in which they are not.
+const (
+	layout      = 2
+	plainLayout = 1
+)
 
 // Magics begin the files, in eight bytes.
 const (
@@ -263,13 +329,26 @@ func (h header) append(b []byte, magic string) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
+// misread reports whether the head is one of a known layout, and only the
+// number of the layout is not what was written.
+func misread(b []byte) bool {
+	was := [headerSize - 4]byte(b)
+	for n := uint32(plainLayout); n <= layout; n++ {
+		binary.BigEndian.PutUint32(was[8:], n)
+		if crc32.Checksum(was[:], castagnoli) == binary.BigEndian.Uint32(b[headerSize-4:]) {
+			return true
+		}
+	}
+	return false
+}
+
 func parseHeader(b []byte, magic string) (header, error) {
 	switch {
 	case len(b) < headerSize:
 		return header{}, fmt.Errorf("%w: the file ends within its head", errFrame)
 	case string(b[:8]) != magic:
 		return header{}, fmt.Errorf("%w: it does not begin like a file of the journal", errFrame)
-	case binary.BigEndian.Uint32(b[8:]) > layout:
+	case binary.BigEndian.Uint32(b[8:]) > layout && !misread(b):
 		return header{layout: binary.BigEndian.Uint32(b[8:])}, nil // what comes after is not known
 	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.BigEndian.Uint32(b[headerSize-4:]):
 		return header{}, fmt.Errorf("%w: the checksum of its head differs", errFrame)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -30,21 +31,21 @@ func TestOps(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			is := is.New(t)
 			is.Equal(string(test.op.append([]byte("before"))), "before"+test.encoded)
-			got, err := parseOps([]byte(test.encoded))
+			got, err := parseOps(nil, []byte(test.encoded))
 			is.NoErr(err)
 			is.Equal(got, []Op{test.op})
 			for n := 1; n < len(test.encoded); n++ { // none is the beginning of another
-				_, err := parseOps([]byte(test.encoded[:n]))
+				_, err := parseOps(nil, []byte(test.encoded[:n]))
 				is.True(errors.Is(err, errFrame))
 			}
 		})
 	}
 	is := is.New(t)
-	none, err := parseOps(nil)
+	none, err := parseOps(nil, nil)
 	is.NoErr(err)
 	is.Equal(len(none), 0)
 	for _, bad := range []string{"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "\x01\x01k\x80"} {
-		_, err := parseOps([]byte(bad))
+		_, err := parseOps(nil, []byte(bad))
 		is.True(errors.Is(err, errFrame))
 	}
 }
@@ -53,7 +54,7 @@ func TestOps(t *testing.T) {
 // another.
 func TestOpsDoNotOverlap(t *testing.T) {
 	is := is.New(t)
-	ops, err := parseOps([]byte("\x01\x01k\x01v\x02\x01l\x01w"))
+	ops, err := parseOps(nil, []byte("\x01\x01k\x01v\x02\x01l\x01w"))
 	is.NoErr(err)
 	_ = append(ops[0].Key, "xxx"...)
 	_ = append(ops[0].Value, "xxx"...)
@@ -73,7 +74,7 @@ func TestRecord(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(binary.BigEndian.Uint64(payload), next.Seq)
 		is.Equal(Digest(binary.BigEndian.Uint64(payload[8:])), next.Digest)
-		got, err := parseOps(payload[stateSize:])
+		got, err := parseOps(nil, payload[stateSize:])
 		is.NoErr(err)
 		is.Equal(got, ops)
 		_, err = rd.next()
@@ -191,5 +192,58 @@ func TestResync(t *testing.T) {
 				is.Equal(at, 8+test.want)
 			}
 		})
+	}
+}
+
+// Frames are read into the same memory. A length that is wrong takes none, and
+// what one long frame took is given back.
+func TestReaderMemory(t *testing.T) {
+	is := is.New(t)
+	frame := func(n int) []byte { return sealFrame(append(make([]byte, frameHead), make([]byte, n)...)) }
+	var file []byte
+	for range 200 {
+		file = append(file, frame(100<<10)...)
+	}
+	file = append(file, frame(20<<20)...)
+	long := len(file)
+	for range 20 {
+		file = append(file, frame(100<<10)...)
+	}
+	wrong := len(file)
+	file = append(file, frame(30<<20)...)
+	file[len(file)-1] ^= 1
+	var told int64
+	r := &reader{file: bytes.NewReader(file), size: int64(len(file)), tell: func(n int64) { told += n }}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for r.at < int64(long-20<<20-frameHead) {
+		_, err := r.next()
+		is.NoErr(err)
+	}
+	runtime.ReadMemStats(&after)
+	is.True(after.TotalAlloc-before.TotalAlloc < 2*ahead)
+	for r.at < int64(wrong) {
+		_, err := r.next()
+		is.NoErr(err)
+	}
+	is.True(cap(r.mem) <= keepBytes)
+	runtime.ReadMemStats(&before)
+	_, err := r.next()
+	runtime.ReadMemStats(&after)
+	is.True(errors.Is(err, errFrame))
+	is.True(after.TotalAlloc-before.TotalAlloc < 2*ahead)
+	is.True(told >= int64(wrong) && told <= int64(len(file)))
+}
+
+// A record is found wherever it lies, also across the pieces that are read.
+func TestResyncFar(t *testing.T) {
+	is := is.New(t)
+	whole := sealed(State{Seq: 8}, []byte("\x01\x03key\x05value"))
+	for off := ahead - len(whole) - 2; off < ahead+2; off++ {
+		file := append(make([]byte, off), whole...)
+		file = append(file, make([]byte, 10)...)
+		at, found := (&reader{file: bytes.NewReader(file), size: int64(len(file))}).resync(7)
+		is.True(found)
+		is.Equal(at, int64(off))
 	}
 }

@@ -58,16 +58,32 @@ type File interface {
 
 type folder struct{ *disk.Folder }
 
-func (f folder) Open(name string) (File, error) {
-	file, err := f.Folder.Open(name)
-	return osFile{file}, err
-}
+func (f folder) Open(name string) (File, error) { return openRegular(f.Folder, name, f.Folder.Open) }
 
 // readOnly is a folder whose files are opened for reading alone.
 type readOnly struct{ *disk.Folder }
 
-func (f readOnly) Open(name string) (File, error) {
-	file, err := f.Read(name)
+func (f readOnly) Open(name string) (File, error) { return openRegular(f.Folder, name, f.Read) }
+
+// OpenLinked opens the regular file that a symbolic link of the name leads to,
+// wherever that is. Only a salvage may read it: checksums and record numbers
+// tell whether it is the journal's.
+func (f readOnly) OpenLinked(name string) (File, error) {
+	file, err := f.ReadLinked(name)
+	return osFile{file}, err
+}
+
+// openRegular opens a file of the folder, and nothing else that has its name:
+// the error is Irregular then.
+func openRegular(f *disk.Folder, name string, open func(string) (*os.File, error)) (File, error) {
+	info, err := f.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Irregular{name, info.Mode().Type()}
+	}
+	file, err := open(name)
 	return osFile{file}, err
 }
 
@@ -91,15 +107,21 @@ type Journal struct {
 	now    func() time.Time
 	most   int          // bytes of a record: MaxRecord
 	held   sync.RWMutex // for reading by who needs all files to stay
+	space  func() (Space, error)
+	parts  []File // that Files has opened
 
-	log    File   // nil until Begin or Resume
-	name   string // of log
-	data   uint32 // the format that its head says
-	end    int64  // where the last acknowledged record of log ends
-	before int64  // where it begins
-	dirty  bool   // there may be more in log than that
-	begun  *State // where a log begins that may be there to see and is not log: Begin failed
-	read   extent // the last record that Replay read, until it is on stable storage
+	log    File        // nil until Begin or Resume
+	name   string      // of log
+	data   uint32      // the format that its head says
+	end    int64       // where the last acknowledged record of log ends
+	before int64       // where it begins
+	at     State       // what it leads to
+	prior  State       // what that was one record before
+	dirty  bool        // there may be more in log than that
+	failed bool        // a sync of log failed: nothing more goes into it
+	begun  *State      // where a log begins that may be there to see and is not log: Begin failed
+	tell   func(int64) // see Watch
+	read   extent      // the last record that Replay read, until it is on stable storage
 }
 
 // extent is a part of a file.
@@ -121,6 +143,15 @@ func Open(path string, format uint32) (*Journal, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return j, nil
+}
+
+// Aside names a folder on the same file system, other than the journal's, in
+// which files lie until they are whole: a copy of the journal then never lists
+// a name that vanishes.
+func (j *Journal) Aside(path string) {
+	if f, is := j.folder.(folder); is {
+		f.Folder.Aside(path)
+	}
 }
 
 // Read opens the journal for replaying and checking; nothing in it is changed.
@@ -158,6 +189,10 @@ func New(f Folder, format uint32) (*Journal, error) {
 	return j, nil
 }
 
+// SetClock sets the clock that tells when files are begun and how old they
+// are, instead of the wall clock. It is called before Append and Begin.
+func (j *Journal) SetClock(now func() time.Time) { j.now = now }
+
 // Newer says that a version of the program wrote the journal that is newer
 // than this one.
 type Newer struct {
@@ -175,8 +210,11 @@ func (e *Newer) Error() string {
 // Close ends the use of the journal.
 func (j *Journal) Close() error {
 	var err error
+	for _, f := range j.parts {
+		err = errors.Join(err, f.Close())
+	}
 	if j.log != nil {
-		err = j.log.Close()
+		err = errors.Join(err, j.log.Close())
 	}
 	return errors.Join(err, j.folder.Close())
 }
@@ -227,16 +265,17 @@ func (j *Journal) Empty() (bool, error) {
 
 // Begin starts a new log at the state, which is what Replay reached or the
 // last Append left. The log before ends there. When it fails, the log before
-// goes on, or, if the new one may be there to see, Append tries again first.
+// goes on, or, if the new one may be there to see, or a sync of the log before
+// has failed, Append tries again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name && j.data == j.format && j.begun == nil {
+	if name == j.name && j.data == j.format && j.begun == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
 	if err := j.harden(); err != nil {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	head := header{layout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
+	head := header{plainLayout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
 	err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
@@ -254,7 +293,8 @@ func (j *Journal) Begin(at State) error {
 		err = j.log.Close() // what is acknowledged of it is synced
 	}
 	j.log, j.name, j.data, j.begun = log, name, j.format, nil
-	j.end, j.before, j.dirty = int64(len(head)), int64(len(head)), false
+	j.end, j.before, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
+	j.at, j.prior = at, at
 	return err
 }
 
@@ -280,8 +320,9 @@ func (j *Journal) harden() error {
 	return err
 }
 
-// Resume goes on with the newest log, which is known to end whole with the
-// state at size bytes. The error is ErrOther if it is another log.
+// Resume goes on with the newest log, which was closed with the state and size
+// bytes long. The error is ErrOther if it is another log, and Damaged if its
+// head or its last record is not what leads to the state.
 func (j *Journal) Resume(at State, name string, size int64) error {
 	g, err := j.list()
 	if err != nil {
@@ -297,7 +338,11 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	if r.size != size {
 		return errors.Join(ErrOther, log.Close())
 	}
+	if err := endsWith(r, name, h, at); err != nil {
+		return errors.Join(err, log.Close())
+	}
 	j.log, j.name, j.data, j.end, j.before = log, name, h.format, size, size
+	j.at, j.prior = at, at
 	return nil
 }
 
@@ -309,8 +354,13 @@ var ErrOther = errors.New("the journal has changed since it was closed")
 func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 
 // Append writes the record that leads to the state, which is one of no more
-// than MaxRecord bytes, and syncs it. When it fails, nothing has happened; it may be tried again, and works again when the
-// disk does.
+// than MaxRecord bytes, and syncs it. When it fails, nothing has happened; it
+// may be tried again, and works again when the disk does.
+//
+// After a sync that failed, the system may say of a later one that it worked
+// though it has dropped what the first should have written (Linux marks the
+// pages as clean). So nothing more is written to that log: the next Append
+// begins another, after the last record that was acknowledged.
 func (j *Journal) Append(r *Record, to State) error {
 	if n := len(r.buf); n > j.most {
 		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.most)
@@ -323,16 +373,22 @@ func (j *Journal) Append(r *Record, to State) error {
 	if err := j.settle(); err != nil {
 		return err
 	}
+	if j.failed {
+		if err := j.Begin(j.at); err != nil {
+			return err
+		}
+	}
 	frame := r.seal(to)
 	j.before, j.dirty = j.end, true
 	_, err := j.log.WriteAt(frame, j.end)
 	if err == nil {
-		err = j.log.Datasync()
+		err = j.sync()
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
 	}
 	j.end += int64(len(frame))
+	j.prior, j.at = j.at, to
 	j.dirty = false
 	return nil
 }
@@ -340,7 +396,7 @@ func (j *Journal) Append(r *Record, to State) error {
 // Retract takes the last record back that Append wrote: what it says has not
 // happened. Until that works, nothing else is written.
 func (j *Journal) Retract() error {
-	j.end, j.dirty = j.before, true
+	j.end, j.at, j.dirty = j.before, j.prior, true
 	return j.settle()
 }
 
@@ -352,9 +408,16 @@ func (j *Journal) settle() error {
 	if err := j.log.Truncate(j.end); err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
-	if err := j.log.Datasync(); err != nil {
+	if err := j.sync(); err != nil {
 		return fmt.Errorf("cannot cut the journal back: %w", err)
 	}
 	j.dirty = false
 	return nil
+}
+
+// sync brings the log to stable storage.
+func (j *Journal) sync() error {
+	err := j.log.Datasync()
+	j.failed = j.failed || err != nil
+	return err
 }

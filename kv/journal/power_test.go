@@ -145,6 +145,7 @@ func (h *history) rotate() {
 	}
 	if h.j.Snapshot(h.Context(), at.State, format, at.all()) == nil {
 		_ = h.j.Prune()
+		_ = h.j.Pack(h.Context(), at.State)
 	}
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -8,16 +9,47 @@ import (
 
 // Retention of old generations. A copy of a running store's folder that takes
 // no longer than Keep never misses a file that it needs of those it has listed,
-// unless more than keepMost was written meanwhile. The oldest, which it does
-// not need, may go before it comes to them.
+// unless more than keepBudget was written meanwhile: Retention says how long it
+// may take. The oldest, which it does not need, may go before it comes to them.
 const (
 	Keep = 72 * time.Hour
-	// keepMost is how many bytes the generations may have that are kept for
-	// their age alone, besides four times the newest one's.
-	keepMost = 1 << 30
+	// keepShare is how much of the free space generations may have that are
+	// kept for their age alone: a tenth; and if that is less, keepAnyway and
+	// four times what the newest generation has.
+	keepShare  = 10
+	keepAnyway = 1 << 30
 	// keepLeast is how many stay whatever their age and size.
 	keepLeast = 3
 )
+
+// Space is what is left on the disk that the journal is on, in bytes.
+type Space struct {
+	Free    int64
+	Reserve int64 // of that, what old generations must leave free
+}
+
+// OnDisk tells the journal how to find out about the space on its disk.
+func (j *Journal) OnDisk(space func() (Space, error)) { j.space = space }
+
+// disk is the space on the disk, if it is known.
+func (j *Journal) disk() (Space, bool) {
+	if j.space == nil {
+		return Space{}, false
+	}
+	s, err := j.space()
+	return s, err == nil
+}
+
+// keepBudget is how many bytes generations may have that are kept for their
+// age alone. They have aged now, and the newest generation has newest.
+func keepBudget(aged, newest int64, s Space, known bool) int64 {
+	least := keepAnyway + 4*newest
+	if !known {
+		return least
+	}
+	free := s.Free + aged // without them
+	return max(0, min(max(free/keepShare, least), free-s.Reserve))
+}
 
 // A generation is a snapshot, or the empty store, and the logs from there to
 // the next one.
@@ -44,10 +76,34 @@ func (j *Journal) Prune() error {
 	if err != nil || len(g.snaps) == 0 {
 		return err
 	}
-	// What cannot be read must not count as one of the last, nor keep the others
-	// for good.
+	all := j.generations(g)
+	if len(all) == 0 {
+		return nil
+	}
+	s, known := j.disk()
+	floor := all[outdated(all, j.now(), keepBudget(aged(all), all[len(all)-1].size, s, known))].seq
+	// Oldest first and one by one, so that what a crash leaves has no gap.
+	snaps, _ := slices.BinarySearch(g.snaps, floor)
+	logs, _ := slices.BinarySearch(g.logs, floor)
+	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
+		if _, err := j.header(name); errors.As(err, new(*Irregular)) {
+			continue // it is not the journal's, and may not be removable
+		}
+		if err := j.folder.Remove(name); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
+		}
+		if err := j.folder.Sync(); err != nil {
+			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// generations are those that are there, oldest first. What cannot be read must
+// not count as one of the last, nor keep the others for good.
+func (j *Journal) generations(g generations) []generation {
 	var all []generation
-	if slices.Contains(g.logs, 0) && g.snaps[0] != 0 {
+	if slices.Contains(g.logs, 0) && !slices.Contains(g.snaps, 0) {
 		if h, _, err := j.measure(fileName(logName, 0)); err == nil {
 			all = append(all, generation{0, time.UnixMilli(h.made), 0})
 		}
@@ -56,9 +112,6 @@ func (j *Journal) Prune() error {
 		if h, size, err := j.measure(fileName(snapName, seq)); err == nil {
 			all = append(all, generation{seq, time.UnixMilli(h.made), size})
 		}
-	}
-	if len(all) == 0 {
-		return nil
 	}
 	for _, seq := range g.logs {
 		for i := len(all) - 1; i >= 0; i-- {
@@ -71,19 +124,7 @@ func (j *Journal) Prune() error {
 			break
 		}
 	}
-	floor := all[outdated(all, j.now())].seq
-	// Oldest first and one by one, so that what a crash leaves has no gap.
-	snaps, _ := slices.BinarySearch(g.snaps, floor)
-	logs, _ := slices.BinarySearch(g.logs, floor)
-	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
-		if err := j.folder.Remove(name); err != nil {
-			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
-		}
-		if err := j.folder.Sync(); err != nil {
-			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
-		}
-	}
-	return nil
+	return all
 }
 
 // measure is the head of a file and its size in bytes.
@@ -95,20 +136,61 @@ func (j *Journal) measure(name string) (header, int64, error) {
 	return h, r.size, f.Close()
 }
 
-// outdated is how many of the generations, oldest first, are not needed any
-// more at the instant now.
-func outdated(all []generation, now time.Time) int {
-	most := keepMost + 4*all[len(all)-1].size
-	for _, g := range all {
-		most -= g.size
+// aged is how many bytes the generations have that are kept for their age
+// alone.
+func aged(all []generation) int64 {
+	size := int64(0)
+	for _, g := range all[:max(0, len(all)-keepLeast)] {
+		size += g.size
 	}
+	return size
+}
+
+// outdated is how many of the generations, oldest first, are not needed any
+// more at the instant now. Those that are kept for their age alone may have
+// budget bytes.
+func outdated(all []generation, now time.Time, budget int64) int {
+	size := aged(all)
 	n := 0
 	for ; n < len(all)-keepLeast; n++ {
 		// It is needed by copies that began before the one after it was made.
-		if now.Sub(all[n+1].made) < Keep && most >= 0 {
+		if now.Sub(all[n+1].made) < Keep && size <= budget {
 			break
 		}
-		most += all[n].size
+		size -= all[n].size
 	}
 	return n
+}
+
+// A Retention says how long a copy of the running store's folder may take.
+type Retention struct {
+	PerHour int64         // bytes that the journal has grown by in an hour, lately
+	For     time.Duration // how long a copy may take at that rate; Keep at most
+}
+
+// Retention looks at the generations that are there.
+func (j *Journal) Retention() (Retention, error) {
+	g, err := j.list()
+	if err != nil {
+		return Retention{}, err
+	}
+	s, known := j.disk()
+	return retention(j.generations(g), j.now(), s, known), nil
+}
+
+func retention(all []generation, now time.Time, s Space, known bool) Retention {
+	if len(all) == 0 {
+		return Retention{For: Keep}
+	}
+	size := int64(0)
+	for _, g := range all {
+		size += g.size
+	}
+	since := max(now.Sub(all[0].made), time.Hour)
+	r := Retention{PerHour: int64(float64(size) / since.Hours()), For: Keep}
+	budget := keepBudget(aged(all), all[len(all)-1].size, s, known)
+	if hours := float64(budget) / float64(max(r.PerHour, 1)); hours < Keep.Hours() {
+		r.For = time.Duration(hours * float64(time.Hour))
+	}
+	return r
 }

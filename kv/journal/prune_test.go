@@ -10,37 +10,128 @@ import (
 )
 
 func TestOutdated(t *testing.T) {
+	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000)
 	type ages []time.Duration // of the generations, oldest first, and their sizes
+	type sizes []int64
 	const h = time.Hour
 	for name, test := range map[string]struct {
-		ages ages
-		size []int64
-		want int
+		ages   ages
+		size   sizes
+		budget int64
+		want   int
 	}{
-		"one":                        {ages{1000 * h}, []int64{1}, 0},
-		"the least, however old":     {ages{1000 * h, 900 * h, 800 * h}, []int64{1, 1, 1}, 0},
-		"the least, however large":   {ages{3 * h, 2 * h, h}, []int64{1 << 40, 1 << 40, 1}, 0},
-		"young":                      {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{1, 1, 1, 1, 1}, 0},
-		"old":                        {ages{200 * h, 150 * h, 100 * h, 50 * h, h}, []int64{1, 1, 1, 1, 1}, 2},
-		"the next is young still":    {ages{200 * h, 71 * h, 50 * h, 40 * h, h}, []int64{1, 1, 1, 1, 1}, 0},
-		"the next has just the age":  {ages{200 * h, 72 * h, 50 * h, 40 * h, h}, []int64{1, 1, 1, 1, 1}, 1},
-		"young and too large":        {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{600 << 20, 600 << 20, 1, 1, 1}, 1},
-		"young and far too large":    {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{2 << 30, 2 << 30, 1, 1, 1}, 2},
-		"just as large as they may":  {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{1<<29 + 2, 1<<29 - 2, 2, 2, 1}, 1},
-		"no larger than they may":    {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{1 << 29, 1<<29 - 2, 2, 2, 2}, 0},
-		"four times the newest":      {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, []int64{1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30}, 0},
-		"the clock was set back":     {ages{-100 * h, -200 * h, -300 * h, -400 * h, -500 * h}, []int64{1, 1, 1, 1, 1}, 0},
-		"set back and far too large": {ages{-5 * h, -4 * h, -3 * h, -2 * h}, []int64{3 << 30, 1, 1, 1}, 1},
+		"one":                        {ages{1000 * h}, sizes{1}, 10, 0},
+		"the least, however old":     {ages{1000 * h, 900 * h, 800 * h}, sizes{1, 1, 1}, 10, 0},
+		"the least, however large":   {ages{3 * h, 2 * h, h}, sizes{1 << 40, 1 << 40, 1}, 0, 0},
+		"young":                      {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{1, 1, 1, 1, 1}, 10, 0},
+		"old":                        {ages{200 * h, 150 * h, 100 * h, 50 * h, h}, sizes{1, 1, 1, 1, 1}, 10, 2},
+		"the next is young still":    {ages{200 * h, 71 * h, 50 * h, 40 * h, h}, sizes{1, 1, 1, 1, 1}, 10, 0},
+		"the next has just the age":  {ages{200 * h, 72 * h, 50 * h, 40 * h, h}, sizes{1, 1, 1, 1, 1}, 10, 1},
+		"young and too large":        {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{6, 6, 1, 1, 1}, 10, 1},
+		"young and far too large":    {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{20, 20, 1, 1, 1}, 10, 2},
+		"just as large as they may":  {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{4, 6, 1, 1, 1}, 10, 0},
+		"the newest do not count":    {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{5, 5, 100, 100, 100}, 10, 0},
+		"no room at all":             {ages{5 * h, 4 * h, 3 * h, 2 * h, h}, sizes{1, 1, 1, 1, 1}, 0, 2},
+		"the clock was set back":     {ages{-100 * h, -200 * h, -300 * h, -400 * h, -500 * h}, sizes{1, 1, 1, 1, 1}, 10, 0},
+		"set back and far too large": {ages{-5 * h, -4 * h, -3 * h, -2 * h}, sizes{11, 1, 1, 1}, 10, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var all []generation
 			for i, age := range test.ages {
 				all = append(all, generation{uint64(i), now.Add(-age), test.size[i]})
 			}
-			is.New(t).Equal(outdated(all, now), test.want)
+			is.New(t).Equal(outdated(all, now, test.budget), test.want)
 		})
 	}
+}
+
+func TestKeepBudget(t *testing.T) {
+	t.Parallel()
+	const g = 1 << 30
+	for name, test := range map[string]struct {
+		aged, newest int64
+		space        Space
+		known        bool
+		want         int64
+	}{
+		"nothing is known":           {5 * g, g, Space{}, false, 5 * g},
+		"a tenth of much":            {0, g, Space{1000 * g, g}, true, 100 * g},
+		"what is kept counts":        {100 * g, g, Space{900 * g, g}, true, 100 * g},
+		"a tenth is less":            {0, g, Space{20 * g, g}, true, 5 * g},
+		"small records, small disk":  {0, 1 << 20, Space{8 * g, g / 8}, true, g + 4<<20},
+		"not the reserve":            {0, g, Space{4 * g, g}, true, 3 * g},
+		"not what was kept, either":  {2 * g, g, Space{2 * g, g}, true, 3 * g},
+		"just the reserve is left":   {0, g, Space{g, g}, true, 0},
+		"less than the reserve":      {g, g, Space{g / 4, g}, true, g / 4},
+		"the disk is full":           {0, g, Space{0, g}, true, 0},
+		"full, and much is kept":     {10 * g, g, Space{0, g}, true, 5 * g},
+		"a reserve beyond the disk":  {0, g, Space{g, 5 * g}, true, 0},
+		"a disk of sixteen exbibyte": {0, g, Space{1<<63 - 1 - g, g}, true, (1<<63 - 1 - g) / 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			got := keepBudget(test.aged, test.newest, test.space, test.known)
+			is.Equal(got, test.want)
+			if test.known && got > 0 { // what is left free when they have as much as they may
+				is.True(test.space.Free+test.aged-got >= test.space.Reserve)
+			}
+		})
+	}
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_700_000_000_000)
+	const g = 1 << 30
+	for name, test := range map[string]struct {
+		hours []int
+		sizes []int64
+		space Space
+		want  Retention
+	}{
+		"nothing yet":        {nil, nil, Space{100 * g, g}, Retention{0, Keep}},
+		"slow":               {[]int{48, 24, 1}, []int64{24 << 20, 12 << 20, 12 << 20}, Space{100 * g, g}, Retention{1 << 20, Keep}},
+		"fast":               {[]int{10, 5, 1}, []int64{50 * g, 40 * g, 10 * g}, Space{1000 * g, g}, Retention{10 * g, 10 * time.Hour}},
+		"just begun":         {[]int{0}, []int64{g}, Space{1000 * g, g}, Retention{g, Keep}},
+		"the disk is full":   {[]int{10, 5, 1}, []int64{5 * g, 4 * g, g}, Space{0, g}, Retention{g, 0}},
+		"the clock was back": {[]int{-10}, []int64{g}, Space{1000 * g, g}, Retention{g, Keep}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all []generation
+			for i, h := range test.hours {
+				all = append(all, generation{uint64(i), now.Add(-time.Duration(h) * time.Hour), test.sizes[i]})
+			}
+			is.New(t).Equal(retention(all, now, test.space, true), test.want)
+		})
+	}
+}
+
+// The space is looked at each time, and generations that are kept for their age
+// go when it gets short.
+func TestPruneForSpace(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 16)))
+	j, b := generationsOf(t, m, 6)
+	clock := j.now()
+	j.now = func() time.Time { return clock }
+	space := Space{Free: 100 << 30, Reserve: 1 << 30}
+	j.OnDisk(func() (Space, error) { return space, nil })
+	count := func() int {
+		g, err := j.list()
+		is.NoErr(err)
+		return len(g.snaps)
+	}
+	is.NoErr(j.Prune())
+	is.Equal(count(), 5)
+	space.Free = space.Reserve / 2
+	is.NoErr(j.Prune())
+	is.Equal(count(), 3)
+	is.True(holds(t, m).is(b))
 }
 
 func TestPrune(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -32,28 +33,57 @@ func (e *Missing) Error() string {
 	return fmt.Sprintf("journal/%s is missing: %s", e.Name, e.Because)
 }
 
+// Irregular says that something that is no regular file has the name of a file
+// of the journal. It is not read, as a link may lead anywhere; only a salvage
+// reads what a link leads to.
+type Irregular struct {
+	Name string
+	Type fs.FileMode // the type bits
+}
+
+func (e *Irregular) Error() string {
+	is := "not a regular file"
+	switch {
+	case e.Type&fs.ModeSymlink != 0:
+		is = "a symbolic link, not a file"
+	case e.Type&fs.ModeDir != 0:
+		is = "a directory, not a file"
+	}
+	return fmt.Sprintf("journal/%s is %s", e.Name, is)
+}
+
 // unusable reports whether the error is about what a file holds or that it
 // cannot be read any more, and not about the system.
 func unusable(err error) bool {
-	return errors.Is(err, errRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Newer))
+	return errors.Is(err, errRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
 }
 
 // Replayed says what Replay did.
 type Replayed struct {
 	State
-	Snapshot uint64   // what it began from; 0 is the empty store
-	Records  int      // of logs
-	Cut      int64    // bytes at the end of the newest log that are no whole record
-	Bad      []string // snapshots that could not be used
+	Snapshot uint64 // what it began from; 0 is the empty store
+	Records  int    // of logs
+	Cut      int64  // bytes at the end of the newest log that are no whole record
+	// Torn is the record that those bytes say they are, if they have its length.
+	// A power cut may leave that of one that was never acknowledged, and damage
+	// that of one that was.
+	Torn *Torn
+	Bad  []string // snapshots that could not be used
 
 	last extent // of the records of logs
+}
+
+// A Torn is a last record whose checksum is wrong.
+type Torn struct {
+	Damaged
+	To State // what it says it leads to
 }
 
 // Replay hands everything the journal holds to apply, in order: the newest
 // whole snapshot, then what the logs have after it. start is called before the
 // first, and again when a snapshot turns out to be damaged half way and
-// another is begun with. The memory of the ops is not used again. No log has
-// been begun or resumed yet.
+// another is begun with. The ops are valid until apply returns. No log has been
+// begun or resumed yet.
 //
 // What a crash left at the end of the newest log was never acknowledged and is
 // passed over. The error is Damaged or Missing where acknowledged changes
@@ -95,6 +125,31 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 	return done, err
 }
 
+// Watch has read told of the bytes of files that are read from now on.
+func (j *Journal) Watch(read func(bytes int64)) { j.tell = read }
+
+// Ahead is how many bytes Replay would read if the newest snapshot is whole.
+func (j *Journal) Ahead() (int64, error) {
+	g, err := j.list()
+	if err != nil {
+		return 0, err
+	}
+	var from uint64
+	var names []string
+	if n := len(g.snaps); n > 0 {
+		from = g.snaps[n-1]
+		names = append(names, fileName(snapName, from))
+	}
+	at, _ := slices.BinarySearch(g.logs, from)
+	var total int64
+	for _, name := range append(names, g.names(logName, g.logs[at:])...) {
+		if _, size, err := j.measure(name); err == nil { // Replay tells of those that cannot be read
+			total += size
+		}
+	}
+	return total, nil
+}
+
 // lacks says that what goes on from a state is not there.
 func lacks(g generations, seq uint64) error {
 	if seq == 0 && len(g.snaps) == 0 {
@@ -106,6 +161,9 @@ func lacks(g generations, seq uint64) error {
 // open opens a file of the journal behind its header.
 func (j *Journal) open(name string) (File, *reader, header, error) {
 	f, err := j.folder.Open(name)
+	if errors.As(err, new(*Irregular)) {
+		return nil, nil, header{}, err
+	}
 	if err != nil {
 		return nil, nil, header{}, fmt.Errorf("cannot open journal/%s: %w", name, err)
 	}
@@ -113,7 +171,7 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 	if err != nil {
 		return nil, nil, header{}, errors.Join(fmt.Errorf("cannot read journal/%s: %w", name, err), f.Close())
 	}
-	r := &reader{file: f, size: size}
+	r := &reader{file: f, size: size, tell: j.tell}
 	magic := logMagic
 	if strings.HasPrefix(name, snapName) {
 		magic = snapMagic
@@ -126,6 +184,12 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 		}
 		if err == nil {
 			r.at, r.buf = headerSize, r.buf[headerSize:]
+			if h.layout != plainLayout {
+				r.kind = packedLog
+				if magic == snapMagic {
+					r.kind = packedSnapshot
+				}
+			}
 			return f, r, h, nil
 		}
 	}
@@ -169,7 +233,13 @@ func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error
 
 // readLog hands over one log's records. The log after it begins at next; 0 if
 // there is none.
-func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) (err error) {
+func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
+	return j.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
+}
+
+// eachRecord hands over the payload of each record of a log to take, which
+// notes in done that it has it: see record.
+func (j *Journal) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
 	name := fileName(logName, seq)
 	f, r, h, err := j.open(name)
 	if err != nil {
@@ -183,7 +253,7 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 		at := r.at
 		payload, err := r.next()
 		if err == nil {
-			err = record(done, payload, apply)
+			err = take(r, payload)
 		}
 		if err == nil {
 			done.last = extent{name, at, r.at - at}
@@ -206,13 +276,16 @@ func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) err
 			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", whole)}
 		}
 		done.Cut = r.size - at
+		if to, ok := r.claim(at); ok && to.Seq == done.Seq+1 && r.fills(at) {
+			done.Torn = &Torn{Damaged{Name: name, At: at, Why: err.Error()}, to}
+		}
 		return nil
 	}
 	return nil
 }
 
 // record hands over one record.
-func record(done *Replayed, payload []byte, apply func([]Op) error) error {
+func record(done *Replayed, r *reader, payload []byte, apply func([]Op) error) error {
 	if len(payload) < stateSize {
 		return fmt.Errorf("%w: it is too short", errFrame)
 	}
@@ -220,7 +293,7 @@ func record(done *Replayed, payload []byte, apply func([]Op) error) error {
 	if to.Seq != done.Seq+1 {
 		return fmt.Errorf("%w: it has number %d after %d", errFrame, to.Seq, done.Seq)
 	}
-	ops, err := parseOps(payload[stateSize:])
+	ops, err := r.ops(payload[stateSize:])
 	if err != nil {
 		return err
 	}

@@ -12,23 +12,40 @@ import (
 
 // The frames of a snapshot begin with what they are.
 const (
-	entriesFrame = 0 // as many ops as fit into about chunk bytes
+	entriesFrame = 0 // about packTarget bytes of ops
 	lastFrame    = 1 // number of entries (8), digest (8)
+	packedFrame  = 2 // compressed: what comes after the kind of an entriesFrame; since layout 2
 )
 
-const chunk = 256 << 10
+// writeSize is how many bytes of a file are written at once.
+const writeSize = 256 << 10
 
 // Snapshot writes what the store held at the state, which all yields in any
 // order and which is data of the format, in a file that appears when it is
 // whole. A log that begins at the
-// state must be there already, or none at all.
+// state must be there already, or none at all. Data of an older format is for
+// older programs and is not compressed, as they might not read that.
 func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all iter.Seq[Op]) error {
 	err := j.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
-		w := bufio.NewWriterSize(file, chunk)
-		if _, err := w.Write(header{layout, format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
+		w := bufio.NewWriterSize(file, writeSize)
+		version := uint32(layout)
+		if format < j.format {
+			version = plainLayout
+		}
+		if _, err := w.Write(header{version, format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
 			return err
 		}
-		var frame []byte
+		var frame, packed, check []byte
+		entries := func() (err error) {
+			if n := len(frame) - frameHead - 1; version != plainLayout && n > 0 && n <= packMost {
+				if packed, check, err = pack(packed, check, frame[frameHead+1:]); err != nil {
+					return err
+				}
+				frame = append(append(frame[:frameHead], packedFrame), packed...)
+			}
+			_, err = w.Write(sealFrame(frame))
+			return err
+		}
 		begin := func(kind byte) { frame = append(append(frame[:0], make([]byte, frameHead)...), kind) }
 		count, digest := uint64(0), Digest(0)
 		begin(entriesFrame)
@@ -37,10 +54,10 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 			frame = op.append(frame)
 			digest.add(frame[start:])
 			count++
-			if len(frame) < chunk {
+			if len(frame) < packTarget {
 				continue
 			}
-			if _, err := w.Write(sealFrame(frame)); err != nil {
+			if err := entries(); err != nil {
 				return err
 			}
 			begin(entriesFrame)
@@ -49,7 +66,7 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 			}
 		}
 		if len(frame) > frameHead+1 {
-			if _, err := w.Write(sealFrame(frame)); err != nil {
+			if err := entries(); err != nil {
 				return err
 			}
 		}
@@ -103,7 +120,7 @@ func (j *Journal) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err
 			}
 			return State{}, damaged(name, at, err)
 		}
-		ops, err := parseOps(payload[1:])
+		ops, err := r.ops(payload[1:])
 		if err != nil {
 			return State{}, damaged(name, at, err)
 		}

@@ -1,0 +1,240 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/golang/snappy"
+)
+
+// Files of layout 2 are compressed, frame by frame: damage to one frame leaves
+// the others readable. Compression is Snappy's block format, whose blocks say
+// how long they are when unpacked.
+const (
+	packTarget = 64 << 10 // bytes of records or entries that are compressed together
+	packMost   = 1 << 20  // a longer record or entry is stored as it is
+)
+
+// The last byte of a frame in a log of layout 2 says what comes after the
+// State, which is that after the last record in the frame.
+const (
+	plainRecord   = 0 // the changes of one record
+	packedRecords = 1 // compressed: the length of a record's payload (uvarint) and the payload, for each
+)
+
+// frameKind says what the frames of a file hold.
+type frameKind int
+
+const (
+	plainFrames    frameKind = iota // payloads as they are
+	packedLog                       // of a log of layout 2
+	packedSnapshot                  // of a snapshot of layout 2
+)
+
+// next is the payload of the next record of a log, or of the next frame of a
+// snapshot with its entries uncompressed. It is valid until the next call. The
+// error is io.EOF at the end of the file, errFrame where no whole frame
+// is, or the file's own.
+func (r *reader) next() ([]byte, error) {
+	if len(r.rest) > 0 {
+		return r.shift()
+	}
+	payload, err := r.frame()
+	if err != nil || r.kind == plainFrames {
+		return payload, err
+	}
+	if r.kind == packedSnapshot {
+		if payload[0] != packedFrame {
+			return payload, nil
+		}
+		r.plain, err = unpack(r.plain, []byte{entriesFrame}, payload[1:])
+		return r.plain, err
+	}
+	if len(payload) <= stateSize {
+		return nil, fmt.Errorf("%w: it is too short", errFrame)
+	}
+	last, body := payload[:stateSize], payload[stateSize:len(payload)-1]
+	switch payload[len(payload)-1] {
+	case plainRecord:
+		return payload[:len(payload)-1], nil
+	case packedRecords:
+		if r.plain, err = unpack(r.plain, nil, body); err != nil {
+			return nil, err
+		}
+		r.rest, r.last = r.plain, last
+		return r.shift()
+	}
+	return nil, fmt.Errorf("%w: it is of an unknown kind", errFrame)
+}
+
+// shift takes the next record out of those that were unpacked.
+func (r *reader) shift() ([]byte, error) {
+	n, w := binary.Uvarint(r.rest)
+	if w <= 0 || n < stateSize || n > uint64(len(r.rest)-w) {
+		r.rest = nil
+		return nil, fmt.Errorf("%w: the records in it make no sense", errFrame)
+	}
+	payload := r.rest[w : w+int(n) : w+int(n)]
+	r.rest = r.rest[w+int(n):]
+	if len(r.rest) == 0 && !bytes.Equal(payload[:stateSize], r.last) {
+		return nil, fmt.Errorf("%w: it does not end with the record that it names", errFrame)
+	}
+	return payload, nil
+}
+
+// unpack is prefix and what was compressed, in the memory of b if it fits.
+func unpack(b, prefix, packed []byte) ([]byte, error) {
+	n, err := snappy.DecodedLen(packed)
+	if err != nil || n < 1 || n > packMost+binary.MaxVarintLen64 {
+		return b[:0], fmt.Errorf("%w: its length when unpacked is out of range", errFrame)
+	}
+	b = slices.Grow(b[:0], len(prefix)+n)[:len(prefix)+n]
+	copy(b, prefix)
+	if _, err := snappy.Decode(b[len(prefix):], packed); err != nil {
+		return b[:0], fmt.Errorf("%w: it cannot be unpacked", errFrame)
+	}
+	return b, nil
+}
+
+// Pack compresses the logs that ended before the state, of which a snapshot is
+// there, one after another. Each keeps its name: it is replaced when the new
+// file is whole, so that whoever has the old one open can read it to its end.
+// It takes a quarter of one core and about a megabyte of memory. Logs that
+// cannot be read whole stay as they are.
+func (j *Journal) Pack(ctx context.Context, at State) error {
+	g, err := j.list()
+	if err != nil {
+		return err
+	}
+	for i, seq := range g.logs {
+		if seq >= at.Seq || i+1 == len(g.logs) {
+			break
+		}
+		if err := j.packLog(ctx, seq, g.logs[i+1]); err != nil && !unusable(err) {
+			return fmt.Errorf("cannot compress journal/%s: %w", fileName(logName, seq), err)
+		}
+	}
+	return nil
+}
+
+// packLog compresses the log from seq to next, where the log after it begins.
+func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
+	j.held.RLock() // Prune must not remove it meanwhile
+	defer j.held.RUnlock()
+	name := fileName(logName, seq)
+	h, size, err := j.measure(name)
+	if err != nil {
+		return err
+	}
+	if s, known := j.disk(); h.layout != plainLayout || known && s.Free-s.Reserve < size {
+		return nil
+	}
+	return j.folder.Publish(name, func(file io.Writer) error {
+		h, w := h, bufio.NewWriterSize(file, writeSize)
+		h.layout = layout
+		if _, err := w.Write(h.append(nil, logMagic)); err != nil {
+			return err
+		}
+		p := &packer{w: w}
+		pace := pacer{begun: time.Now()}
+		done := Replayed{State: h.State}
+		if err := j.eachRecord(&done, seq, next, func(r *reader, payload []byte) error {
+			if err := record(&done, r, payload, nothing); err != nil {
+				return err
+			}
+			return errors.Join(p.add(payload), pace.wait(ctx, len(payload)))
+		}); err != nil {
+			return err
+		}
+		return errors.Join(p.flush(), w.Flush())
+	})
+}
+
+// packer writes the frames of a log of layout 2.
+type packer struct {
+	w              io.Writer
+	records        []byte // that the next frame is to have
+	last           [stateSize]byte
+	packed, backup []byte // memory that is used again
+	frame          []byte
+}
+
+// add adds the payload of a record.
+func (p *packer) add(payload []byte) error {
+	if len(p.records)+len(payload) > packTarget {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	if len(payload) > packMost {
+		p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), payload...)
+		err := p.write(plainRecord)
+		p.frame = nil // it may be very long
+		return err
+	}
+	p.records = binary.AppendUvarint(p.records, uint64(len(payload)))
+	p.records = append(p.records, payload...)
+	copy(p.last[:], payload)
+	return nil
+}
+
+// flush writes what was added in a frame.
+func (p *packer) flush() error {
+	if len(p.records) == 0 {
+		return nil
+	}
+	var err error
+	if p.packed, p.backup, err = pack(p.packed, p.backup, p.records); err != nil {
+		return err
+	}
+	p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), p.last[:]...)
+	p.frame = append(p.frame, p.packed...)
+	p.records = p.records[:0]
+	return p.write(packedRecords)
+}
+
+func (p *packer) write(kind byte) error {
+	p.frame = append(p.frame, kind)
+	_, err := p.w.Write(sealFrame(p.frame))
+	return err
+}
+
+// pack compresses b into packed, and unpacks that into check to see that it is
+// right: it is to replace what is there. It returns both for the next call.
+func pack(packed, check, b []byte) (p, c []byte, err error) {
+	packed = snappy.Encode(packed[:cap(packed)], b)
+	check, err = snappy.Decode(check[:cap(check)], packed)
+	if err != nil || !bytes.Equal(check, b) {
+		return nil, nil, errors.Join(errors.New("what was compressed does not unpack to the same; is the memory of this machine sound?"), err)
+	}
+	return packed, check, nil
+}
+
+// pacer leaves three quarters of the time to others.
+type pacer struct {
+	begun time.Time // of the present stretch of work
+	bytes int
+}
+
+// wait is told of more work, in bytes, and pauses now and then. The error is
+// that the context has ended.
+func (p *pacer) wait(ctx context.Context, bytes int) error {
+	if p.bytes += bytes; p.bytes < 1<<20 {
+		return context.Cause(ctx)
+	}
+	pause := time.NewTimer(3 * time.Since(p.begun))
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+	*p = pacer{begun: time.Now()}
+	return context.Cause(ctx)
+}

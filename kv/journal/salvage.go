@@ -1,0 +1,574 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// A Survey is what can still be read of a journal, damaged or not.
+type Survey struct {
+	Reached uint64  // the number of the latest record of which anything is known
+	Harm    []error // what is damaged, missing or no file, in the order of the files
+	Tail    int64   // bytes at the end of the newest log that hold no whole record
+	// Blind says that the newest log is missing, or damaged where it begins with
+	// no whole record behind that: how many records it had cannot be told.
+	Blind bool
+	// Like are the records, by number, whose digest is the one asked for.
+	Like []uint64
+
+	j     *Journal
+	snaps []foundSnapshot
+	runs  []run
+	zero  bool // the logs begin with the empty store
+}
+
+// foundSnapshot is a snapshot, of which some frames may be damaged.
+type foundSnapshot struct {
+	seq   uint64
+	whole bool
+}
+
+// run is a stretch of a log in which whole records follow each other.
+type run struct {
+	log         uint64 // the number in the log's name
+	kind        frameKind
+	at, end     int64  // in bytes
+	first, last uint64 // records
+}
+
+// Survey reads every file of the journal and goes on behind whatever is
+// damaged: each record has a number and a checksum. like is the digest of a
+// store whose place in the history is wanted. read is told how many bytes were
+// read. The error is for what makes it impossible to go on.
+func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
+	s := &Survey{j: &Journal{folder: lenient{j.folder}, format: j.format, now: j.now, most: j.most}}
+	g, err := s.j.list()
+	if err != nil {
+		return nil, err
+	}
+	s.zero = slices.Contains(g.logs, 0)
+	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
+		f, err := j.folder.Open(name)
+		if isLink(err) {
+			s.Harm = append(s.Harm, err)
+		} else if err == nil {
+			_ = f.Close() // only its name was wanted
+		}
+	}
+	same := func(at State) {
+		if at.Digest == like && !slices.Contains(s.Like, at.Seq) {
+			s.Like = append(s.Like, at.Seq)
+		}
+	}
+	for _, seq := range g.snaps {
+		at, err := s.j.readSnapshot(seq, nothing)
+		switch {
+		case err == nil:
+			same(at)
+		case errors.As(err, new(*Newer)):
+			return nil, err
+		case !isLink(err): // that is told already
+			s.Harm = append(s.Harm, err)
+		}
+		if h, size, err := s.j.measure(fileName(snapName, seq)); err == nil {
+			read(size)
+			same(h.State)
+		}
+		s.snaps = append(s.snaps, foundSnapshot{seq, err == nil})
+		s.Reached = max(s.Reached, seq)
+		if err == nil && !slices.Contains(g.logs, seq) {
+			s.Harm = append(s.Harm, lacks(g, seq))
+		}
+	}
+	for i, seq := range g.logs {
+		next := uint64(0)
+		if i+1 < len(g.logs) {
+			next = g.logs[i+1]
+		}
+		s.Reached = max(s.Reached, seq)
+		if err := s.scan(seq, next, same); err != nil {
+			return nil, err
+		}
+		if _, size, err := s.j.measure(fileName(logName, seq)); err == nil {
+			read(size)
+		}
+	}
+	slices.Sort(s.Like)
+	// A log is made before its snapshot.
+	if n := len(g.snaps); n > 0 && (len(g.logs) == 0 || g.logs[len(g.logs)-1] < g.snaps[n-1]) {
+		s.Blind = true
+	}
+	return s, nil
+}
+
+// scan looks for the whole records of one log. The next log begins at next; 0
+// if there is none.
+func (s *Survey) scan(seq, next uint64, same func(State)) error {
+	name := fileName(logName, seq)
+	f, r, h, err := s.j.open(name)
+	switch {
+	case err == nil:
+		same(h.State)
+	case errors.As(err, new(*Newer)):
+		return err
+	default:
+		if !isLink(err) { // that is told already
+			s.Harm = append(s.Harm, err)
+		}
+		s.Blind = next == 0
+		if f, r, err = s.j.behindHead(name); err != nil {
+			return nil //nolint:nilerr // it is in Harm
+		}
+	}
+	defer f.Close()
+	last := seq
+	most := next
+	if next == 0 {
+		most = last + near
+	}
+	open := false   // the last of the runs goes on
+	sought := false // the frame was found behind what is damaged
+	at := r.at      // where the frame begins; a compressed one has several records
+	for last < most {
+		if len(r.rest) == 0 {
+			at = r.at
+		}
+		payload, err := r.next()
+		var to State
+		if err == nil {
+			to, err = r.wholeRecord(payload, last, most)
+		}
+		if err == nil {
+			if open && to.Seq == last+1 {
+				s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
+			} else {
+				if to.Seq != last+1 && !sought {
+					s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are not there", last+1, to.Seq-1)})
+				}
+				s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
+				open, sought = true, false
+			}
+			last = to.Seq
+			s.Blind = false
+			same(to)
+			continue
+		}
+		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
+			if next != 0 {
+				s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are not there", last+1, next)})
+			}
+			break
+		}
+		open = false
+		// What a damaged record says of itself may still be right: 64 bits that
+		// agree with a digest do so for a reason.
+		if claim, ok := r.claim(at); ok && claim.Seq > last && claim.Seq <= most {
+			same(claim)
+		}
+		r.rest = nil
+		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, most) })
+		switch {
+		case ok:
+			s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", found)})
+			r.at, r.buf, sought = found, nil, true
+			continue
+		case next != 0:
+			s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read", last+1, next)})
+		default:
+			s.Tail = r.size - at
+		}
+		break
+	}
+	s.Reached = max(s.Reached, last)
+	return nil
+}
+
+// near is how many records a log may have: numbers that are farther off than
+// that are no numbers of records.
+const near = 1 << 32
+
+// wholeRecord is the state that a record leads to, if it is one that may come
+// after last and is not past most.
+func (r *reader) wholeRecord(payload []byte, last, most uint64) (State, error) {
+	if len(payload) < stateSize {
+		return State{}, fmt.Errorf("%w: it is too short", errFrame)
+	}
+	to := State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}
+	if to.Seq <= last || to.Seq > most {
+		return State{}, fmt.Errorf("%w: it has number %d after %d", errFrame, to.Seq, last)
+	}
+	_, err := r.ops(payload[stateSize:])
+	return to, err
+}
+
+// claims reports whether bytes may be the beginning of a record's payload.
+func claims(first []byte, last, most uint64) bool {
+	if len(first) < stateSize {
+		return false
+	}
+	seq := binary.BigEndian.Uint64(first)
+	return seq > last && seq <= most
+}
+
+// claim is what the frame at the place says of itself, whole or not.
+func (r *reader) claim(at int64) (State, bool) {
+	var b [stateSize]byte
+	if _, err := r.file.ReadAt(b[:], at+frameHead); err != nil {
+		return State{}, false
+	}
+	return State{binary.BigEndian.Uint64(b[:]), Digest(binary.BigEndian.Uint64(b[8:]))}, true
+}
+
+// fills reports whether the frame at the place has the length of the rest of
+// the file.
+func (r *reader) fills(at int64) bool {
+	var b [4]byte
+	_, err := r.file.ReadAt(b[:], at)
+	return err == nil && at+frameHead+int64(binary.BigEndian.Uint32(b[:])) == r.size
+}
+
+// window is how much of a file find looks at at once, in bytes.
+const window = 1 << 20
+
+// find looks from a place on for a frame whose checksum is right. likely is
+// asked first, with the first bytes of the payload, as working out a checksum
+// takes long.
+func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, found bool) {
+	const first = stateSize
+	buf := make([]byte, min(window+frameHead+first, max(r.size-from, 0)))
+	for from+frameHead < r.size {
+		b := buf[:min(int64(len(buf)), r.size-from)]
+		if _, err := r.file.ReadAt(b, from); err != nil {
+			return 0, false
+		}
+		o := 0
+		for ; o+frameHead < len(b); o++ {
+			if o == window { // the next window begins here
+				break
+			}
+			n := int64(binary.BigEndian.Uint32(b[o:]))
+			if n == 0 || n > MaxRecord || n > r.size-from-int64(o)-frameHead {
+				continue
+			}
+			rest := b[o+frameHead:]
+			if !likely(rest[:min(int64(first), n, int64(len(rest)))]) {
+				continue
+			}
+			if sum, err := r.sum(from+int64(o)+frameHead, n); err == nil && sum == binary.BigEndian.Uint32(b[o+4:]) {
+				return from + int64(o), true
+			}
+		}
+		from += int64(o)
+	}
+	return 0, false
+}
+
+// behindHead opens a file whose head may be damaged where its first frame
+// should be. What the head says of the layout is taken for right: if it is not,
+// no frame makes sense.
+func (j *Journal) behindHead(name string) (File, *reader, error) {
+	f, err := j.folder.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	r := &reader{file: f, at: min(headerSize, size), size: size}
+	var head [headerSize]byte
+	if _, err := f.ReadAt(head[:], 0); err == nil && r.packed(head[:]) {
+		r.kind = packedLog
+		if strings.HasPrefix(name, snapName) {
+			r.kind = packedSnapshot
+		}
+	}
+	return f, r, nil
+}
+
+// packed guesses from a head that may be damaged whether the file is
+// compressed: by its layout, and by its checksum with one layout or the other.
+func (r *reader) packed(head []byte) bool {
+	n := binary.BigEndian.Uint32(head[8:])
+	if n != plainLayout && n != layout {
+		for n = plainLayout; n < layout; n++ {
+			if b := bytes.Clone(head); crc32.Checksum(append(binary.BigEndian.AppendUint32(b[:8:8], n), head[12:headerSize-4]...), castagnoli) == binary.BigEndian.Uint32(head[headerSize-4:]) {
+				return false
+			}
+		}
+		return true
+	}
+	return n == layout
+}
+
+// A Span is a stretch of records, by number, that cannot be read.
+type Span struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+// Salvaged says what Salvage has handed over.
+type Salvaged struct {
+	Seq     uint64 // of the last record, or of what it began with
+	Base    uint64 // what it began with; 0 is the empty store
+	Partial bool   // what it began with is not whole: how much it lacks is not known
+	Gaps    []Span // the records that are missing
+}
+
+// Missing is how many records are missing.
+func (s Salvaged) Missing() uint64 {
+	n := uint64(0)
+	for _, gap := range s.Gaps {
+		n += gap.Last - gap.First + 1
+	}
+	return n
+}
+
+// A Source receives what Salvage hands over.
+type Source interface {
+	// Start is called first; the store is empty then, or holds what the caller
+	// has of it.
+	Start() error
+	// Entries are entries of a snapshot.
+	Entries([]Op) error
+	// Record is one record, in full.
+	Record(seq uint64, ops []Op) error
+	// Gap says that records are missing before what comes next.
+	Gap(Span) error
+}
+
+// Best is the snapshot that Salvage would begin with.
+func (s *Survey) Best() (seq uint64, whole bool) {
+	for i := len(s.snaps) - 1; i >= 0; i-- {
+		if s.snaps[i].whole {
+			return s.snaps[i].seq, true
+		}
+	}
+	return 0, s.zero
+}
+
+// Last is the number of the last record that is whole, of a log or in a
+// snapshot.
+func (s *Survey) Last() uint64 {
+	last, _ := s.Best()
+	for _, r := range s.runs {
+		last = max(last, r.last)
+	}
+	return last
+}
+
+// Salvage hands over everything that the survey has found, in order: the newest
+// whole snapshot, then every whole record after it, and, where records are
+// missing, what later damaged snapshots still have. With from, the caller
+// holds the store as it was after the record of that number already. What is
+// handed over is valid until the call returns.
+func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
+	base, whole := s.Best()
+	var done Salvaged
+	if err := to.Start(); err != nil {
+		return done, err
+	}
+	switch {
+	case from != nil:
+		done.Base = *from
+	case whole:
+		done.Base = base
+		if base > 0 {
+			if _, err := s.j.readSnapshot(base, to.Entries); err != nil {
+				return done, err
+			}
+		}
+	case len(s.snaps) > 0: // none is whole, and there is nothing before the first
+		done.Base, done.Partial = s.snaps[0].seq, true
+		if err := s.pieces(done.Base, to.Entries); err != nil {
+			return done, err
+		}
+	default:
+		done.Partial = true
+		if len(s.runs) > 0 {
+			done.Base = s.runs[0].first - 1
+		}
+	}
+	done.Seq = done.Base
+	snaps := slices.DeleteFunc(slices.Clone(s.snaps), func(f foundSnapshot) bool { return f.seq <= done.Base })
+	// reach notes a gap if there is one before the record of the number, and what
+	// damaged snapshots have of it.
+	reach := func(seq uint64) error {
+		for len(snaps) > 0 && snaps[0].seq < seq {
+			at := snaps[0].seq
+			snaps = snaps[1:]
+			if at > done.Seq {
+				gap := Span{done.Seq + 1, at}
+				done.Gaps = append(done.Gaps, gap)
+				if err := to.Gap(gap); err != nil {
+					return err
+				}
+				done.Seq = at
+			}
+			if len(done.Gaps) > 0 || done.Partial {
+				if err := s.pieces(at, to.Entries); err != nil {
+					return err
+				}
+			}
+		}
+		if seq > done.Seq+1 {
+			gap := Span{done.Seq + 1, seq - 1}
+			done.Gaps = append(done.Gaps, gap)
+			done.Seq = seq - 1
+			return to.Gap(gap)
+		}
+		return nil
+	}
+	for _, run := range s.runs {
+		if run.last <= done.Seq {
+			continue
+		}
+		if err := s.j.readRun(run, func(seq uint64, ops []Op) error {
+			if seq <= done.Seq {
+				return nil
+			}
+			if err := reach(seq); err != nil {
+				return err
+			}
+			done.Seq = seq
+			return to.Record(seq, ops)
+		}); err != nil {
+			return done, err
+		}
+	}
+	if s.Reached > done.Seq || len(snaps) > 0 {
+		return done, reach(max(s.Reached, done.Seq) + 1)
+	}
+	return done, nil
+}
+
+// readRun hands over the records of a run.
+func (j *Journal) readRun(run run, each func(seq uint64, ops []Op) error) (err error) {
+	f, r, err := j.behindHead(fileName(logName, run.log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r.at, r.size, r.kind = run.at, run.end, run.kind
+	for r.at < run.end || len(r.rest) > 0 {
+		payload, err := r.next()
+		if err != nil {
+			return fmt.Errorf("journal/%s has changed while it was read: %w", fileName(logName, run.log), err)
+		}
+		ops, err := r.ops(payload[stateSize:])
+		if err != nil {
+			return err
+		}
+		seq := binary.BigEndian.Uint64(payload)
+		if seq < run.first || seq > run.last {
+			continue
+		}
+		if err := each(seq, ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pieces hands over the frames of a snapshot that are whole.
+func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
+	name := fileName(snapName, seq)
+	f, r, err := s.j.behindHead(name)
+	if errors.As(err, new(*Irregular)) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	entries := func(payload []byte) ([]Op, bool) {
+		if payload[0] != entriesFrame {
+			return nil, false
+		}
+		ops, err := r.ops(payload[1:])
+		return ops, err == nil
+	}
+	const mostTries = 1 << 12 // checksums that are worked out in vain, of about chunk bytes each
+	tries := 0
+	for {
+		at := r.at
+		payload, err := r.next()
+		if err == nil {
+			if ops, ok := entries(payload); ok {
+				if err := apply(ops); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
+			return nil
+		}
+		found, ok := r.find(at+1, func(first []byte) bool {
+			if first[0] != entriesFrame && first[0] != packedFrame || tries == mostTries {
+				return false
+			}
+			tries++
+			return true
+		})
+		if !ok {
+			return nil
+		}
+		r.at, r.buf = found, nil
+	}
+}
+
+// isLink reports whether the error is that a symbolic link has the name of a
+// file.
+func isLink(err error) bool {
+	is, ok := errors.AsType[*Irregular](err)
+	return ok && is.Type&fs.ModeSymlink != 0
+}
+
+// lenient is a folder in whose files zeros are read where the disk cannot read
+// any more, and whose symbolic links are followed: checksums tell what is whole.
+type lenient struct{ Folder }
+
+func (l lenient) Open(name string) (File, error) {
+	f, err := l.Folder.Open(name)
+	if linked, ok := l.Folder.(interface {
+		OpenLinked(name string) (File, error)
+	}); ok && isLink(err) {
+		if target, linkErr := linked.OpenLinked(name); linkErr == nil {
+			f, err = target, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lenientFile{f}, nil
+}
+
+type lenientFile struct{ File }
+
+func (f lenientFile) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(b, off)
+	if n == len(b) || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	const block = 4096
+	clear(b)
+	for at := 0; at < len(b); {
+		end := min(len(b), at+block-int((off+int64(at))%block))
+		if n, err := f.File.ReadAt(b[at:end], off+int64(at)); n < end-at {
+			clear(b[at:end])
+			if errors.Is(err, io.EOF) {
+				return at + n, err
+			}
+		}
+		at = end
+	}
+	return len(b), nil
+}

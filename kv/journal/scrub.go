@@ -1,0 +1,140 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+)
+
+// A Mark is how far a journal goes: its state, and the log and the number of
+// bytes of it that lead there.
+type Mark struct {
+	State
+	Log  string
+	Size int64
+}
+
+// Scrub reads the newest snapshot and the logs from there up to the mark, and
+// returns what is wrong with them, which is nil if a start would reach the
+// mark's state. Records may be appended meanwhile. pace is called before each
+// read with its length and may wait; its error ends the scrub and is returned
+// as err. The caller holds the journal.
+func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) {
+	p := &paced{Folder: j.folder, to: to, pace: pace}
+	r := &Journal{folder: p, format: j.format, now: j.now, most: j.most}
+	wrong = r.scrub(to)
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case wrong == nil || unusable(wrong) || errors.As(wrong, new(*Missing)):
+		return wrong, nil
+	}
+	return nil, wrong
+}
+
+func (j *Journal) scrub(to Mark) error {
+	g, err := j.list()
+	if err != nil {
+		return err
+	}
+	// A log that was begun meanwhile is later than the mark.
+	g.logs = slices.DeleteFunc(g.logs, func(seq uint64) bool { return fileName(logName, seq) > to.Log })
+	g.snaps = slices.DeleteFunc(g.snaps, func(seq uint64) bool { return seq > to.Seq })
+	if !slices.Contains(g.names(logName, g.logs), to.Log) {
+		return &Missing{to.Log, "it is the log that is being written"}
+	}
+	var done Replayed
+	if len(g.snaps) > 0 {
+		if done.State, err = j.readSnapshot(g.snaps[len(g.snaps)-1], nothing); err != nil {
+			return vanished(err, fileName(snapName, g.snaps[len(g.snaps)-1]))
+		}
+	}
+	if err := j.readLogs(&done, g, nothing); err != nil {
+		return vanished(err, to.Log)
+	}
+	if done.State != to.State {
+		return &Damaged{Name: to.Log, At: to.Size - done.Cut, Why: fmt.Sprintf("it leads to record %d with digest %016x, and should lead to %d with %016x",
+			done.Seq, uint64(done.Digest), to.Seq, uint64(to.Digest))}
+	}
+	return nil
+}
+
+// vanished is the error of a file that was there when the folder was listed.
+func vanished(err error, name string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Missing{name, "it was there a moment ago"}
+	}
+	return err
+}
+
+// paced is a folder as it was at a mark, in which reading waits its turn.
+type paced struct {
+	Folder
+	to   Mark
+	pace func(int) error
+	err  error // of pace
+}
+
+func (p *paced) Open(name string) (File, error) {
+	f, err := p.Folder.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return pacedFile{f, p, name == p.to.Log}, nil
+}
+
+type pacedFile struct {
+	File
+	p    *paced
+	last bool // it is the log that is being written
+}
+
+func (f pacedFile) ReadAt(b []byte, off int64) (int, error) {
+	if f.p.err == nil {
+		f.p.err = f.p.pace(len(b))
+	}
+	if f.p.err != nil {
+		return 0, f.p.err
+	}
+	return f.File.ReadAt(b, off)
+}
+
+// Size is that at the mark: what is after it may be half a record.
+func (f pacedFile) Size() (int64, error) {
+	size, err := f.File.Size()
+	if f.last {
+		size = min(size, f.p.to.Size)
+	}
+	return size, err
+}
+
+// endsWith reports whether a log's last record is the one that leads to the
+// state. Frames tell nothing of those before them, so that the record is found
+// by what it says, in the last bytes of the file. One that is longer than that
+// is taken for right: a scrub reads it.
+func endsWith(r *reader, name string, h header, at State) error {
+	const most = 1 << 20
+	if h.State == at && r.size == headerSize {
+		return nil
+	}
+	from := max(headerSize, r.size-most)
+	b := make([]byte, r.size-from)
+	if _, err := r.file.ReadAt(b, from); err != nil {
+		return fmt.Errorf("cannot read journal/%s at byte %d: %w: %w", name, from, errRead, err)
+	}
+	for o := len(b) - frameHead - stateSize; o >= 0; o-- {
+		if binary.BigEndian.Uint64(b[o+frameHead:]) != at.Seq || binary.BigEndian.Uint64(b[o+frameHead+8:]) != uint64(at.Digest) || int(binary.BigEndian.Uint32(b[o:])) != len(b)-o-frameHead {
+			continue
+		}
+		if crc32.Checksum(b[o+frameHead:], castagnoli) == binary.BigEndian.Uint32(b[o+4:]) {
+			return nil
+		}
+	}
+	if from > headerSize {
+		return nil
+	}
+	return &Damaged{Name: name, At: headerSize, Why: fmt.Sprintf("it does not end with record %d, as it did at the last stop", at.Seq)}
+}
