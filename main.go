@@ -4,9 +4,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -25,10 +29,12 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
 
 	"kist/admin"
 	"kist/blobs"
+	"kist/blobs/disk"
 	"kist/httpapi"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
@@ -41,6 +47,7 @@ import (
 var version = "dev"
 
 func main() {
+	kv.Child()
 	var cli struct {
 		admin.Globals
 		Serve serve `cmd:"" help:"Run the server."`
@@ -51,22 +58,27 @@ func main() {
 
 type serve struct {
 	Listen         string                 `default:"${listen}" placeholder:"ADDR" help:"Address and port to listen on, or unix:/path of a socket."`
-	BaseURL        string                 `name:"base-url" placeholder:"URL" help:"The address under which visitors reach the server; every generated link begins with it. If absent, it is made from --listen."`
-	ContentURL     string                 `name:"content-url" placeholder:"URL" help:"A second address of the server, with a host of its own, from which stored bytes are served and nothing else. If absent, they come from the base URL."`
-	TrustedProxies []admin.Network        `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For is believed: addresses or ranges, several with commas."`
+	BaseURL        string                 `name:"base-url" placeholder:"URL" help:"The URL under which visitors reach the server. Every generated link begins with it, and requests for other host names are refused. If absent, it is made from --listen, and every host name is answered."`
+	ContentURL     string                 `name:"content-url" placeholder:"URL" help:"A second URL of the server, with a different host name, that serves only uploaded content. If absent, the base URL serves it."`
+	TrustedProxies []admin.Network        `placeholder:"NET" help:"Reverse proxies whose X-Forwarded-For, -Proto and -Host headers are trusted: addresses or ranges, separated by commas."`
 	TLSCert        string                 `name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM; read again when it changes."`
 	TLSKey         string                 `name:"tls-key" placeholder:"FILE" help:"Key of the certificate in PEM."`
-	TLSDomain      []string               `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names from Let's Encrypt, whose terms you agree to by that; several with commas. Port 443 of the names must lead to --listen."`
-	MaxUploadSize  admin.Size             `default:"10GiB" placeholder:"SIZE" help:"The largest file that is taken, such as 500MB or 5GiB."`
-	AllowOutbound  []outbound.Allowed     `placeholder:"HOST" help:"Hosts, addresses or ranges beyond the public internet to which webhooks and the like may lead; several with commas."`
-	Captcha        record.CaptchaProvider `default:"pow" enum:"pow,turnstile,hcaptcha,none" placeholder:"PROVIDER" help:"What tells people from programs where an upload request asks for it, unless an administrator has chosen another in the settings: pow (built in), turnstile, hcaptcha or none."`
-	CaptchaSiteKey string                 `placeholder:"KEY" help:"Site key that turnstile or hcaptcha gave."`
-	CaptchaSecret  string                 `placeholder:"SECRET" help:"Secret that they gave; better in the file that the variable KIST_CAPTCHA_SECRET_FILE names, for others can see the command line."`
-	CaptchaURL     string                 `name:"captcha-verify-url" placeholder:"URL" help:"Where their tokens are verified. If absent, at the provider's own address."`
-	Metrics        bool                   `help:"Answer /metrics in the text format of Prometheus, for those who bring an administrator's API key."`
-	ExpectData     bool                   `help:"Refuse to start where there is no data yet, as in the place of a disk that is not mounted."`
-	GCDelay        admin.Span             `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the bytes of a removed file stay on the disk."`
-	Grace          admin.Span             `default:"30s" placeholder:"TIME" help:"How long requests may go on after the signal to stop."`
+	TLSDomain      []string               `name:"tls-domain" placeholder:"NAME" help:"Get certificates for these host names, separated by commas, from Let's Encrypt. By using this you agree to its terms. Port 443 of these names must lead to --listen."`
+	ACMEDirectory  string                 `name:"acme-directory" placeholder:"URL" help:"Get the certificates for --tls-domain from another ACME authority, such as step-ca: the https URL of its directory."`
+	ACMEKeyID      string                 `name:"acme-eab-kid" placeholder:"ID" help:"Key id for external account binding, if the authority requires it, as ZeroSSL does."`
+	ACMEKey        string                 `name:"acme-eab-key" placeholder:"KEY" help:"That key in base64url. Put it into a file that KIST_ACME_EAB_KEY_FILE names instead: other users can see the command line."`
+	WritesPerHour  admin.Size             `default:"4GiB" placeholder:"SIZE" help:"How many bytes of records one user may write in an hour. Files are not counted."`
+	MaxUploadSize  admin.Size             `default:"10GiB" placeholder:"SIZE" help:"The largest file that is accepted, such as 500MB or 5GiB."`
+	MaxConnections int                    `default:"2000" placeholder:"N" help:"Maximum number of open connections. One address, or one IPv6 /64, may have 100 of them, unless it is a trusted proxy."`
+	AllowOutbound  []outbound.Allowed     `placeholder:"HOST" help:"Private hosts, addresses or ranges that the server may connect to for webhooks, bookmarks and remote uploads, separated by commas."`
+	Captcha        record.CaptchaProvider `default:"pow" enum:"pow,turnstile,hcaptcha,none" placeholder:"PROVIDER" help:"The captcha for upload requests that ask for one: pow (built in), turnstile, hcaptcha or none. A choice in the admin settings takes precedence."`
+	CaptchaSiteKey string                 `placeholder:"KEY" help:"Site key from Turnstile or hCaptcha."`
+	CaptchaSecret  string                 `placeholder:"SECRET" help:"Secret from Turnstile or hCaptcha. Put it into a file that KIST_CAPTCHA_SECRET_FILE names instead: other users can see the command line."`
+	CaptchaURL     string                 `name:"captcha-verify-url" placeholder:"URL" help:"Where tokens are verified. If absent, the provider's own URL."`
+	Metrics        bool                   `help:"Serve Prometheus metrics at /metrics, to requests with an administrator's API key."`
+	ExpectData     bool                   `help:"Refuse to start if the data directory has no data yet, for example because a disk is not mounted."`
+	GCDelay        admin.Span             `name:"gc-delay" default:"24h" placeholder:"TIME" help:"How long the content of a removed file stays on the disk."`
+	Grace          admin.Span             `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
 }
 
 // gcPercent lets the heap grow to four times of what is in use before it is
@@ -89,14 +101,14 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(cmd.TLSDomain) == 0 && (cmd.ACMEDirectory != "" || cmd.ACMEKeyID != "" || cmd.ACMEKey != "") {
+		return admin.Misused("--acme-directory, --acme-eab-kid and --acme-eab-key belong to --tls-domain")
+	}
 	var secure *tls.Config // nil speaks plain HTTP
 	if cmd.secure() {
 		if secure, err = cmd.tls(c.DataDir, c.Log); err != nil {
 			return err
 		}
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastThreads {
 		runtime.GOMAXPROCS(leastThreads)
@@ -113,7 +125,9 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	// closed.
 	defer watchSignals(ctx, cancel)()
 
-	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log})
+	starting := &admin.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
+	defer func() { err = errors.Join(err, starting.Close()) }()
+	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
 	if errors.As(err, new(*kv.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}
@@ -121,11 +135,20 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	content, err := blobs.Open(filepath.Join(c.DataDir, "blobs"))
+	if err := admin.SweepScratch(c.DataDir); err != nil {
+		c.Log.Warn("what a command has left in the data directory could not be removed", "error", err)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent) // opening a large store takes as much memory as it is let
+	}
+	content, err := blobs.OpenIn(c.DataDir)
 	if err != nil {
 		return fmt.Errorf("cannot open the content: %w", err)
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
+	content.OnDamage(func(ref blobs.Ref, reason error) {
+		c.Log.Warn("the stored bytes of a file are damaged; upload the same file again, or run kist restore --missing with a backup", "sha256", ref.String(), "error", reason)
+	})
 
 	thumbs, err := thumb.New(filepath.Join(c.DataDir, "cache", "thumbs"))
 	if err != nil {
@@ -142,7 +165,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	front, err := admin.ListenPublic(cmd.Listen)
+	front, err := starting.End()
 	if err != nil {
 		return err
 	}
@@ -153,14 +176,17 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return err
 	}
 	passwords := kv.NewPasswords()
+	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
+	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
-		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
-		Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}),
+		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections, Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
+		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
 	}
 	for _, n := range cmd.TrustedProxies {
 		config.TrustedProxies = append(config.TrustedProxies, n.Prefix)
 	}
+	cmd.doubt(c.Log, base, len(config.TrustedProxies) > 0)
 	site, err := httpapi.New(config)
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
@@ -174,15 +200,20 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return errors.Join(err, back.Close())
 	}
 
-	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
+	scrubber.Busy = site.Busy
 	var work sync.WaitGroup
 	work.Go(func() { sweeper.Hourly(ctx) })
+	work.Go(func() { scrubber.Run(ctx) })
 	work.Go(func() { index.Run(ctx) })
 	about := func() admin.About {
-		return admin.About{
+		is := admin.About{
 			Version: version, Base: base, Content: apart, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
-			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(),
+			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(), Journal: store.JournalHealth(),
 		}
+		if doubt, ok := store.ClockDoubt(); ok {
+			is.Doubt = &doubt
+		}
+		return is
 	}
 	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about, func(fn func(*blobs.Store) error) error { return fn(content) }), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
@@ -191,9 +222,9 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		}
 	})
 
-	hello := fmt.Sprintf("Kist %s listens on %s and is found at %s\n", version, cmd.Listen, base)
+	hello := fmt.Sprintf("Kist %s listens on %s and is reachable at %s\n", version, cmd.Listen, base)
 	if link != "" {
-		hello += fmt.Sprintf("There is no administrator yet. Open this address once to become the first:\n%s\n", link)
+		hello += fmt.Sprintf("There is no administrator yet. Open this link to create the first administrator:\n%s\n", link)
 	}
 	fmt.Fprint(c.Stdout, hello) // as one piece, for those who wait for it
 	work.Go(func() { admin.Supervised(ctx, site.Lives, c.Log) })
@@ -233,6 +264,17 @@ func watchSignals(ctx context.Context, cancel func()) (end func()) {
 		signal.Stop(signals)
 		close(ended)
 		cancel()
+	}
+}
+
+// doubt warns of a scheme in the base URL that visitors cannot use, as far as
+// that is known at the start.
+func (cmd *serve) doubt(log *slog.Logger, base string, proxies bool) {
+	switch https := strings.HasPrefix(base, "https:"); {
+	case https && !cmd.secure() && !proxies:
+		log.Warn("the base URL is https, but this server speaks plain HTTP and trusts no proxy; set --trusted-proxies to the address of the proxy that speaks HTTPS, or --tls-cert or --tls-domain", "address", base)
+	case !https && cmd.secure():
+		log.Warn("the base URL is http, but this server speaks HTTPS; set --base-url to the https address", "address", base)
 	}
 }
 
@@ -353,15 +395,24 @@ func claim(store *kv.Store, base string) (link string, err error) {
 		return "", err
 	}
 	link = base + "/claim/" + token
-	// Written aside and renamed: a torn file would cost the link.
-	name := filepath.Join(store.Dir(), claimFile)
-	if err := os.WriteFile(name+".new", []byte(link+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("cannot keep the claim link: %w", err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := keepClaim(store.Dir(), link+"\n"); err != nil {
 		return "", fmt.Errorf("cannot keep the claim link: %w", err)
 	}
 	return link, nil
+}
+
+// keepClaim writes the claim file whole, as a torn one would cost the link.
+func keepClaim(dir, text string) error {
+	if now, err := os.ReadFile(filepath.Join(dir, claimFile)); err == nil && string(now) == text {
+		return nil
+	}
+	f, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	f.Aside(filepath.Join(dir, "cache"))
+	err = f.Publish(claimFile, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	return errors.Join(err, f.Close())
 }
 
 // certificateCheck is how often, at most, the files are looked at.
@@ -418,7 +469,19 @@ func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 		}
 	}
 	allowed := autocert.HostWhitelist(cmd.TLSDomain...)
-	manager := &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(folder), HostPolicy: allowed}
+	manager := &autocert.Manager{Prompt: autocert.AcceptTOS, HostPolicy: allowed}
+	if cmd.ACMEDirectory != "" {
+		// Another authority has an account and certificates of its own.
+		sum := sha256.Sum256([]byte(cmd.ACMEDirectory))
+		folder = filepath.Join(folder, "of-"+hex.EncodeToString(sum[:8]))
+		manager.Client = &acme.Client{DirectoryURL: cmd.ACMEDirectory}
+	}
+	manager.Cache = autocert.DirCache(folder)
+	binding, err := cmd.accountBinding()
+	if err != nil {
+		return nil, err
+	}
+	manager.ExternalAccountBinding = binding
 	config := manager.TLSConfig()
 	config.MinVersion = tls.VersionTLS12
 	var told atomic.Int64 // the minute of the last complaint
@@ -433,6 +496,25 @@ func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 		return cert, err
 	}
 	return config, nil
+}
+
+// accountBinding is the external account binding (RFC 8555, 7.3.4), nil if none
+// was given. It fails if the flags do not hold together.
+func (cmd *serve) accountBinding() (*acme.ExternalAccountBinding, error) {
+	if u, err := url.Parse(cmd.ACMEDirectory); cmd.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return nil, admin.Misused("--acme-directory must be an absolute https address; it is %q", cmd.ACMEDirectory)
+	}
+	if (cmd.ACMEKeyID == "") != (cmd.ACMEKey == "") {
+		return nil, admin.Misused("--acme-eab-kid and --acme-eab-key go together: give both or none")
+	}
+	if cmd.ACMEKey == "" {
+		return nil, nil //nolint:nilnil // none is a good answer
+	}
+	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(cmd.ACMEKey, "="))
+	if err != nil {
+		return nil, admin.Misused("--acme-eab-key must be a key in base64url, of letters, digits, - and _")
+	}
+	return &acme.ExternalAccountBinding{KID: cmd.ACMEKeyID, Key: key}, nil
 }
 
 // load reads the files if they have changed; what was loaded stays when they

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -37,6 +38,7 @@ type User struct {
 	TokensOff   bool        `json:"apiTokensDisabled"`
 	Quota       *int64      `json:"quotaBytes"` // null: the instance's default
 	Created     time.Time   `json:"createdAt"`
+	Revoked     []string    `json:"revoked,omitempty"` // names of the keys that a new password has revoked
 }
 
 // Account is an account with how much it keeps.
@@ -86,6 +88,7 @@ type (
 	}
 	userEdit struct {
 		Password  *string
+		Revoke    string // with a password, which keys to revoke: devices, all or none
 		Role      *record.Role
 		Disabled  *bool
 		TokensOff *bool
@@ -141,12 +144,18 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index In
 	if about != nil {
 		mux.Handle("GET /about", verb(func(*http.Request, nothing) (About, error) { return about(), nil }))
 	}
+	mux.Handle("POST /clock", verb(func(*http.Request, nothing) (kv.ClockReset, error) { return v.store.ResetClock() }))
 	mux.Handle("POST /gc", verb(v.collect))
 	mux.HandleFunc("POST /import", func(w http.ResponseWriter, r *http.Request) {
 		out, err := v.moveIn(r)
 		answerWith(w, out, err)
 	})
 	mux.HandleFunc("GET /export", v.moveOut)
+	mux.HandleFunc("GET /contents", v.listContents)
+	mux.HandleFunc("POST /contents", func(w http.ResponseWriter, r *http.Request) {
+		out, err := v.putContents(r)
+		answerWith(w, out, err)
+	})
 	mux.Handle("/", verb(func(*http.Request, nothing) (nothing, error) {
 		return nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
 	}))
@@ -267,13 +276,13 @@ func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
 	if err != nil {
 		bad["displayName"] = err.Error()
 	}
-	if err := record.CheckPassword(in.Password); err != nil {
+	if err := record.CheckPassword(in.Password, name, embed.CommonPassword); err != nil {
 		bad["password"] = err.Error()
 	}
 	if err := record.Bad(bad); err != nil {
 		return User{}, err
 	}
-	hash, err := v.passwords.Hash(r.Context(), in.Password)
+	hash, err := v.passwords.Hash(r.Context(), "", in.Password)
 	if err != nil {
 		return User{}, err
 	}
@@ -296,11 +305,11 @@ func (v verbs) addUser(r *http.Request, in newUser) (User, error) {
 func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 	hash := ""
 	if in.Password != nil {
-		err := record.CheckPassword(*in.Password)
+		err := record.CheckPassword(*in.Password, r.PathValue("name"), embed.CommonPassword)
 		if err != nil {
 			return User{}, record.Bad(map[string]string{"password": err.Error()})
 		}
-		if hash, err = v.passwords.Hash(r.Context(), *in.Password); err != nil {
+		if hash, err = v.passwords.Hash(r.Context(), "", *in.Password); err != nil {
 			return User{}, err
 		}
 	}
@@ -312,8 +321,16 @@ func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 		if err != nil {
 			return User{}, err
 		}
+		var names []string
 		if in.Password != nil {
 			u.Password = hash
+			gone, err := tx.Revoke(u.ID, func(k *record.Key) bool { return in.Revoke == "all" || in.Revoke == "devices" && k.Device != "" })
+			if err != nil {
+				return User{}, err
+			}
+			for _, k := range gone {
+				names = append(names, k.Name)
+			}
 		}
 		if in.Role != nil {
 			u.Role = *in.Role
@@ -324,7 +341,9 @@ func (v verbs) editUser(r *http.Request, in userEdit) (User, error) {
 		if in.TokensOff != nil {
 			u.TokensOff = *in.TokensOff
 		}
-		return showUser(u), tx.SaveUser(u)
+		shown := showUser(u)
+		shown.Revoked = names
+		return shown, tx.SaveUser(u)
 	})
 }
 

@@ -93,7 +93,7 @@ err <role> must be one of "admin", "user"; it is "king"; kist user role --help s
 exit 2
 
 kist user disable bob
-out Bob is disabled: keys and passwords of the account are refused from the next request on.
+out Bob is disabled: the account's keys and passwords are refused from the next request on.
 
 kist user enable bob
 out Bob is enabled.
@@ -107,7 +107,7 @@ out There are no API keys; kist key create makes one.
 
 kist key create --user bob --name 'a label' --scope read,upload --scope write --expires 90d
 out kist_…
-err The key "a label" of Bob (id …) expires at …Z. It is shown this once: keep it safe.
+err The key "a label" of Bob (id …) expires at …Z. It is shown only once. Keep it safe.
 
 kist key create --user nobody --name x
 err There is no user named "nobody"; kist user list shows the names.
@@ -183,7 +183,7 @@ err There is no user named "nobody"; kist user list shows the names.
 exit 3
 
 kist user remove bob
-err This removes the account and everything it keeps (0 items, 0 B of files): add --yes to say that you mean it.
+err This removes the account and everything it keeps (0 items, 0 B of files): add --yes to confirm.
 exit 2
 
 kist user remove bob --yes
@@ -382,6 +382,22 @@ kist serve --tls-domain kist.example.org --tls-cert cert.pem
 err --tls-domain gets its own certificates: give it, or --tls-cert and --tls-key.
 exit 2
 
+kist serve --acme-directory https://ca.lan/dir
+err --acme-directory, --acme-eab-kid and --acme-eab-key belong to --tls-domain.
+exit 2
+
+kist serve --tls-domain kist.example.org --acme-directory http://ca.lan/dir
+err --acme-directory must be an absolute https address; it is "http://ca.lan/dir".
+exit 2
+
+kist serve --tls-domain kist.example.org --acme-eab-kid kid
+err --acme-eab-kid and --acme-eab-key go together: give both or none.
+exit 2
+
+kist serve --tls-domain kist.example.org --acme-eab-kid kid --acme-eab-key a/b+
+err --acme-eab-key must be a key in base64url, of letters, digits, - and _.
+exit 2
+
 kist serve --tls-domain https://kist.example.org
 err --tls-domain must be public host names such as kist.example.org; it has "https://kist.example.org".
 exit 2
@@ -566,7 +582,7 @@ func TestRemoveUserTells(t *testing.T) {
 	p.write("in/a.txt", "hello")
 	p.write("in/b.txt", "hi")
 	p.must("import", "in", "--user", "bob")
-	is.Equal(p.run("", "user", "remove", "bob").err, "This removes the account and everything it keeps (2 items, 7 B of files): add --yes to say that you mean it.\n")
+	is.Equal(p.run("", "user", "remove", "bob").err, "This removes the account and everything it keeps (2 items, 7 B of files): add --yes to confirm.\n")
 	var left struct{ Items, Bytes int }
 	is.NoErr(json.Unmarshal([]byte(p.must("user", "remove", "bob", "--yes", "--json")), &left))
 	is.Equal(left.Items, 2)
@@ -636,10 +652,10 @@ func TestHealthcheck(t *testing.T) {
 	is.Equal(r.code, 1)
 	is.Equal(r.err, "No server answers at http://"+p.addr+": connection refused.\n")
 	s := p.serve()
-	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.")
+	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is healthy.")
 	_, port, err := net.SplitHostPort(p.addr)
 	is.NoErr(err)
-	is.Equal(p.must("healthcheck", "--listen", "0.0.0.0:"+port), "The server at http://localhost:"+port+" is well.")
+	is.Equal(p.must("healthcheck", "--listen", "0.0.0.0:"+port), "The server at http://localhost:"+port+" is healthy.")
 	is.Equal(p.run("", "healthcheck", "--url", "http://"+p.addr+"/nowhere").code, 1)
 	s.stop()
 }
@@ -659,15 +675,15 @@ func TestHealthcheckAsks(t *testing.T) {
 		_, at, _ := strings.Cut(s.log.String(), "listens on ")
 		at, _, _ = strings.Cut(at, " ")
 		p.env = nil
-		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is healthy.")
 		p.env = []string{"KIST_LISTEN="}
-		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is well.")
+		is.Equal(p.must("healthcheck"), "The server at "+scheme+"://"+at+" is healthy.")
 		s.stop()
 	}
 	p.env = []string{"KIST_LISTEN=unix:" + p.path("front.sock")}
 	p.serve("--base-url", "https://kist.example.org")
 	p.env = []string{"KIST_LISTEN="}
-	is.Equal(p.must("healthcheck"), "The server at http://localhost is well.")
+	is.Equal(p.must("healthcheck"), "The server at http://localhost is healthy.")
 }
 
 // A command that finds the store locked and no server behind it says who has
@@ -722,5 +738,5 @@ func TestAsked(t *testing.T) {
 	is.True(strings.HasPrefix(p.must("help"), "Usage: kist "))
 
 	p.write("bk.tar", "")
-	is.Equal(p.run("", "verify", "bk.tar"), result{2, "", "There is a file at bk.tar, and no folder: to prove the tar of a backup, restore it into an empty folder with kist restore bk.tar --data-dir FOLDER.\n"})
+	is.Equal(p.run("", "verify", "bk.tar"), result{2, "", "There is a file at bk.tar, not a folder; to check a tar, restore it into an empty folder: kist restore bk.tar --data-dir FOLDER.\n"})
 }

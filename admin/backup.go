@@ -2,6 +2,7 @@ package admin
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,13 @@ import (
 )
 
 type backupCommand struct {
-	Dest string `arg:"" placeholder:"DEST" help:"A folder, which is brought up to date if it is a backup already; or a file that ends in .tar; or - for a tar on standard output."`
+	scratchFlag
+	Dest string `arg:"" placeholder:"DEST" help:"A folder, a file that ends in .tar, or - for a tar on standard output. A folder that holds a backup is brought up to date."`
 }
 
 type restoreCommand struct {
-	Source string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input."`
+	Source  string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input."`
+	Missing bool   `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
 }
 
 // BackedUp is what a backup or a restore holds.
@@ -53,16 +56,39 @@ func (cmd *backupCommand) Run(c *Call) error {
 	} else if !there {
 		return missing("data directory at", c.DataDir)
 	}
-	b, err := c.freeze()
+	if err := kv.Readable(c.DataDir); err != nil { // before anything is written
+		return err
+	}
+	where := within(c.DataDir)
+	switch {
+	case cmd.Dest == "-":
+		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
+		}
+	case strings.HasSuffix(cmd.Dest, ".tar"):
+		where = place{filepath.Dir(cmd.Dest), hiddenScratch}
+	default:
+		if err := c.usable(cmd.Dest); err != nil {
+			return fmt.Errorf("no backup was made: %w", err)
+		}
+		if err := os.MkdirAll(cmd.Dest, 0o700); err != nil {
+			return fmt.Errorf("no backup was made: %w", err)
+		}
+		defer os.Remove(cmd.Dest) //nolint:errcheck // which does so only if nothing came to be in it
+		where = place{cmd.Dest, hiddenScratch}
+	}
+	work, err := newScratch(cmd.Scratch, where)
+	if err != nil {
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+	b, err := c.freeze(c.DataDir, work.Path)
 	if err != nil {
 		return err
 	}
 	defer b.close()
 	switch {
 	case cmd.Dest == "-":
-		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
-		}
 		err = b.writeTar(c.Stdout)
 	case strings.HasSuffix(cmd.Dest, ".tar"):
 		err = b.toTar(cmd.Dest)
@@ -84,7 +110,7 @@ func (cmd *backupCommand) Run(c *Call) error {
 // report says what was copied.
 func (b *frozen) report(dest, what string) error {
 	b.sum.Dest = dest
-	to, proof := " to "+dest, " All of it was read back and is whole."
+	to, proof := " to "+dest, " All of it was read back and is intact."
 	if dest == "-" {
 		to, proof = "", ""
 	}
@@ -125,17 +151,12 @@ func (b *frozen) close() {
 	if b.blobs != nil {
 		_ = b.blobs.Close()
 	}
-	_ = os.RemoveAll(b.scratch)
 }
 
-// freeze copies the journal aside and reads the copy.
-func (c *Call) freeze() (*frozen, error) { return c.freezeAt(c.DataDir) }
-
-func (c *Call) freezeAt(dir string) (_ *frozen, err error) {
-	b := &frozen{c: c, sum: BackedUp{Missing: []Lost{}}}
-	if b.scratch, err = os.MkdirTemp("", "kist-backup-"); err != nil {
-		return nil, fmt.Errorf("cannot make a temporary folder: %w", err)
-	}
+// freeze copies the journal of a data directory into the folder scratch, which
+// stays the caller's, and reads the copy.
+func (c *Call) freeze(dir, scratch string) (_ *frozen, err error) {
+	b := &frozen{c: c, scratch: scratch, sum: BackedUp{Missing: []Lost{}}}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -150,6 +171,10 @@ func (c *Call) freezeAt(dir string) (_ *frozen, err error) {
 	}
 	defer j.Close()
 	if b.parts, err = j.Files(); err != nil {
+		return nil, err
+	}
+	onDisk, raw := sizes(b.parts)
+	if err := room(scratch, onDisk+workingCopies*raw); err != nil {
 		return nil, err
 	}
 	to, err := disk.OpenFolder(filepath.Join(b.scratch, "journal"))
@@ -218,10 +243,7 @@ func (b *frozen) each(what string, copy func(ref blobs.Ref, n int64, p *progress
 // toFolder makes the folder a backup, or brings one up to date. At every
 // moment on the way it is a whole backup, the old one or the new.
 func (b *frozen) toFolder(dest string) error {
-	if err := b.usable(dest); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dest, 0o700); err != nil {
+	if err := b.older(dest); err != nil {
 		return err
 	}
 	to, err := blobs.Open(filepath.Join(dest, "blobs"))
@@ -242,7 +264,14 @@ func (b *frozen) toFolder(dest string) error {
 	}); err != nil {
 		return err
 	}
-	if err := b.copyJournal(dest); err != nil {
+	instance, err := b.i.Instance()
+	if err == nil {
+		err = kv.WriteInstance(dest, instance)
+	}
+	if err == nil {
+		err = b.copyJournal(dest)
+	}
+	if err != nil {
 		return err
 	}
 	return b.i.View(func(tx *kv.Tx) error {
@@ -252,8 +281,8 @@ func (b *frozen) toFolder(dest string) error {
 }
 
 // usable refuses a destination that is something else than a backup.
-func (b *frozen) usable(dest string) error {
-	here, err := filepath.Abs(b.c.DataDir)
+func (c *Call) usable(dest string) error {
+	here, err := filepath.Abs(c.DataDir)
 	there, err2 := filepath.Abs(dest)
 	if err := errors.Join(err, err2); err != nil {
 		return err
@@ -272,11 +301,11 @@ func (b *frozen) usable(dest string) error {
 		return fmt.Errorf("%s is a data directory that kist has run on; name another folder", dest)
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != "journal" && name != "blobs" {
+		if name := e.Name(); name != "journal" && name != "blobs" && name != kv.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
 			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, printable(name))
 		}
 	}
-	return b.older(dest)
+	return nil
 }
 
 // older refuses to write over a backup of another instance, or over one that
@@ -322,16 +351,15 @@ func keep(to *blobs.Store, ref blobs.Ref, r io.Reader) error {
 	if _, err := stage.ReadFrom(r); err != nil {
 		return err
 	}
+	if got := stage.Ref(); got != ref {
+		return fmt.Errorf("%s hashes to %s: %w", ref, got, blobs.ErrDamaged)
+	}
 	kept, err := stage.Keep()
 	if err != nil {
 		return err
 	}
 	kept.Release()
-	if kept.Ref == ref {
-		return nil
-	}
-	_, err = to.Unlink(kept.Ref, func() (bool, error) { return true, nil })
-	return errors.Join(fmt.Errorf("%s hashes to %s: %w", ref, kept.Ref, blobs.ErrDamaged), err)
+	return nil
 }
 
 // copyJournal puts the journal in the place of the one that is there.
@@ -394,12 +422,20 @@ func (b *frozen) check(path string) error {
 
 // toTar writes a tar beside the file, reads it back, and gives it the name.
 func (b *frozen) toTar(dest string) error {
-	temp := dest + ".part"
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	beside, err := disk.NewScratch(filepath.Dir(dest), hiddenScratch)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp) //nolint:errcheck // it is gone when all went well
+	defer beside.Close() //nolint:errcheck // the next run removes what is left
+	onDisk, _ := sizes(b.parts)
+	if err := room(beside.Path, onDisk+b.contents()); err != nil {
+		return err
+	}
+	temp := filepath.Join(beside.Path, "backup.tar")
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
 	err = b.writeTar(f)
 	if err == nil {
 		err = f.Sync()
@@ -423,6 +459,17 @@ func (b *frozen) toTar(dest string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// contents is how many bytes the contents have.
+func (b *frozen) contents() (total int64) {
+	_ = b.i.View(func(tx *kv.Tx) error { // which returns what the function does
+		for _, n := range tx.Contents() {
+			total += n
+		}
+		return nil
+	})
+	return total
+}
+
 // writeTar writes the journal and the contents.
 func (b *frozen) writeTar(w io.Writer) error {
 	t := tar.NewWriter(w)
@@ -432,6 +479,17 @@ func (b *frozen) writeTar(w io.Writer) error {
 			return err
 		}
 		_, err := io.Copy(t, r)
+		return err
+	}
+	instance, err := b.i.Instance()
+	if err != nil {
+		return err
+	}
+	text, err := kv.InstanceText(instance)
+	if err == nil {
+		err = put(kv.InstanceName, int64(len(text)), bytes.NewReader(text))
+	}
+	if err != nil {
 		return err
 	}
 	for _, p := range b.parts {
@@ -541,43 +599,54 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 	}
 }
 
-// restoring begins the name of the folder that a restore works in.
-const restoring = ".restore-"
-
 // A restore is made in a folder of its own inside of the data directory and
 // moved into place when it is whole.
 func (cmd *restoreCommand) Run(c *Call) error {
-	entries, err := os.ReadDir(c.DataDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot look into the data directory: %w", err)
+	if cmd.Missing {
+		return cmd.heal(c)
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), restoring) { // of one that was cut short
-			err = errors.Join(err, os.RemoveAll(filepath.Join(c.DataDir, e.Name())))
-			continue
+	empty := func() error {
+		entries, err := os.ReadDir(c.DataDir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot look into the data directory: %w", err)
 		}
-		return fmt.Errorf("the data directory %s is not empty; restore into an empty one, which --data-dir names, or move this one away first", c.DataDir)
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), restoring) {
+				return fmt.Errorf("the data directory %s is not empty; name an empty one with --data-dir, or move this one away first", c.DataDir)
+			}
+		}
+		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot look into the data directory: %w", err)
+	if err := empty(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the data directory: %w", err)
 	}
-	work, err := os.MkdirTemp(c.DataDir, restoring)
+	work, err := disk.NewScratch(c.DataDir, restoring) // which removes those that were cut short
 	if err != nil {
 		return fmt.Errorf("cannot write to the data directory: %w", err)
 	}
-	defer os.RemoveAll(work)
-	b, err := cmd.fill(c, work)
+	defer work.Close() //nolint:errcheck // the next run, or the next start, removes what is left
+	b, err := cmd.fill(c, work.Path)
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
 	defer b.close()
+	if err := empty(); err != nil { // still
+		return err
+	}
 	for _, name := range []string{"blobs", "journal"} { // without the journal it is no data directory
-		if err := os.Rename(filepath.Join(work, name), filepath.Join(c.DataDir, name)); err != nil {
+		if err := os.Rename(filepath.Join(work.Path, name), filepath.Join(c.DataDir, name)); err != nil {
 			return fmt.Errorf("cannot move what was restored into place: %w", err)
 		}
+	}
+	instance, err := b.i.Instance()
+	if err == nil {
+		err = kv.WriteInstance(c.DataDir, instance)
+	}
+	if err != nil {
+		return err
 	}
 	d, err := disk.ReadFolder(c.DataDir)
 	if err != nil {
@@ -596,12 +665,19 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 		return nil, err
 	}
 	defer content.Close()
+	scratch := filepath.Join(work, "scratch")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return nil, err
+	}
 	var from *frozen
 	if info, err := os.Stat(cmd.Source); err == nil && info.IsDir() {
-		if from, err = c.freezeAt(cmd.Source); err != nil {
+		if from, err = c.freeze(cmd.Source, scratch); err != nil {
 			return nil, err
 		}
-		if err = from.copyJournal(work); err == nil {
+		if err = room(work, from.contents()); err == nil {
+			err = from.copyJournal(work)
+		}
+		if err == nil {
 			err = from.each("Copying the files", func(ref blobs.Ref, _ int64, p *progress) (bool, error) {
 				return false, from.copyContent(content, ref, p)
 			})
@@ -636,7 +712,7 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 	if err != nil {
 		return nil, err
 	}
-	if from, err = c.freezeAt(work); err != nil {
+	if from, err = c.freeze(work, scratch); err != nil {
 		return nil, err
 	}
 	err = from.each("Checking the files", func(ref blobs.Ref, n int64, p *progress) (bool, error) {

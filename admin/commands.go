@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"kist/blobs"
+	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -23,15 +24,15 @@ import (
 type userCommands struct {
 	Add     userAdd     `cmd:"" help:"Add an account."`
 	List    userList    `cmd:"" help:"List the accounts."`
-	Passwd  userPasswd  `cmd:"" help:"Give a user a new password."`
-	Role    userRole    `cmd:"" help:"Make a user an administrator, or an administrator a user."`
-	Disable userDisable `cmd:"" help:"Shut an account; what it keeps stays."`
-	Enable  userEnable  `cmd:"" help:"Open a shut account again."`
-	Remove  userRemove  `cmd:"" help:"Remove an account and everything it keeps."`
+	Passwd  userPasswd  `cmd:"" help:"Set a user's password."`
+	Role    userRole    `cmd:"" help:"Change a user's role."`
+	Disable userDisable `cmd:"" help:"Disable an account. Its content stays."`
+	Enable  userEnable  `cmd:"" help:"Enable a disabled account."`
+	Remove  userRemove  `cmd:"" help:"Remove an account and everything in it."`
 }
 
 type passwordSource struct {
-	PasswordStdin bool `help:"Read the password from standard input. Otherwise it comes from the variable KIST_PASSWORD, from the file that KIST_PASSWORD_FILE names, or is asked for on a terminal."`
+	PasswordStdin bool `help:"Read the password from standard input. Without this flag it is read from KIST_PASSWORD, from the file named by KIST_PASSWORD_FILE, or from a prompt on a terminal."`
 }
 
 type userAdd struct {
@@ -42,7 +43,7 @@ type userAdd struct {
 }
 
 func (cmd *userAdd) Run(c *Call) error {
-	password, err := cmd.password(c)
+	password, err := cmd.password(c, string(cmd.Name))
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,8 @@ func (userList) Run(c *Call) error {
 }
 
 type userPasswd struct {
-	Name string `arg:"" help:"The user's name."`
+	Name   string `arg:"" help:"The user's name."`
+	Revoke string `default:"devices" enum:"devices,all,none" placeholder:"WHICH" help:"Which of the user's API keys to revoke: devices (keys of connected devices), all, or none. All browser sessions are signed out in any case."`
 	passwordSource
 }
 
@@ -81,13 +83,16 @@ func (cmd *userPasswd) Run(c *Call) error {
 	if _, err := c.user(cmd.Name); err != nil {
 		return err // before the password is asked for
 	}
-	password, err := cmd.password(c)
+	password, err := cmd.password(c, string(cmd.Name))
 	if err != nil {
 		return err
 	}
-	u, err := c.editUser(cmd.Name, userEdit{Password: &password})
+	u, err := c.editUser(cmd.Name, userEdit{Password: &password, Revoke: cmd.Revoke})
 	if err != nil {
 		return err
+	}
+	if len(u.Revoked) > 0 {
+		return c.say(u, "%s has a new password. Revoked: %s.", u.Name, strings.Join(u.Revoked, ", "))
 	}
 	return c.say(u, "%s has a new password.", u.Name)
 }
@@ -114,7 +119,7 @@ func (cmd *userDisable) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.say(u, "%s is disabled: keys and passwords of the account are refused from the next request on.", u.Name)
+	return c.say(u, "%s is disabled: the account's keys and passwords are refused from the next request on.", u.Name)
 }
 
 type userEnable struct {
@@ -131,7 +136,7 @@ func (cmd *userEnable) Run(c *Call) error {
 
 type userRemove struct {
 	Name string `arg:"" help:"The user's name."`
-	Yes  bool   `help:"Do not ask."`
+	Yes  bool   `help:"Do not ask for confirmation."`
 }
 
 func (cmd *userRemove) Run(c *Call) error {
@@ -141,7 +146,7 @@ func (cmd *userRemove) Run(c *Call) error {
 	}
 	if !cmd.Yes {
 		if !c.terminal() {
-			return Misused("this removes the account and everything it keeps (%s): add --yes to say that you mean it", u.keeps())
+			return Misused("this removes the account and everything it keeps (%s): add --yes to confirm", u.keeps())
 		}
 		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps (%s)? [y/N] ", u.Name, u.keeps())
 		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
@@ -169,25 +174,25 @@ func (c *Call) editUser(name string, edit userEdit) (u User, err error) {
 
 func (c *Call) terminal() bool { return term.IsTerminal(int(c.Stdin.Fd())) }
 
-// password is the new password: from standard input if that was said, else
+// password is the new password of the user with the name: from standard input if that was said, else
 // from the environment, else as it is typed, twice, on a terminal. It keeps to
 // the rule: JSON, which it goes on in, would change bytes that are no UTF-8.
-func (s passwordSource) password(c *Call) (string, error) {
-	text, err := s.given(c)
+func (s passwordSource) password(c *Call, name string) (string, error) {
+	text, err := s.given(c, name)
 	if err != nil {
 		return "", err
 	}
-	return text, checkPassword(text)
+	return text, checkPassword(text, name)
 }
 
-func checkPassword(text string) error {
-	if err := record.CheckPassword(text); err != nil {
+func checkPassword(text, name string) error {
+	if err := record.CheckPassword(text, name, embed.CommonPassword); err != nil {
 		return Misused("%s", inWords(map[string]string{"password": err.Error()}))
 	}
 	return nil
 }
 
-func (s passwordSource) given(c *Call) (string, error) {
+func (s passwordSource) given(c *Call, name string) (string, error) {
 	value, file := os.Getenv(passwordVar), os.Getenv(passwordVar+fileSuffix)
 	switch {
 	case s.PasswordStdin:
@@ -213,7 +218,7 @@ func (s passwordSource) given(c *Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkPassword(first); err != nil {
+	if err := checkPassword(first, name); err != nil {
 		return "", err // before it is typed again
 	}
 	second, err := c.typed("The same again: ")
@@ -240,16 +245,16 @@ func (c *Call) typed(prompt string) (string, error) {
 func chomp(t string) string { return strings.TrimSuffix(strings.TrimSuffix(t, "\n"), "\r") }
 
 type keyCommands struct {
-	Create keyCreate `cmd:"" help:"Make an API key and print it; it is shown this once."`
+	Create keyCreate `cmd:"" help:"Create an API key and print it. It is shown only once."`
 	List   keyList   `cmd:"" help:"List the API keys."`
-	Revoke keyRevoke `cmd:"" help:"Take an API key away."`
+	Revoke keyRevoke `cmd:"" help:"Revoke an API key."`
 }
 
 type keyCreate struct {
-	User    string   `required:"" placeholder:"NAME" help:"The user whose key it is."`
+	User    string   `required:"" placeholder:"NAME" help:"The owner of the key."`
 	Name    label    `required:"" placeholder:"LABEL" help:"What the key is for."`
-	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"What the key may be used for: all, read, write, upload or admin, several with commas."`
-	Expires deadline `placeholder:"WHEN" help:"When the key ends: after a length of time (90d, 720h) or at an instant (2030-01-31T00:00:00Z); never without it."`
+	Scope   []scope  `default:"all" placeholder:"SCOPE" help:"Permissions of the key: all, read, write, upload or admin. Separate several with commas."`
+	Expires deadline `placeholder:"WHEN" help:"When the key expires: a duration (90d, 720h) or a time (2030-01-31T00:00:00Z). Without this flag it never expires."`
 }
 
 func (cmd *keyCreate) Run(c *Call) error {
@@ -265,7 +270,7 @@ func (cmd *keyCreate) Run(c *Call) error {
 	if k.Data.Expires != nil {
 		until = "expires at " + k.Data.Expires.Format(time.RFC3339)
 	}
-	fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown this once: keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
+	fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
 	return c.say(k, "%s", k.Secret)
 }
 
@@ -336,7 +341,7 @@ func (cmd *keyList) Run(c *Call) error {
 }
 
 type keyRevoke struct {
-	ID string `arg:"" help:"The key's id, from kist key list."`
+	ID string `arg:"" help:"The key's id, as kist key list shows it."`
 }
 
 func (cmd *keyRevoke) Run(c *Call) error {
@@ -348,9 +353,9 @@ func (cmd *keyRevoke) Run(c *Call) error {
 }
 
 type tokenCommands struct {
-	Disable tokensDisable `cmd:"" help:"Turn API keys off, from the next request on."`
+	Disable tokensDisable `cmd:"" help:"Turn API keys off, starting with the next request."`
 	Enable  tokensEnable  `cmd:"" help:"Turn API keys on again."`
-	Status  tokensStatus  `cmd:"" help:"Say where API keys are off."`
+	Status  tokensStatus  `cmd:"" help:"Show for whom API keys are off."`
 }
 
 type tokenScope struct {
@@ -397,8 +402,8 @@ func (s tokenScope) say(c *Call, t Tokens) error {
 }
 
 type gcCommand struct {
-	Now   bool `help:"Do not wait until the time of a removed file is over. Uploads under way are spared; a copy or backup that is being made may miss files that were removed since it began."`
-	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve, while no server runs; a running server keeps to its own."`
+	Now   bool `help:"Do not wait for --gc-delay. Uploads in progress are kept. A copy or backup that is being made may miss files that were removed since it began."`
+	Delay Span `name:"gc-delay" default:"24h" placeholder:"TIME" help:"As for serve. It applies only while no server runs; a running server uses its own setting."`
 }
 
 func (cmd *gcCommand) Run(c *Call) error {
@@ -407,9 +412,9 @@ func (cmd *gcCommand) Run(c *Call) error {
 	if err := c.ask(http.MethodPost, "/gc", collect{cmd.Now}, &done); err != nil {
 		return err
 	}
-	text := "Nothing was to be unlinked."
+	text := "There is nothing to remove."
 	if done.Blobs > 0 || done.Failed > 0 {
-		text = fmt.Sprintf("Unlinked %s and freed %s.", count(done.Blobs, "blob"), size(done.Bytes))
+		text = fmt.Sprintf("Removed %s and freed %s.", count(done.Blobs, "blob"), size(done.Bytes))
 	}
 	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
 		return err

@@ -23,7 +23,9 @@ import (
 	"kist/kv/journal"
 )
 
-type doctorCommand struct{}
+type doctorCommand struct {
+	ResetClock bool `help:"Set the store's time back to this machine's clock, after the clock was far ahead for a while."`
+}
 
 // A Finding is one thing that doctor looked at.
 type Finding struct {
@@ -52,8 +54,11 @@ type About struct {
 	MaxUpload      int64          `json:"maxUpload"`
 	TrustedProxies []netip.Prefix `json:"trustedProxies"`
 	GCDelay        time.Duration  `json:"gcDelay"`
-	Now            time.Time      `json:"now"`   // the store's
-	Probe          string         `json:"probe"` // a token for one minute
+	Now            time.Time      `json:"now"` // the store's
+	// Doubt is nil if the machine's clock is believed.
+	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
+	Probe   string           `json:"probe"` // a token for one minute
+	Journal kv.JournalHealth `json:"journal"`
 }
 
 // checkup gathers findings.
@@ -70,7 +75,10 @@ func (d *checkup) say(s state, what, text, change string) {
 	d.all = append(d.all, Finding{what, s, text, change})
 }
 
-func (doctorCommand) Run(c *Call) error {
+func (cmd doctorCommand) Run(c *Call) error {
+	if cmd.ResetClock {
+		return resetClock(c)
+	}
 	if there, err := hasData(c.DataDir); err != nil {
 		return err
 	} else if !there {
@@ -81,6 +89,7 @@ func (doctorCommand) Run(c *Call) error {
 	d.disk()
 	d.modes()
 	d.backup()
+	d.copies()
 	if err := d.truth(); err != nil {
 		return err
 	}
@@ -102,6 +111,33 @@ func (doctorCommand) Run(c *Call) error {
 	return &found{problems(bad)}
 }
 
+// resetClock sets the store's time to the machine's clock, in the running
+// server or in its data directory.
+func resetClock(c *Call) error {
+	client, err := c.connect(context.Background(), false)
+	if err != nil {
+		return err
+	}
+	var done kv.ClockReset
+	if err := errors.Join(client.call(context.Background(), http.MethodPost, "/clock", nothing{}, &done), client.close()); err != nil {
+		return err
+	}
+	const layout = "2006-01-02 15:04:05"
+	return c.say(done, `The store's time is %s; it was %s.
+%s open again, though webhooks were told that they had expired; %s now dated today.
+What was removed because its time had come stays removed: sessions, unfinished uploads, codes for new devices.
+If items were unshared or removed by hand meanwhile, or limits of views were spent, that stays too.`,
+		done.Now.Local().Format(layout), done.Was.Local().Format(layout),
+		countWith(done.Reopened, "item is", "items are"), countWith(done.Redated, "record of the time ahead is", "records of the time ahead are"))
+}
+
+func countWith(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // server asks the running server, by its socket and by its public address.
 func (d *checkup) server() {
 	client, err := d.c.running(context.Background())
@@ -110,7 +146,7 @@ func (d *checkup) server() {
 		return
 	}
 	if err != nil {
-		d.say(unusual, "server", "no server answers on this data directory", "start it with kist serve to have its address looked at too")
+		d.say(unusual, "server", "no server is running on this data directory", "start it with kist serve to have its address checked too")
 		return
 	}
 	var about About
@@ -123,17 +159,34 @@ func (d *checkup) server() {
 		return
 	}
 	d.well("server", "version %s listens on %s", about.Version, about.Listen)
-	if ahead := time.Until(about.Now); ahead > time.Minute {
+	if about.Doubt != nil {
+		d.say(wrong, "clock", fmt.Sprintf("it jumped to %s and is not believed yet; the store's time is %s", about.Doubt.Clock.Format(time.RFC3339), about.Now.Format(time.RFC3339)),
+			fmt.Sprintf("set the clock (timedatectl set-ntp true); a clock that stays where it is is believed in %s", about.Doubt.Wait.Round(time.Minute)))
+	} else if ahead := time.Until(about.Now); ahead > time.Minute {
 		d.say(wrong, "clock", fmt.Sprintf("the store has seen a time %s ahead of the clock and stays there until the clock catches up", ahead.Round(time.Second)),
-			"set the clock (timedatectl set-ntp true); what expires does so early until then")
+			"if this machine's clock is right, run: kist doctor --reset-clock; else set it (timedatectl set-ntp true); what expires does so early until then")
 	} else {
 		d.well("clock", "%s", time.Now().Format(time.RFC3339))
 	}
+	d.journal(about.Journal)
 	d.address(about)
 	if about.Content != "" {
 		d.content(about)
 	}
 	d.webhooks(targets)
+}
+
+// journal tells what the running server has seen when it read its journal.
+func (d *checkup) journal(h kv.JournalHealth) {
+	damage := strings.Join(h.Damaged, "; ")
+	switch {
+	case damage == "":
+	case h.Healed.IsZero():
+		d.say(wrong, "journal", damage+"; a new one could not be written", "run kist backup DEST now, while the server runs, and look at the disk and at the server's log")
+	default:
+		d.say(unusual, "journal", fmt.Sprintf("%s; that was healed at %s and nothing was lost", damage, h.Healed.Format(time.RFC3339)),
+			"look at the health of the disk (smartctl -a) and of the memory: something has changed bytes that were written")
+	}
 }
 
 // webhooks tells which targets did not take what was sent to them last.
@@ -173,7 +226,7 @@ func (d *checkup) address(about About) {
 	}
 	host := base.Hostname()
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
-		d.say(unusual, "base URL", about.Base+" leads to this machine alone; links that are shared have it",
+		d.say(unusual, "base URL", about.Base+" can only be reached from this machine, and shared links begin with it",
 			"put a reverse proxy before kist and set --base-url to its address")
 	}
 	seen := d.reach("base URL", about.Base, about)
@@ -181,7 +234,10 @@ func (d *checkup) address(about About) {
 		return
 	}
 	d.well("base URL", "%s leads here", about.Base)
-	if seen.Host != base.Host {
+	if seen.Refused {
+		d.say(wrong, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q, and are refused with status 421", seen.Host, base.Host),
+			"have the proxy pass the Host on (nginx: proxy_set_header Host $http_host), or tell it in X-Forwarded-Host and trust the proxy")
+	} else if seen.Host != base.Host {
 		d.say(unusual, "proxy", fmt.Sprintf("requests arrive with Host %q, not %q", seen.Host, base.Host), "nothing has to change: kist makes its links of --base-url")
 	}
 	peer, err := netip.ParseAddr(seen.Peer)
@@ -199,6 +255,11 @@ func (d *checkup) address(about About) {
 			"set --trusted-proxies "+from)
 	case !seen.Forwarded && trusted && len(about.TrustedProxies) > 0:
 		d.say(wrong, "proxy", "the proxy is trusted but does not say for whom it asks", "have it set X-Forwarded-For")
+	case seen.Forwarded && seen.Proto != "" && !strings.EqualFold(seen.Proto, base.Scheme):
+		d.say(unusual, "proxy", fmt.Sprintf("it says that visitors use %s, and the base URL is %s", seen.Proto, base.Scheme),
+			"set --base-url to the address that visitors use, or correct X-Forwarded-Proto")
+	case seen.Forwarded && seen.Proto == "" && base.Scheme == "https":
+		d.say(unusual, "proxy", "it does not say whether visitors use HTTPS, so browsers are not told to stay with it", "have it set X-Forwarded-Proto")
 	case seen.Forwarded:
 		d.well("proxy", "it says for whom it asks; this request was taken to come from %s", seen.Client)
 	default:
@@ -219,7 +280,7 @@ func (d *checkup) reach(what, address string, about About) *seen {
 	case status != http.StatusOK || seen == nil:
 		change := "have the proxy pass every path on, unchanged, to " + about.Listen
 		if u, err := url.Parse(address); err == nil && u.Path != "" {
-			change = fmt.Sprintf("have the proxy pass every path below %s on to %s, without %[1]s", u.Path, about.Listen)
+			change = fmt.Sprintf("have the proxy pass every path below %s on to %s", u.Path, about.Listen)
 		}
 		d.say(wrong, what, fmt.Sprintf("%s is answered with status %d, not by this server", address, status), change)
 		return nil
@@ -304,8 +365,10 @@ func probe(method, address string, length int64) (*seen, int, error) {
 type seen struct {
 	Peer, Client string
 	Forwarded    bool
+	Proto        string // X-Forwarded-Proto
 	Host         string
 	Apart        bool
+	Refused      bool // other requests for this host are refused
 }
 
 // withheld is a body that never comes.
@@ -349,6 +412,9 @@ func (d *checkup) modes() {
 	}
 	var open []string
 	err := filepath.WalkDir(d.c.DataDir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another command's scratch folder
+		}
 		if err != nil {
 			return err
 		}
@@ -370,7 +436,7 @@ func (d *checkup) modes() {
 	case len(open) > 0:
 		d.say(unusual, "files", fmt.Sprintf("others on this machine may reach %d files and folders, such as %s", len(open), open[0]), "run: chmod -R go= "+d.c.DataDir)
 	default:
-		d.well("files", "nobody else on this machine may read them")
+		d.well("files", "no other user of this machine can read them")
 	}
 }
 
@@ -392,12 +458,33 @@ func (d *checkup) backup() {
 	}
 }
 
+// shortCopy is how long a copy must be able to take.
+const shortCopy = 6 * time.Hour
+
+// copies says how long a copy of the running server's directory may take.
+func (d *checkup) copies() {
+	r, err := kv.Retention(d.c.DataDir)
+	if err != nil {
+		return // truth says what is wrong with the journal
+	}
+	limit := "time"
+	if r.For < journal.Keep {
+		limit = "free space"
+	}
+	text := fmt.Sprintf("at the current rate of %s/h a copy may take up to %d h (limited by %s)", size(r.PerHour), int(r.For.Hours()), limit)
+	if r.For < shortCopy {
+		d.say(unusual, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
+		return
+	}
+	d.well("copies", "%s", text)
+}
+
 // sample is how many contents are read.
 const sample = 50
 
 // truth reads the journal, and some of the contents.
 func (d *checkup) truth() error {
-	change := "run kist verify, which reads everything"
+	change := "run kist verify, which reads all data"
 	j, err := journal.Read(filepath.Join(d.c.DataDir, "journal"), kv.Format)
 	if err != nil {
 		d.say(wrong, "journal", err.Error(), change)
@@ -410,7 +497,7 @@ func (d *checkup) truth() error {
 		d.say(wrong, "journal", broken.Error(), change)
 		clear(holders) // of which some may be gone
 	} else {
-		d.well("journal", "whole; %s, %d of them since the snapshot that a start would begin with", count(done.Seq, "commit"), done.Records)
+		d.well("journal", "intact; %s, %d of them since the latest usable snapshot", count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -442,14 +529,26 @@ func (d *checkup) truth() error {
 		}
 	}
 	bad := 0
+	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
+	for i, q := range store.Damaged() {
+		if bad++; i < sample {
+			d.say(wrong, "contents", fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)), heal)
+		}
+	}
+	if more := bad - sample; more > 0 {
+		d.say(wrong, "contents", fmt.Sprintf("%d more are damaged", more), heal)
+	}
 	for _, ref := range some {
+		if store.Quarantined(ref) != nil {
+			continue
+		}
 		if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
 			bad++
-			d.say(wrong, "contents", err.Error(), change+"; uploading the same file again mends it")
+			d.say(wrong, "contents", fmt.Sprintf("the bytes of %s are damaged", ref), heal)
 		}
 	}
 	if bad == 0 {
-		d.well("contents", "%d of %d were read and are whole", len(some), n)
+		d.well("contents", "%d of %d were read and are intact", len(some), n)
 	}
 	return nil
 }
@@ -458,6 +557,6 @@ func (d *checkup) truth() error {
 func (d *checkup) bare(n int) {
 	if n > 0 {
 		d.say(wrong, "contents", count(n, "file")+word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
-			"kist verify names them; upload the same files again, or restore a backup that has them")
+			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}
 }

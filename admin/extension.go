@@ -45,8 +45,8 @@ func (cmd *extensionCommand) Run(c *Call) error {
 		Dir   string `json:"dir"`
 		Files int    `json:"files"`
 	}{cmd.Dir, len(files)}
-	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on the developer mode and load that folder unpacked; "+
-		"in Firefox, open about:debugging#/runtime/this-firefox and load its manifest.json.", cmd.Dir)
+	return c.say(answer, "The extension is in %s. In Chromium, open chrome://extensions, turn on Developer mode, press Load unpacked and choose that folder; "+
+		"in Firefox, open about:debugging#/runtime/this-firefox, press Load Temporary Add-on and choose its manifest.json.", cmd.Dir)
 }
 
 const manifestFile = "manifest.json"

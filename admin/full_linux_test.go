@@ -198,3 +198,42 @@ func TestDoctorOnAFullDisk(t *testing.T) {
 	is.Equal(r.code, 4)
 	is.True(strings.Contains(r.out, "problem  disk: 0 B of 64.0 MiB are free; no uploads are taken below 4.0 MiB\n         → make room"))
 }
+
+// A dry run reads a data directory that cannot be written to.
+func TestDryRunOnReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	disk := t.TempDir()
+	mountSmall(t, disk, "64m")
+	p := &place{t: t, dir: disk, addr: freeAddr(t)}
+	s := p.serve()
+	p.ann()
+	s.kill()
+	is.NoErr(syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	r := p.run("", "verify", "--repair", "--dry-run")
+	is.Equal(r.err, "")
+	is.Equal(r.code, 0)
+	is.True(strings.Contains(r.out, "no commit is lost"))
+	is.NoErr(syscall.Mount("", disk, "", syscall.MS_REMOUNT, ""))
+}
+
+// A cache that cannot be written to is not taken for damage: neither a backup
+// nor a repair would help.
+func TestStartOnReadOnlyCache(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	s.kill()
+	cache := p.data("cache")
+	is.NoErr(os.RemoveAll(cache))
+	is.NoErr(os.Mkdir(cache, 0o700))
+	mountSmall(t, cache, "1m")
+	is.NoErr(os.WriteFile(filepath.Join(cache, "CACHEDIR.TAG"), nil, 0o600))
+	is.NoErr(syscall.Mount("", cache, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	s = p.start()
+	is.Equal(s.end(), 1)
+	is.True(strings.Contains(s.log.String(), "read-only file system"))
+	is.True(!strings.Contains(s.log.String(), "repair"))
+}

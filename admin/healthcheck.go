@@ -111,10 +111,10 @@ func reason(err error) error {
 }
 
 type healthcheckCommand struct {
-	Listen    string   `placeholder:"ADDR" help:"Where the server listens, as for serve. If absent, or with port 0, the server of --data-dir is asked, and ${listen} if none is there."`
-	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve; if it is set, the server is asked over TLS."`
-	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve; the server is asked over TLS, for the first of the names."`
-	URL       string   `placeholder:"URL" help:"Where the server is found, if not by --listen."`
+	Listen    string   `placeholder:"ADDR" help:"Where the server listens, as for serve. If absent, or if the port is 0, the address is read from the data directory; if there is none, it is ${listen}."`
+	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"As for serve. If it is set, the check uses TLS."`
+	TLSDomain []string `name:"tls-domain" placeholder:"NAME" help:"As for serve. If it is set, the check uses TLS and the first of the names."`
+	URL       string   `placeholder:"URL" help:"The server's URL, if it differs from --listen."`
 	secure    bool
 }
 
@@ -187,5 +187,5 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("the server at %s is not well: it answers %s", base, res.Status)
 	}
-	return c.say(map[string]any{"ok": true, "url": base}, "The server at %s is well.", base)
+	return c.say(map[string]any{"ok": true, "url": base}, "The server at %s is healthy.", base)
 }

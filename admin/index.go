@@ -30,7 +30,7 @@ func NewIndex(store *kv.Store, content *blobs.Store, log *slog.Logger) (*search.
 	name := sha256.Sum256(append([]byte("search index of "), secret[:]...))
 	return search.New(search.Options{
 		Dir: filepath.Join(store.Dir(), "cache", "index"), Store: hex.EncodeToString(name[:]),
-		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.Room, Relax: store.Relax, Log: log,
+		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.Room, Relax: store.Relax, Mapped: kv.FileMemory, Log: log,
 		Content: func(r *record.Record) ([]byte, error) {
 			return content.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent)
 		},
@@ -87,7 +87,7 @@ func (c *Call) indexOn(store *kv.Store) (index IndexFunc, end func() error) {
 			return x, nil
 		}
 		var err error
-		if content, err = blobs.Open(filepath.Join(store.Dir(), "blobs")); err != nil {
+		if content, err = blobs.OpenIn(store.Dir()); err != nil {
 			return nil, fmt.Errorf("cannot open the content: %w", err)
 		}
 		made, err := NewIndex(store, content, c.Log)

@@ -15,11 +15,11 @@ var installFiles embed.FS
 // installCommand prints what runs kist, or leads visitors to it, for someone to
 // look at and put in its place: it changes nothing.
 type installCommand struct {
-	What string `arg:"" enum:"systemd,docker,nginx,caddy,traefik" help:"What to print the file for: systemd, docker, nginx, caddy or traefik."`
+	What string `arg:"" enum:"systemd,docker,nginx,caddy,traefik" help:"The program to configure: systemd, docker, nginx, caddy or traefik."`
 
-	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The address under which visitors will reach the server."`
-	ContentURL string `name:"content-url" placeholder:"URL" help:"A second address, for stored bytes alone."`
-	Listen     string `default:"${listen}" placeholder:"ADDR" help:"Where the server is to listen, and the proxy finds it."`
+	BaseURL    string `name:"base-url" default:"https://kist.example.org" placeholder:"URL" help:"The URL under which visitors will reach the server."`
+	ContentURL string `name:"content-url" placeholder:"URL" help:"A second URL, for uploaded content only."`
+	Listen     string `default:"${listen}" placeholder:"ADDR" help:"The address at which the server will listen and the proxy will reach it."`
 }
 
 // installation is what the files are made with.

@@ -64,7 +64,7 @@ func TestInstall(t *testing.T) {
 	ports := []string{"--base-url", "https://home.example.net:8443", "--content-url", "https://home.example.net:9443", "--listen", "127.0.0.1:7080"}
 	out = install(append(ports, "nginx")...)
 	is.Equal(strings.Count(out, "server_name home.example.net;"), 2)
-	is.True(strings.Contains(out, "listen 8443 ssl http2;") && strings.Contains(out, "listen [::]:9443 ssl http2;"))
+	is.True(strings.Contains(out, "listen 8443 ssl;") && strings.Contains(out, "listen [::]:9443 ssl;"))
 	out = install(append(ports, "caddy")...)
 	is.True(strings.Contains(out, "\nhome.example.net:8443 {\n") && strings.Contains(out, "\nhome.example.net:9443 {\n"))
 	out = install(append(ports, "traefik")...)

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		binary = filepath.Join(dir, "kist")
 		build := exec.Command("go", "build", "-ldflags", "-X main.version=1.2.3-test", "-o", binary, "kist")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as it is given away
 		build.Stdout, build.Stderr = os.Stdout, os.Stderr
 		if err := build.Run(); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot build kist:", err)
@@ -54,6 +55,8 @@ type place struct {
 	dir  string
 	env  []string
 	addr string // of the server
+
+	within func(*exec.Cmd) // changes what surrounds a command, unless nil
 }
 
 func newPlace(t *testing.T) *place {
@@ -96,6 +99,9 @@ func (p *place) command(args ...string) *exec.Cmd {
 		}
 	}
 	cmd.Env = append(append(cmd.Env, "KIST_LISTEN="+p.addr), p.env...)
+	if p.within != nil {
+		p.within(cmd)
+	}
 	return cmd
 }
 
@@ -195,7 +201,7 @@ func (p *place) start(args ...string) *server {
 }
 
 // listens reports whether the server has said where it listens.
-func (s *server) listens() bool { return strings.Contains(s.log.String(), "is found at") }
+func (s *server) listens() bool { return strings.Contains(s.log.String(), "is reachable at") }
 
 // kill ends the server without any notice.
 func (s *server) kill() {

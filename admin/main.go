@@ -33,28 +33,28 @@ const (
 
 // Globals are the flags of every command.
 type Globals struct {
-	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"Where everything is kept."`
-	JSON      bool   `help:"Print answers as JSON, for programs."`
-	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"The form of log lines on standard error: text or json."`
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"The least that is logged: debug, info, warn or error."`
+	DataDir   string `default:"./kist-data" placeholder:"DIR" help:"The data directory."`
+	JSON      bool   `help:"Print results as JSON."`
+	LogFormat string `default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of log lines on standard error: text or json."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error."`
 }
 
 // Commands are the commands beside serve.
 type Commands struct {
 	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
-	Key         keyCommands        `cmd:"" help:"Make, list and revoke API keys."`
+	Key         keyCommands        `cmd:"" help:"Create, list and revoke API keys."`
 	Tokens      tokenCommands      `cmd:"" help:"Turn API keys off and on, for everyone or for one user."`
-	Backup      backupCommand      `cmd:"" help:"Copy everything to a folder or a tar, also while the server runs."`
-	Restore     restoreCommand     `cmd:"" help:"Fill an empty data directory from a backup."`
-	Import      importCommand      `cmd:"" help:"Take in what another program, or kist, has exported, or a folder of files."`
-	Export      exportCommand      `cmd:"" help:"Write what a user keeps as a zip of documented JSON and the bytes of files."`
-	Doctor      doctorCommand      `cmd:"" help:"Look at address, proxy, disk, files, clock and backups, and say what to change."`
-	Verify      verifyCommand      `cmd:"" help:"Read everything and say what is wrong with it."`
-	GC          gcCommand          `cmd:"" help:"Remove the bytes of removed files from the disk once their time is over, as the server does every hour."`
-	Reindex     reindexCommand     `cmd:"" help:"Make the search index anew from the records, also while the server runs."`
-	Extension   extensionCommand   `cmd:"" help:"Write the browser extension to a folder, from which a browser loads it."`
-	Install     installCommand     `cmd:"" help:"Print a file that runs kist, or leads visitors to it: for systemd, Docker, nginx, Caddy or Traefik."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Ask the running server whether it is well; for containers."`
+	Backup      backupCommand      `cmd:"" help:"Back up everything to a folder or a tar. The server may be running."`
+	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty data directory, or put back the content of missing and damaged files."`
+	Import      importCommand      `cmd:"" help:"Import an export of another program or of kist, or a folder of files."`
+	Export      exportCommand      `cmd:"" help:"Export everything a user has as a zip of documented JSON and files."`
+	Doctor      doctorCommand      `cmd:"" help:"Check address, proxy, disk, files, clock and backups, and say what to change."`
+	Verify      verifyCommand      `cmd:"" help:"Read all data, report damage and repair it if asked to."`
+	GC          gcCommand          `cmd:"" help:"Free the disk space of files that were removed at least --gc-delay ago, as the server does every hour."`
+	Reindex     reindexCommand     `cmd:"" help:"Rebuild the search index. The server may be running."`
+	Extension   extensionCommand   `cmd:"" help:"Write the browser extension to a folder, ready to load into a browser."`
+	Install     installCommand     `cmd:"" help:"Print a configuration file for systemd, Docker, nginx, Caddy or Traefik."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check whether the server is healthy, for example in a container."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
 
@@ -127,6 +127,7 @@ func (c *Call) run(cli any, args []string) error {
 	defer lines.Close()
 	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
 	slog.SetDefault(c.Log)
+	limitMemory()
 	return ctx.Run(c)
 }
 
@@ -245,11 +246,13 @@ func faultOf(err error) record.Fault {
 	return 0
 }
 
-// sentence is the text of an error on one line, from a capital to a full stop; a command
-// to type at its end stays without one.
+// sentence is the text of an error on one line, from a capital to a full stop. A
+// path or a command at its beginning keeps its case, and a command at its end
+// gets no full stop.
 func sentence(text string) string {
 	text = printable(strings.ReplaceAll(text, "\n", "; "))
-	if r, n := utf8.DecodeRuneInString(text); n > 0 && !strings.HasPrefix(text, "kist ") {
+	first, _, _ := strings.Cut(text, " ")
+	if r, n := utf8.DecodeRuneInString(text); n > 0 && first != "kist" && !strings.Contains(first, "/") {
 		text = string(unicode.ToUpper(r)) + text[n:]
 	}
 	if !strings.HasSuffix(text, ".") && !strings.Contains(text, "run: ") {

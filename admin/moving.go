@@ -29,15 +29,16 @@ import (
 )
 
 type importCommand struct {
-	Source string `arg:"" placeholder:"SRC" help:"A file that another program, or kist export, has written; or a folder, whose files are imported; or - for standard input."`
-	User   string `required:"" placeholder:"NAME" help:"The user who is to have it."`
-	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), linkding, karakeep, pocket, shlink, folder (files, in a tar or zip too) or kist. Told by the content if absent."`
-	DryRun bool   `help:"Say what would be made, and make nothing."`
+	Source string `arg:"" placeholder:"SRC" help:"A file that another program or kist export has written, a folder of files, or - for standard input."`
+	User   string `required:"" placeholder:"NAME" help:"The user who gets the imported items."`
+	Format string `placeholder:"FORMAT" help:"netscape (bookmarks in HTML, of browsers and others), firefox, chrome, linkding, karakeep, linkwarden, wallabag, omnivore, pocket, raindrop, instapaper, csv (any with a column url), shlink, folder (files, also in a tar or zip) or kist. Without this flag it is detected from the content."`
+	DryRun bool   `help:"Say what would be imported, and change nothing."`
+	Update bool   `help:"Fill in empty fields of items that exist already, and add tags. Nothing is overwritten."`
 }
 
 type exportCommand struct {
-	Dest string `arg:"" placeholder:"DEST" help:"The zip to write, which must not be there yet; or - for standard output."`
-	User string `required:"" placeholder:"NAME" help:"The user whose content it is."`
+	Dest string `arg:"" placeholder:"DEST" help:"The zip to write, or - for standard output. The file must not exist yet."`
+	User string `required:"" placeholder:"NAME" help:"The user whose items to export."`
 }
 
 // Imported is what an import made, and why it ended early if it did.
@@ -68,7 +69,7 @@ func (cmd *importCommand) Run(c *Call) error {
 	if err := c.say(done, "%s", tell(done.Moved)); err != nil || done.Problem == "" {
 		return err
 	}
-	return fmt.Errorf("it ended early: %s What was imported stays; to import it again makes nothing twice", sentence(done.Problem))
+	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", sentence(done.Problem))
 }
 
 // send sends the source to the handler.
@@ -76,6 +77,9 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 	ask := url.Values{"user": {cmd.User}, "format": {cmd.Format}}
 	if cmd.DryRun {
 		ask.Set("dryRun", "true")
+	}
+	if cmd.Update {
+		ask.Set("update", "true")
 	}
 	to.progress = c.progress("Importing", 0)
 	defer to.progress.end()
@@ -178,12 +182,16 @@ func tell(m record.Moved) string {
 		made = append(made, count(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
 	}
 	if m.Entries == 0 {
-		return fmt.Sprintf("There is no entry in it that the format %s knows.", m.Format)
+		return fmt.Sprintf("It has no entries in the format %s.", m.Format)
 	}
-	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already and %d %s refused.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
-		m.Entries, word(m.Entries == 1, "entry", "entries"), m.There, word(m.There == 1, "was", "were"), m.Refused, word(m.Refused == 1, "is", "are"))
+	filled := ""
+	if m.Updated > 0 {
+		filled = fmt.Sprintf(" (%d %sfilled in)", m.Updated, word(m.DryRun, "would be ", ""))
+	}
+	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already%s and %d %s skipped.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
+		m.Entries, word(m.Entries == 1, "entry", "entries"), m.There, word(m.There == 1, "was", "were"), filled, m.Refused, word(m.Refused == 1, "is", "are"))
 	for _, r := range m.Remarks {
-		text += fmt.Sprintf("\n%s %s%s: %s", word(r.Refused, "Refused:", "Note:"), r.At, word(r.Name == "", "", ", "+printable(r.Name)), printable(r.Text))
+		text += fmt.Sprintf("\n%s %s%s: %s", word(r.Refused, "Skipped:", "Note:"), r.At, word(r.Name == "", "", ", "+printable(r.Name)), printable(r.Text))
 	}
 	if m.More > 0 {
 		text += fmt.Sprintf("\n… and %d more.", m.More)
@@ -198,7 +206,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 			return Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
 		}
 	} else if _, err := os.Lstat(cmd.Dest); err == nil {
-		return fmt.Errorf("there is something at %s already; name another file", cmd.Dest)
+		return fmt.Errorf("there is already a file at %s; name another one", cmd.Dest)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -213,7 +221,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 	if cmd.Dest == "-" {
 		return nil
 	}
-	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is whole. It has what locked items need to stay locked: keep it to yourself.",
+	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. It contains the password hashes of locked items: keep it private.",
 		x.User, cmd.Dest, count(x.Records, "item"), count(x.Files, "file"), size(x.Bytes)); err != nil || x.Missing == 0 {
 		return err
 	}
@@ -322,7 +330,7 @@ func (v verbs) moveIn(r *http.Request) (out Imported, err error) {
 			}
 			rows = format.Read(name, s)
 		}
-		m := &moving.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", MaxFile: math.MaxInt64 - 1}
+		m := &moving.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
 		done, err := m.Run(r.Context(), name, rows)
 		out.Moved = *done
 		if err != nil && done.Entries > 0 { // what was done is told as well

@@ -48,7 +48,7 @@ func trace(text string) []syscallLine {
 // and the record that refers to it, in this order, and then the answer.
 func TestOrderOfSyncs(t *testing.T) {
 	is := is.New(t)
-	if _, err := exec.LookPath("strace"); err != nil {
+	if !hasTool(t, "strace") {
 		t.Skip("strace is missing on this machine")
 	}
 	p := newPlace(t)
@@ -71,7 +71,7 @@ func TestOrderOfSyncs(t *testing.T) {
 		if refused.MatchString(log.String()) {
 			t.Skip("strace may not trace on this machine")
 		}
-		return strings.Contains(log.String(), "is found at")
+		return strings.Contains(log.String(), "is reachable at")
 	})
 	traced := func() int { b, _ := os.ReadFile(p.path("trace")); return len(b) }
 

@@ -53,7 +53,7 @@ func (p *progress) say(now time.Time) {
 	rate := float64(p.done) / max(now.Sub(p.begun).Seconds(), 0.001)
 	text := fmt.Sprintf("%s: %s, %s/s", p.what, p.unit(p.done), p.unit(int64(rate)))
 	if p.total > 0 {
-		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.unit(p.done), p.unit(p.total), p.done*100/p.total, p.unit(int64(rate)))
+		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.unit(p.done), p.unit(p.total), min(100, p.done*100/p.total), p.unit(int64(rate)))
 		if left := float64(p.total-p.done) / rate; left > 0 && left < longest.Seconds() {
 			text += ", " + time.Duration(left*float64(time.Second)).Round(time.Second).String() + " left"
 		}

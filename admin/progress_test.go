@@ -26,8 +26,10 @@ func TestProgress(t *testing.T) {
 		"plain": {false, 10 << 20, 1 << 20, 4 * time.Second, "Reading: 3.0 MiB of 10.0 MiB (30 %), 256.0 KiB/s, 28s left\n" +
 			"Reading: 6.0 MiB of 10.0 MiB (60 %), 256.0 KiB/s, 16s left\n…"},
 		"of unknown length": {false, 0, 1 << 20, 10 * time.Second, "Reading: 1.0 MiB, 102.4 KiB/s\n…Reading: 10.0 MiB, 102.4 KiB/s\n"},
-		"hardly begun":      {true, 1 << 60, 1, time.Second, "\rReading: 1 B of 1.0 EiB (0 %), 1 B/s\x1b[K…"},
-		"soon over":         {false, 10, 1, time.Millisecond, ""},
+		"of what has grown": {true, 5 << 20, 1 << 20, time.Second, "\rReading: 1.0 MiB of 5.0 MiB (20 %), 1.0 MiB/s, 4s left\x1b[K" +
+			"\rReading: 2.0 MiB of 5.0 MiB (40 %), 1.0 MiB/s, 3s left\x1b[K…\rReading: 10.0 MiB of 5.0 MiB (100 %), 1.0 MiB/s\x1b[K\r\x1b[K"},
+		"hardly begun": {true, 1 << 60, 1, time.Second, "\rReading: 1 B of 1.0 EiB (0 %), 1 B/s\x1b[K…"},
+		"soon over":    {false, 10, 1, time.Millisecond, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestSecondServer(t *testing.T) {
 	}
 	is.True(took < 2*time.Second)
 	is.Equal(r, result{1, "", "The data directory is in use by process " + pid(s.cmd.Process.Pid) + "; stop that one first, or choose another --data-dir.\n"})
-	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is well.") // the first is none the worse
+	is.Equal(p.must("healthcheck"), "The server at http://"+p.addr+" is healthy.") // the first is none the worse
 	s.stop()
 }
 
@@ -293,7 +293,7 @@ func TestPortOfTheSystem(t *testing.T) {
 	p := newPlace(t)
 	p.addr = "127.0.0.1:0"
 	s := p.serve()
-	said := regexp.MustCompile(`listens on (127\.0\.0\.1:\d+) and is found at http://(\S+)\n`).FindStringSubmatch(s.log.String())
+	said := regexp.MustCompile(`listens on (127\.0\.0\.1:\d+) and is reachable at http://(\S+)\n`).FindStringSubmatch(s.log.String())
 	is.Equal(len(said), 3)
 	is.Equal(said[1], said[2])
 	p.addr = said[1]
@@ -444,7 +444,7 @@ func TestListenOnASocket(t *testing.T) {
 	p := newPlace(t)
 	p.addr = "unix:" + p.path("front.sock")
 	s := p.serve("--base-url", "https://kist.example.org")
-	is.Equal(p.must("healthcheck"), "The server at http://localhost is well.")
+	is.Equal(p.must("healthcheck"), "The server at http://localhost is healthy.")
 	info, err := os.Stat(p.path("front.sock"))
 	is.NoErr(err)
 	is.Equal(info.Mode(), fs.ModeSocket|0o660)
@@ -507,8 +507,8 @@ func TestTLSDomain(t *testing.T) {
 	p.write("kist-data/cache/acme/kist.example.org+token", string(key)+string(cert))
 	p.env = []string{"KIST_TLS_DOMAIN=kist.example.org,www.example.org"}
 	s := p.serve()
-	is.True(strings.Contains(s.log.String(), "is found at https://kist.example.org\n"))
-	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is well.")
+	is.True(strings.Contains(s.log.String(), "is reachable at https://kist.example.org\n"))
+	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is healthy.")
 
 	for want, protos := range map[int64][]string{1: {"h2", "http/1.1"}, 2: {"acme-tls/1"}} {
 		conn, err := tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "KIST.example.org", NextProtos: protos})
@@ -539,7 +539,7 @@ func TestTLS(t *testing.T) {
 	is.NoErr(conn.Close())
 	_, err = tls.Dial("tcp", p.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11})
 	is.True(err != nil)
-	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is well.")
+	is.Equal(p.must("healthcheck"), "The server at https://"+p.addr+" is healthy.")
 	s.stop()
 
 	p.write("cert.pem", "no certificate")

@@ -231,7 +231,7 @@ func (c *Call) onStore(s *kv.Store) *client {
 // contentsOf opens the contents beside a store that is open in this process.
 func contentsOf(s *kv.Store) Contents {
 	return func(fn func(*blobs.Store) error) error {
-		content, err := blobs.Open(filepath.Join(s.Dir(), "blobs"))
+		content, err := blobs.OpenIn(s.Dir())
 		if err != nil {
 			return fmt.Errorf("cannot open the content: %w", err)
 		}

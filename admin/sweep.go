@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync"
 	"time"
 
 	"kist/blobs"
@@ -16,6 +17,8 @@ import (
 // Times of the sweep.
 const (
 	sweepEvery = time.Hour
+	// missingEvery is after how many sweeps missing content is looked for.
+	missingEvery = 24
 	// orphanAge spares content whose record may be on its way still. Pins do
 	// so too; the age is for what no pin is known of.
 	orphanAge = 24 * time.Hour
@@ -37,6 +40,20 @@ type Sweeper struct {
 	// Icons removes the icons of sites that are not among the used ones; nil
 	// like Thumbs.
 	Icons func(used func() ([]record.ID, error)) (removed int, err error)
+
+	mu     sync.Mutex
+	absent []blobs.Ref // the first contents that the latest look did not find
+	files  int         // the records that have such contents
+	looked time.Time
+}
+
+// Absent is the first contents that records have and that the latest look did
+// not find on the disk, how many records have such contents, and when the look
+// was.
+func (s *Sweeper) Absent() (refs []blobs.Ref, files int, looked time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.absent, s.files, s.looked
 }
 
 // Swept says what a sweep did.
@@ -49,14 +66,18 @@ type Swept struct {
 	Icons  int   `json:"icons"`          // of sites that no bookmark leads to
 }
 
-// mostMissing is how many contents that are missing are named in the log.
-const mostMissing = 20
+// Bounds of what is told of contents that are missing.
+const (
+	mostMissing = 20   // named in the log
+	mostAbsent  = 1000 // known to Absent
+)
 
-// missing tells the log of records without their bytes: they came with a copy
-// that was made while they were uploaded. They answer 404 and are there again
-// when the same file is uploaded once more.
+// missing notes records without their bytes, and tells the log of them: they
+// came with a copy that was made while they were uploaded. They answer 404 and
+// are there again when the same file is uploaded once more.
 func (s *Sweeper) missing(ctx context.Context) error {
 	n := 0
+	var refs []blobs.Ref
 	err := s.Store.View(func(tx *kv.Tx) error {
 		for ref := range tx.Contents() {
 			if ctx.Err() != nil {
@@ -64,6 +85,9 @@ func (s *Sweeper) missing(ctx context.Context) error {
 			}
 			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
 				continue
+			}
+			if len(refs) < mostAbsent {
+				refs = append(refs, ref)
 			}
 			for _, r := range tx.Having(ref) {
 				if n++; n <= mostMissing {
@@ -76,18 +100,25 @@ func (s *Sweeper) missing(ctx context.Context) error {
 	if n > mostMissing {
 		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
 	}
+	if err == nil && ctx.Err() == nil {
+		s.mu.Lock()
+		s.absent, s.files, s.looked = refs, n, time.Now()
+		s.mu.Unlock()
+	}
 	return err
 }
 
-// Hourly looks for missing content, then sweeps at once and every hour, until
-// ctx ends.
+// Hourly sweeps at once and every hour, until ctx ends. It looks for missing
+// content at once and every day.
 func (s *Sweeper) Hourly(ctx context.Context) {
-	if err := s.missing(ctx); err != nil {
-		s.Log.Error("it was not found out whether content is missing", "error", err)
-	}
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
+		if n%missingEvery == 0 {
+			if err := s.missing(ctx); err != nil {
+				s.Log.Error("cannot find out whether content is missing", "error", err)
+			}
+		}
 		swept, err := s.Sweep(ctx, false)
 		if err != nil && ctx.Err() == nil {
 			s.Log.Error("the sweep has failed; it is tried again in an hour", "error", err)

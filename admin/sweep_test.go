@@ -263,10 +263,10 @@ func TestGC(t *testing.T) {
 			}
 			p.script(`
 kist gc
-out Nothing was to be unlinked.
+out There is nothing to remove.
 
 kist gc
-out Nothing was to be unlinked.
+out There is nothing to remove.
 `)
 			// An orphan's age does not count: it must be known for the delay.
 			is.True(p.exists(p.blob("one")) && p.exists(p.blob("some")) && p.exists(p.blob("old")))
@@ -282,7 +282,7 @@ out   "icons": 0
 out }
 
 kist gc --now
-out Nothing was to be unlinked.
+out There is nothing to remove.
 `)
 			is.True(p.exists(p.blob("kept")) && p.exists(p.blob("young")))
 			is.True(!p.exists(p.blob("one")) && !p.exists(p.blob("other")) && !p.exists(p.blob("some")))
@@ -301,9 +301,9 @@ func TestGCSparesUploads(t *testing.T) {
 	key := p.key()
 	finish := slowUpload(t, p.addr, key)
 	p.discard(key, "one")
-	is.Equal(p.must("gc", "--now"), "Unlinked 1 blob and freed 3 B.")
+	is.Equal(p.must("gc", "--now"), "Removed 1 blob and freed 3 B.")
 	is.Equal(finish(), http.StatusCreated)
-	is.Equal(p.must("gc", "--now"), "Nothing was to be unlinked.")
+	is.Equal(p.must("gc", "--now"), "There is nothing to remove.")
 	s.stop()
 }
 
@@ -314,7 +314,7 @@ func TestGCDelayWithoutServer(t *testing.T) {
 	p.discard(p.key(), "one")
 	s.stop()
 	p.env = []string{"KIST_GC_DELAY=0s"}
-	is.Equal(p.must("gc"), "Unlinked 1 blob and freed 3 B.")
+	is.Equal(p.must("gc"), "Removed 1 blob and freed 3 B.")
 }
 
 // What gc cannot remove it tells after what it could.
@@ -328,7 +328,7 @@ func TestGCSaysWhatStays(t *testing.T) {
 	p.stick("one")
 	p.script(`
 kist gc --now --log-level error --log-format json
-out Unlinked 1 blob and freed 5 B.
+out Removed 1 blob and freed 5 B.
 err {…"a blob cannot be unlinked; the next sweep tries again"…}
 err Blobs that cannot be unlinked: 1, the first for this reason: …
 exit 1

@@ -147,7 +147,7 @@ func (p *place) killing(s *server, path, key string, content []byte) (*server, h
 			return s, header
 		}
 		most := min(len(content)-offset, 64<<10+rand.IntN(1<<20))
-		dies := 1 + rand.IntN(3*most/(16<<10)) // sometimes after the answer
+		dies := 1 + rand.IntN(3*most/(16<<10)+3) // sometimes after the answer, however little is left
 		n := 0
 		body := &slowly{bytes.NewReader(content[offset : offset+most]), func() {
 			if n++; n == dies {
@@ -179,16 +179,16 @@ func TestUploadsAndBackup(t *testing.T) {
 	key := p.key()
 	_, header := p.tus("POST", "/api/v1/tus", key, strings.NewReader("hello "), "Upload-Length", "11")
 	path := header.Get("Location")
-	parts, err := filepath.Glob(p.data("blobs", "parts", "*"))
+	parts, err := filepath.Glob(p.data("cache", "uploads", "parts", "*"))
 	is.NoErr(err)
 	is.Equal(len(parts), 1)
 	p.must("backup", p.path("saved"))
-	left, err := filepath.Glob(p.path("saved", "blobs", "parts", "*"))
+	left, err := filepath.Glob(p.path("saved", "cache", "uploads", "parts", "*"))
 	is.NoErr(err)
 	is.Equal(len(left), 0)
 	s.stop()
 
-	stray := p.data("blobs", "parts", "01890a5d-ac96-774b-bcce-b302099a8057")
+	stray := p.data("cache", "uploads", "parts", "01890a5d-ac96-774b-bcce-b302099a8057")
 	is.NoErr(os.WriteFile(stray, []byte("nobody's"), 0o600))
 	p.must("gc")
 	is.True(!p.exists(stray) && p.exists(parts[0]))

@@ -66,6 +66,37 @@ func TestTusClient(t *testing.T) {
 	}
 }
 
+// Clients that upload parts of a file side by side have it joined.
+func TestTusClientParallel(t *testing.T) {
+	if *tusClient == "" {
+		t.Skip("no -tus-client")
+	}
+	for _, client := range []string{"parallel", "uppy"} {
+		t.Run(client, func(t *testing.T) {
+			is := is.New(t)
+			p := newPlace(t)
+			s := p.serve()
+			key := p.key()
+			content := random(t, 10_000_001)
+			is.NoErr(os.WriteFile(p.path("content"), content, 0o600))
+			cmd := exec.Command("node", "testdata/upload.mjs", *tusClient, p.path("content"), "http://"+p.addr+"/api/v1/tus", "0", key, client)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			path, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v: %s", err, errs.String())
+			}
+			_, header := p.at(strings.TrimSpace(string(path)), key)
+			is.Equal(len(strings.Fields(header.Get("Upload-Concat"))), 3) // it was in parts
+			status, body := p.get("/x/"+header.Get("X-Kist-Slug"), key)
+			is.Equal(status, 200)
+			is.Equal(sha256.Sum256([]byte(body)), sha256.Sum256(content))
+			s.stop()
+			p.must("verify")
+		})
+	}
+}
+
 // client uploads with the client and kills the server meanwhile. It returns the
 // server that is there then, and the path of the upload.
 func (p *place) client(s *server, endpoint, key string, content []byte, pieces int) (*server, string) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,30 +9,37 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/journal"
 	"kist/kv/record"
 )
 
 type verifyCommand struct {
-	Dir    string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy or a backup; that of --data-dir if none is named."`
-	Repair bool   `help:"Mend what can be mended and list what was lost. No server may be running on it."`
+	Dir string `arg:"" optional:"" placeholder:"DIR" help:"A data directory, a copy or a backup. Without it, the data directory is checked."`
+	scratchFlag
+	Repair bool `help:"Rebuild the journal from everything that can be read, and report what was lost. Nothing is removed: the old files are kept in a folder. Stop the server first."`
+
+	DryRun       bool `help:"With --repair: say what would be done, and change nothing."`
+	UnprovenCopy bool `help:"With --repair: use the working copy (cache/kist.db) even if nothing proves that it is correct."`
 }
 
 // Verified is what was found in a data directory.
 type Verified struct {
-	Dir      string   `json:"dir"`
-	Seq      uint64   `json:"seq"`    // commits that led there
-	Digest   string   `json:"digest"` // of everything the store holds
-	Entries  int      `json:"entries"`
-	Contents int      `json:"contents"` // that records have
-	Bytes    int64    `json:"bytes"`    // of them
-	Orphans  int      `json:"orphans"`  // contents that no record has; the sweep removes them
-	Missing  []Lost   `json:"missing"`  // records without their bytes
-	Problems []string `json:"problems"`
-	Repaired []string `json:"repaired,omitempty"`
+	Dir      string       `json:"dir"`
+	Seq      uint64       `json:"seq"`    // commits that led there
+	Digest   string       `json:"digest"` // of everything the store holds
+	Entries  int          `json:"entries"`
+	Contents int          `json:"contents"` // that records have
+	Bytes    int64        `json:"bytes"`    // of them
+	Orphans  int          `json:"orphans"`  // contents that no record has; the sweep removes them
+	Missing  []Lost       `json:"missing"`  // records without their bytes
+	Problems []string     `json:"problems"`
+	Notes    []string     `json:"notes,omitempty"` // what is wrong and does no harm
+	Repaired *kv.Repaired `json:"repaired,omitempty"`
 }
 
 // Lost is a record whose content is not there, or is not what it was.
@@ -59,50 +67,146 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if dir == "" {
 		dir = c.DataDir
 	}
-	var lost []string
+	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
+		return Misused("--dry-run and --unproven-copy need --repair")
+	}
+	var repaired *kv.Repaired
 	if cmd.Repair {
-		aside, err := kv.Repair(dir, func(err error) { lost = append(lost, err.Error()) })
+		var err error
+		if _, err := os.Stat(dir); err != nil {
+			return missing("data directory at", dir)
+		}
+		repaired, err = kv.Repair(dir, kv.RepairOptions{DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
 		if e, ok := errors.AsType[*kv.InUse](err); ok {
 			return fmt.Errorf("%w; stop the server first", e)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot repair %s: %w", dir, err)
 		}
-		lost = append(lost, "the journal was written anew; the old one is kept in "+filepath.Base(aside)+" and may be removed when all is well")
+		if cmd.DryRun {
+			if err := c.say(&Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil || repaired.Whole() {
+				return err
+			}
+			return lossy(repaired)
+		}
 	}
-	v, err := verify(c, dir)
+	if repaired != nil && !c.JSON { // now: reading all files may take hours, or be cut short
+		if err := c.say(nil, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil {
+			return err
+		}
+	}
+	v, err := verify(c, dir, cmd.Scratch)
 	if err != nil {
 		return err
 	}
-	v.Repaired = lost
+	v.Repaired = repaired
 	if err := errors.Join(c.copyProblems(dir, v)); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
 		dir, count(v.Seq, "commit"), v.Entries, word(v.Entries == 1, "entry", "entries"), count(v.Contents, "file"), size(v.Bytes), v.Digest)
-	if v.Orphans > 0 {
-		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the sweep removes them.", count(v.Orphans, "file"))
-	}
-	for _, p := range v.Repaired {
-		text += "\nRepair: " + printable(p)
+	if v.Orphans > 0 && len(v.Problems) == 0 { // records that cannot be read may have them
+		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", count(v.Orphans, "file"))
 	}
 	for _, m := range v.Missing {
-		text += fmt.Sprintf("\nFile %s (%s): %s. Uploading the same file again mends it.", m.ID, printable(m.Name), m.Why)
+		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, printable(m.Name), m.Why)
+	}
+	for _, n := range v.Notes {
+		text += "\nNo harm: " + printable(n) + "."
 	}
 	for _, p := range v.Problems {
 		text += "\n" + printable(p)
 	}
 	bad := len(v.Missing) + len(v.Problems)
-	if bad == 0 {
-		text += "\nAll is well."
+	switch {
+	case repaired != nil && !repaired.Whole():
+	case bad == 0 && len(v.Notes) == 0:
+		text += "\nNo problems found."
+	case bad == 0:
+		text += "\nAll data that is needed is intact."
 	}
-	if err := c.say(v, "%s", text); err != nil || bad == 0 {
+	if err := c.say(v, "%s", text); err != nil {
 		return err
+	}
+	if repaired != nil && !repaired.Whole() {
+		return lossy(repaired)
+	}
+	if bad == 0 {
+		return nil
 	}
 	if len(v.Problems) > 0 && !cmd.Repair {
 		return &found{problems(bad) + "; stop the server and run kist verify --repair, or restore a backup"}
 	}
 	return &found{problems(bad)}
+}
+
+// told is what a repair did, or would do, a line for each fact.
+func told(r *kv.Repaired) string {
+	var b strings.Builder
+	line := func(format string, args ...any) {
+		b.WriteString("\nRepair: " + printable(fmt.Sprintf(format, args...)))
+	}
+	for _, d := range r.Damage {
+		line("%s", d)
+	}
+	line("the journal is rebuilt from %s, up to commit %d", r.From, r.Seq)
+	for i, g := range r.Gaps {
+		if i == mostTold {
+			line("… and %d more stretches", len(r.Gaps)-i)
+			break
+		}
+		line("commits %d to %d are lost", g.First, g.Last)
+	}
+	if r.Missing > 0 {
+		line("%s %s missing; they changed items up to %s", count(r.Missing, "commit"), word(r.Missing == 1, "is", "are"), count(r.Changes, "time"))
+	}
+	for i, t := range r.Touched {
+		if i == mostTold {
+			break
+		}
+		line("%s %s (%s): %s", cmp.Or(t.Kind, "item"), t.ID, t.Name, t.Why)
+	}
+	if n := r.TouchedTotal - mostTold; n > 0 {
+		line("… and %d more items that missing commits may have changed; --json lists up to 100", n)
+	}
+	for i, l := range r.Lost {
+		if i == mostTold {
+			line("… and %d more; --json lists them", len(r.Lost)-i)
+			break
+		}
+		line("%s", l)
+	}
+	for _, u := range r.Unknown {
+		line("%s", u)
+	}
+	for _, e := range r.Earlier {
+		line("an earlier repair lost something: %s/report.json says what, until you remove that folder", e)
+	}
+	if r.Whole() {
+		line("no commit is lost")
+	}
+	if r.Aside != "" {
+		line("the old files are kept in %s; remove it once you are sure that nothing is missing", r.Aside)
+	} else {
+		line("nothing was changed")
+	}
+	return b.String()
+}
+
+// mostTold is how many things of a kind are listed as text.
+const mostTold = 20
+
+// lossy says that a repair has lost something.
+func lossy(r *kv.Repaired) error {
+	switch {
+	case r.Partial:
+		return &found{"the repair could not save everything, and how much is lost is not known"}
+	case r.Missing > 0:
+		return &found{count(r.Missing, "commit") + word(r.Missing == 1, " was", " were") + " lost"}
+	case len(r.Lost) == 0:
+		return &found{"an earlier repair lost something"}
+	}
+	return &found{"the repair could not save everything as it was"}
 }
 
 // copyProblems has a running server look at its own working copy.
@@ -125,23 +229,37 @@ func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
 }
 
 // verify reads everything in a data directory. A server may be running on it.
-func verify(c *Call, dir string) (*Verified, error) {
+// Its scratch files lie in the folder scratch, or in the directory itself if
+// that is "".
+func verify(c *Call, dir, scratch string) (*Verified, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, missing("data directory at", dir)
 	}
 	if !info.IsDir() {
-		return nil, Misused("there is a file at %s, and no folder: to prove the tar of a backup, restore it into an empty folder with kist restore %[1]s --data-dir FOLDER", dir)
+		return nil, Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
-	scratch, err := os.MkdirTemp("", "kist-verify-")
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a temporary folder: %w", err)
+	if err := kv.Readable(dir); err != nil { // before anything is written
+		return nil, err
 	}
-	defer os.RemoveAll(scratch)
+	work, err := newScratch(scratch, within(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+	if err := roomToRead(dir, work.Path); err != nil {
+		return nil, err
+	}
 	p := c.progress("Reading the journal", 0)
-	problem := func(err error) { v.Problems = append(v.Problems, err.Error()) }
-	i, err := kv.Inspect(dir, scratch, p.add, problem)
+	problem := func(err error) {
+		if errors.As(err, new(*journal.Superseded)) {
+			v.Notes = append(v.Notes, err.Error())
+			return
+		}
+		v.Problems = append(v.Problems, err.Error())
+	}
+	i, err := kv.Inspect(dir, work.Path, p.add, problem)
 	p.end()
 	if err != nil {
 		return nil, err
@@ -178,9 +296,7 @@ func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
 // contents reads the bytes of all files.
 func (v *Verified) contents(c *Call, i *kv.Inspection, store *blobs.Store) error {
 	return i.View(func(tx *kv.Tx) error {
-		known := map[blobs.Ref]bool{}
-		for ref, n := range tx.Contents() {
-			known[ref] = true
+		for _, n := range tx.Contents() {
 			v.Contents++
 			v.Bytes += n
 		}
@@ -207,7 +323,7 @@ func (v *Verified) contents(c *Call, i *kv.Inspection, store *blobs.Store) error
 				v.Problems = append(v.Problems, "blobs/ has a name that is not one of kist's: "+err.Error())
 			case err != nil:
 				v.Problems = append(v.Problems, err.Error())
-			case !known[info.Ref]:
+			case !tx.Referenced(info.Ref):
 				v.Orphans++
 			}
 		}

@@ -38,7 +38,7 @@ var pages = map[string]Page{
 	"reference":    ReferencePage{},
 	"item":         ItemPage{},
 	"locked":       LockedPage{},
-	"wrong":        LockedPage{Base: "/kist", Action: "/v/a", Button: "Show it", Error: "b"},
+	"wrong":        LockedPage{Base: "/kist", Action: "/v/a", Button: "Unlock", Problem: Problem{Text: "b"}},
 	"card":         CardPage{},
 	"upload":       UploadPage{Left: -1},
 	"upload, all": UploadPage{
@@ -60,7 +60,7 @@ var pages = map[string]Page{
 	"hostile claimed": ClaimedPage{UserName: hostile, APIKey: hostile, Address: hostile},
 	"hostile message": MessagePage{Title: hostile, Text: hostile},
 	"hostile delete":  DeletePage{Base: "/kist", Title: hostile, Kind: hostile},
-	"hostile locked":  LockedPage{Base: "/kist", Action: "/v/" + hostile, Button: hostile, Error: hostile},
+	"hostile locked":  LockedPage{Base: "/kist", Action: "/v/" + hostile, Button: hostile, Problem: Problem{Text: hostile}},
 	"hostile card":    CardPage{Address: hostile, Title: hostile, Owner: hostile, Kind: hostile},
 	"hostile app":     AppPage{Title: hostile, Data: must(json.Marshal(map[string]string{"a": hostile, "b": "<!--<script>"}))},
 	"hostile base":    MessagePage{Base: `javascript:alert(1)//"><b onclick=x>`, Title: "t"},
@@ -165,7 +165,7 @@ func TestClaimPage(t *testing.T) {
 		for _, field := range []string{"username", "password", "repeat"} {
 			is.True(strings.Contains(html, `name="`+field+`"`))
 		}
-		is.True(strings.Contains(html, "This link makes the first administrator and works once."))
+		is.True(strings.Contains(html, "This link creates the first administrator. It works only once."))
 		is.True(!strings.Contains(html, "aria-invalid"))
 	})
 	t.Run("says what was wrong beside the field", func(t *testing.T) {

@@ -76,9 +76,30 @@ type LoginPage struct {
 	Base     string
 	Next     string // path to go on to
 	UserName string // what was typed before
-	Problem  string // why that was refused
+	Problem  Problem
 
 	Unclaimed bool // nobody has an account yet
+}
+
+// A Problem is why a password was not taken.
+type Problem struct {
+	Text string // a sentence; "" if there is none
+	Wait bool   // there is no use in typing it again at once
+
+	// Challenge is a proof of work that the browser has to solve first, as JSON. What solves it goes into the field
+	// captcha of the form. Without says when a browser without JavaScript may try again: "in 4 minutes".
+	Challenge, Without string
+}
+
+// policyProof is policyPage for a page that solves a proof of work.
+var policyProof = strings.Replace(policyPage, "default-src 'none'; ", "default-src 'none'; script-src 'self'; worker-src 'self'; ", 1)
+
+// policy is what a page with the problem needs.
+func (p Problem) policy() string {
+	if p.Challenge != "" {
+		return policyProof
+	}
+	return policyPage
 }
 
 // DevicePage asks whether a client may use the account. With a Client, its form is posted to /device with user_code and
@@ -126,7 +147,7 @@ func (ClaimPage) Policy() string { return policyPage }
 func (ClaimedPage) Policy() string { return policyPage }
 
 // Policy implements [Page].
-func (LoginPage) Policy() string { return policyPage }
+func (p LoginPage) Policy() string { return p.Problem.policy() }
 
 // Policy implements [Page].
 func (DevicePage) Policy() string { return policyPage }

@@ -103,13 +103,12 @@ type GameView struct {
 // LockedPage asks for the password of an item and tells nothing of it. The form is posted to the path Action, below
 // Base, with the field password and, unless it is empty, the field then.
 type LockedPage struct {
-	Base   string
-	Action string
-	Then   string
-	Leaves bool   // the form leads to another site in the end
-	Button string // what it says
-	Error  string // what was wrong, as a sentence
-	Wait   bool   // there is no use in typing it again at once
+	Base    string
+	Action  string
+	Then    string
+	Leaves  bool   // the form leads to another site in the end
+	Button  string // what it says
+	Problem Problem
 }
 
 // CardPage is what a program that looks for a preview of a link gets in place of the item: no content, nothing counted.
@@ -164,9 +163,9 @@ func IsOrigin(text string) bool {
 // Policy implements [Page]. It rules where a form's redirects lead, too.
 func (p LockedPage) Policy() string {
 	if p.Leaves {
-		return strings.Replace(policyPage, "form-action 'self'", "form-action 'self' http: https:", 1)
+		return strings.Replace(p.Problem.policy(), "form-action 'self'", "form-action 'self' http: https:", 1)
 	}
-	return policyPage
+	return p.Problem.policy()
 }
 
 // Policy implements [Page].

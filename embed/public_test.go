@@ -129,11 +129,11 @@ func TestItemPageTellsOnlyTheOwnerOfViews(t *testing.T) {
 
 func TestLockedPage(t *testing.T) {
 	is := is.New(t)
-	page := render(t, LockedPage{Base: "/kist", Action: "/v/abc", Button: "Show it", Error: "The password is not right."})
+	page := render(t, LockedPage{Base: "/kist", Action: "/v/abc", Button: "Unlock", Problem: Problem{Text: "The password is wrong."}})
 	is.True(strings.Contains(page, `<form class="fields" method="post" action="/kist/v/abc">`))
 	is.True(strings.Contains(page, `name="password"`) && strings.Contains(page, `aria-invalid="true"`))
 	is.True(strings.Contains(page, `role="alert"`))
-	is.True(!strings.Contains(render(t, LockedPage{Action: "/v/abc", Error: "Wait a minute.", Wait: true}), "aria-invalid"))
+	is.True(!strings.Contains(render(t, LockedPage{Action: "/v/abc", Problem: Problem{Text: "Wait a minute.", Wait: true}}), "aria-invalid"))
 	is.True(!strings.Contains(render(t, LockedPage{}), "alert"))
 }
 

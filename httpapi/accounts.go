@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ type shownUser struct {
 }
 
 func (v *shownUser) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the user.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the user.", sampleID)
 	s.Ruled("username", &v.Name, record.CleanUserName, record.UserNamePattern, 64).Says("Name to sign in with.", `"ann"`)
 	s.Text("displayName", &v.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.Choice(s, "role", &v.Role, record.Roles).Says("What the user may do.", `"user"`)
@@ -37,7 +38,7 @@ func (v *shownUser) Fields(s *field.Set) {
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return appendCounts(dst, v.usage.Count)
 	}).Says("Records the user keeps, by kind.", `{"file":3,"note":1}`)
-	s.Time("createdAt", &v.Created).Says("When the account was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When the account was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 func showUser(tx *kv.Tx, u *record.User) (*shownUser, error) {
@@ -63,13 +64,19 @@ func (c *call) answerUser(status int, id record.ID) error {
 type meForm struct {
 	name              string
 	password, current field.Secret
+	revoke            []string // ids of keys; nil is all devices
 }
 
 func (f *meForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
-	s.Secret("password", &f.password).Says("A new password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
+	s.IDs("revoke", &f.revoke, maxRevoked).
+		Says("With a new password: ids of API keys to revoke, those of connected devices included. If absent, all devices but the one that asks are revoked, and no other key. A new password ends all other sessions in any case.", `[]`)
 }
+
+// maxRevoked is more than an account may have keys.
+const maxRevoked = 1000
 
 // readMe is asked whenever the web app is opened, so that the cookie of a
 // session that is used lives on with it.
@@ -83,8 +90,11 @@ func readMe(c *call) error {
 func patchMe(c *call) error {
 	form := new(meForm)
 	in, err := c.change(form)
-	if err := check(err, strong(&form.password)); err != nil {
+	if err := check(err, strong(&form.password, c.caller.User.Name)); err != nil {
 		return err
+	}
+	if in["revoke"] != nil && !form.password.Said {
+		return record.Bad(map[string]string{"revoke": "goes with a new password"})
 	}
 	var was, hash string
 	var changed *record.User
@@ -98,16 +108,9 @@ func patchMe(c *call) error {
 		}); err != nil {
 			return err
 		}
-		account := "user:" + c.owner().String()
-		if wait, ok := c.s.guesses.allow(c.addr, account, c.s.Store.Now()); !ok {
-			return tooMany(wait)
-		}
-		right, err := c.s.Passwords.Check(c.r.Context(), was, form.current.Text)
+		right, err := c.try(guess{at: "user:" + c.owner().String(), hash: was, password: form.current.Text})
 		if err != nil {
 			return err
-		}
-		if wait, ok := c.s.guesses.settle(c.addr, account, right, c.s.Store.Now()); !ok {
-			return tooMany(wait)
 		}
 		if !right {
 			return record.Bad(map[string]string{"currentPassword": "is not the present password"})
@@ -131,6 +134,9 @@ func patchMe(c *call) error {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
 			}
 			u.Password = hash
+			if _, err := tx.Revoke(u.ID, c.revoked(form)); err != nil {
+				return err
+			}
 		}
 		changed = u
 		return tx.SaveUser(u)
@@ -145,12 +151,22 @@ func patchMe(c *call) error {
 	return c.answerUser(http.StatusOK, c.owner())
 }
 
-// strong is the rule of an account's password.
-func strong(p *field.Secret) error {
+// revoked says which keys a new password revokes.
+func (c *call) revoked(form *meForm) func(*record.Key) bool {
+	return func(k *record.Key) bool {
+		if form.revoke == nil {
+			return k.Device != "" && k.ID != c.caller.Key.ID
+		}
+		return slices.Contains(form.revoke, k.ID.String())
+	}
+}
+
+// strong is the rule of a new password for the account with the name.
+func strong(p *field.Secret, name string) error {
 	if !p.Said {
 		return nil
 	}
-	if err := record.CheckPassword(p.Text); err != nil {
+	if err := record.CheckPassword(p.Text, name, embed.CommonPassword); err != nil {
 		return field.Problems{"password": err.Error()}
 	}
 	return nil
@@ -170,7 +186,7 @@ func (f *userForm) Fields(s *field.Set) {
 	}
 	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name to sign in with; unique without regard to case.", `"ann"`)
-	s.Secret("password", &f.password, required...).Says("Password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Secret("password", &f.password, required...).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
 	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
 	s.Bool("disabled", &f.u.Disabled).Says("Shuts the account.", `false`)
@@ -189,7 +205,7 @@ func listUsers(c *call) error {
 
 func createUser(c *call) error {
 	form := newUserForm()
-	if err := check(c.create(form), strong(&form.password)); err != nil {
+	if err := check(c.create(form), strong(&form.password, form.u.Name)); err != nil {
 		return err
 	}
 	var err error
@@ -221,7 +237,7 @@ func patchUser(c *call) error {
 	}
 	form := newUserForm()
 	in, err := c.change(form)
-	if err := check(err, strong(&form.password)); err != nil {
+	if err := check(err, strong(&form.password, form.u.Name)); err != nil {
 		return err
 	}
 	hash, err := c.hash(form.password)
@@ -235,6 +251,9 @@ func patchUser(c *call) error {
 		}
 		form := &userForm{u: u}
 		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		if err := strong(&form.password, u.Name); err != nil {
 			return err
 		}
 		if form.password.Said {
@@ -262,15 +281,17 @@ func removeUser(c *call) error {
 type shownKey struct{ record.Key }
 
 func (v *shownKey) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the key.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the key.", sampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, v.appendScopes).Says("What it may be used for.", `["all"]`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: scopeNames}}, v.appendScopes).Says("What it may be used for.", `["all"]`)
 	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
 	s.Text("device", &v.Device, record.MaxName).Says("The client that got it by the device flow; empty for other keys.", `""`)
-	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
 	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
 }
+
+var scopeNames = field.Words(record.Scopes)
 
 func (v *shownKey) appendScopes(dst []byte) []byte {
 	dst = append(dst, '[')
@@ -296,7 +317,7 @@ func (f *keyForm) Fields(s *field.Set) {
 	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to know it by.", `"laptop"`)
 	if f.fresh {
 		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16, field.Filled).
-			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`)
+			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`).Among(scopeNames)
 		s.Time("expiresAt", &f.expires).Says("When it ends; null is never.", `"2030-01-01T00:00:00.000Z"`)
 	} else {
 		s.Bool("disabled", &f.disabled).Says("Turns it off.", `true`)
@@ -486,21 +507,10 @@ func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
 	}
 	h.Set("Content-Type", htmlType)
 	h.Set("Content-Security-Policy", p.Policy())
+	h["Cross-Origin-Opener-Policy"] = headSameOrigin
+	h["Permissions-Policy"] = headPermissions
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	return b.Bytes(), nil
-}
-
-// takesGzip reports whether the client takes an answer that is compressed by
-// gzip (RFC 9110, section 12.5.3).
-func takesGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			weight, weighed := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-			return !weighed || strings.Trim(weight, "0.") != ""
-		}
-	}
-	return false
 }
 
 // prefix is the path below which the server's addresses are, as it stands in
@@ -529,7 +539,7 @@ type claimForm struct {
 func (f *claimForm) Fields(s *field.Set) {
 	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
 		Says("Name of the first administrator.", `"ann"`)
-	s.Secret("password", &f.password, field.Required).Says("Password, of at least 8 bytes.", `"correct horse battery"`)
+	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Secret("repeat", &f.repeat).Says("The same password once more.", `"correct horse battery"`)
 }
 
@@ -556,7 +566,7 @@ func claimed(c *call) error {
 	if form.repeat.Said && form.repeat != form.password {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
-	err = check(problems, strong(&form.password), repeat)
+	err = check(problems, strong(&form.password, form.name), repeat)
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Invalid {
 		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{

@@ -52,8 +52,8 @@ func appPages() []appPage {
 		appPage{path: "/webhooks", id: "showWebhooks", title: "Webhooks", asks: []string{"integrations/webhooks"}, module: "webhooks"},
 		appPage{path: "/import", id: "showImport", title: "Import and export", asks: []string{"import"}, module: "moving"},
 		appPage{path: "/remote-upload", id: "showRemoteUpload", title: "Fetch from an address", asks: []string{"remote-upload"}, module: "remote"},
-		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500"}},
-		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats"}, admin: true},
+		appPage{path: "/account", id: "showAccount", title: "Account", asks: []string{"me/sessions?limit=500", "keys?limit=500"}},
+		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
 	for _, k := range record.Kinds {
 		name, arg := k.Path, "{id}"
@@ -85,7 +85,7 @@ func appRoutes() []route {
 		},
 		{
 			method: "POST", path: "/share", id: "share", tag: "app", summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
-			door: visitors, body: sharedForm(), reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
+			door: visitors, body: formBody, reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
 			fails: []int{403, 503, 507}, serve: keepShared,
 		},
 		{
@@ -144,7 +144,7 @@ func (c *call) app(p appPage) error {
 	text(c.s.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
-	for i, module := range []string{"bookmarks", "keys", "moving", "remote", "requests", "tus", "webhooks"} {
+	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "remote", "requests", "tus", "webhooks"} {
 		name, err := embed.Name(module + ".js")
 		if err != nil {
 			return err
@@ -196,12 +196,14 @@ func (c *call) inner(path, query string) []byte {
 		return nil
 	}
 	r := c.r.Clone(c.r.Context())
+	r.Header.Del("Accept-Encoding") // the page is compressed as a whole
 	r.URL = &url.URL{Path: apiPath + path, RawQuery: query}
 	answer := &kept{header: http.Header{}}
 	one := &call{
 		s: c.s, r: r, args: c.args, id: c.id, addr: c.addr,
 		w: &answerWriter{ResponseWriter: answer, ctl: http.NewResponseController(answer), addr: c.addr},
 	}
+	defer one.giveBack()
 	err := one.enter(row.door)
 	if err == nil {
 		err = row.serve(one)
@@ -246,7 +248,7 @@ func readQR(c *call) error {
 	}
 	t := q.Get("text")
 	if t == "" || len(t) > maxQRText {
-		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long."}
+		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter text must be 1 to " + strconv.Itoa(maxQRText) + " bytes long."}
 	}
 	code, err := render.QR(t)
 	if err != nil {
@@ -262,15 +264,6 @@ func readQR(c *call) error {
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write(b) // the client may be gone
 	return nil
-}
-
-// sharedForm is what the share sheet sends: see the manifest.
-func sharedForm() *content {
-	text := object{"type": "string"}
-	return &content{media: "multipart/form-data", schema: members(object{
-		"title": text, "text": text, "url": text,
-		"file": object{"type": "array", "items": object{"type": "string", "format": "binary"}, "example": []string{"…"}},
-	}), example: object{"title": "Go", "url": "https://go.dev"}}
 }
 
 // keepShared keeps what a share sheet sends. Browsers send it like a page of

@@ -132,7 +132,7 @@ func TestListsCanBeBrief(t *testing.T) {
 	a.get("/api/v1/notes?brief=perhaps").want(400)
 }
 
-var onDemand = regexp.MustCompile(`/static/(bookmarks|keys|moving|remote|requests|tus|webhooks)\b`)
+var onDemand = regexp.MustCompile(`/static/(admin|bookmarks|keys|moving|remote|requests|tus|webhooks)\b`)
 
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 60 KB with all that it loads, which is kept for good.
@@ -261,7 +261,7 @@ func TestShareTargetOfStrangers(t *testing.T) {
 	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 303, "same-origin": 303} {
 		q := a.shareSheet(map[string]string{"text": "milk"})
 		q.anyone = true
-		q.header.Set("Cookie", a.server.sessionCookie()+"="+secret)
+		q.header.Set("Cookie", a.sessionCookie()+"="+secret)
 		q.header.Set("Sec-Fetch-Site", site)
 		a.do(q).want(status)
 	}

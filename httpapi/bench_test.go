@@ -31,6 +31,7 @@ func (a *app) bench(b *testing.B, status int, method, path, body string, header 
 	b.ReportAllocs()
 	w := &discard{h: http.Header{}}
 	same := httptest.NewRequest(method, path, nil)
+	same.Host = "localhost"
 	same.ContentLength = int64(len(body))
 	same.Header["X-Api-Key"] = []string{a.key}
 	for i := 0; i+1 < len(header); i += 2 {

@@ -121,8 +121,9 @@ func (c *call) limited(most int64) io.ReadCloser {
 	return http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, most)
 }
 
-// object reads the JSON object of the body, of at most most bytes.
-func (c *call) object(most int64) (field.Object, error) {
+// object reads the JSON object of the body, of at most most bytes. What the
+// shape does not know is not in the result; all is if that is nil.
+func (c *call) object(most int64, shape field.Shaped) (field.Object, error) {
 	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
 	}
@@ -134,15 +135,10 @@ func (c *call) object(most int64) (field.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return field.Parse(data)
-}
-
-func (c *call) read(most int64) ([]byte, error) {
-	data, err := io.ReadAll(c.limited(most))
-	if err != nil {
-		return nil, cutOff(err)
+	if shape == nil {
+		return field.Parse(data)
 	}
-	return data, nil
+	return field.ParseFor(shape, data)
 }
 
 // cutOff is the error of a body that could not be read to its end.
@@ -155,7 +151,7 @@ func cutOff(err error) error {
 
 // create reads the body into a new value.
 func (c *call) create(v field.Shaped) error {
-	in, err := c.object(smallBody)
+	in, err := c.object(smallBody, v)
 	if err != nil {
 		return err
 	}
@@ -166,7 +162,7 @@ func (c *call) create(v field.Shaped) error {
 // stored. All that can be wrong with it shows on blank, a throw-away value of
 // the same shape, so that a bad request never takes the writer's time.
 func (c *call) change(blank field.Shaped) (field.Object, error) {
-	in, err := c.object(smallBody)
+	in, err := c.object(smallBody, blank)
 	if err != nil {
 		return nil, err
 	}
@@ -223,9 +219,13 @@ func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
+	if c.keep != nil && status < 300 {
+		c.keep(b)
+	}
 	h := c.w.Header()
 	h["Content-Type"] = headJSON
 	h["Cache-Control"] = headNoStore
+	b = pack(h, c.r, b)
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(b) // the client may be gone; what was done stays done

@@ -306,7 +306,7 @@ func TestBrowserExtension(t *testing.T) {
 	page.until(`document.querySelector('#code')?.textContent`)
 	is.Equal(ask.js(`document.querySelector('.compare').textContent`), page.js(`document.querySelector('#code').textContent`))
 	is.True(strings.HasPrefix(ask.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Chromium"))
-	ask.press("Connect it")
+	ask.press("Allow")
 	ask.at("Connected")
 	a.clock.advance(5 * time.Minute) // which it has done
 	page.until(`!document.querySelector('#connected').hidden && document.querySelector('#connected').textContent.includes(' as ann')`)

@@ -326,7 +326,7 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 
 	// It opens the page to connect by itself, and is let in.
 	f.send("WebDriver:Navigate", map[string]any{"url": a.url + "/healthz"})
-	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.server.sessionCookie(), "value": a.session()}})
+	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.sessionCookie(), "value": a.session()}})
 	f.within("chrome")
 	f.send("Addon:Install", map[string]any{"path": archive, "temporary": true})
 	f.other(firefoxPage + "options.html")
@@ -334,9 +334,9 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	is.Equal(f.js(`document.querySelectorAll('#keys kbd').length`), 4.0)
 	f.click("#server-form button")
 	f.other(a.url + "/device?user_code=")
-	f.until(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Connect it')`)
+	f.until(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Allow')`)
 	is.True(strings.HasPrefix(f.js(`document.querySelector('.sheet b').textContent`).(string), "kist extension (Firefox"))
-	f.js(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Connect it').click()`)
+	f.js(`[...document.querySelectorAll('button')].find((b) => b.textContent === 'Allow').click()`)
 	f.other(firefoxPage + "options.html")
 	f.until(`document.querySelector('#connected').innerText.includes(' as ann')`)
 	is.Equal(f.js(`browser.permissions.getAll().then((p) => p.origins.join())`), "http://127.0.0.1/*")

@@ -182,7 +182,7 @@ func (a *app) session() (secret string) {
 // signIn gives the browser a session of the app's user.
 func (b *tab) signIn() {
 	b.Helper()
-	b.do(cdpnet.SetCookie(b.server.sessionCookie(), b.session()).WithURL(b.url))
+	b.do(cdpnet.SetCookie(b.sessionCookie(), b.session()).WithURL(b.url))
 }
 
 func (b *tab) note(text string, what *runtime.RemoteObject) {
@@ -370,14 +370,4 @@ func (b *tab) gone(path string) {
 func (b *tab) slow(rate float64) {
 	b.Helper()
 	b.do(cdpnet.EmulateNetworkConditions(false, 0, -1, rate))
-}
-
-// shut waits until a key is refused.
-func (b *tab) shut(key string) {
-	b.Helper()
-	for end := time.Now().Add(patience); b.as(key).get("/api/v1/me").status != 401; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.Fatal("the key is never refused")
-		}
-	}
 }

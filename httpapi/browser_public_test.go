@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -245,10 +244,10 @@ func TestBrowserPublic(t *testing.T) {
 		b.js(`document.querySelector('[type=password]').value = 'wrong', document.querySelector('form').requestSubmit()`)
 		b.until(`document.querySelector('[role=alert]')?.textContent.includes(` + quoted(wanted) + `) && !document.querySelector('[type=password]').value`)
 	}
-	guess("not right")
+	guess("is wrong")
 	look("wrong")
 	for range guessesFrom {
-		b.server.guesses.settle(netip.MustParseAddr("127.0.0.1"), b.get("/api/v1/notes/the-locked").want(200).text("data.id"), false, b.server.Store.Now())
+		b.guessed("127.0.0.1/32", b.get("/api/v1/notes/the-locked").want(200).text("data.id"))
 	}
 	guess("Too many")
 	look("toomany")

@@ -13,6 +13,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/record"
 )
 
 // openStranger starts a server, whose user has the password, and opens a
@@ -51,19 +52,19 @@ func TestBrowserClaim(t *testing.T) {
 	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err }))
 	b.open("/")
 	b.at("Sign in")
-	b.until(`document.querySelector('.alert').textContent.startsWith('Nobody has an account here yet.')`)
+	b.until(`document.querySelector('.alert').textContent.startsWith('There is no account yet.')`)
 
 	b.open("/claim/" + token)
 	b.at("Claim this kist")
 	b.until(`document.activeElement.name === 'username'`) // a browser gives the focus when it has drawn the page
 	b.fill("User name", "eve")
 	b.fill("Password", "correct horse")
-	b.fill("Password, once more", "correct house")
-	b.press("Create the account")
+	b.fill("Confirm password", "correct house")
+	b.press("Create account")
 	b.until(`document.querySelector('#repeat-error')?.textContent === 'This must be the same password.'`)
 	is.Equal(b.js(`document.querySelector('#username').value`), "eve") // what was typed is still there
 	b.fill("Password", "correct horse")
-	b.fill("Password, once more", "correct horse")
+	b.fill("Confirm password", "correct horse")
 	b.keys(kb.Enter)
 	b.at("Your account is ready")
 	key := b.js(`document.querySelector('pre.copy').textContent`).(string)
@@ -103,6 +104,21 @@ func TestBrowserSignIn(t *testing.T) {
 	b.at("Sign in")
 }
 
+// TestBrowserSignInProof: when strangers have tried too often, the page proves
+// that it is no program, and the user types the password once more.
+func TestBrowserSignInProof(t *testing.T) {
+	b := openStranger(t)
+	for i := range guessesOverall {
+		b.guessed(fmt.Sprint(i), "login:ann")
+	}
+	b.open("/notes?q=milk")
+	b.enterAs("ann", "correct horse")
+	b.until(`document.querySelector('[role=alert]')?.textContent.includes('Enter the password again.')`)
+	b.until(`document.activeElement.name === 'password'`)
+	b.enterAs("ann", "correct horse") // before the proof is there, perhaps
+	b.until(`location.pathname + location.search === '/notes?q=milk' && document.title === 'Notes · kist'`)
+}
+
 // TestBrowserSessions sees the other browsers that are signed in, and ends
 // their sessions.
 func TestBrowserSessions(t *testing.T) {
@@ -130,15 +146,27 @@ func TestBrowserSessions(t *testing.T) {
 	other.at("Notes")
 	is.Equal(other.js(`document.querySelector('.add textarea').value`), "typed meanwhile")
 
-	// A new password ends all sessions but the one that set it.
-	b.fill("Present password", "wrong horse")
+	// A new password ends all sessions but the one that set it, and revokes what
+	// is marked: devices, unless the user says otherwise.
+	var phone, laptop string
+	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
+		if _, phone, err = tx.AddKey(record.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []record.Scope{record.ScopeRead}}); err == nil {
+			_, laptop, err = tx.AddKey(record.Key{Owner: b.user.ID, Name: "laptop", Scopes: []record.Scope{record.ScopeRead}})
+		}
+		return err
+	}))
+	b.open("/account")
+	b.until(`[...document.querySelectorAll('form[aria-label=Password] [type=checkbox]')].map((x) => x.labels[0].textContent + ' ' + x.checked).sort().join() === 'laptop (API key) false,phone (connected device) true,test (API key) false'`)
+	b.fill("Current password", "wrong horse")
 	b.fill("New password", "battery staple")
-	b.fill("New password, once more", "battery staple")
-	b.press("Change the password")
-	b.until(`document.querySelector('form[aria-label=Password] .error:not([hidden])')?.textContent.startsWith('Present password')`)
-	b.fill("Present password", "correct horse")
-	b.press("Change the password")
-	b.says("The password is changed.")
+	b.fill("Confirm new password", "battery staple")
+	b.press("Change password")
+	b.until(`document.querySelector('form[aria-label=Password] .error:not([hidden])')?.textContent.startsWith('Current password')`)
+	b.fill("Current password", "correct horse")
+	b.press("Change password")
+	b.says("Password changed. Other browsers are signed out. 1 key revoked.")
+	b.as(phone).get("/api/v1/notes").want(401)
+	b.as(laptop).get("/api/v1/notes").want(200)
 	other.open("/files")
 	other.enterAs("ann", "battery staple")
 	other.at("Files")
@@ -165,10 +193,10 @@ func TestBrowserDevice(t *testing.T) {
 	b.at("Connect a device")
 	is.Equal(b.js(`document.querySelector('.compare').textContent`), code) // still filled in
 	is.Equal(b.js(`document.querySelector('.sheet b').textContent`), "kist <b>extension")
-	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "It asked from 127.0.0.1"))
+	is.True(strings.Contains(b.js(`document.querySelector('.sheet').textContent`).(string), "The request came from 127.0.0.1"))
 	_, done = impatient.poll(secret)
 	is.True(!done) // looking approves nothing
-	b.press("Connect it")
+	b.press("Allow")
 	b.at("Connected")
 	key, _ := impatient.poll(secret)
 	b.as(key).get("/api/v1/notes").want(200)
@@ -189,7 +217,7 @@ func TestBrowserDevice(t *testing.T) {
 	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('This code is not known')`)
 	b.fill("Code", strings.ToLower(strings.ReplaceAll(code, "-", "")))
 	b.keys(kb.Enter)
-	b.press("Connect it")
+	b.press("Allow")
 	b.at("Connected")
 	key, _ = patient.poll(secret)
 	b.as(key).get("/api/v1/notes").want(200)
@@ -197,13 +225,13 @@ func TestBrowserDevice(t *testing.T) {
 	b.open("/keys")
 	b.until(`document.querySelectorAll('[aria-label="Connected devices"] .item').length === 2`)
 	b.press("Revoke script")
+	b.click(`dialog .danger`)
 	b.says("Revoked “script”.")
-	b.open("/account") // does what waits
-	b.shut(key)
+	b.as(key).get("/api/v1/me").want(401)
 
 	_, secret, at = begin("a stranger's")
 	b.open(at)
-	b.press("Refuse")
+	b.press("Deny")
 	b.at("Not connected")
 	is.Equal(b.app.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "access_denied")
 }
@@ -353,6 +381,6 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
 	code := b.app.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"script"}`}).want(200).text("user_code")
 	b.open("/device?user_code=" + code)
-	b.press("Connect it")
+	b.press("Allow")
 	b.at("Connected")
 }

@@ -30,6 +30,11 @@ type call struct {
 	id     string     // of the request
 	addr   netip.Addr // of the client
 	caller *kv.Caller // nil for a visitor
+	held   int64      // bytes of Server.json
+	share  *share     // that they are of; nil while there are none
+
+	made int          // the status that the operation answers with
+	keep func([]byte) // keeps the body of a good answer; nil if nothing asks for it
 }
 
 // answerWriter notes what is answered, for the log, and cuts off clients that
@@ -166,7 +171,11 @@ var (
 	headNoReferrer = []string{"no-referrer"}
 	headNoStore    = []string{"no-store"}
 	headJSON       = []string{jsonType}
-	headVary       = []string{"Origin"}
+	headVary       = []string{"Origin, Accept-Encoding"}
+	headSameOrigin = []string{"same-origin"}
+	// Pages use the clipboard, the share sheet and full screen, which are theirs
+	// unless it is taken away, and nothing of this.
+	headPermissions = []string{"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()"}
 )
 
 // around is what every request passes: the client's address, the request id,
@@ -176,6 +185,8 @@ func (s *Server) around(next http.Handler) http.Handler {
 		start := time.Now()
 		s.running.Add(1)
 		defer s.running.Done()
+		s.serving.Add(1)
+		defer s.serving.Add(-1)
 		aw := &answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w), addr: s.client(r), away: s.atContent(r), renew: s.renew}
 		if r.ContentLength != 0 {
 			aw.body = pace(aw.ctl, r)
@@ -198,6 +209,10 @@ func (s *Server) around(next http.Handler) http.Handler {
 			// another request (RFC 9112, section 6.1).
 			h.Set("Connection", "close")
 		}
+		if s.base.Scheme == "https" && s.byHTTPS(r) {
+			h["Strict-Transport-Security"] = hsts
+		}
+		s.compare(r)
 		preflight := !aw.away && crossOrigin(h, r)
 		defer func() {
 			p := recover()
@@ -217,8 +232,12 @@ func (s *Server) around(next http.Handler) http.Handler {
 			}
 		}()
 		switch {
+		case !s.answersFor(r) && !isProbe(r.URL.Path):
+			s.fail(aw, r, id, errMisdirected)
 		case preflight:
 			aw.WriteHeader(http.StatusNoContent)
+		case slips(r.URL):
+			s.fail(aw, r, id, record.NotFound("address"))
 		case len(r.URL.RawQuery) > maxQuery:
 			s.fail(aw, r, id, &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query is too long."})
 		default:
@@ -232,6 +251,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, op string, args htt
 	aw := w.(*answerWriter) // around made it
 	aw.op = op
 	c := &call{s: s, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
+	defer c.giveBack()
 	err := fn(c)
 	aw.caller = c.caller
 	if err != nil {
@@ -325,6 +345,9 @@ func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h["Vary"] = headVary
+	// Requests by CORS, as below, are not subject to it (Fetch standard, section
+	// 3.7): it keeps answers out of other sites' pages that embed them.
+	h["Cross-Origin-Resource-Policy"] = headSameOrigin
 	if r.Header.Get("Origin") == "" {
 		return false
 	}
@@ -366,8 +389,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 // trusted proxy that puts another in its place, the last in X-Forwarded-Host.
 func (s *Server) host(r *http.Request) string {
 	if _, proxy := s.peer(r); proxy {
-		all := strings.Split(strings.Join(r.Header.Values("X-Forwarded-Host"), ","), ",")
-		if last := strings.TrimSpace(all[len(all)-1]); last != "" {
+		if last := lastSaid(r.Header, "X-Forwarded-Host"); last != "" {
 			return last
 		}
 	}

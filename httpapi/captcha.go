@@ -42,7 +42,7 @@ const (
 // captcha tells people from programs where an upload request asks for it.
 //
 // The built-in way is a proof of work, in the format of ALTCHA (altcha.org,
-// "Proof-of-Work", version 1): the number is to be found that, after the salt,
+// "Proof-of-Work", version 1; captcha2.go has version 2): the number is to be found that, after the salt,
 // has the SHA-256 that the challenge names. Its key is made when the server
 // starts, so that what was solved before a restart, and is forgotten, does not
 // hold after it.
@@ -121,6 +121,10 @@ func (p *captcha) solved(token string, now time.Time) error {
 	if err != nil {
 		return errBadCaptcha
 	}
+	var version struct{ Challenge json.RawMessage }
+	if json.Unmarshal(text, &version) == nil && bytes.HasPrefix(version.Challenge, []byte("{")) {
+		return p.solved2(text, now)
+	}
 	var in struct {
 		Algorithm, Challenge, Salt, Signature string
 		Number                                int64
@@ -140,9 +144,15 @@ func (p *captcha) solved(token string, now time.Time) error {
 		solution(in.Salt, in.Number) != in.Challenge:
 		return errBadCaptcha
 	}
+	return p.spend(in.Challenge, ends, now)
+}
+
+// spend notes that a challenge, which holds until ends in seconds, was solved; it
+// fails if it was before.
+func (p *captcha) spend(challenge string, ends int64, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := sha256.Sum256([]byte(in.Challenge))
+	id := sha256.Sum256([]byte(challenge))
 	if _, used := p.spent[id]; used {
 		return errBadCaptcha
 	}
@@ -291,7 +301,16 @@ func readChallenge(c *call) error {
 	if set.Provider() != record.CaptchaPow {
 		return errCaptchaOff
 	}
-	b, err := json.Marshal(c.s.captcha.challenge(c.s.Store.Now()))
+	var challenge any
+	switch c.r.URL.Query().Get("version") {
+	case "", "1":
+		challenge = c.s.captcha.challenge(c.s.Store.Now())
+	case "2":
+		challenge = c.s.captcha.challenge2(c.s.Store.Now())
+	default:
+		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter version must be 1 or 2."}
+	}
+	b, err := json.Marshal(challenge)
 	if err != nil {
 		return err
 	}
@@ -326,22 +345,21 @@ func tradeToken(c *call) error {
 
 func captchaRoutes() []route {
 	text := object{"type": "string"}
+	version := param{"query", "version", "Version of ALTCHA's format: 1, which is the default, or 2.", object{"type": "string", "enum": []string{"1", "2"}}, "2"}
 	return []route{
 		{
 			method: "GET", path: apiPath + "captcha/challenge", id: "readChallenge", tag: "captcha",
-			summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge.",
-			door:    anyone, reply: reply{200, "The challenge.", jsonOf(members(object{
-				"algorithm": text, "challenge": text, "maxnumber": object{"type": "integer"}, "salt": text, "signature": text,
-			}, "algorithm", "challenge", "maxnumber", "salt", "signature"), object{
+			summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
+			door:    anyone, args: []param{version}, reply: reply{200, "The challenge.", named("CaptchaChallenges", jsonOf(object{"oneOf": []object{ref("CaptchaChallenge"), ref("CaptchaChallenge2")}}, object{
 				"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": powMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
-			})}, fails: []int{404}, serve: readChallenge,
+			}))}, fails: []int{404}, serve: readChallenge,
 		},
 		{
 			method: "POST", path: apiPath + "captcha/verify", id: "verifyCaptcha", tag: "captcha",
 			summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
-			door:    anyone, body: bodyOf("CaptchaToken"), reply: reply{200, "The pass, for the header x-captcha-pass.", jsonOf(members(object{
+			door:    anyone, body: bodyOf("CaptchaToken"), reply: reply{200, "The pass, for the header x-captcha-pass.", named("CaptchaPass", jsonOf(members(object{
 				"ok": object{"type": "boolean"}, "pass": text, "expiresAt": object{"type": "string", "format": "date-time"},
-			}, "ok", "pass", "expiresAt"), object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"})},
+			}, "ok", "pass", "expiresAt"), object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))},
 			fails: []int{404, 503}, serve: tradeToken,
 		},
 	}

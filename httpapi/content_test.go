@@ -467,7 +467,7 @@ func TestContentOwner(t *testing.T) {
 			s := scene{app: a, user: bob}
 			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
 				_, secret, err := tx.AddSession(bob.ID, "Firefox", "192.0.2.7")
-				s.cookie = a.server.sessionCookie() + "=" + secret
+				s.cookie = a.sessionCookie() + "=" + secret
 				return err
 			}))
 			s.keyID = a.do(as(s.cookie, "GET", "/api/v1/keys", nil)).want(200).text("data.0.id")

@@ -75,7 +75,7 @@ func TestQuarantine(t *testing.T) {
 	}))
 	callers := map[string]http.Header{
 		"a stranger":       {},
-		"another user":     {"Cookie": {a.server.sessionCookie() + "=" + session}},
+		"another user":     {"Cookie": {a.sessionCookie() + "=" + session}},
 		"another's key":    {"X-Api-Key": {a.addKey(bob, record.ScopeAll)}},
 		"an administrator": {"X-Api-Key": {a.addKey(admin, record.ScopeAdmin)}},
 	}

@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"kist/embed"
 	"kist/kv"
@@ -46,9 +48,14 @@ func statusText(status int) string {
 var (
 	errMethod       = errors.New("method not allowed")
 	errInternal     = errors.New("internal")
+	errMisdirected  = errors.New("misdirected request")
 	errRange        = errors.New("range not satisfiable")
 	errPrecondition = errors.New("precondition failed")
 )
+
+// unavailableTime is when it is worth trying again after the disk or the
+// system has failed.
+const unavailableTime = 10 * time.Second
 
 // understood turns any error into one for the client, and its status. Errors
 // that are not the client's business become 500 without detail.
@@ -72,6 +79,8 @@ func understood(err error) (*record.Error, int) {
 		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
 	case errors.Is(err, errMethod):
 		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
+	case errors.Is(err, errMisdirected):
+		return &record.Error{Code: "misdirected", Text: "This server has another address than the one in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
 	case errors.Is(err, errRange):
 		return &record.Error{Code: "bad_range", Text: "The content does not have the range that was asked for."}, http.StatusRequestedRangeNotSatisfiable
 	case errors.Is(err, errTusVersion):
@@ -82,8 +91,8 @@ func understood(err error) (*record.Error, int) {
 		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
-	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
-		return &record.Error{Code: "unavailable", Text: "The server cannot write at the moment. Nothing was stored."}, http.StatusServiceUnavailable
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
+		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot use its disk at the moment. Nothing was stored."}, http.StatusServiceUnavailable
 	}
 	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The log says more under this request id."}, http.StatusInternalServerError
 }
@@ -117,9 +126,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin") // what was open may not be any more
-	if e.Retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
-	}
+	setRetry(h, e)
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
 	}
@@ -127,10 +134,18 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	switch {
 	case inAPI(r.URL.Path) && !w.plain:
 		h.Set("Content-Type", jsonType)
-		body = appendError(nil, e, id)
-	case takesPage(w, r) && !w.plain:
+		var proof *proofNeeded
+		if errors.As(err, &proof) {
+			body = appendError(nil, e, id, &proof.challenge)
+		} else {
+			body = appendError(nil, e, id, nil)
+		}
+		body = pack(h, r, body)
+	case takesPage(w, r) && !w.plain && status != http.StatusMisdirectedRequest: // a page would find none of its parts
 		page := embed.MessagePage{Base: s.prefix(), Title: titles[status], Text: e.Text}
-		if page.Title == "" {
+		if e.Code == codeDamaged {
+			page.Title = "This file is damaged"
+		} else if page.Title == "" {
 			page.Title = http.StatusText(status)
 		}
 		var err error
@@ -145,6 +160,13 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone
+	}
+}
+
+// setRetry says when to come back, in whole seconds and never too early.
+func setRetry(h http.Header, e *record.Error) {
+	if e.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
 	}
 }
 
@@ -163,8 +185,9 @@ var titles = map[int]string{
 	http.StatusInternalServerError: "Something went wrong",
 }
 
-// appendError writes the answer that errors have in the API.
-func appendError(dst []byte, e *record.Error, id string) []byte {
+// appendError writes the answer that errors have in the API, with the challenge
+// of a proof of work if there is one.
+func appendError(dst []byte, e *record.Error, id string, proof *challenge) []byte {
 	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
 	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
 	if len(e.Fields) > 0 {
@@ -177,6 +200,10 @@ func appendError(dst []byte, e *record.Error, id string) []byte {
 			dst = field.AppendString(dst, e.Fields[name])
 		}
 		dst = append(dst, '}')
+	}
+	if proof != nil {
+		b, _ := json.Marshal(proof) // texts and numbers: it cannot fail
+		dst = append(append(append(dst, `,"captcha":{"provider":"pow","challenge":`...), b...), '}')
 	}
 	dst = field.AppendString(append(dst, `,"requestId":`...), id)
 	return append(dst, '}')

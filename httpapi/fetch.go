@@ -9,6 +9,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -16,6 +17,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
 
 	"kist/blobs"
 	"kist/httpapi/outbound"
@@ -394,12 +398,36 @@ func nameOf(res *http.Response) string {
 // looseName finds a file name in a Content-Disposition that is not well-formed.
 var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
 
+// codedName finds a file name of RFC 8187 in an encoding of western Europe,
+// which package mime does not read.
+var codedName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\*\s*=\s*(?:iso-8859-1|windows-1252)'[^']*'([^;\s]*)`)
+
 // saidName is the file name in a Content-Disposition, "" if there is none. Many
-// servers write it with blanks and without quotes.
+// servers write it with blanks and without quotes, and some as bytes of
+// Windows-1252.
 func saidName(disposition string) string {
 	_, params, err := mime.ParseMediaType(disposition)
+	name := params["filename"]
 	if found := looseName.FindStringSubmatch(disposition); err != nil && found != nil {
-		return found[1] + found[2]
+		name = found[1] + found[2]
 	}
-	return params["filename"]
+	if found := codedName.FindStringSubmatch(disposition); found != nil {
+		if bytes, err := url.PathUnescape(found[1]); err == nil {
+			return western(bytes)
+		}
+	}
+	if !utf8.ValidString(name) {
+		return western(name)
+	}
+	return name
+}
+
+// western is the text of bytes in Windows-1252, which is ISO 8859-1 where that
+// has printable characters.
+func western(bytes string) string {
+	text, err := charmap.Windows1252.NewDecoder().String(bytes)
+	if err != nil { // a decoder of single bytes has no errors
+		return bytes
+	}
+	return text
 }

@@ -59,9 +59,9 @@ func (c *call) drop(parts []part) {
 // upload keeps files and answers with their records: one flat, several in a
 // list.
 func upload(c *call) error {
-	key := c.r.Header.Get("Idempotency-Key")
-	if len(key) > 255 {
-		return &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
+	key, err := c.idempotencyKey()
+	if err != nil {
+		return err
 	}
 	earlier, err := c.answered(key)
 	if err != nil && !missing(err) {

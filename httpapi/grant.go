@@ -54,6 +54,7 @@ type grants struct {
 	key      [32]byte
 	seal     cipher.AEAD
 	deletion [32]byte // of deletion addresses
+	device   [32]byte // of device cookies
 }
 
 func newGrants(secret [32]byte) (*grants, error) {
@@ -70,7 +71,17 @@ func newGrants(secret [32]byte) (*grants, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grants: %w", err)
 	}
-	return &grants{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses"))}, nil
+	return &grants{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")), [32]byte(derive("kist device cookies"))}, nil
+}
+
+// deviceMAC signs a device cookie for the account, as long as its password
+// stays.
+func (g *grants) deviceMAC(b []byte, u *record.User) []byte {
+	h := hmac.New(sha256.New, g.device[:])
+	password := sha256.Sum256([]byte(u.Password))
+	h.Write(password[:])
+	h.Write(b)
+	return h.Sum(nil)[:grantMAC]
 }
 
 const (
@@ -362,9 +373,9 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if err != nil {
 		return err
 	}
-	at, secure := c.s.prefix()+"/", c.s.secure()
+	at, secure := c.s.prefix()+"/", c.secure()
 	if c.away() {
-		at, secure = "/", c.s.contentScheme == "https"
+		at = "/"
 	}
 	cookie := &http.Cookie{
 		Name: cookieName(kind, r.Slug), Value: text, Path: at,

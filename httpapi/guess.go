@@ -1,23 +1,39 @@
 package httpapi
 
 import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 	"maps"
+	"math"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
+	"kist/kv"
 	"kist/kv/record"
 )
 
-// How many wrong passwords are taken in guessWindow: for one thing from one
-// address, and for one thing from anywhere.
+// How many wrong passwords are taken in guessWindow.
 const (
-	guessWindow     = 5 * time.Minute
-	guessesFrom     = 5
-	guessesOverall  = 30
-	maxGuessEntries = 100_000
-	sharedGuesses   = 1024
+	guessWindow     = kv.TryWindow
+	guessesFrom     = 5  // for one thing from one network
+	guessesOfAll    = 20 // for anything from one network
+	guessesOverall  = 30 // for one thing from anywhere
+	guessesOnDevice = 10 // for one account from one browser that has signed in to it
+)
+
+// The kinds of limits (kv.Limit). They are on the disk for as long as a window
+// lasts.
+const (
+	limitFrom    = 'f' // network and thing
+	limitAll     = 'n' // network
+	limitOverall = 'o' // thing
+	limitDevice  = 'd' // browser and account
 )
 
 // How many addresses at which nothing is shared a visitor may try in
@@ -73,35 +89,8 @@ func (t *tally[K]) add(key K, room int, window time.Duration, now time.Time) boo
 	return true
 }
 
-// guessSeed keeps from everyone which things share a place.
+// guessSeed makes the hashes of misses unknown to visitors.
 var guessSeed = maphash.MakeSeed()
-
-// guesses counts wrong passwords, so that they cannot be tried out. The zero
-// value is ready for use. The counts are gone when the process ends.
-//
-// It takes a bounded amount of memory. Guesses that would begin one count more
-// than maxGuessEntries fall under one of sharedGuesses counts, by a hash that
-// nobody outside can know: no guess goes uncounted, no attacker can push a
-// count out by making others, and at worst some visitors wait for what others
-// have guessed.
-type guesses struct {
-	mu    sync.Mutex
-	tally tally[guess]
-}
-
-// guess is a thing that is guessed at, and from where. Visitors without an
-// address share the zero prefix.
-type guess struct {
-	from     netip.Prefix
-	at       string
-	anywhere bool // all visitors together
-	shared   int  // of what found no room; from 1
-}
-
-// sharing is what a guess falls under for which there is no room.
-func (g *guesses) sharing(key guess) guess {
-	return guess{anywhere: key.anywhere, shared: 1 + int(maphash.Comparable(guessSeed, key)%sharedGuesses)}
-}
 
 // network is what stands for one visitor: an IPv4 address, or the /64 of an
 // IPv6 one, which one household has at least.
@@ -114,56 +103,172 @@ func network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// counted are the two counts that a password tried for a thing falls under,
-// and how high each may go.
-func counted(from netip.Addr, at string) [2]struct {
-	guess
-	most int
-} {
-	p := network(from)
-	return [2]struct {
-		guess
-		most int
-	}{{guess{from: p, at: at}, guessesFrom}, {guess{at: at, anywhere: true}, guessesOverall}}
+// A guess is one try of a password.
+type guess struct {
+	at       string // the thing it is for
+	hash     string // what it must match; "" matches nothing and costs the same
+	password string
+	device   string // the browser, if it has signed in to the account before; "" if not
+	proves   bool   // a proof of work lets tries go on that guessesOverall would stop
 }
 
-// allow reports whether another password may be tried, or how long to wait.
-func (g *guesses) allow(from netip.Addr, at string, now time.Time) (wait time.Duration, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.wait(from, at, now)
-}
-
-func (g *guesses) wait(from netip.Addr, at string, now time.Time) (wait time.Duration, ok bool) {
-	for _, c := range counted(from, at) {
-		wait = max(wait, g.tally.wait(c.guess, c.most, guessWindow, now), g.tally.wait(g.sharing(c.guess), c.most, guessWindow, now))
+// try says whether a guess is right. It counts wrong ones, so that passwords
+// cannot be tried out: a network that has made too many gets TooMany, before
+// anything is hashed. When there were too many for one thing from anywhere, a
+// guess that proves needs a proof of work, so that strangers cannot lock
+// everyone out; the error then is a *proofNeeded.
+//
+// A browser that has signed in to the account has a count of its own, and the
+// others neither stop it nor count its guesses (OWASP, "Device cookies").
+func (c *call) try(g guess) (right bool, err error) {
+	now, tries := c.s.Store.Now(), c.s.Store.Tries()
+	from := network(c.addr).String()
+	seat := kv.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
+	limits := []kv.Limit{{Kind: limitFrom, Of: from + " " + g.at, Most: guessesFrom}, {Kind: limitAll, Of: from, Most: guessesOfAll}}
+	overall := kv.Limit{Kind: limitOverall, Of: g.at, Most: guessesOverall}
+	if g.device != "" {
+		seat = kv.Seat{Of: "device " + g.device, Known: true}
+		limits = []kv.Limit{{Kind: limitDevice, Of: g.device + " " + g.at, Most: guessesOnDevice}}
 	}
-	return wait, wait <= 0
-}
-
-// settle says whether the outcome of a try may be told, or how long to wait,
-// and counts the try if it was wrong. Checking takes a while, so that many may
-// be under way at once; no more are told than if they had come one by one.
-func (g *guesses) settle(from netip.Addr, at string, right bool, now time.Time) (wait time.Duration, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if wait, ok = g.wait(from, at, now); ok && !right {
-		g.count(from, at, now)
+	if wait := tries.Wait(now, limits...); wait > 0 {
+		return false, tooMany(wait)
 	}
-	return wait, ok
-}
-
-func (g *guesses) count(from netip.Addr, at string, now time.Time) {
-	for _, c := range counted(from, at) {
-		if !g.tally.add(c.guess, maxGuessEntries, guessWindow, now) {
-			// There is room: as many more as are shared, for each of the two sorts.
-			g.tally.add(g.sharing(c.guess), maxGuessEntries+2*sharedGuesses, guessWindow, now)
+	if g.device == "" {
+		if wait := tries.Wait(now, overall); wait > 0 {
+			if !g.proves {
+				return false, tooMany(wait)
+			}
+			if err := c.proof(wait); err != nil {
+				return false, err
+			}
+			overall.Most = 0 // counted all the same
 		}
+		limits = append(limits, overall)
 	}
+	right, err = c.s.Passwords.Check(c.r.Context(), seat, g.hash, g.password)
+	if err != nil {
+		return false, err
+	}
+	which, wait := tries.Settle(now, right, limits...)
+	switch {
+	case which < 0:
+		return right, nil
+	case limits[which].Kind == limitOverall && g.proves:
+		return false, c.proofOf(errSignInProof, wait)
+	}
+	return false, tooMany(wait)
+}
+
+// proofNeeded asks for a proof of work. The client finds what it needs for that
+// in the answer.
+type proofNeeded struct {
+	err       record.Error
+	challenge challenge
+}
+
+func (e *proofNeeded) Error() string { return e.err.Text }
+func (e *proofNeeded) Unwrap() error { return &e.err }
+
+var (
+	errSignInProof = errCaptcha("Too many wrong passwords. Solve the challenge in this answer and send the password again with the header x-captcha-token.")
+	errBadProof    = errCaptcha("The challenge was not solved, or has expired. Solve the one of this answer.")
+)
+
+// proofOf asks for a proof. Without one, tries go on after wait.
+func (c *call) proofOf(err *record.Error, wait time.Duration) error {
+	e := &proofNeeded{*err, c.s.captcha.challenge(c.s.Store.Now())}
+	e.err.Retry = wait
+	return e
+}
+
+// proof checks the proof of work that the request brings; it holds once.
+func (c *call) proof(wait time.Duration) error {
+	token := c.r.Header.Get("X-Captcha-Token")
+	if token == "" {
+		return c.proofOf(errSignInProof, wait)
+	}
+	if len(token) > maxCaptcha {
+		return c.proofOf(errBadProof, wait)
+	}
+	err := c.s.captcha.solved(token, c.s.Store.Now())
+	if err == errBadCaptcha { //nolint:errorlint // it is this very one
+		return c.proofOf(errBadProof, wait)
+	}
+	return err
+}
+
+// proofArg is the header of a proof of work.
+var proofArg = param{
+	"header", "x-captcha-token", "What solving the challenge gave, where the answer before this one was 400 with the code captcha_required and a challenge; base64 of ALTCHA's payload. It works once.",
+	object{"type": "string", "maxLength": maxCaptcha},
+	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
+}
+
+// takeProof takes the proof of work of a page's form.
+func (c *call) takeProof(form url.Values) {
+	if token := form.Get("captcha"); token != "" {
+		c.r.Header.Set("X-Captcha-Token", token)
+	}
+}
+
+// A deviceCookie is kept by a browser that has signed in: it names the account
+// and the browser, and is signed. It proves nothing but that, and not after the
+// account's password has changed.
+const deviceTime = 365 * 24 * time.Hour
+
+const deviceSize = 16 + 8 + 8 // account; when it was given, in seconds since 1970; random
+
+const deviceCookie = "kist_device"
+
+// setDevice has the browser keep that it has signed in to the account.
+func (c *call) setDevice(u *record.User) {
+	b := append(make([]byte, 0, deviceSize+grantMAC), u.ID[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.s.Store.Now().Unix()))
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // cannot fail
+	b = append(b, random[:]...)
+	b = append(b, c.s.grants.deviceMAC(b, u)...)
+	http.SetCookie(c.w, &http.Cookie{
+		Name: c.siteCookie(deviceCookie), Value: grantText.EncodeToString(b), Path: "/", MaxAge: int(deviceTime.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure(),
+	})
+}
+
+// device is what names the browser if it has signed in to the account; "" if it
+// has not. u may be nil.
+func (c *call) device(u *record.User) string {
+	cookie, err := c.r.Cookie(c.siteCookie(deviceCookie))
+	if err != nil || u == nil {
+		return ""
+	}
+	b, err := grantText.DecodeString(cookie.Value)
+	if err != nil || len(b) != deviceSize+grantMAC || record.ID(b[:16]) != u.ID ||
+		subtle.ConstantTimeCompare(b[deviceSize:], c.s.grants.deviceMAC(b[:deviceSize], u)) != 1 ||
+		c.s.Store.Now().Sub(time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0)) >= deviceTime {
+		return ""
+	}
+	return grantText.EncodeToString(b[:deviceSize])
 }
 
 func tooMany(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again later.", Retry: wait}
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + in(wait) + ".", Retry: wait}
+}
+
+// in is a wait as people say it, rounded up.
+func in(wait time.Duration) string {
+	switch n := int(math.Ceil(wait.Seconds())); {
+	case n <= 1:
+		return "in a second"
+	case n < 90:
+		return fmt.Sprintf("in %d seconds", n)
+	default:
+		return fmt.Sprintf("in %d minutes", (n+59)/60)
+	}
+}
+
+type miss struct {
+	from netip.Prefix
+	slug string
 }
 
 // misses counts for how many slugs a visitor asks that are not shared, so that
@@ -197,7 +302,7 @@ func (m *misses) allow(from netip.Addr, now time.Time) (wait time.Duration, ok b
 func (m *misses) count(from netip.Addr, slug string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	hash := maphash.Comparable(guessSeed, guess{from: network(from), at: slug})
+	hash := maphash.Comparable(guessSeed, miss{network(from), slug})
 	place := &m.recent[hash%recentMisses]
 	if *place == hash {
 		return

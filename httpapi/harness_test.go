@@ -12,6 +12,7 @@ import (
 	"net/textproto"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,7 +96,7 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + web.Listener.Addr().String()}
 	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
 	a.fatal(err)
-	files, err := blobs.Open(filepath.Join(dir, "blobs"))
+	files, err := blobs.OpenIn(dir)
 	a.fatal(err)
 	thumbs, err := thumb.New(filepath.Join(dir, "cache", "thumbs"))
 	a.fatal(err)
@@ -149,6 +150,14 @@ func (a *app) fatal(err error) {
 	if err != nil {
 		a.Fatal(err)
 	}
+}
+
+// sessionCookie is the name of the cookie at the server's own address.
+func (a *app) sessionCookie() string {
+	if a.server.base.Scheme == "https" {
+		return "__Host-" + sessionCookie
+	}
+	return sessionCookie
 }
 
 func (a *app) addUser(name string, role record.Role) *record.User {
@@ -246,6 +255,9 @@ func (a *app) do(q request) *answer {
 	if id := res.Header.Get("X-Request-Id"); id == "" {
 		a.Errorf("%s %s: no X-Request-Id", q.method, q.path)
 	}
+	if res.StatusCode == http.StatusTooManyRequests && res.Header.Get("Retry-After") == "" {
+		a.Errorf("%s %s: 429 without Retry-After", q.method, q.path)
+	}
 	if bytes.Contains(got, []byte("$argon2")) {
 		a.Errorf("%s %s: a password hash leaks", q.method, q.path)
 	}
@@ -276,11 +288,17 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 		return
 	}
 	matches(row.path, req.URL.Path, params)
-	item := doc.Paths.Value(row.path)
-	op := item.GetOperation(row.method)
 	if raw && got.status == http.StatusNotFound || got.status == http.StatusMethodNotAllowed {
 		return
 	}
+	if !row.documented() {
+		if got.status != row.reply.status && !slices.Contains(row.statuses(), got.status) {
+			a.Errorf("%s %s: status %d is none of its row", req.Method, req.URL.Path, got.status)
+		}
+		return
+	}
+	item := doc.Paths.Value(row.path)
+	op := item.GetOperation(row.method)
 	in := &openapi3filter.RequestValidationInput{
 		Request: req, PathParams: params,
 		Route: &routers.Route{Spec: doc, Path: row.path, PathItem: item, Method: row.method, Operation: op},
@@ -303,6 +321,11 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	}
 	if len(got.body) > longText {
 		return
+	}
+	judge, err := theJudge()
+	a.fatal(err)
+	if err := judge.answer(row.method, row.path, got.status, got.body); err != nil {
+		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.status, err, cutText(got.body))
 	}
 	out.SetBodyBytes(got.body)
 	if err := openapi3filter.ValidateResponse(a.Context(), out); err != nil {
@@ -342,7 +365,13 @@ func (a *app) keepsRules(req *http.Request, got *answer) {
 	e, _ := v.(map[string]any)
 	text, _ := e["error"].(string)
 	code, _ := e["code"].(string)
-	_, fields := e["fields"]
+	fieldsOf, fields := e["fields"].(map[string]any)
+	first, _, _ := strings.Cut(text, " ")
+	for name := range fieldsOf {
+		if strings.EqualFold(first, name) {
+			a.Errorf("%s %s -> %d: the sentence begins with the name of a member: %s", req.Method, path, got.status, text)
+		}
+	}
 	if text == "" || code == "" || e["requestId"] != got.header.Get("X-Request-Id") || fields != (got.status == http.StatusUnprocessableEntity) {
 		a.Errorf("%s %s -> %d: the error is not of the one shape: %s", req.Method, path, got.status, cutText(got.body))
 	}

@@ -35,13 +35,13 @@ func intakeRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "readUploadLink", tag: "public", summary: "What a visitor may know of an upload link; little, until the password is given.",
-			door: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", jsonOf(linkSchema(), linkExample)},
+			door: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", named("UploadLink", jsonOf(linkSchema(), linkExample))},
 			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readLink,
 		},
 		{
 			method: "POST", path: at + "/files", id: "leaveFiles", tag: "public", summary: "Leaves files at an upload link. All of them are kept, or none.",
 			door: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
-			reply: reply{201, "What waits for approval now, or is approved already.", jsonOf(members(object{"items": object{"type": "array", "items": ref("UploadReceipt")}}, "items"), nil)},
+			reply: reply{201, "What waits for approval now, or is approved already.", named("UploadReceiptList", jsonOf(members(object{"items": allOf("UploadReceipt")}, "items"), nil))},
 			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, plain: &plainly{"a sentence about each file, one in a line", "IMG_0042.jpg waits for approval.\n"}, serve: leaveFiles,
 		},
 		{
@@ -54,7 +54,7 @@ func intakeRoutes() []route {
 		},
 		{
 			method: "POST", path: "/up/{slug}/unlock", id: "unlockUploadLink", tag: "public", summary: "Takes the form that asks for the password of an upload link.",
-			door: anyone, body: formOf(new(passwordForm)), reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
+			door: anyone, body: formBody, reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
 		},
 	}
 }
@@ -104,7 +104,7 @@ func (c *call) admitted(slug string) (*record.Request, error) {
 	password := c.r.Header.Get("X-Upload-Password")
 	switch {
 	case missing(err) && password != "":
-		_ = c.guess("missing", "", password) // costs the same work
+		_ = c.guess("missing", "", password, false) // costs the same work
 		return nil, err
 	case err != nil:
 		return nil, err
@@ -113,7 +113,7 @@ func (c *call) admitted(slug string) (*record.Request, error) {
 	case password == "":
 		return q, errUploadLocked
 	}
-	return q, c.guess(q.ID.String(), q.Password, password)
+	return q, c.guess(q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
 }
 
 // visits counts that someone else than the owner looks.
@@ -376,7 +376,7 @@ func leaveFiles(c *call) error {
 func uploadPage(c *call) error {
 	q, err := c.admitted(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.lockedLink(http.StatusUnauthorized, "")
+		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
 	}
 	if err != nil {
 		return err
@@ -408,7 +408,7 @@ func (c *call) showLink(status int, q *record.Request, came []*record.Item, prob
 func postFiles(c *call) error {
 	q, err := c.admitted(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.lockedLink(http.StatusUnauthorized, "")
+		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
 	}
 	if err != nil {
 		return err
@@ -428,10 +428,10 @@ func postFiles(c *call) error {
 	return err
 }
 
-func (c *call) lockedLink(status int, problem string) error {
-	return c.page(status, embed.LockedPage{
-		Base: c.s.prefix(), Action: "/up/" + url.PathEscape(c.arg("slug")) + "/unlock", Button: "Go on", Error: problem, Wait: status == http.StatusTooManyRequests,
-	})
+func (c *call) lockedLink(p embed.Problem) embed.Page {
+	return embed.LockedPage{
+		Base: c.s.prefix(), Action: "/up/" + url.PathEscape(c.arg("slug")) + "/unlock", Button: "Go on", Problem: p,
+	}
 }
 
 // unlockLink takes the form that asks for the password of a link. A right one
@@ -444,14 +444,10 @@ func unlockLink(c *call) error {
 	c.r.Header.Set("X-Upload-Password", values.Get("password"))
 	q, err := c.admitted(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.lockedLink(http.StatusUnauthorized, "Type the password.")
+		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: "Type the password."}))
 	}
 	if err != nil {
-		e, status := understood(err)
-		if e.Fault == record.Unauthorized || e.Fault == record.TooMany {
-			return c.lockedLink(status, e.Text)
-		}
-		return err
+		return c.problem(err, c.lockedLink)
 	}
 	if q.Password != "" {
 		if err := c.give(toUnlock, lock(q)); err != nil {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"fmt"
-	"html/template"
 	"net/url"
 	"path"
 	"slices"
@@ -31,6 +30,7 @@ type viewing struct {
 	Icon                 string // address of the icon of a bookmark's site; "" is none
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // to everyone: see openToAll
+	Large                bool   // a picture that a browser may not have the memory for: see tooLarge
 	Own                  bool   // the owner looks
 	Left                 int64  // views left, for the owner
 	Text                 []byte // the start of a text file, at most maxPreview; nil for others
@@ -65,19 +65,19 @@ func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
 	var err error
 	switch b := v.Body.(type) {
 	case *record.File:
-		err = filePage(&p, b, v)
+		err = s.filePage(&p, b, v)
 	case *record.Note:
 		p.Kind, p.Raw = "Note", v.Raw
 		p.Note = &embed.NoteView{Source: linkView(b.SourceURL)}
-		p.Note.Body, err = render.Markdown([]byte(b.Content))
+		p.Note.Body, err = s.renders.markdown(b.Content)
 	case *record.Snippet:
 		p.Kind, p.Raw, p.Download = "Snippet", v.Raw, v.Download
-		p.Snippet, err = codeView(b.Content, b.Language, b.Name)
+		p.Snippet, err = s.renders.code(b.Content, b.Language, b.Name)
 	case *record.Recipe:
 		p.Kind, p.Description = "Recipe", b.Description
 		p.Recipe = new(embed.RecipeView)
-		if p.Recipe.Ingredients, err = markdown(b.Ingredients); err == nil {
-			p.Recipe.Instructions, err = markdown(b.Instructions)
+		if p.Recipe.Ingredients, err = s.renders.markdown(b.Ingredients); err == nil {
+			p.Recipe.Instructions, err = s.renders.markdown(b.Instructions)
 		}
 	case *record.Bookmark:
 		p.Kind, p.Description = "Bookmark", b.Description
@@ -112,7 +112,7 @@ func displayName(u record.User) string {
 	return u.DisplayName
 }
 
-func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
+func (s *Server) filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 	p.Kind, p.Description, p.Raw, p.Download = mediaName(b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
 	f := &embed.FileView{
 		Size: sizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256,
@@ -126,14 +126,14 @@ func filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 		if cut {
 			text = wholeLines(text)
 		}
-		code, err := codeView(string(text), "", b.OriginalName)
+		code, err := s.renders.code(string(text), "", b.OriginalName)
 		if err != nil {
 			return err
 		}
 		code.Cut = cut
 		f.Show, f.Text = embed.ShowText, code
 	case v.Raw == "" || !media.Inline(b.MimeType):
-	case class == record.Image:
+	case class == record.Image && !v.Large:
 		f.Show = embed.ShowImage
 	case class == record.Video:
 		f.Show = embed.ShowVideo
@@ -174,26 +174,6 @@ func wholeLines(text []byte) []byte {
 		return text[:end+1]
 	}
 	return uncut(text)
-}
-
-func codeView(text, language, filename string) (*embed.CodeView, error) {
-	code, err := render.Code(text, language, filename)
-	if err != nil {
-		return nil, err
-	}
-	name := code.Language
-	if name == "" {
-		name = language
-	}
-	return &embed.CodeView{Body: code.HTML, Language: name, Lines: code.Lines}, nil
-}
-
-// markdown renders text; nothing stays nothing.
-func markdown(text string) (template.HTML, error) {
-	if strings.TrimSpace(text) == "" {
-		return "", nil
-	}
-	return render.Markdown([]byte(text))
 }
 
 // linkView shows an address. Only those of the web have a host, and a page

@@ -185,8 +185,8 @@ func TestGallery(t *testing.T) {
 	games.Base = "."
 	write("games", games)
 	write("nogames", embed.GamesPage{Base: ".", Owner: "Ann"})
-	write("locked", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Show it"})
-	write("wrong", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Show it", Error: "The password is not right."})
+	write("locked", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Unlock"})
+	write("wrong", embed.LockedPage{Base: ".", Action: "/v/abc", Button: "Unlock", Problem: embed.Problem{Text: "The password is wrong."}})
 	write("card", embed.CardPage{Base: ".", Title: "Boiler reset, step by step", Owner: "Ann", Kind: "Note"})
 	write("home", embed.HomePage{Base: "."})
 }

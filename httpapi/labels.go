@@ -21,7 +21,7 @@ type shownTag struct {
 }
 
 func (v *shownTag) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the tag.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the tag.", sampleID)
 	s.Text("name", &v.Name, record.MaxTag).Says("Its name, as first written.", `"travel"`)
 	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
 	number := field.Schema{Type: "integer"}
@@ -35,7 +35,7 @@ func (v *shownTag) Fields(s *field.Set) {
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &number}, func(dst []byte) []byte {
 		return appendCounts(dst, v.counts)
 	}).Says("How many records have it, by kind.", `{"file":3,"note":1}`)
-	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // as puts a tag into the answer.
@@ -60,17 +60,17 @@ type shownFolder struct {
 }
 
 func (v *shownFolder) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the folder.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the folder.", sampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"Holidays"`)
 	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
 	s.Number("count", &v.count, 0, 1<<53).Says("How many files lie in it.", `12`)
-	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // uuid is the id in the path; what names the thing that it must be of.
 func (c *call) uuid(what string) (record.ID, error) {
 	id, err := uuid.Parse(c.arg("id"))
-	if err != nil {
+	if err != nil || id == uuid.Nil { // which stands for none elsewhere
 		return id, record.NotFound(what)
 	}
 	return id, nil

@@ -21,6 +21,7 @@ import (
 const (
 	defaultPage = 50
 	maxPage     = 500
+	pageBytes   = 4 << 20 // of JSON, beyond which a page ends after its first record
 	maxOffset   = 10_000_000
 )
 
@@ -31,6 +32,7 @@ type arguments struct {
 	bad []string
 }
 
+// refuse notes what is wrong; why begins with the name of the parameter.
 func (a *arguments) refuse(why string) { a.bad = append(a.bad, why) }
 
 func (a *arguments) number(name string, least, most, otherwise int) int {
@@ -45,13 +47,17 @@ func (a *arguments) number(name string, least, most, otherwise int) int {
 	return n
 }
 
+// flag reads a yes or no, in the words that people put into addresses; nil if
+// there is none.
 func (a *arguments) flag(name string) *bool {
-	t := a.Get(name)
-	if t == "" {
+	b := false
+	switch strings.ToLower(a.Get(name)) {
+	case "":
 		return nil
-	}
-	b := t == "true"
-	if !b && t != "false" {
+	case "true", "1", "yes", "on":
+		b = true
+	case "false", "0", "no", "off":
+	default:
 		a.refuse(name + " must be true or false")
 	}
 	return &b
@@ -64,7 +70,7 @@ func (a *arguments) page(sorts []kv.Sort) page {
 		cursor: a.Get("cursor"), sort: kv.Sort(a.Get("sort")),
 	}
 	if p.cursor != "" && a.Get("offset") != "" {
-		a.refuse("offset and cursor cannot be used together")
+		a.refuse("offset cannot be used together with cursor")
 	}
 	if p.sort != "" && !slices.Contains(sorts, p.sort) {
 		a.refuse("sort must be one of: " + join(sorts))
@@ -78,8 +84,7 @@ func (a *arguments) err() error {
 	if len(a.bad) == 0 {
 		return nil
 	}
-	text := strings.Join(a.bad, "; ") + "."
-	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: strings.ToUpper(text[:1]) + text[1:]}
+	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter " + strings.Join(a.bad, "; the parameter ") + "."}
 }
 
 func join[T ~string](words []T) string {

@@ -129,6 +129,9 @@ func (c *call) answerUploaded(body []byte) error {
 // sentence; of several, one in a line.
 func (c *call) bare(lines ...string) error {
 	body := []byte(strings.Join(lines, "\n") + "\n")
+	if c.keep != nil {
+		c.keep(body)
+	}
 	h := c.w.Header()
 	h.Set("Content-Type", textType)
 	h["Cache-Control"] = headNoStore

@@ -75,13 +75,17 @@ var (
 	figureWaiting   = figure("webhook_deliveries_waiting", "Deliveries to webhooks that are not done.")
 	figureReady     = figure("search_ready", "1 if the search index is in use, 0 if records are read through instead.")
 	figureBehind    = figure("search_behind", "Changes that are not in the search index yet.")
+	figureDoubted   = figure("clock_doubted", "1 if the machine's clock jumped and is not believed yet.")
+	figureDamaged   = figure("damaged_files", "Files whose stored bytes are known to be damaged.")
+	figureScrubbed  = figure("scrub_finished_seconds", "When all stored files were last read and checked, in Unix time; 0 if they never were.")
+	figureJournal   = figure("journal_damaged", "Damaged files of the journal that were found since the start, those that are healed included.")
 	figureCollected = figure("collected", "1 if the store could be read, 0 if its figures are missing.")
 )
 
 // Describe implements prometheus.Collector.
 func (f *figures) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		figureInfo, figureUsers, figureRecords, figureBytes, figureRoom, figurePending, figureWaiting, figureReady, figureBehind, figureCollected,
+		figureInfo, figureUsers, figureRecords, figureBytes, figureRoom, figurePending, figureWaiting, figureReady, figureBehind, figureDoubted, figureJournal, figureDamaged, figureScrubbed, figureCollected,
 	} {
 		to <- d
 	}
@@ -97,13 +101,26 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	index := f.s.Search.State()
 	tell(figureReady, truth(index.Phase == search.Ready))
 	tell(figureBehind, float64(index.Latest-min(index.Latest, index.Place)))
+	_, doubted := f.s.Store.ClockDoubt()
+	tell(figureDoubted, truth(doubted))
+	tell(figureJournal, float64(len(f.s.Store.JournalHealth().Damaged)))
 	v, err := f.s.stats()
+	var sound *health
+	if err == nil {
+		sound, err = f.s.health()
+	}
 	tell(figureCollected, truth(err == nil))
 	if err != nil {
 		f.s.Log.Error("the figures cannot be collected", "error", err)
 		return
 	}
 	tell(figureUsers, float64(v.users))
+	tell(figureDamaged, float64(sound.files.nDamaged))
+	scrubbed := 0.0
+	if at := sound.files.checked; !at.IsZero() {
+		scrubbed = float64(at.Unix())
+	}
+	tell(figureScrubbed, scrubbed)
 	tell(figureBytes, float64(v.bytes))
 	tell(figurePending, float64(v.pending))
 	tell(figureWaiting, float64(v.waiting))

@@ -89,7 +89,8 @@ type mover struct {
 	mu   sync.Mutex
 	now  record.Import
 	read atomic.Int64 // bytes of the source
-	size int64
+	size int64        // bytes that are read in all
+	fill bool         // what is there already is filled in
 	stop context.CancelFunc
 }
 
@@ -130,11 +131,11 @@ func (v *shownImport) Fields(s *field.Set) {
 	count := func(name, doc, example string, n *int) {
 		s.Shown(name, field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(*n), 10) }).Says(doc, example)
 	}
-	s.ID("id", &v.ID).Says("Id of the import.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the import.", sampleID)
 	s.Text("name", &v.Name, 255).Says("Name of the file.", `"bookmarks.html"`)
 	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
 	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether nothing is kept.", `false`)
-	field.MaybeChoice(s, "state", &v.State, record.ImportStates).
+	field.Choice(s, "state", &v.State, record.ImportStates).
 		Says("How far it is; stopped is by you, or by the server's end. What was imported by then stays, and the same file may be imported again.", `"done"`)
 	s.Number("progress", &v.progress, 0, 100).Says("How much of the file was read, in per cent.", `100`)
 	count("entries", "Entries that were read.", `120`, &v.Moved.Entries)
@@ -149,7 +150,8 @@ func (v *shownImport) Fields(s *field.Set) {
 		}
 		return append(dst, '}')
 	}).Says("What was made, or would be by a dry run: how many of each kind, and of tags and folders.", `{"bookmark":117}`)
-	count("there", "Entries that were there already, which were not changed.", `1`, &v.Moved.There)
+	count("there", "Entries that were there already. Without update they were not changed.", `1`, &v.Moved.There)
+	count("updated", "Of those, how many were filled in, or would be by a dry run.", `0`, &v.Moved.Updated)
 	count("refused", "Entries that cannot be kept.", `2`, &v.Moved.Refused)
 	remark := field.ObjectOf(new(shownRemark))
 	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
@@ -162,11 +164,11 @@ func (v *shownImport) Fields(s *field.Set) {
 			dst = field.AppendJSON(dst, &shownRemark{v.Moved.Remarks[i]})
 		}
 		return append(dst, ']')
-	}).Says("A row for each entry that was refused, and for what could not be kept of others; 5000 at most. Lists of imports leave them out.",
-		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"Url must be an absolute http or https address."}]`)
+	}).Says("A row for each entry that was refused or filled in, for what could not be kept of others, and for each column or member that was not read; 5000 at most. Lists of imports leave them out.",
+		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
 	count("moreRemarks", "Rows beyond those.", `0`, &v.Moved.More)
 	s.Text("error", &v.Problem, 1000).Says("Why it failed or was stopped; empty if it was not.", `""`)
-	s.Time("createdAt", &v.Created).Says("When it began.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it began.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("endedAt", &v.Ended).Says("When it ended; null while it runs.", `"2026-01-02T03:04:15.678Z"`)
 }
 
@@ -177,18 +179,19 @@ func (v *shownRemark) Fields(s *field.Set) {
 	s.Text("at", &v.At, 512).Says("Where the entry stands.", `"line 12"`)
 	s.Text("name", &v.Name, 512).Says("What people know it by.", `"A bookmarklet"`)
 	s.Bool("refused", &v.Refused).Says("Whether it was not kept.", `true`)
-	s.Text("text", &v.Text, 512).Says("Why, or what could not be kept.", `"Url must be an absolute http or https address."`)
+	s.Text("text", &v.Text, 512).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
 }
 
 // importForm is what is said of a file that is imported.
 type importForm struct {
-	format format.Format
-	dry    bool
+	format      format.Format
+	dry, update bool
 }
 
 func (f *importForm) Fields(s *field.Set) {
 	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format; told by the content if absent.", `"netscape"`)
 	s.Bool("dryRun", &f.dry).Says("Says what would be made, and makes nothing.", `false`)
+	s.Bool("update", &f.update).Says("Fills in the empty fields of items that are there already and adds tags; nothing is overwritten.", `false`)
 }
 
 // startImport takes a file and begins to import it.
@@ -244,7 +247,7 @@ func startImport(c *call) error {
 			return err
 		}
 	}
-	m := &mover{size: source.Size}
+	m := &mover{size: source.Size * form.format.Passes(), fill: form.update}
 	source.R = counting{source.R, &m.read}
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		i, err := tx.AddImport(c.owner(), parts[0].name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
@@ -283,7 +286,7 @@ func (m *movers) run(s *Server, one *mover, source format.Source, done func(), m
 // moveIn imports, and writes down what came of it.
 func (s *Server) moveIn(ctx context.Context, one *mover, source format.Source, most int64) {
 	in := &moving.Import{
-		Store: s.Store, Blobs: s.Blobs, Owner: one.now.Owner, DryRun: one.now.Moved.DryRun, MaxFile: most, Tell: one.tell,
+		Store: s.Store, Blobs: s.Blobs, Owner: one.now.Owner, DryRun: one.now.Moved.DryRun, Update: one.fill, MaxFile: most, Tell: one.tell,
 	}
 	name := format.Format(one.now.Moved.Format)
 	var err error

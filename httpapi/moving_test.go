@@ -54,7 +54,7 @@ func TestImport(t *testing.T) {
 		is.Equal(done.at("data.made.bookmark"), want)
 		is.Equal(done.at("data.there"), float64(i))
 		is.Equal(done.at("data.refused"), 1.0)
-		is.Equal(done.at("data.remarks").([]any)[0], map[string]any{"at": "line 4", "name": "evil", "refused": true, "text": "Url must be an absolute http or https address."})
+		is.Equal(done.at("data.remarks").([]any)[0], map[string]any{"at": "line 4", "name": "evil", "refused": true, "text": "The URL must be an absolute http or https address."})
 		is.Equal(done.at("data.progress"), 100.0)
 	}
 	list := a.get("/api/v1/import").want(200)
@@ -81,6 +81,29 @@ func TestImport(t *testing.T) {
 		a.movedIn(a.moveIn(nil, "bookmarks.html", browserBookmarks))
 	}
 	is.Equal(a.get("/api/v1/import").want(200).at("total"), 10.0)
+}
+
+// An update fills in what is there already; its progress stays within bounds, also of
+// a source that is read twice.
+func TestImportUpdate(t *testing.T) {
+	is := is.New(t)
+	a := start(t)
+	a.post("/api/v1/bookmarks", `{"url":"https://go.dev","title":"Mine"}`).want(201)
+	const list = `{"bookmarks":[{"createdAt":1700000000,"title":"Go","tags":["x"],"content":{"type":"link","url":"https://go.dev/"},"note":"About","unknown":1}],"lists":[]}`
+	for _, dry := range []string{"true", "false"} {
+		done := a.movedIn(a.moveIn(map[string]string{"update": "true", "dryRun": dry}, "karakeep.json", list))
+		is.Equal(done.text("data.format"), "karakeep")
+		is.Equal(done.at("data.there"), 1.0)
+		is.Equal(done.at("data.updated"), 1.0)
+		is.Equal(done.at("data.progress"), 100.0)
+		is.Equal(len(done.at("data.remarks").([]any)), 2)
+		is.Equal(done.text("data.remarks.0.text"), map[string]string{"true": "This would be filled in: description, tag x.", "false": "Filled in: description, tag x."}[dry])
+		is.Equal(done.text("data.remarks.1.at"), `member "unknown"`)
+	}
+	is.Equal(a.get("/api/v1/bookmarks?tag=x").want(200).text("data.0.title"), "Mine")
+	one := &mover{size: 10}
+	one.read.Store(1000)
+	is.Equal(one.shown().progress, int64(99))
 }
 
 // Imports are their owner's alone, one at a time, and need a key that may do

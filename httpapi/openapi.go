@@ -2,10 +2,15 @@ package httpapi
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +20,9 @@ import (
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/moving/format"
 	"kist/kv/record"
+	"kist/search"
 )
 
 // object is JSON of the document.
@@ -31,6 +38,7 @@ type param struct {
 // content is a body: its media type, schema and an example.
 type content struct {
 	media    string
+	name     string // of the schema in the document; "" leaves it where it stands
 	schema   object
 	example  any // nil: made from the schema
 	optional bool
@@ -47,35 +55,52 @@ type reply struct {
 const placeholder = "{base_url}"
 
 // Document is the OpenAPI document of the API (version 3.0.3), made from the
-// routes and the fields, as JSON of which the outer levels are indented. The
-// address of its server is the text {base_url}.
+// routes and the fields, as JSON of which the outer levels are indented. It has
+// the operations for programs alone: pages, their assets and probes are not in
+// it. The address of its server is the text {base_url}.
 func Document() ([]byte, error) {
-	d := document{components: object{}}
+	d := &document{schemas: object{}, responses: object{}, parameters: object{}, examples: object{}}
+	for _, e := range enums() {
+		d.schemas[e.name] = object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
+		d.schemas[maybePrefix+e.name] = e.orNull()
+	}
 	for _, c := range components() {
-		d.components[c.name] = c.schema()
+		d.schemas[c.name] = shapeOf(c.value, c.mode)
 	}
-	d.components["Error"] = object{
-		"type": "object", "required": []string{"error", "code", "requestId"},
-		"description": "What every failed operation of the API answers.",
-		"properties": object{
-			"error":     object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
-			"code":      object{"type": "string", "description": "A word for a program.", "example": "not_found"},
-			"fields":    object{"type": "object", "additionalProperties": object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": object{}},
-			"requestId": object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
-		},
-	}
+	d.schemas["UploadedFile"] = uploadedFile()
+	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
+	d.schemas["UploadedFiles"] = members(object{"files": object{"type": "array", "description": "The files, in the order sent.", "items": ref("UploadedFile")}}, "files")
+	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, shown)
+	maybe["nullable"] = true
+	d.schemas["MaybeFile"] = maybe
+	d.schemas["Error"] = members(object{
+		"error":             object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
+		"code":              object{"type": "string", "description": "A word for a program.", "example": "not_found"},
+		"fields":            object{"type": "object", "additionalProperties": object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": object{}},
+		"captcha":           captchaAsked(),
+		"requestId":         object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
+		"error_description": object{"type": "string", "description": "In the device flow: the sentence; error is the code of RFC 8628.", "example": "The user has not decided yet."},
+		"interval":          object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
+	}, "error", "code", "requestId")
+	d.schemas["Error"].(object)["description"] = "What every failed operation of the API answers."
 	paths := object{}
 	var tags []object
 	seen := map[string]bool{}
 	for _, r := range new(Server).table() {
+		if !r.documented() {
+			continue
+		}
 		if paths[r.path] == nil {
 			paths[r.path] = object{}
 		}
 		paths[r.path].(object)[strings.ToLower(r.method)] = d.operation(r)
 		if !seen[r.tag] {
 			seen[r.tag] = true
-			tags = append(tags, object{"name": r.tag})
+			tags = append(tags, object{"name": r.tag, "description": tagDocs[r.tag]})
 		}
+	}
+	if err := d.dropUnused(paths); err != nil {
+		return nil, err
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -84,12 +109,13 @@ func Document() ([]byte, error) {
 	err := enc.Encode(object{
 		"openapi": "3.0.3",
 		"info": object{
-			"title": "kist", "version": "1.0.0", "license": object{"name": "MIT"},
+			"title": "kist", "version": "1.0.0", "license": object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
+			"contact": object{"name": "The administrator of this server", "url": placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
 				"the tags of a file may be sent back as they are answered. " +
 				"Every address that answers GET answers HEAD alike, without the body, and every address answers OPTIONS with the methods it knows; " +
-				"any other method is answered 405 with Allow. None of this is listed. " +
+				"any other method is answered 405 with Allow. JSON answers of 1 KiB and more are compressed for clients that accept gzip. None of this is listed. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
 		"servers":  []object{{"url": placeholder}},
@@ -104,10 +130,29 @@ func Document() ([]byte, error) {
 				"type": "apiKey", "in": "cookie", "name": "kist_session",
 				"description": "The session of a browser that is signed in; over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused when another site sends them.",
 			}},
-			"schemas": d.components,
+			"schemas":    d.schemas,
+			"responses":  d.responses,
+			"parameters": d.parameters,
+			"examples":   d.examples,
 		},
 	})
 	return fold(b.Bytes()), err
+}
+
+// captchaAsked is the schema of a challenge that is part of a refusal.
+func captchaAsked() object {
+	v := members(object{
+		"provider":  object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "What it is for.", "example": record.CaptchaPow},
+		"challenge": ref("CaptchaChallenge"),
+	}, "provider", "challenge")
+	v["description"] = "With the code captcha_required at a sign-in: what to solve and send in the header x-captcha-token."
+	return v
+}
+
+// documented reports whether the operation is one for programs: it is in the
+// document, and pages are not.
+func (r *route) documented() bool {
+	return strings.HasPrefix(r.path, apiPath) && (r.reply.body == nil || r.reply.body.media != htmlMedia)
 }
 
 // foldedDepth is how deep the document is indented: each member of a schema and
@@ -132,16 +177,168 @@ func fold(text []byte) []byte {
 	return out
 }
 
-// servedSchema is the shipped document with the base address filled in.
-func servedSchema(base string) ([]byte, error) {
+// A served document is the shipped one with the base address filled in.
+type served struct {
+	plain, packed       []byte // as it is, and compressed by gzip
+	plainTag, packedTag string // strong entity tags
+}
+
+func serveDocument(base string) (*served, error) {
 	quoted, err := json.Marshal(base)
 	if err != nil {
 		return nil, fmt.Errorf("base address: %w", err)
 	}
-	return bytes.Replace(embed.OpenAPI, []byte(`"`+placeholder+`"`), quoted, 1), nil
+	v := &served{plain: bytes.ReplaceAll(embed.OpenAPI, []byte(placeholder), quoted[1:len(quoted)-1])}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err = w.Write(v.plain)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, err
+	}
+	v.packed = packed.Bytes()
+	sum := sha256.Sum256(v.plain)
+	v.plainTag = `"` + hex.EncodeToString(sum[:12]) + `"`
+	v.packedTag = `"` + hex.EncodeToString(sum[:12]) + `-gzip"`
+	return v, nil
 }
 
-type document struct{ components object }
+// readSchema answers with the document.
+func readSchema(c *call) error {
+	v, err := c.s.schema()
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Set("Cache-Control", "no-cache")
+	body, tag := v.plain, v.plainTag
+	if takesGzip(c.r) {
+		h.Set("Content-Encoding", "gzip")
+		body, tag = v.packed, v.packedTag
+	}
+	return c.unlessUnchanged(tag, func() []byte { return body })
+}
+
+// A document is made of named parts, so that each is written once and
+// generators of code name them alike.
+type document struct{ schemas, responses, parameters, examples object }
+
+// tagDocs describe the groups of operations.
+var tagDocs = map[string]string{
+	"account":         "The caller's own account and its API keys.",
+	"admin":           "Accounts, settings and figures of the instance, for administrators.",
+	"app":             "What the app needs beside the rest.",
+	"bookmarks":       "Kept addresses of pages.",
+	"captcha":         "Proof that a visitor is no program.",
+	"files":           "Files, and uploads of them.",
+	"folders":         "Folders that files lie in.",
+	"games":           "Entries of a game list.",
+	"moving":          "Import from other programs, and export of everything.",
+	"notes":           "Texts in Markdown.",
+	"public":          "What visitors may do with what is shared.",
+	"recipes":         "Recipes.",
+	"remote upload":   "Files that the server fetches from an address.",
+	"search":          "Search in everything.",
+	"server":          "The server itself.",
+	"session":         "Signing in, by password or by the device flow.",
+	"shorten":         "Short links.",
+	"snippets":        "Code and plain text.",
+	"tags":            "Tags, which are shared by all kinds. The paths that name a kind lead to the same tags.",
+	"tus":             "Resumable uploads by the protocol tus 1.0.0.",
+	"upload-requests": "Links at which others leave files.",
+	"webhooks":        "Addresses that are told of what happens.",
+}
+
+// An enum is a named list of words.
+type enum struct {
+	name, doc string
+	words     []string
+}
+
+// enums are the lists of words that the API uses. A schema with the words of
+// one refers to it by its name.
+func enums() []enum {
+	return []enum{
+		{"CaptchaProvider", "What tells people from programs.", field.Words(record.CaptchaProviders)},
+		{"DeliveryState", "How far a delivery is.", deliveryStates},
+		{"DeviceAction", "What to do with a device that asks to be let in.", deviceActions},
+		{"Event", "Something that happened.", eventNames},
+		{"FileSort", "An order of files.", field.Words(kv.Sorts(record.Files))},
+		{"FileType", "A coarse kind of content.", record.ClassNames()},
+		{"GameStatus", "How far one is with a game.", field.Words(record.GameStatuses)},
+		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
+		{"ImportState", "How far an import is.", field.Words(record.ImportStates)},
+		{"IndexState", "How the search index is.", search.Phases()},
+		{"ItemKind", "A kind of item.", kindNames()},
+		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
+		{"ListSort", "An order of a short list.", field.Words(shortSorts)},
+		{"Program", "A program that kist can be set up in.", field.Words(programNames())},
+		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
+		{"RecordSort", "An order of records.", field.Words(kv.Sorts(record.Notes))},
+		{"RemoteUploadAction", "What to do with a remote upload.", fetchActions},
+		{"RemoteUploadState", "How far a remote upload is.", field.Words(record.FetchStates)},
+		{"Role", "What a user may do.", field.Words(record.Roles)},
+		{"Scope", "What an API key may be used for.", scopeNames},
+		{"UploadAction", "What to do with a file that waits for approval.", record.Verdicts},
+		{"UploadState", "How far a file that was sent is.", field.Words(record.States)},
+		{"WebhookEvent", "An event that a webhook is told of; * is all.", webhookEvents},
+		{"WebhookFormat", "The form of what a webhook is sent.", field.Words(record.Formats)},
+	}
+}
+
+// enumName is the name of the enum of the words.
+func enumName(words []string) string {
+	for _, e := range enums() {
+		if slices.Equal(e.words, words) {
+			return e.name
+		}
+	}
+	panic("no enum in the document has the words " + strings.Join(words, ", "))
+}
+
+// maybePrefix begins the names of enums that may also be null. OpenAPI 3.0 has
+// no other way to say this of a reference.
+const maybePrefix = "Maybe"
+
+// orNull is the schema of a word of the enum, or null.
+func (e *enum) orNull() object {
+	words := make([]any, 0, len(e.words)+1)
+	for _, w := range e.words {
+		words = append(words, w)
+	}
+	return object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
+}
+
+// dropUnused leaves out the enums that nothing refers to.
+func (d *document) dropUnused(paths object) error {
+	used, err := json.Marshal([]object{paths, d.schemas, d.parameters})
+	if err != nil {
+		return err
+	}
+	for _, e := range enums() {
+		for _, name := range []string{e.name, maybePrefix + e.name} {
+			if !bytes.Contains(used, []byte(`/`+name+`"`)) {
+				delete(d.schemas, name)
+			}
+		}
+	}
+	return nil
+}
+
+// parameter refers to a parameter that several operations have.
+func (d *document) parameter(p object) object {
+	name := p["in"].(string) + title(strings.ReplaceAll(p["name"].(string), "-", ""))
+	if at, ok := p["schema"].(object)["$ref"].(string); ok {
+		name += at[strings.LastIndexByte(at, '/')+1:]
+	}
+	if d.parameters[name] == nil {
+		d.parameters[name] = p
+	}
+	if !reflect.DeepEqual(d.parameters[name], p) {
+		return p
+	}
+	return object{"$ref": "#/components/parameters/" + name}
+}
 
 func (d *document) operation(r route) object {
 	op := object{"operationId": r.id, "tags": []string{r.tag}, "summary": r.summary}
@@ -149,14 +346,14 @@ func (d *document) operation(r route) object {
 	for segment := range strings.SplitSeq(r.path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(name, "}")
-			params = append(params, object{
+			params = append(params, d.parameter(object{
 				"name": name, "in": "path", "required": true, "description": pathParams[name].doc,
 				"schema": object{"type": "string"}, "example": pathParams[name].example,
-			})
+			}))
 		}
 	}
 	for _, p := range r.args {
-		params = append(params, object{"name": p.name, "in": p.in, "description": p.doc, "schema": p.schema, "example": p.example})
+		params = append(params, d.parameter(object{"name": p.name, "in": p.in, "description": p.doc, "schema": p.schema, "example": p.example}))
 	}
 	if params != nil {
 		op["parameters"] = params
@@ -164,6 +361,7 @@ func (d *document) operation(r route) object {
 	switch {
 	case r.door.open:
 		op["security"] = []object{}
+		op["description"] = "No credential is needed."
 	case r.door.held && r.door.admin:
 		op["description"] = "Any API key of an administrator will do."
 	case r.door.held:
@@ -184,33 +382,43 @@ func (d *document) operation(r route) object {
 		answers[strconv.Itoa(r.reply.status)] = d.answer(r.reply.doc+" As text, to Accept: text/plain, "+r.plain.doc+".", r.reply.body, textOf(r.plain.example))
 	}
 	for _, status := range r.statuses() {
-		switch {
-		case status < 400:
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusOK: pageOf(), http.StatusPartialContent: r.reply.body}[status])
-		case r.plain != nil:
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)), textOf("A sentence that says why.\n"))
-		case strings.HasPrefix(r.path, apiPath):
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", jsonOf(ref("Error"), failure(status)))
-		default:
-			answers[strconv.Itoa(status)] = object{"description": statusText(status) + ".", "content": object{
-				"text/plain": object{"schema": object{"type": "string"}, "example": "There is no such item.\n"},
-				"text/html":  object{"schema": object{"type": "string"}, "example": "<!doctype html>…"},
-			}}
+		if status < 400 {
+			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
+		} else {
+			answers[strconv.Itoa(status)] = d.failed(status, r.plain != nil)
 		}
 	}
 	op["responses"] = answers
 	return op
 }
 
+// failed refers to the answer with an error status, which is the same for all
+// operations but those that answer with text too.
+func (d *document) failed(status int, plain bool) object {
+	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
+	bodies := []*content{jsonOf(ref("Error"), failure(status))}
+	if plain {
+		name += "OrText"
+		bodies = append(bodies, textOf("A sentence that says why.\n"))
+	}
+	if d.responses[name] == nil {
+		d.responses[name] = d.answer(statusText(status)+".", bodies...)
+	}
+	return object{"$ref": "#/components/responses/" + name}
+}
+
 // statuses are those that the operation may answer with beside the one that it
 // is for: errors, 206, 304, and 200 with a page where that is a redirect.
 func (r *route) statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusInternalServerError}, r.fails...)
+	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.fails...)
 	if !r.door.open {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 		if r.method != http.MethodGet {
 			all = append(all, http.StatusInsufficientStorage)
 		}
+	}
+	if r.body != nil && (r.door.scope == record.ScopeWrite || r.door.scope == record.ScopeUpload) {
+		all = append(all, http.StatusTooManyRequests) // too much was written
 	}
 	if r.body != nil {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
@@ -232,7 +440,8 @@ func failure(status int) object {
 		http.StatusRequestEntityTooLarge:        {"too_large", "The body is larger than 1048576 bytes."},
 		http.StatusUnsupportedMediaType:         {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
 		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the range that was asked for."},
-		http.StatusUnprocessableEntity:          {"invalid_fields", "Title is required."},
+		http.StatusMisdirectedRequest:           {"misdirected", "This server has another address than the one in your request. Its operator sets the address with --base-url."},
+		http.StatusUnprocessableEntity:          {"invalid_fields", "The title is required."},
 		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
 		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
@@ -275,17 +484,25 @@ func (d *document) answer(doc string, bodies ...*content) object {
 }
 
 func (d *document) media(c *content) object {
+	if c.schema == nil {
+		c.schema = d.schemas[c.name].(object)
+	}
 	example := c.example
 	if example == nil {
 		example = d.example(c.schema)
 	}
-	return object{c.media: object{"schema": c.schema, "example": example}}
+	if c.name == "" {
+		return object{c.media: object{"schema": c.schema, "example": example}}
+	}
+	d.schemas[c.name] = c.schema
+	d.examples[c.name] = object{"value": example}
+	return object{c.media: object{"schema": ref(c.name), "examples": object{"default": object{"$ref": "#/components/examples/" + c.name}}}}
 }
 
 // example makes an example of a schema out of those of its members.
 func (d *document) example(schema object) any {
 	if at, ok := schema["$ref"].(string); ok {
-		named, _ := d.components[strings.TrimPrefix(at, "#/components/schemas/")].(object)
+		named, _ := d.schemas[strings.TrimPrefix(at, "#/components/schemas/")].(object)
 		return d.example(named)
 	}
 	if e, ok := schema["example"]; ok {
@@ -294,12 +511,8 @@ func (d *document) example(schema object) any {
 	if either, ok := schema["oneOf"].([]object); ok {
 		return d.example(either[0])
 	}
-	if parts, ok := schema["allOf"].([]object); ok {
-		out := object{}
-		for _, part := range parts {
-			maps.Copy(out, d.example(part).(object))
-		}
-		return out
+	if named, ok := schema["allOf"].([]object); ok {
+		return d.example(named[0])
 	}
 	switch schema["type"] {
 	case "object":
@@ -325,14 +538,25 @@ func (d *document) example(schema object) any {
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
 func members(of object, required ...string) object {
-	return object{"type": "object", "properties": of, "required": required}
+	out := object{"type": "object", "properties": of}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
 }
 
 func jsonOf(schema object, example any) *content {
 	return &content{media: jsonType, schema: schema, example: example}
 }
 
-func bodyOf(name string) *content { return &content{media: jsonType, schema: ref(name)} }
+// named gives the schema of a body a name in the document.
+func named(name string, c *content) *content {
+	c.name = name
+	return c
+}
+
+// bodyOf is JSON of a component.
+func bodyOf(name string) *content { return &content{media: jsonType, name: name} }
 
 func maybe(c *content) *content {
 	c.optional = true
@@ -340,32 +564,41 @@ func maybe(c *content) *content {
 }
 
 func dataOf(name string) *content {
-	return jsonOf(members(object{"data": ref(name)}, "data"), nil)
+	return named(name+"Answer", jsonOf(members(object{"data": ref(name)}, "data"), nil))
 }
 
 func envelope(name, beside string, schema object, example any) *content {
 	schema["example"] = example
-	return jsonOf(members(object{"data": ref(name), beside: schema}, "data", beside), nil)
+	return named(name+"Created", jsonOf(members(object{"data": ref(name), beside: schema}, "data", beside), nil))
 }
 
-func arrayOf(name string) *content { return jsonOf(object{"type": "array", "items": ref(name)}, nil) }
+func arrayOf(name string) *content {
+	return named(name+"List", jsonOf(allOf(name), nil))
+}
 
+// allOf is the schema of a list of a component.
+func allOf(name string) object {
+	return object{"type": "array", "description": "The list, or a page of it.", "items": ref(name)}
+}
+
+// listOf is a page of a list.
 func listOf(name string) *content {
-	return jsonOf(members(object{
-		"data":       object{"type": "array", "items": ref(name)},
-		"total":      object{"type": "integer", "description": "Of the whole list."},
-		"nextCursor": object{"type": "string", "nullable": true, "example": nil, "description": "Start of the next page; null at the end."},
-	}, "data", "total", "nextCursor"), nil)
+	return named(name+"List", jsonOf(members(object{"data": allOf(name), "total": wholeTotal, "nextCursor": nextCursor}, "data", "total", "nextCursor"), nil))
 }
+
+var (
+	wholeTotal = object{"type": "integer", "format": "int64", "description": "Of the whole list.", "example": 1}
+	nextCursor = object{"type": "string", "nullable": true, "example": nil, "description": "Start of the next page; null at the end."}
+)
 
 func pageOfRecords(k *record.Kind) *content { return listOf(title(k.Name)) }
 
-var done = reply{http.StatusOK, "Done.", jsonOf(members(object{"ok": object{"type": "boolean", "enum": []bool{true}}}, "ok"), object{"ok": true})}
+var done = reply{http.StatusOK, "Done.", named("Done", jsonOf(members(object{"ok": object{"type": "boolean", "enum": []bool{true}}}, "ok"), object{"ok": true}))}
 
 // deletionLink and thumbnailLink are addresses that answers to creations have
 // beside the record.
 func deletionLink() object {
-	return object{"type": "string", "format": "uri", "description": "Where whoever knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZCl…"}
+	return object{"type": "string", "format": "uri", "description": "Where whoever knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZClx2Jq"}
 }
 
 func thumbnailLink() object {
@@ -374,7 +607,7 @@ func thumbnailLink() object {
 
 // createdOf is the answer to a new record of a kind.
 func createdOf(k *record.Kind) *content {
-	c := envelope(title(k.Name), "url", object{"type": "string", "format": "uri"}, "https://kist.example.org/v/summer-24")
+	c := envelope(title(k.Name), "url", object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
 	of, needed := c.schema["properties"].(object), []string{"data", "url", "deletionUrl"}
 	of["deletionUrl"] = deletionLink()
 	if k == record.Bookmarks {
@@ -389,8 +622,16 @@ func createdOf(k *record.Kind) *content {
 }
 
 func uploaded() *content {
-	file := object{"allOf": []object{ref("File"), members(object{"thumbnailUrl": thumbnailLink(), "deletionUrl": deletionLink()}, "deletionUrl")}}
-	return jsonOf(object{"oneOf": []object{file, members(object{"files": object{"type": "array", "items": file}}, "files")}}, nil)
+	return named("Uploaded", jsonOf(object{"oneOf": []object{ref("UploadedFile"), ref("UploadedFiles")}}, nil))
+}
+
+// uploadedFile is the schema of a file as the answer to its upload has it.
+func uploadedFile() object {
+	file := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, shown)
+	of := file["properties"].(object)
+	of["thumbnailUrl"], of["deletionUrl"] = thumbnailLink(), deletionLink()
+	file["required"] = append(file["required"].([]string), "deletionUrl")
+	return file
 }
 
 func textOf(example string) *content {
@@ -398,16 +639,17 @@ func textOf(example string) *content {
 }
 
 func pageOf() *content {
-	return &content{media: "text/html", schema: object{"type": "string"}, example: "<!doctype html>…"}
+	return &content{media: htmlMedia, schema: object{"type": "string"}, example: "<!doctype html>…"}
 }
 
 func bytesOf() *content {
 	return &content{media: "*/*", schema: object{"type": "string", "format": "binary"}, example: "…"}
 }
 
-func formOf(v field.Shaped) *content {
-	return &content{media: "application/x-www-form-urlencoded", schema: shapeOf(v, create)}
-}
+const htmlMedia = "text/html"
+
+// formBody is the body of a form of a page. It is not in the document.
+var formBody = &content{media: "application/x-www-form-urlencoded"}
 
 func multipartOf() *content {
 	schema := shapeOf(record.Upload{Form: record.NewForm(record.Files)}, create)
@@ -433,8 +675,6 @@ const (
 	edit
 )
 
-func (c component) schema() object { return shapeOf(c.value, c.mode) }
-
 func components() []component {
 	file := record.NewForm(record.Files)
 	all := []component{
@@ -456,6 +696,7 @@ func components() []component {
 		{"Settings", new(record.Settings), shown},
 		{"SettingsEdit", new(record.Settings), edit},
 		{"Stats", new(stats), shown},
+		{"Health", new(health), shown},
 		{"SearchResult", &result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, shown},
 		{"Password", new(passwordForm), create},
 		{"Login", new(loginForm), create},
@@ -500,12 +741,16 @@ func shapeOf(v field.Shaped, m mode) object {
 		if m == shown && f.Traits&field.WriteOnly != 0 || m != shown && f.Traits&field.ReadOnly != 0 {
 			continue
 		}
-		s := schemaOf(f.Schema())
-		switch {
-		case m == create && f.Traits&field.Required == 0, m == edit && f.Clears():
-			nullable(s)
-		case m != shown:
-			delete(s, "nullable")
+		as := f.Schema()
+		switch m {
+		case create:
+			as.Nullable = f.Traits&field.Required == 0
+		case edit:
+			as.Nullable = f.Clears()
+		}
+		s := schemaOf(as)
+		if at := s["$ref"]; at != nil { // nothing may stand beside a reference
+			s = object{"allOf": []object{s}}
 		}
 		if f.Doc != "" {
 			s["description"] = f.Doc
@@ -525,13 +770,6 @@ func shapeOf(v field.Shaped, m mode) object {
 	return out
 }
 
-func nullable(s object) {
-	s["nullable"] = true
-	if words, ok := s["enum"].([]any); ok && !slices.Contains(words, nil) {
-		s["enum"] = append(words, nil)
-	}
-}
-
 // schemaOf writes a schema down.
 func schemaOf(s field.Schema) object {
 	out := object{"type": s.Type}
@@ -545,41 +783,47 @@ func schemaOf(s field.Schema) object {
 	put("minLength", s.MinLength, s.MinLength > 0)
 	put("maxLength", s.MaxLength, s.MaxLength > 0)
 	put("maxItems", s.MaxItems, s.MaxItems > 0)
+	put("nullable", true, s.Nullable)
 	if s.Min != nil {
 		put("minimum", *s.Min, true)
 	}
 	if s.Max != nil {
 		put("maximum", *s.Max, true)
 	}
-	if s.Enum != nil {
-		words := make([]any, len(s.Enum))
-		for i, w := range s.Enum {
-			words[i] = w
-		}
-		out["enum"] = words
+	switch {
+	case len(s.Enum) == 1: // a word that says what the object is
+		put("enum", s.Enum, true)
+	case s.Enum != nil && s.Nullable:
+		return ref(maybePrefix + enumName(s.Enum))
+	case s.Enum != nil:
+		return ref(enumName(s.Enum))
 	}
-	if s.Nullable {
-		nullable(out)
+	if s.Free {
+		put("additionalProperties", true, true)
 	}
 	if s.Items != nil {
 		name := "items"
 		if s.Free {
 			name = "additionalProperties"
 		}
-		out[name] = schemaOf(*s.Items)
+		put(name, schemaOf(*s.Items), true)
 	}
 	if s.Members != nil {
 		of := object{}
 		var names []string
 		for _, m := range s.Members {
 			ms := schemaOf(m.Schema())
+			if ms["$ref"] != nil {
+				ms = object{"allOf": []object{ms}}
+			}
 			if m.Doc != "" {
 				ms["description"], ms["example"] = m.Doc, json.RawMessage(m.Example)
 			}
 			of[m.Name] = ms
 			names = append(names, m.Name)
 		}
-		out["properties"], out["required"] = of, names
+		put("properties", of, true)
+		put("required", names, len(names) > 0)
 	}
 	return out
 }

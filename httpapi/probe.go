@@ -44,7 +44,8 @@ type seen struct {
 	Forwarded bool   `json:"forwarded"` // whether the request says that it was passed on
 	Proto     string `json:"proto"`     // X-Forwarded-Proto
 	Host      string `json:"host"`
-	Apart     bool   `json:"apart"` // whether it came to the origin for content
+	Apart     bool   `json:"apart"`   // whether it came to the origin for content
+	Refused   bool   `json:"refused"` // whether other requests for this host are refused
 }
 
 // probed answers a probe. The body, if there is one, is not read: that it was
@@ -57,7 +58,7 @@ func probed(c *call) error {
 	if err != nil {
 		host = ""
 	}
-	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.away()}
+	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.away(), Refused: !c.s.answersFor(c.r)}
 	if c.addr.IsValid() {
 		s.Client = c.addr.String()
 	}

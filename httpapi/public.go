@@ -1,24 +1,23 @@
 package httpapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"kist/blobs"
+	"kist/embed"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/media"
@@ -72,30 +71,24 @@ func (c *call) unlock(r *record.Record, own bool, found error) error {
 	password := c.r.Header.Get("X-Share-Password")
 	switch {
 	case missing(found) && password != "":
-		_ = c.guess("missing", "", password)
+		_ = c.guess("missing", "", password, false)
 		return found
 	case found != nil, own, r.Password == "", c.granted(toUnlock, r), c.granted(toRead, r):
 		return found
 	case password == "":
 		return errLocked
 	}
-	return c.guess(r.ID.String(), r.Password, password)
+	return c.guess(r.ID.String(), r.Password, password, true)
 }
 
-// guess tries a password for an item against a hash.
-func (c *call) guess(item, hash, password string) error {
+// guess tries a password for an item against a hash. proves is as in guess.
+func (c *call) guess(item, hash, password string, proves bool) error {
 	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
 		return errWrong
 	}
-	if wait, ok := c.s.guesses.allow(c.addr, item, c.s.Store.Now()); !ok {
-		return tooMany(wait)
-	}
-	right, err := c.s.Passwords.Check(c.r.Context(), hash, password)
+	right, err := c.try(guess{at: item, hash: hash, password: password, proves: proves})
 	if err != nil {
 		return err
-	}
-	if wait, ok := c.s.guesses.settle(c.addr, item, right, c.s.Store.Now()); !ok {
-		return tooMany(wait)
 	}
 	if !right {
 		return errWrong
@@ -103,7 +96,7 @@ func (c *call) guess(item, hash, password string) error {
 	return nil
 }
 
-var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is not right."}
+var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
 
 // ahead reports whether no person asks for the item, not yet: a browser
 // fetches it in case it is wanted, or a messenger looks for a preview.
@@ -155,7 +148,7 @@ func follow(c *call) error {
 // only with a click.
 func (c *call) follow(r *record.Record, own bool, found error) error {
 	if found == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
-		return c.locked(http.StatusUnauthorized, r.Slug, thenLink, "")
+		return c.page(http.StatusUnauthorized, c.locked(r.Slug, thenLink, embed.Problem{}))
 	}
 	if found != nil {
 		return found
@@ -304,7 +297,7 @@ func raw(c *call) error {
 		}
 	}
 	if err == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
-		return c.locked(http.StatusUnauthorized, r.Slug, thenContent, "")
+		return c.page(http.StatusUnauthorized, c.locked(r.Slug, thenContent, embed.Problem{}))
 	}
 	if err != nil {
 		return err
@@ -324,7 +317,7 @@ func raw(c *call) error {
 	case *record.File:
 		// Opened before the view is counted: it stays readable when the last
 		// view deletes the file.
-		f, err := c.content(r)
+		f, err := c.content(r, own)
 		if err != nil {
 			return err
 		}
@@ -376,9 +369,9 @@ func (c *call) passedFile(name string) (passing, error) {
 func (c *call) passOn(p passing) error {
 	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
 	r.Limit = 1
-	f, err := c.open(r)
+	f, err := c.stored(p.Ref, p.Size)
 	if err != nil {
-		return err
+		return c.unreadable(p.ID, false, err)
 	}
 	defer f.Close()
 	h := c.w.Header()
@@ -396,40 +389,53 @@ func (c *call) saved() bool {
 // saveParam in the address of content has a browser save it.
 const saveParam = "download"
 
-// content is open for a file that is sent: what is asked for often and is small
-// comes from memory.
-func (c *call) content(r *record.Record) (io.ReadSeekCloser, error) {
-	if b := c.s.Blobs.Small(r.Bytes.Ref, r.Bytes.Size); b != nil {
-		return memory{bytes.NewReader(b)}, nil
+// content opens the bytes of a file to send them. Before a view is counted
+// against a limit, all of the bytes are known to be right.
+func (c *call) content(r *record.Record, own bool) (f io.ReadSeekCloser, err error) {
+	if r.Limit > 0 && !own {
+		err = c.s.Blobs.Prove(r.Bytes.Ref)
 	}
-	return c.open(r)
+	if err == nil {
+		f, err = c.stored(r.Bytes.Ref, r.Bytes.Size)
+	}
+	return f, c.unreadable(r.ID, own, err)
 }
 
-// memory is a file in memory.
-type memory struct{ *bytes.Reader }
+// stored opens content to answer the request with all of it or with a part.
+func (c *call) stored(ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
+	if wanted := c.r.Header.Get("Range"); wanted != "" && wanted != "bytes=0-" && c.r.Method == http.MethodGet {
+		return c.s.Blobs.SendPart(ref, size)
+	}
+	return c.s.Blobs.Send(ref, size)
+}
 
-func (memory) Close() error { return nil }
+// codeDamaged is the code of errors that say that stored bytes are damaged.
+const codeDamaged = "content_damaged"
 
-// open opens the bytes of a file. Those of a record that came without them,
-// out of a copy of the data directory, are not there for anyone.
-func (c *call) open(r *record.Record) (*os.File, error) {
-	f, err := c.s.Blobs.Get(r.Bytes.Ref)
-	if errors.Is(err, fs.ErrNotExist) {
-		c.s.Log.Error("a file has no content", "requestId", c.id, "id", r.ID.String(), "error", err)
-		return nil, record.ErrMissing
+var (
+	errDamaged = &record.Error{
+		Fault: record.Busy, Code: codeDamaged,
+		Text: "The stored bytes of this file are damaged, so they are not delivered. To repair it, upload the same file again, or run kist restore --missing with a backup.",
 	}
-	if err != nil {
-		return nil, err
+	errDamagedVisit = &record.Error{Fault: record.Gone, Code: codeDamaged, Text: "The stored bytes of this file are damaged, so they are not delivered. Its owner can repair it."}
+)
+
+// unreadable turns the error of opening a content into the one that its owner
+// or a visitor gets. Bytes of a record that came without them, out of a copy of
+// the data directory, are not there for anyone.
+func (c *call) unreadable(id record.ID, own bool, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.s.Log.Error("a file has no content", "requestId", c.id, "id", id.String(), "error", err)
+		return record.ErrMissing
+	case errors.Is(err, blobs.ErrDamaged):
+		c.s.Log.Info("the content of a file is damaged", "requestId", c.id, "id", id.String(), "error", err)
+		if own {
+			return errDamaged
+		}
+		return errDamagedVisit
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() != r.Bytes.Size {
-		err = fmt.Errorf("%w: %d bytes in place of %d", blobs.ErrDamaged, info.Size(), r.Bytes.Size)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("content of file %s: %w", r.ID, err)
-	}
-	return f, nil
+	return err
 }
 
 // etag is the entity tag of content. That of an item with a limit does not
@@ -496,7 +502,12 @@ func (g *gate) ReadFrom(r io.Reader) (int64, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
-	return g.answerWriter.ReadFrom(r)
+	n, err := g.answerWriter.ReadFrom(r)
+	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
+		// Part of the bytes is sent; the client must see that it is not all.
+		g.err = errDamaged
+	}
+	return n, err
 }
 
 // pay counts the view, if the answer with the status is one.
@@ -657,25 +668,21 @@ func readPublic(k *record.Kind) func(*call) error {
 		if form.password.Text != "" {
 			c.r.Header.Set("X-Share-Password", form.password.Text)
 		}
-		r, own, err := c.shared(c.arg("slug"), k)
-		if err != nil {
-			return err
-		}
-		var body bytes.Buffer
-		// Read before the view is counted, which may delete it.
-		if err := c.s.Store.View(func(tx *kv.Tx) error {
-			b, err := c.s.showVisitor(tx, []byte(`{"data":`), r)
-			body.Write(append(b, '}'))
-			return err
-		}); err != nil {
-			return err
-		}
-		if !own {
-			if err := c.s.Store.Seen(r); err != nil {
-				return err
+		return c.sendLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
+			r, own, err := c.shared(c.arg("slug"), k)
+			if err != nil {
+				return dst, err
 			}
-		}
-		return c.text(http.StatusOK, body.Bytes())
+			// Read before the view is counted, which may delete it.
+			err = c.s.Store.View(func(tx *kv.Tx) (err error) {
+				dst, err = c.s.showVisitor(tx, append(dst, `{"data":`...), r)
+				return err
+			})
+			if err == nil && !own {
+				err = c.s.Store.Seen(r)
+			}
+			return append(dst, '}'), err
+		})
 	}
 }
 

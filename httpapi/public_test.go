@@ -23,6 +23,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -247,6 +248,7 @@ func TestPublicConditions(t *testing.T) {
 
 	// What fails a condition is an error like any other.
 	r := httptest.NewRequest("GET", "/x/"+slug, nil)
+	r.Host = "localhost"
 	r.Header.Set("If-Match", `"other"`)
 	w := httptest.NewRecorder()
 	a.server.ServeHTTP(w, r)
@@ -888,9 +890,9 @@ func TestPublicPasswords(t *testing.T) {
 	a.send("GET", "/x/locked", "X-Forwarded-For", "1.1.1.1").want(401) //
 	from("2001:db8::1", "wrong").want(401)                             // another address
 	for i := range 24 {                                                // thirty in all, as if from anywhere
-		a.server.guesses.settle(netip.MustParseAddr(fmt.Sprintf("3.3.3.%d", i)), a.id("locked"), false, a.server.Store.Now())
+		a.guessed(fmt.Sprintf("3.3.3.%d/32", i), a.id("locked"))
 	}
-	from("4.4.4.4", "wrong").want(429)
+	is.Equal(from("4.4.4.4", "wrong").status, 400) // a proof of work is needed
 	a.clock.advance(5 * time.Minute)
 	from("4.4.4.4", "wrong").want(401)
 
@@ -952,10 +954,9 @@ func TestPublicGuessUnknown(t *testing.T) {
 	for i := range guessesFrom {
 		a.send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").want(404)
 	}
-	_, ok := a.server.guesses.allow(netip.MustParseAddr("127.0.0.1"), "missing", a.server.Store.Now())
-	is.True(!ok) // every one was checked against a hash and counted
+	limit := kv.Limit{Kind: limitFrom, Of: "127.0.0.1/32 missing", Most: guessesFrom}
+	is.True(a.server.Store.Tries().Wait(a.server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
 	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
-	is.Equal(len(a.server.guesses.tally.counts), 2) // and names of unknown things take no memory
 }
 
 // TestPublicMisses: slugs cannot be tried out, and who has seen nothing but
@@ -1002,23 +1003,28 @@ func TestPublicGuessExtension(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	a.share("x", "slug", "locked", "password", "secret")
-	guessed := func(path, password string, status int) map[string]int {
-		t.Helper()
-		a.server.guesses.tally.counts = nil
-		a.send("GET", path, "X-Share-Password", password).want(status)
-		at := map[string]int{}
-		for g, t := range a.server.guesses.tally.counts {
-			if !g.anywhere {
-				at[g.at] += t.n
-			}
+	// counted reports how many wrong guesses there were at the thing so far.
+	counted := func(at string) (n int) {
+		for n = 0; a.server.Store.Tries().Wait(a.server.Store.Now(), kv.Limit{Kind: limitOverall, Of: at, Most: n + 1}) > 0; n++ {
 		}
-		return at
+		return n
 	}
-	is.Equal(guessed("/x/locked.txt", "secret", 200), map[string]int{})
-	is.Equal(guessed("/x/locked.txt", "wrong", 401), map[string]int{a.id("locked"): 1})
-	is.Equal(guessed("/x/locked", "wrong", 401), map[string]int{a.id("locked"): 1})
-	is.Equal(guessed("/x/none.txt", "wrong", 404), map[string]int{"missing": 1})
-	is.Equal(guessed("/x/none", "wrong", 404), map[string]int{"missing": 1})
+	id := a.id("locked")
+	for _, c := range []struct {
+		path, password string
+		status         int
+		locked, gone   int // guesses at the item, and at what is not there
+	}{
+		{"/x/locked.txt", "secret", 200, 0, 0},
+		{"/x/locked.txt", "wrong", 401, 1, 0},
+		{"/x/locked", "wrong", 401, 2, 0},
+		{"/x/none.txt", "wrong", 404, 2, 1},
+		{"/x/none", "wrong", 404, 2, 2},
+	} {
+		a.send("GET", c.path, "X-Share-Password", c.password).want(c.status)
+		is.Equal(counted(id), c.locked)
+		is.Equal(counted("missing"), c.gone)
+	}
 }
 
 func TestPublicReadCounts(t *testing.T) {
@@ -1084,9 +1090,9 @@ func TestPublicLostContent(t *testing.T) {
 	a.share("hello", "slug", "lost", "maxViews", "5")
 	blob := filepath.Join(a.server.Store.Dir(), "blobs", a.blobNames()[0])
 	is.NoErr(os.Truncate(blob, 3))
-	got := a.visit("/x/lost").want(500)
+	got := a.visit("/x/lost").want(410)
 	is.True(!bytes.Contains(got.body, []byte("hel")))
-	a.isHostile("500", got.header)
+	a.isHostile("410", got.header)
 	is.NoErr(os.Remove(blob))
 	a.visit("/x/lost").want(404)
 	is.Equal(a.viewed("lost"), 0)

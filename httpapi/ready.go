@@ -31,11 +31,13 @@ var (
 	errStopping = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The server is being stopped."}
 	errNoAnswer = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage does not answer."}
 	errNoRoom   = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The disk is full."}
+	errJournal  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The journal is damaged and could not be replaced yet; the log names the file. Make a backup now."}
 	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage cannot be written to."}
 )
 
-// ready answers 200 when the server can take what it is for, else 503. It may
-// be asked by anyone as often as they like: the disk is looked at once a
+// ready answers 200 when the server can take what it is for, else 503. A journal
+// that is damaged makes it 503 only while a kill would lose what was committed;
+// once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
 // second, by one at a time.
 func ready(c *call) error {
 	if c.s.readiness.stopping.Load() {
@@ -44,7 +46,18 @@ func ready(c *call) error {
 	if err := c.s.storage(c.r.Context()); err != nil {
 		return err
 	}
-	return healthy(c)
+	h := c.s.Store.JournalHealth()
+	if len(h.Damaged) == 0 {
+		return healthy(c)
+	}
+	if h.Healed.IsZero() {
+		return errJournal
+	}
+	if err := healthy(c); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.w, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone
+	return nil
 }
 
 // Lives reports whether the server gets on: requests come to an answer, and who
@@ -82,11 +95,14 @@ func (s *Server) storage(ctx context.Context) error {
 	}
 }
 
-// tryStorage has the one who writes the records take a turn, and writes a byte
+// tryStorage looks whether the latest commit failed, has the one who writes the records take a turn, and writes a byte
 // to the disk, which it leaves no trace of.
 func (s *Server) tryStorage() error {
 	if s.Store.Room() == 0 {
 		return errNoRoom
+	}
+	if s.Store.Failing() {
+		return errNoWrite
 	}
 	err := s.Store.Update(func(*kv.Tx) error { return nil })
 	if err == nil {

@@ -73,16 +73,20 @@ func (c *call) hash(p field.Secret) (string, error) {
 	if p.Text == "" {
 		return "", nil
 	}
-	return c.s.Passwords.Hash(c.r.Context(), p.Text)
+	owner := "" // of a claim
+	if c.caller != nil {
+		owner = c.owner().String()
+	}
+	return c.s.Passwords.Hash(c.r.Context(), owner, p.Text)
 }
 
 func createRecord(k *record.Kind) func(*call) error {
 	return func(c *call) error {
-		in, err := c.object(k.MaxBody)
+		form := record.NewForm(k)
+		in, err := c.object(k.MaxBody, form)
 		if err != nil {
 			return err
 		}
-		form := record.NewForm(k)
 		problems := field.Create(form, in)
 		back := c.s.Store.View(func(tx *kv.Tx) error { return c.s.checkTarget(tx, form, [2]string{}) })
 		if err := check(problems, form.CheckNew(c.s.Store.Now()), back); err != nil {
@@ -118,13 +122,13 @@ type duplicate struct {
 }
 
 func (d *duplicate) Fields(s *field.Set) {
-	s.ID("id", &d.id).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &d.id, field.Always).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Ruled("slug", &d.slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
 func readRecord(k *record.Kind, arg string) func(*call) error {
 	return func(c *call) error {
-		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return c.sendLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
 			err := c.s.Store.View(func(tx *kv.Tx) error {
 				r, err := tx.Record(c.owner(), k, c.arg(arg))
 				if err != nil {
@@ -138,9 +142,26 @@ func readRecord(k *record.Kind, arg string) func(*call) error {
 	}
 }
 
+// fileChange is what the patch of a file may name: slug, which names the file in
+// its record, is only refused beside newSlug.
+type fileChange struct {
+	record.FileEdit
+	slug string
+}
+
+func (f *fileChange) Fields(s *field.Set) {
+	f.FileEdit.Fields(s)
+	s.Text("slug", &f.slug, field.MaxURL)
+}
+
 func patchRecord(k *record.Kind, arg string) func(*call) error {
 	return func(c *call) error {
-		in, err := c.object(k.MaxBody)
+		form := record.NewForm(k)
+		var shape field.Shaped = form
+		if k == record.Files {
+			shape = &fileChange{FileEdit: record.FileEdit{Form: form}}
+		}
+		in, err := c.object(k.MaxBody, shape)
 		if err != nil {
 			return err
 		}
@@ -149,8 +170,12 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		}
 		// The first reading, outside the transaction, finds what is wrong and
 		// which password to hash; the second cannot fail on form.
-		form := record.NewForm(k)
-		if err := form.Patch(in); err != nil {
+		problems := form.Patch(in)
+		var two error
+		if k == record.Files && in["slug"] != nil && in["newSlug"] != nil {
+			two = field.Problems{"slug": "cannot be given together with newSlug"}
+		}
+		if err := check(problems, two); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -222,8 +247,9 @@ func listRecords(k *record.Kind) func(*call) error {
 		if err != nil {
 			return err
 		}
-		brief := args.Get("brief") == "true"
-		return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+		brief := (&arguments{Values: args}).flag("brief")
+		q.Brief, q.Most = brief != nil && *brief, pageBytes
+		return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 			err := c.looking(q.Text != "", func(tx *kv.Tx, look look) error {
 				var page kv.Page
 				known, err := narrow(tx, &q, names, folder)
@@ -233,15 +259,14 @@ func listRecords(k *record.Kind) func(*call) error {
 				if err != nil {
 					return err
 				}
-				dst = append(dst, `{"data":[`...)
+				size := 0
+				for _, r := range page.Records {
+					size += len(r.Body) + len(r.Body)/8 + 1<<10
+				}
+				dst = append(slices.Grow(dst, size), `{"data":[`...)
 				for i, r := range page.Records {
 					if i > 0 {
 						dst = append(dst, ',')
-					}
-					if brief {
-						if r, err = r.Brief(); err != nil {
-							return err
-						}
 					}
 					if dst, err = c.s.show(tx, dst, r); err != nil {
 						return err

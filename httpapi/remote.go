@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"kist/httpapi/outbound"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -63,6 +65,7 @@ type wanted struct {
 	list string // "", urls or items
 	no   int    // in the list, from 1
 	in   field.Object
+	own  field.Object // of an item: what it says itself, without what is said of all
 	form *remoteForm
 }
 
@@ -84,24 +87,43 @@ func (w *wanted) kept() (string, error) {
 }
 
 // wantedOf reads which files a request is for, of url, urls and items in this
-// order. What is said beside url and urls is said of each of those.
+// order. One text counts as a list of it for urls, one object for items, as
+// Apple's Shortcuts send them. What is said beside them is said of each file,
+// except where an item says otherwise: null says nothing.
 func wantedOf(in field.Object) ([]wanted, error) {
 	bad := field.Problems{}
 	list := func(name string) []any {
-		v, ok := in[name].([]any)
-		switch {
-		case in[name] != nil && !ok:
-			bad[name] = "must be a list"
-		case len(v) > kv.MaxFetches:
-			bad[name] = fmt.Sprintf("must have at most %d entries", kv.MaxFetches)
+		switch v := in[name].(type) {
+		case nil:
 			return nil
+		case []any:
+			if len(v) > kv.MaxFetches {
+				bad[name] = fmt.Sprintf("must have at most %d entries", kv.MaxFetches)
+				return nil
+			}
+			return v
+		case string:
+			if name == "urls" {
+				return []any{v}
+			}
+		case field.Object:
+			if name == "items" {
+				return []any{v}
+			}
 		}
-		return v
+		bad[name] = "must be a list"
+		return nil
 	}
-	shared := func(url any) field.Object {
-		one := field.Object{"url": url, "password": in["password"]}
-		for _, name := range keptNames {
-			one[name] = in[name]
+	shared := field.Object{"password": in["password"]}
+	for _, name := range keptNames {
+		shared[name] = in[name]
+	}
+	with := func(own field.Object) field.Object {
+		one := maps.Clone(shared)
+		for name, v := range own {
+			if v != nil {
+				one[name] = v
+			}
 		}
 		return one
 	}
@@ -110,7 +132,14 @@ func wantedOf(in field.Object) ([]wanted, error) {
 		all = append(all, wanted{in: in})
 	}
 	for i, v := range list("urls") {
-		all = append(all, wanted{list: "urls", no: i + 1, in: shared(v)})
+		all = append(all, wanted{list: "urls", no: i + 1, in: with(field.Object{"url": v})})
+	}
+	for i, v := range list("items") {
+		one, ok := v.(field.Object)
+		if !ok {
+			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
+		}
+		all = append(all, wanted{list: "items", no: i + 1, in: with(one), own: one})
 	}
 	if len(all) > 1 {
 		for _, name := range []string{"slug", "name"} {
@@ -118,13 +147,6 @@ func wantedOf(in field.Object) ([]wanted, error) {
 				bad[name] = "can be given to one file only; use items"
 			}
 		}
-	}
-	for i, v := range list("items") {
-		one, ok := v.(field.Object)
-		if !ok {
-			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
-		}
-		all = append(all, wanted{list: "items", no: i + 1, in: one})
 	}
 	if len(all) == 0 && len(bad) == 0 {
 		bad["url"] = "is required, or urls or items"
@@ -151,16 +173,20 @@ func (c *call) readWanted(all []wanted) error {
 		} else if !errors.As(err, &wrong) {
 			return err
 		}
-		text := ": " + field.Problems(wrong.Fields).Error()
-		if w.list != "items" { // what is shared is wrong once
-			text = ""
-			for name, why := range wrong.Fields {
-				if name == "url" && w.list != "" {
-					text = " " + why
-				} else {
-					bad[name] = why
-				}
+		text := ""
+		own := field.Problems{}
+		for name, why := range wrong.Fields {
+			switch {
+			case w.own[name] != nil, w.list == "items" && name == "url":
+				own[name] = why
+			case name == "url" && w.list != "":
+				text = " " + why
+			default: // what is said of all is wrong once
+				bad[name] = why
 			}
+		}
+		if len(own) > 0 {
+			text = ": " + own.Error()
 		}
 		switch {
 		case text == "":
@@ -180,7 +206,7 @@ func (c *call) readWanted(all []wanted) error {
 
 // startFetches queues files to be fetched: all that the request names, or none.
 func startFetches(c *call) error {
-	in, err := c.object(smallBody)
+	in, err := c.object(smallBody, nil)
 	if err != nil {
 		return err
 	}
@@ -211,7 +237,7 @@ func startFetches(c *call) error {
 			return err
 		}
 		queued[i] = record.Fetch{
-			Owner: c.owner(), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Owner: c.owner(), By: c.caller.Key.ID, URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}
@@ -239,10 +265,10 @@ type shownFetch struct {
 
 func (v *shownFetch) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
-	s.ID("id", &v.ID).Says("Id of the remote upload.", sampleID)
-	s.URL("url", &v.URL).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
+	s.ID("id", &v.ID, field.Always).Says("Id of the remote upload.", sampleID)
+	s.URL("url", &v.URL, field.Always).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
 	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty as long as it is not known.", `"holiday.mp4"`)
-	field.MaybeChoice(s, "state", &v.State, record.FetchStates).
+	field.Choice(s, "state", &v.State, record.FetchStates).
 		Says("How far it is; waiting is for its turn, or for another try. What is over is remembered for a week.", `"running"`)
 	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes that came in.", `1048576`)
 	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Bytes of the whole; null if that is not known.", `20971520`)
@@ -256,7 +282,7 @@ func (v *shownFetch) Fields(s *field.Set) {
 		}
 		return append(dst, v.file...)
 	}).Says("The file that was made; null if there is none, or none any more.", `{"id":`+sampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
-	s.Time("createdAt", &v.Created).Says("When it was asked for.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was asked for.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("endedAt", &v.Ended).Says("When it was over; null if it is not.", `null`)
 }
 
@@ -265,9 +291,9 @@ type madeFile struct{ record.Shown }
 
 func (v *madeFile) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
-	s.ID("id", &v.ID)
-	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) })
-	s.Shown("url", text, v.AppendURL)
+	s.ID("id", &v.ID, field.Always).Says("Id of the file.", sampleID)
+	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) }).Says("Its slug.", `"summer-24"`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/x/summer-24"`)
 }
 
 // showFetch is a remote upload as it is at this moment.
@@ -297,6 +323,7 @@ func (c *call) answerFetches(status int, all []record.Fetch) error {
 			if shown[i], err = c.s.showFetch(tx, &all[i]); err != nil {
 				return err
 			}
+			shown[i].Problem = c.hide(shown[i].Problem)
 		}
 		return nil
 	}); err != nil {
@@ -308,25 +335,45 @@ func (c *call) answerFetches(status int, all []record.Fetch) error {
 }
 
 // listFetches lists the caller's remote uploads, newest first. Clients try any
-// key here; one that may not read sees none.
+// key here; one that may not read sees those that it asked for.
 func listFetches(c *call) error {
 	var all []record.Fetch
-	if c.caller.Key.Allows(record.ScopeRead) {
-		if err := c.s.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.owner()); return err }); err != nil {
-			return err
-		}
-		slices.Reverse(all)
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.owner()); return err }); err != nil {
+		return err
 	}
+	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !c.sees(f.By) })
+	slices.Reverse(all)
 	return c.answerFetches(http.StatusOK, all)
+}
+
+// fetch reads a remote upload that the caller may know of.
+func (c *call) fetch(tx *kv.Tx, id record.ID) (*record.Fetch, error) {
+	f, err := tx.Fetch(c.owner(), id)
+	if err == nil && !c.sees(f.By) {
+		return nil, record.NotFound("remote upload")
+	}
+	return f, err
+}
+
+// hide takes the addresses of hosts out of a sentence of package outbound,
+// unless the caller is an administrator: they tell of the server's network.
+func (c *call) hide(text string) string {
+	if c.caller.User.Role == record.Admin {
+		return text
+	}
+	return outbound.Hide(text)
 }
 
 // answerFetch answers with the remote upload that the path names.
 func (c *call) answerFetch(id record.ID) error {
 	var v *shownFetch
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		f, err := tx.Fetch(c.owner(), id)
+		f, err := c.fetch(tx, id)
 		if err == nil {
 			v, err = c.s.showFetch(tx, f)
+		}
+		if err == nil {
+			v.Problem = c.hide(v.Problem)
 		}
 		return err
 	}); err != nil {
@@ -352,8 +399,10 @@ const (
 	retryFetch  = "retry"
 )
 
+var fetchActions = []string{cancelFetch, retryFetch}
+
 func (f *fetchAction) Fields(s *field.Set) {
-	field.Choice(s, "action", &f.action, []string{cancelFetch, retryFetch}, field.Required).
+	field.Choice(s, "action", &f.action, fetchActions, field.Required).
 		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
 }
 
@@ -370,7 +419,12 @@ func patchFetch(c *call) error {
 	if form.action == retryFetch {
 		verb = (*kv.Tx).RetryFetch
 	}
-	if err := c.s.Store.Update(func(tx *kv.Tx) error { return verb(tx, c.owner(), id) }); err != nil {
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		if _, err := c.fetch(tx, id); err != nil {
+			return err
+		}
+		return verb(tx, c.owner(), id)
+	}); err != nil {
 		return err
 	}
 	if form.action == cancelFetch {
@@ -385,7 +439,12 @@ func removeFetch(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveFetch(c.owner(), id) }); err != nil {
+	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+		if _, err := c.fetch(tx, id); err != nil {
+			return err
+		}
+		return tx.RemoveFetch(c.owner(), id)
+	}); err != nil {
 		return err
 	}
 	c.s.fetcher.cut(id)
@@ -405,28 +464,28 @@ func remoteBody() *content {
 	schema := shapeOf(newRemoteForm(), create)
 	delete(schema, "required")
 	of := schema["properties"].(object)
-	nullable(of["url"].(object))
+	of["url"].(object)["nullable"] = true
 	of["urls"] = object{
 		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": object{"type": "string", "format": "uri"},
-		"description": "Addresses of several files. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
+		"description": "Addresses of several files; one address may also stand without a list. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
 	}
 	of["items"] = object{
 		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": item,
-		"description": "Several files, with what is said of each.", "example": []object{{"url": "https://example.org/b.pdf", "slug": "b"}},
+		"description": "Several files, with what is said of each; one may also stand without a list. What is said beside them is said of each that does not say otherwise.", "example": []object{{"url": "https://example.org/b.pdf", "slug": "b"}},
 	}
-	return jsonOf(schema, object{"url": "https://example.org/holiday.mp4", "isPublic": true})
+	return named("RemoteUploadCreate", jsonOf(schema, object{"url": "https://example.org/holiday.mp4", "isPublic": true}))
 }
 
 // remoteRoutes are the operations on files that the server fetches.
 func remoteRoutes() []route {
 	const at = apiPath + "remote-upload"
 	jobs := func() *content {
-		return jsonOf(members(object{"jobs": object{"type": "array", "items": ref("RemoteUpload")}}, "jobs"), nil)
+		return named("RemoteUploadList", jsonOf(members(object{"jobs": allOf("RemoteUpload")}, "jobs"), nil))
 	}
 	return []route{
 		{
 			method: "GET", path: at, id: "listRemoteUploads", tag: "remote upload",
-			summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, none. A check for keys of any scope.",
+			summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
 			door:    holders, reply: reply{200, "The remote uploads.", jobs()}, serve: listFetches,
 		},
 		{
@@ -444,7 +503,7 @@ func remoteRoutes() []route {
 		},
 		{
 			method: "PATCH", path: at + "/{id}", id: "decideRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload, or tries it again.",
-			door: uploads, body: &content{media: jsonType, schema: shapeOf(new(fetchAction), create)}, reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404, 409}, serve: patchFetch,
+			door: uploads, body: named("RemoteUploadDecision", jsonOf(shapeOf(new(fetchAction), create), nil)), reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404, 409}, serve: patchFetch,
 		},
 		{
 			method: "DELETE", path: at + "/{id}", id: "removeRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",

@@ -128,10 +128,10 @@ func TestRemoteUpload(t *testing.T) {
 		"items":    []any{map[string]any{"url": target.URL + "/three", "name": "third.md"}},
 		"isPublic": true,
 	}).want(202)
-	for i, name := range []string{"one.txt", "127.0.0.1", "third.md"} {
+	for i, name := range []string{"one.txt", "127.0.0.1", "third.md"} { // what is said beside the lists is said of each
 		done := a.stateOf(remoteAt+"/"+several.text(fmt.Sprintf("jobs.%d.id", i)), "done")
 		is.Equal(done.text("data.name"), name)
-		is.Equal(a.get("/api/v1/files/"+done.text("data.file.slug")).at("data.isPublic"), i < 2)
+		is.Equal(a.get("/api/v1/files/"+done.text("data.file.slug")).at("data.isPublic"), true)
 	}
 	list := a.get(remoteAt).want(200)
 	is.Equal(len(list.at("jobs").([]any)), 4)
@@ -147,6 +147,39 @@ func TestRemoteUpload(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").at("total"), 3.0)
 	is.True(!strings.Contains(a.log.String(), "token=1"))
 	a.clean()
+}
+
+// What is said beside the files is said of each that does not say otherwise.
+func TestRemoteUploadShares(t *testing.T) {
+	t.Parallel()
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	t.Cleanup(target.Close)
+	for _, tt := range []struct {
+		name, body string
+		locked     []bool
+		says       []string
+	}{
+		{"items", `{"items":[{"url":"T/a"},{"url":"T/b","description":"own","isPublic":false,"password":null}],"password":"secret","description":"all","isPublic":true}`, []bool{true, true}, []string{"all", "own"}},
+		{"one item", `{"items":{"url":"T/a"},"password":"secret","description":"all"}`, []bool{true}, []string{"all"}},
+		{"one address", `{"urls":"T/a","password":"secret"}`, []bool{true}, []string{""}},
+		{"addresses", `{"urls":["T/a","T/b"],"url":"T/c","password":"secret"}`, []bool{true, true, true}, []string{"", "", ""}},
+		{"an item's own password", `{"items":[{"url":"T/a","password":""}],"password":"secret"}`, []bool{false}, []string{""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			a.fetching(t)
+			jobs := a.do(request{method: "POST", path: remoteAt, json: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), raw: true}).want(202).at("jobs").([]any)
+			is.Equal(len(jobs), len(tt.locked))
+			for i, job := range jobs {
+				done := a.stateOf(remoteAt+"/"+job.(map[string]any)["id"].(string), "done")
+				f := a.get("/api/v1/files/" + done.text("data.file.id")).want(200)
+				is.Equal(f.at("data.hasPassword"), tt.locked[i])
+				is.Equal(f.text("data.description"), tt.says[i])
+			}
+		})
+	}
 }
 
 // What is wrong with a request is said at once, by the numbers of the entries,
@@ -176,7 +209,11 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		{`{"url":5}`, map[string]any{"url": "must be text"}},
 		{`{"url":"http://127.0.0.1/"}`, map[string]any{"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the server itself; whoever runs the server can allow it with --allow-outbound 127.0.0.1"}},
 		{`{"url":"http://u:p@example.org/"}`, map[string]any{"url": "must not carry a user name or a password"}},
-		{`{"urls":"https://example.org/a","items":{}}`, map[string]any{"urls": "must be a list", "items": "must be a list"}},
+		{`{"urls":7,"items":"https://example.org/a"}`, map[string]any{"urls": "must be a list", "items": "must be a list"}},
+		{`{"items":{"slug":"one"}}`, map[string]any{"items": "has a bad entry: number 1: url is required"}},
+		{`{"items":[{"url":"https://example.org/a"},{"url":"https://example.org/b","maxViews":0}],"maxViews":-1}`, map[string]any{
+			"items": "has a bad entry: number 2: maxViews must be a whole number from 1 to 2147483647", "maxViews": "must be a whole number from 1 to 2147483647",
+		}},
 		{`{"urls":["https://example.org/a","nonsense",null,7],"maxViews":0}`, map[string]any{
 			"maxViews": "must be a whole number from 1 to 2147483647",
 			"urls":     "has a bad entry: number 2 must be an absolute http or https address; number 3 is required; number 4 must be text",
@@ -218,10 +255,10 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	a.do(request{method: "GET", path: at, key: key}).want(404)
 	a.do(request{method: "DELETE", path: at, key: key}).want(404)
 	a.do(request{method: "PATCH", path: at, key: key, json: `{"action":"cancel"}`}).want(404)
-	// A key that may only upload sees no list, but what it knows by its id.
+	// A key that may only upload sees no list, nor what another key asked for.
 	key = a.addKey(a.user, record.ScopeUpload)
 	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
-	a.do(request{method: "GET", path: at, key: key}).want(200)
+	a.do(request{method: "GET", path: at, key: key}).want(404)
 }
 
 // What is queued is what was understood, not how it was written: a small
@@ -659,6 +696,10 @@ func TestNameOf(t *testing.T) {
 		{`attachment; filename=a b (1).pdf; size=5`, "https://example.org/get.php", "a b (1).pdf"},
 		{`attachment;FileName = "a.pdf"; filename="b.pdf"`, "https://example.org/x", "a.pdf"},
 		{"attachment; filename=Gr\xc3\xbc\xc3\x9fe.pdf", "https://example.org/x", "Grüße.pdf"},
+		{"attachment; filename=\"Gr\xfc\xdfe \x80.pdf\"", "https://example.org/x", "Grüße €.pdf"}, // Windows-1252
+		{"attachment; filename=Gr\xfc\xdfe 1.pdf", "https://example.org/x", "Grüße 1.pdf"},
+		{`attachment; filename="x.pdf"; filename*=ISO-8859-1'de'Gr%FC%DFe.pdf`, "https://example.org/x", "Grüße.pdf"},
+		{`attachment; filename*=windows-1252''%80.txt;size=1`, "https://example.org/x", "€.txt"},
 		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
 		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
 	} {

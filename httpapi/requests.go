@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"encoding/hex"
-	"errors"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,14 +17,13 @@ const requestsPath = apiPath + "upload-requests"
 
 // requestRoutes are the owner's operations of upload requests.
 func requestRoutes() []route {
-	status := param{"query", "status", "How far the items are; any if absent.", object{"type": "string", "enum": record.States}, "pending"}
+	status := param{"query", "status", "How far the items are; any if absent.", ref("UploadState"), "pending"}
 	page := []param{
 		{"query", "limit", "Items of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
-		{"query", "offset", "Items to pass over.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
+		{"query", "offset", "Items to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
+		{"query", "cursor", "nextCursor of the page before. It holds a place and not a number: what is decided in between hides nothing.", object{"type": "string"}, "AQ"},
 	}
-	queue := jsonOf(members(object{
-		"items": object{"type": "array", "items": ref("UploadItem")}, "total": object{"type": "integer", "description": "Of the whole list."},
-	}, "items", "total"), nil)
+	queue := named("UploadItemList", jsonOf(members(object{"items": allOf("UploadItem"), "total": wholeTotal, "nextCursor": nextCursor}, "items", "total", "nextCursor"), nil))
 	first := status
 	first.doc = "How far the items are; pending if absent."
 	return []route{
@@ -59,12 +56,18 @@ func requestRoutes() []route {
 			door: reads, args: append([]param{status}, page...), reply: reply{200, "A page of the queue.", queue}, fails: []int{404}, serve: listQueue,
 		},
 		{
+			method: "PATCH", path: requestsPath + "/{id}/queue", id: "decideUploads", tag: "upload-requests", summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
+			door: writes, body: decisionsBody(),
+			reply: reply{200, "The items, in the order given.", named("UploadItemsDecided", jsonOf(members(object{"items": allOf("UploadItem")}, "items"), nil))},
+			fails: []int{404, 409}, serve: decideItems,
+		},
+		{
 			method: "PATCH", path: requestsPath + "/{id}/queue/{itemId}", id: "decideUpload", tag: "upload-requests", summary: "Approves a pending item, which makes a file of it, or rejects it.",
 			door: writes, body: bodyOf("UploadDecision"), reply: reply{200, "The item.", dataOf("UploadItem")}, fails: []int{404, 409}, serve: decideItem,
 		},
 		{
 			method: "GET", path: requestsPath + "/{id}/queue/{itemId}/content", id: "readUploadContent", tag: "upload-requests", summary: "The bytes of a pending item, for its owner alone.",
-			door: reads, args: conditional, reply: reply{200, "The content.", bytesOf()}, fails: []int{206, 304, 404, 412, 416}, serve: readItemContent,
+			door: reads, args: conditional, reply: reply{200, "The content.", bytesOf()}, fails: []int{206, 304, 404, 412, 416, 503}, serve: readItemContent,
 		},
 	}
 }
@@ -184,6 +187,10 @@ func listQueue(c *call) error {
 		Owner: c.owner(), State: record.State(args.Get("status")),
 		Limit: args.number("limit", 1, maxPage, defaultPage), Offset: args.number("offset", 0, maxOffset, 0),
 	}
+	p := page{limit: q.Limit, cursor: args.Get("cursor"), sort: kv.Oldest}
+	if p.cursor != "" && args.Get("offset") != "" {
+		args.refuse("offset cannot be used together with cursor")
+	}
 	if q.State != "" && !slices.Contains(record.States, q.State) {
 		args.refuse("status must be one of: " + join(record.States))
 	}
@@ -197,6 +204,18 @@ func listQueue(c *call) error {
 	} else if q.Request, err = c.uuid("upload request"); err != nil {
 		return err
 	}
+	list := c.r.URL.Path + " " + string(q.State)
+	after, err := p.position(list)
+	if err != nil {
+		return err
+	}
+	if len(after) > 0 {
+		if len(after) != len(q.After) {
+			return errCursor
+		}
+		q.After = record.ID(after)
+	}
+	q.Limit++ // to see whether there is another page
 	var items []*record.Item
 	var total int64
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
@@ -210,9 +229,61 @@ func listQueue(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
-		dst = appendAll(append(dst, `{"items":`...), items)
-		return append(strconv.AppendInt(append(dst, `,"total":`...), total, 10), '}'), nil
+	next := ""
+	if len(items) > p.limit {
+		items = items[:p.limit]
+		next = p.write(list, items[p.limit-1].ID[:])
+	}
+	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+		return appendEnd(appendAll(append(dst, `{"items":`...), items), int(total), next), nil
+	})
+}
+
+// maxDecided is how many items one request decides.
+const maxDecided = 500
+
+// decisions is a decision on several items.
+type decisions struct {
+	items []string
+	record.Decision
+}
+
+func (d *decisions) Fields(s *field.Set) {
+	s.IDs("items", &d.items, maxDecided, field.Required, field.Filled).Says("Ids of the items.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	d.Decision.Fields(s)
+}
+
+func decisionsBody() *content {
+	return named("UploadDecisions", jsonOf(shapeOf(new(decisions), create), nil))
+}
+
+// decideItems decides several items alike.
+func decideItems(c *call) error {
+	request, err := c.uuid("upload request")
+	if err != nil {
+		return err
+	}
+	form := new(decisions)
+	if err := c.create(form); err != nil {
+		return err
+	}
+	var ids []record.ID
+	for _, t := range form.items {
+		if id := uuid.MustParse(t); !slices.Contains(ids, id) { // IDs are clean
+			ids = append(ids, id)
+		}
+	}
+	var all []*record.Item
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		if _, err = tx.Request(c.owner(), request); err == nil {
+			all, err = tx.DecideAll(c.owner(), request, ids, &form.Decision)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+		return append(appendAll(append(dst, `{"items":`...), all), '}'), nil
 	})
 }
 
@@ -260,9 +331,8 @@ func readItemContent(c *call) error {
 	if i.State != record.Pending {
 		return record.NotFound("content")
 	}
-	f, err := c.s.Blobs.Get(i.Ref)
-	if errors.Is(err, fs.ErrNotExist) {
-		c.s.Log.Error("an upload has no content", "requestId", c.id, "id", i.ID.String(), "error", err)
+	f, err := c.stored(i.Ref, i.Size)
+	if err = c.unreadable(i.ID, true, err); missing(err) {
 		return record.NotFound("content")
 	}
 	if err != nil {

@@ -175,6 +175,8 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(string(a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=1-2"}}}).want(206).body), "ir")
 	a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=99-"}}}).want(416)
 	is.True(strings.HasPrefix(a.get(queue+"/"+second+"/content").want(200).header.Get("Content-Disposition"), "attachment"))
+	a.flip("\x00\x01")
+	a.get(queue + "/" + second + "/content").want(503)
 
 	// Decisions: once.
 	done := a.patch(queue+"/"+first, map[string]any{"action": "approve", "tags": []string{"new"}}).want(200)
@@ -313,7 +315,7 @@ func TestPlainForm(t *testing.T) {
 		q.path, q.anyone = "/up/"+slug, true
 		return a.do(q)
 	}
-	is.True(strings.Contains(string(post(file{"", "application/octet-stream", ""}).want(422).body), "File is required"))
+	is.True(strings.Contains(string(post(file{"", "application/octet-stream", ""}).want(422).body), "The file is required"))
 	is.True(strings.Contains(string(post(file{"<b>.txt", "", "x"}).want(201).body), "&lt;b&gt;.txt"))
 	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "as many files"))
 	a.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).want(200)
@@ -375,7 +377,7 @@ func (a *app) half(slug, length string) net.Conn {
 	a.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
 	a.fatal(err)
-	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", slug, length)
+	_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", slug, length)
 	a.fatal(err)
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	a.fatal(err)
@@ -431,7 +433,7 @@ func TestUploadLinkFullDisk(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
 		is.NoErr(err)
 		defer conn.Close()
-		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", slug, length)
+		_, err = fmt.Fprintf(conn, "POST /api/v1/upload-requests/p/%s/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", slug, length)
 		is.NoErr(err)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		is.NoErr(err)

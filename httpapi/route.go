@@ -174,6 +174,7 @@ func (s *Server) allowed(path string) string {
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
 	answer := func(c *call) error {
+		c.made = r.reply.status
 		if r.tus {
 			c.w.Header().Set("Tus-Resumable", tusVersion)
 		}

@@ -37,7 +37,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
-			door: anyone, reply: reply{200, "The OpenAPI document.", jsonOf(object{"type": "object"}, object{"openapi": "3.0.3"})}, serve: readSchema,
+			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: readSchema,
 		},
 		{
 			method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
@@ -58,7 +58,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "POST", path: "/claim/{token}", id: "claim", tag: "server", summary: "Makes the first administrator and an API key; works once.",
-			door: anyone, body: formOf(new(claimForm)), reply: reply{201, "The page with the key.", pageOf()},
+			door: anyone, body: formBody, reply: reply{201, "The page with the key.", pageOf()},
 			fails: []int{400, 404, 409, 413, 415, 422, 503}, serve: claimed,
 		},
 
@@ -84,7 +84,7 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
-			door: uploads, args: []param{{"header", "Idempotency-Key", "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).", object{"type": "string", "maxLength": 255}, "3f1c9b1e"}},
+			door: uploads, args: []param{idempotent},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
 			fails: []int{409}, plain: bareAddress, serve: upload,
 		},
@@ -176,6 +176,10 @@ func (s *Server) table() []route {
 			method: "GET", path: apiPath + "admin/stats", id: "readStats", tag: "admin", summary: "Counts what the instance keeps.",
 			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
 		},
+		{
+			method: "GET", path: apiPath + "admin/health", id: "readHealth", tag: "admin", summary: "Says what is known to be wrong with the data of the instance.",
+			door: manages, reply: reply{200, "What is known.", dataOf("Health")}, serve: readHealth,
+		},
 	}
 	rows = append(rows, route{
 		method: "GET", path: apiPath + "search", id: "search", tag: "search", summary: "Looks for records of every kind, the best first and of equals the newest.",
@@ -202,6 +206,12 @@ func (s *Server) table() []route {
 	// One store of tags, under the names that clients know it by.
 	for _, at := range []string{"tags", "bookmark-tags", "note-tags", "snippet-tags", "recipe-tags", "shortlink-tags"} {
 		rows = append(rows, tagRoutes(at)...)
+	}
+	for i := range rows {
+		if r := &rows[i]; r.repeatable() {
+			r.args = append(slices.Clone(r.args), idempotent)
+			r.serve = s.once(r.serve)
+		}
 	}
 	return rows
 }
@@ -271,7 +281,7 @@ func tagRoutes(at string) []route {
 
 func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
-var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}}
+var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}, proofArg}
 
 var ifNoneMatch = param{"header", "If-None-Match", "Entity tags that the client has; 304 if one is the content's.", object{"type": "string"}, `"9f86d081884c7d65"`}
 
@@ -288,10 +298,10 @@ var conditional = []param{
 // pageParams are the parameters of every list.
 func pageParams(sorts []kv.Sort) []param {
 	return []param{
-		{"query", "limit", "Records of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
+		{"query", "limit", "Records of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
 		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
 		{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
-		{"query", "sort", "The order.", object{"type": "string", "enum": sorts, "default": "newest"}, "newest"},
+		{"query", "sort", "The order; newest if absent.", ref(enumName(field.Words(sorts))), "newest"},
 	}
 }
 
@@ -310,7 +320,7 @@ func listParams(k *record.Kind) []param {
 	if k == record.Files {
 		all = append(all,
 			param{"query", "folder", "Id or name of a folder, or unfiled.", text, "Holidays"},
-			param{"query", "type", "Kind of file.", object{"type": "string", "enum": record.ClassNames()}, "image"})
+			param{"query", "type", "Kind of file.", ref("FileType"), "image"})
 	}
 	if k == record.Bookmarks {
 		all = append(all,
@@ -321,18 +331,6 @@ func listParams(k *record.Kind) []param {
 }
 
 func readReference(c *call) error { return c.page(http.StatusOK, embed.ReferencePage{}) }
-
-func readSchema(c *call) error {
-	schema, err := c.s.schema()
-	if err != nil {
-		return err
-	}
-	h := c.w.Header()
-	h.Set("Content-Type", jsonType)
-	h.Set("Cache-Control", "no-cache")
-	_, _ = c.w.Write(schema) // the client may be gone
-	return nil
-}
 
 // readAsset answers with a file of the pages. Its name changes with its
 // content, so that it may be kept for good.

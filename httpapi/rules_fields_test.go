@@ -43,8 +43,16 @@ type values struct {
 	empty  any
 }
 
+// unset is shown as null.
+type unset struct{}
+
 var (
-	oneLineValues     = values{takes: []any{"", chars(512), "<b>&\u2028\"", "a\nb", "  x  "}, refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: ""}
+	oneLineValues = values{takes: []any{"", chars(512), "<b>&\u2028\"", "a\nb", "  x  "}, refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: ""}
+	titleValues   = values{
+		takes:   []any{"a\r\nb\tc\u2028d", "a\u202etxt\u0007", chars(512), "<b>&\"", "  x  ", ""},
+		shows:   map[any]any{0: "a b c d", 1: "atxt"},
+		refuses: []any{chars(513), 5, 1.5, true, []any{"x"}, map[string]any{}, "a\x00b"}, clears: true, empty: "",
+	}
 	descriptionValues = values{takes: []any{"", chars(8192)}, refuses: []any{chars(8193), 5, false, []any{}, "\x00"}, clears: true, empty: ""}
 	longValues        = values{takes: []any{"x\n", ""}, refuses: []any{5, true, []any{}, "\x00"}, clears: true, empty: ""}
 
@@ -63,7 +71,7 @@ var (
 			map[string]any{},
 		},
 	}
-	maybeLinkValues = values{takes: append([]any{""}, targetValues.takes...), shows: map[any]any{6: "https://example.org/Path", 7: nil}, refuses: targetValues.refuses, clears: true, empty: ""}
+	maybeLinkValues = values{takes: append([]any{""}, targetValues.takes...), shows: map[any]any{0: unset{}, 6: "https://example.org/Path", 7: nil}, refuses: targetValues.refuses, clears: true}
 	onOffValues     = values{takes: []any{true, false, "true", "false"}, shows: map[any]any{2: true, 3: false}, refuses: []any{0, 1, "1", "yes", "TRUE", "", " true", []any{true}, map[string]any{}}}
 	countValues     = values{
 		takes: []any{1, 2147483647, literal("3.0"), literal("1e2"), literal("2.5e1"), "5", "3.0", literal("2147483647.000")},
@@ -162,21 +170,21 @@ func fieldsOf(k *record.Kind) map[string]values {
 		}
 	}
 	all := map[*record.Kind]map[string]values{
-		record.Bookmarks: {"url": must(targetValues), "title": oneLineValues, "description": descriptionValues, "imageUrl": maybeLinkValues},
+		record.Bookmarks: {"url": must(targetValues), "title": titleValues, "description": descriptionValues, "imageUrl": maybeLinkValues},
 		record.Notes: {
-			"title": oneLineValues, "content": longValues,
+			"title": titleValues, "content": longValues,
 			"sourceUrl": {
 				takes: []any{"", "chrome://newtab/", "about:blank", "javascript:alert(1)", "not an address", " x ", "file:///etc/passwd", chars(8192)}, refuses: []any{chars(8193), 5, true, []any{}, "\x00"},
 				clears: true, empty: "",
 			},
 		},
 		record.Snippets: {
-			"title": oneLineValues, "content": longValues,
+			"title": titleValues, "content": longValues,
 			"language": {takes: []any{"", "go", "c++", chars(64)}, refuses: []any{chars(65), 5, true, []any{}, "\x00"}, clears: true, empty: ""},
 		},
-		record.Recipes: {"title": must(oneLineValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues},
+		record.Recipes: {"title": must(titleValues), "description": descriptionValues, "ingredients": longValues, "instructions": longValues},
 		record.Games: {
-			"title": must(oneLineValues), "platform": oneLineValues, "status": choice("wishlist", "backlog", "playing", "finished", "dropped"),
+			"title": must(titleValues), "platform": oneLineValues, "status": choice("wishlist", "backlog", "playing", "finished", "dropped"),
 			"rating": number(10), "playtimeMinutes": number(2147483647), "coverUrl": maybeLinkValues, "storeUrl": maybeLinkValues, "notes": descriptionValues,
 		},
 		record.Links: {"originalUrl": must(targetValues), "description": descriptionValues},
@@ -306,6 +314,10 @@ func member(t *testing.T, got *answer, name string, want any) any {
 		return int(v.(float64))
 	case literal:
 		return literal(fmt.Sprint(v))
+	case unset:
+		if v == nil {
+			return w
+		}
 	case nil:
 		return nil
 	case string:

@@ -27,6 +27,7 @@ func (a *app) list(path, query string) *answer {
 func (a *app) glance(path, query string) (*http.Request, *answer) {
 	a.Helper()
 	r := httptest.NewRequestWithContext(a.Context(), http.MethodGet, path, http.NoBody)
+	r.Host = "localhost"
 	r.URL.RawQuery = query
 	r.Header.Set("X-Api-Key", a.key)
 	w := httptest.NewRecorder()

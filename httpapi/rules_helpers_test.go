@@ -38,6 +38,7 @@ func (a *app) state() string {
 	}
 	for _, path := range paths {
 		r := httptest.NewRequestWithContext(a.Context(), http.MethodGet, "/api/v1/"+path, http.NoBody)
+		r.Host = "localhost"
 		r.Header.Set("X-Api-Key", a.key)
 		w := httptest.NewRecorder()
 		a.server.ServeHTTP(w, r)

@@ -140,7 +140,7 @@ func searchParams() []param {
 	text := object{"type": "string"}
 	return []param{
 		{"query", "q", "What to look for: words, of which the beginnings are enough, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite; a minus in front of any of these excludes.", object{"type": "string", "maxLength": search.MaxText}, "summer tag:travel"},
-		{"query", "kind", "One kind alone.", text, "note"},
+		{"query", "kind", "One kind alone, by its name or that of its list.", text, "note"},
 		{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
 		{"query", "limit", "Results of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 20},
 		{"query", "cursor", "nextCursor of the page before.", text, "AQ"},
@@ -159,7 +159,7 @@ func (v *result) Fields(s *field.Set) {
 	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("What it is.", `"note"`)
-	s.ID("id", &v.ID, field.ReadOnly).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
 	s.LongText("title", &v.Highlight.Title, field.MaxURL, field.ReadOnly).
 		Says("Its title; the name of a file; without one, what it begins with.", `"Summer"`)
@@ -173,8 +173,8 @@ func (v *result) Fields(s *field.Set) {
 		Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
 	s.Bool("isPublic", &v.Public, field.ReadOnly).Says("Whether others can see it.", `true`)
 	s.Bool("isFavorite", &v.Favorite, field.ReadOnly).Says("Whether it is a favourite.", `false`)
-	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated, field.ReadOnly).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	s.Shown("record", field.Schema{Type: "object", Free: true}, func(dst []byte) []byte { return append(dst, v.whole...) }).
 		Says("The record as the list of its kind shows it, with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
 }
@@ -198,13 +198,13 @@ func (h *highlight) Fields(s *field.Set) {
 }
 
 func resultsOf() *content {
-	return jsonOf(members(object{
-		"data":       object{"type": "array", "items": ref("SearchResult")},
-		"total":      object{"type": "integer", "description": "How many were found."},
-		"nextCursor": object{"type": "string", "nullable": true, "example": nil, "description": "Start of the next page; null at the end."},
+	return named("SearchResultList", jsonOf(members(object{
+		"data":       allOf("SearchResult"),
+		"total":      wholeTotal,
+		"nextCursor": nextCursor,
 		"incomplete": object{"type": "boolean", "description": "Whether there may be more: the index is being made, and not all records could be read in time."},
 		"tookMs":     object{"type": "number", "description": "How long it took, in milliseconds.", "example": 1.25},
-	}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil)
+	}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil))
 }
 
 func appendMarks(dst []byte, marks []search.Range) []byte {
@@ -248,7 +248,7 @@ func searchAll(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 		err := c.looking(true, func(tx *kv.Tx, look look) error {
 			finder := text.For(c.owner(), true, tx.TagNames(c.owner()))
 			hits, complete, err := c.hits(tx, finder, kind, look)
@@ -268,7 +268,7 @@ func searchAll(c *call) error {
 			}
 			dst = append(dst, `{"data":[`...)
 			first := len(dst)
-			for _, h := range page {
+			for i, h := range page {
 				if err := c.r.Context().Err(); err != nil {
 					return err
 				}
@@ -283,8 +283,13 @@ func searchAll(c *call) error {
 				if len(dst) > first {
 					dst = append(dst, ',')
 				}
+				before := len(dst)
 				if dst, err = c.showResult(tx, dst, finder, r); err != nil {
 					return err
+				}
+				if len(dst)-first > pageBytes && before > first {
+					dst, next = bytes.TrimSuffix(dst[:before], []byte(",")), writeHit(print, page[i-1])
+					break
 				}
 			}
 			dst = strconv.AppendBool(append(dst, `],"incomplete":`...), !complete)

@@ -209,6 +209,7 @@ func TestSearchAbandoned(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
+		r.Host = "localhost"
 		r.Header.Set("X-Api-Key", a.key)
 		func() {
 			defer func() { is.Equal(recover(), http.ErrAbortHandler) }()

@@ -22,13 +22,12 @@ func sentRoutes() []route {
 	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
 	describe := describeTus(tusSending)
 	described := reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}
-	state := jsonOf(members(object{
-		"data": ref("SentUpload"),
-		"item": object{
-			"type": "object", "nullable": true, "description": "What was made of the upload, as it was when it came in; null before.",
-			"properties": object{"itemId": object{"type": "string", "format": "uuid"}, "status": object{"type": "string", "enum": record.States}}, "example": nil,
-		},
-	}, "data", "item"), nil)
+	item := members(object{
+		"itemId": object{"type": "string", "format": "uuid", "description": "Its id."},
+		"status": object{"allOf": []object{ref("UploadState")}, "description": "Whether it waits for approval."},
+	}, "itemId", "status")
+	item["nullable"], item["example"], item["description"] = true, nil, "What was made of the upload, as it was when it came in; null before."
+	state := named("SentUploadAnswer", jsonOf(members(object{"data": ref("SentUpload"), "item": item}, "data", "item"), nil))
 	about := "The answer's headers X-Kist-Item and X-Kist-Status name the item once it is made, and whether it waits for approval."
 	return []route{
 		{
@@ -49,7 +48,7 @@ func sentRoutes() []route {
 		},
 		{
 			method: "GET", path: at, id: "readSending", tag: "public",
-			summary: "Says how far the upload is and, for a day, what was made of it. HEAD, which needs Tus-Resumable, ends a request that is still sending bytes.",
+			summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes.",
 			door:    anyone, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 415, 429, 503, 507}, serve: sent(readUpload),
 		},
 		{
@@ -79,6 +78,9 @@ func beginSent(c *call) error {
 	b, err := c.opening()
 	if err != nil {
 		return err
+	}
+	if b.concat != "" {
+		return badTus("Uploads cannot be concatenated here.")
 	}
 	if b.length < 0 {
 		return badTus("The request needs Upload-Length.")

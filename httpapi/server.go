@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -27,8 +29,8 @@ import (
 	"kist/search"
 )
 
-// Config is what a Server is made of. All but Content, Captcha, TrustedProxies,
-// Metrics and Access is required.
+// Config is what a Server is made of. All but Scrubbed, Absent, Content, Captcha,
+// AnyHost, TrustedProxies, MaxConnections, Metrics and Access is required.
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
@@ -39,6 +41,12 @@ type Config struct {
 	Outbound *outbound.Client
 	// Search finds records. While it does not run, they are read through.
 	Search *search.Index
+	// Scrubbed is when all stored files were last checked; zero if never.
+	Scrubbed func() time.Time
+	// Absent is the first contents that records have and that the latest look
+	// did not find on the disk, how many records have such contents, and when
+	// the look was.
+	Absent func() (refs []blobs.Ref, files int, looked time.Time)
 	// Base is the absolute address under which visitors reach the server,
 	// without a slash at the end. Every generated address begins with it.
 	Base string
@@ -49,8 +57,14 @@ type Config struct {
 	MaxUpload int64
 	// Captcha holds while the settings name no provider; zero is CaptchaPow.
 	Captcha Captcha
-	// TrustedProxies may say who the client is (X-Forwarded-For).
+	// AnyHost takes requests for whatever Host. Otherwise those for a name that
+	// is neither in Base nor in Content are refused.
+	AnyHost bool
+	// TrustedProxies may say who the client is (X-Forwarded-For), and under
+	// which scheme and host it asked (X-Forwarded-Proto, X-Forwarded-Host).
 	TrustedProxies []netip.Prefix
+	// MaxConnections bounds the connections at one time; 0 is MaxConnections.
+	MaxConnections int
 	// Metrics turns /metrics on.
 	Metrics bool
 	Version string // of the program
@@ -65,13 +79,14 @@ type Server struct {
 	routes    []route
 	routers   []*httprouter.Router // that hold the routes: see mount
 	handler   http.Handler
-	schema    func() ([]byte, error)         // made when first asked for
+	schema    func() (*served, error)        // made when first asked for
 	extension func() (*embed.Archive, error) // made when first asked for
 	shown     shownPool                      // for owners
 	shared    shownPool                      // for visitors
-	guesses   guesses
 	misses    misses
+	renders   renders
 	turns     turns // on resumable uploads
+	repeats   repeats
 	probe     probe
 	courier   *courier.Courier
 	lookout   *lookout.Lookout
@@ -82,22 +97,35 @@ type Server struct {
 	meter     *meter // nil while /metrics is off
 
 	readiness readiness
+	crowd     crowd
+	json      *budget
 
 	crossOrigin *http.CrossOriginProtection
 
 	base                       *url.URL // Base
 	contentScheme, contentHost string   // of Content
+	baseName, contentName      string   // their host names: see hostName
+
+	toldProto, toldHost atomic.Bool // see compare
 
 	renew   time.Duration  // writeRenew, but for tests
 	running sync.WaitGroup // requests, and what they have begun
+	serving atomic.Int64   // requests
 }
+
+// Busy reports whether a request is being answered.
+func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, renew: writeRenew, courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Icons, c.Log)}
+	s := &Server{Config: c, renew: writeRenew, json: newBudget(), courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Icons, c.Log)}
 	if s.Access == nil {
 		s.Access = s.Log
 	}
+	if s.MaxConnections == 0 {
+		s.MaxConnections = MaxConnections
+	}
+	s.crowd.from = map[netip.Prefix]int{}
 	s.readiness.turn = make(chan struct{}, 1)
 	s.movers.begin()
 	s.fetcher.ready()
@@ -118,24 +146,44 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the base address: %w", err)
 	}
+	s.baseName = hostName(s.base.Host)
 	if c.Content != "" {
 		u, err := url.Parse(c.Content)
 		if err != nil {
 			return nil, fmt.Errorf("the address for content: %w", err)
 		}
 		s.contentScheme, s.contentHost = u.Scheme, u.Host
+		s.contentName = hostName(u.Host)
 	}
 	if c.Metrics {
 		s.meter = newMeter(s)
 	}
-	s.schema = sync.OnceValues(func() ([]byte, error) { return servedSchema(c.Base) })
+	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base) })
 	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base) })
 	s.handler = s.mount()
 	return s, nil
 }
 
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.handler.ServeHTTP(w, s.atRoot(r))
+}
+
+// atRoot is a request without the path of the base address, which proxies take
+// off as a rule. Where none does, and at the address that the server listens at,
+// links with it work all the same.
+func (s *Server) atRoot(r *http.Request) *http.Request {
+	prefix := strings.TrimSuffix(s.base.Path, "/")
+	rest, ok := strings.CutPrefix(r.URL.Path, prefix+"/")
+	if prefix == "" || !ok || s.allowed(r.URL.Path) != "" {
+		return r
+	}
+	u := *r.URL
+	u.Path, u.RawPath = "/"+rest, strings.TrimPrefix(u.RawPath, s.base.EscapedPath())
+	short := *r
+	short.URL = &u
+	return &short
+}
 
 // Limits of connections (RFC 9110 leaves them to the server): a client gets
 // five seconds for the head of a request, of at most 32 KiB, and a minute
@@ -155,6 +203,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
 		DisableGeneralOptionsHandler: true,
 		ConnContext:                  connected,
+		ConnState:                    s.limitConnections,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -17,22 +17,12 @@ import (
 	"kist/kv/record"
 )
 
-// sessionCookie is the name of the cookie of a browser that is signed in. With
-// the prefix, browsers take it over HTTPS alone and from this host alone
-// (RFC 6265bis, section 4.1.3).
-func (s *Server) sessionCookie() string {
-	if s.secure() {
-		return "__Host-kist_session"
-	}
-	return "kist_session"
-}
-
-// secure reports whether visitors reach the server over HTTPS.
-func (s *Server) secure() bool { return strings.HasPrefix(s.Base, "https:") }
+// sessionCookie names the cookie of a browser that is signed in: see siteCookie.
+const sessionCookie = "kist_session"
 
 // session is the secret in the request's cookie; "" if there is none.
 func (c *call) session() string {
-	cookie, err := c.r.Cookie(c.s.sessionCookie())
+	cookie, err := c.r.Cookie(c.siteCookie(sessionCookie))
 	if err != nil {
 		return ""
 	}
@@ -43,8 +33,8 @@ func (c *call) session() string {
 // "".
 func (c *call) setSession(secret string) {
 	cookie := &http.Cookie{
-		Name: c.s.sessionCookie(), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.s.secure(),
+		Name: c.siteCookie(sessionCookie), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure(),
 	}
 	if secret == "" {
 		cookie.MaxAge = -1
@@ -78,39 +68,31 @@ var errLogin = &record.Error{Fault: record.Unauthorized, Code: "wrong_login", Te
 // maxAgent is how much is kept of what a browser calls itself, in bytes.
 const maxAgent = 200
 
-// signIn makes a session for who has the password, and returns the user. Wrong
-// ones are counted, by name and address, and told in the log in a line that
-// does not change: programs that shut out attackers read it.
+// signIn makes a session for the user who has the password, and returns the
+// user. A wrong password is counted, and written to the log in a line that does
+// not change: programs that shut out attackers read it.
 func (c *call) signIn(name, password string) (*record.User, error) {
 	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
 		return nil, errLogin
 	}
 	name = strings.TrimSpace(name) // no name has any there, and keyboards of telephones add one
-	now := c.s.Store.Now()
-	at := "login:" + record.Fold(cutTo(name, 64)) // no name is longer
-	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		c.failedSignIn(name)
-		return nil, tooMany(wait)
-	}
 	var u *record.User
 	err := c.s.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.UserNamed(name); return err })
 	if err != nil && !missing(err) {
 		return nil, err
 	}
-	hash := "" // costs the same work
-	if err == nil {
-		hash = u.Password
+	g := guess{at: "login:" + record.Fold(cutTo(name, 64)), password: password, proves: true} // no name is longer
+	if u != nil {
+		g.hash, g.device = u.Password, c.device(u)
 	}
-	right, err := c.s.Passwords.Check(c.r.Context(), hash, password)
+	right, err := c.try(g)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.TooMany {
+		c.failedSignIn(name)
+	}
 	if err != nil {
 		return nil, err
 	}
-	right = right && u != nil && !u.Disabled
-	if wait, ok := c.s.guesses.settle(c.addr, at, right, now); !ok {
-		c.failedSignIn(name)
-		return nil, tooMany(wait)
-	}
-	if !right {
+	if !right || u == nil || u.Disabled {
 		c.failedSignIn(name)
 		return nil, errLogin
 	}
@@ -141,6 +123,8 @@ func (c *call) begin(u *record.User) error {
 	})
 	if err == nil {
 		c.setSession(secret)
+		c.setDevice(u)
+		c.s.Store.Tries().SignedIn(network(c.addr).String(), c.s.Store.Now())
 	}
 	return err
 }
@@ -211,13 +195,13 @@ type shownSession struct {
 }
 
 func (v *shownSession) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the session.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the session.", sampleID)
 	s.Text("agent", &v.Agent, maxAgent).Says("What the browser calls itself.", `"Mozilla/5.0"`)
 	s.Text("address", &v.Address, 64).Says("Where it signed in from.", `"192.0.2.7"`)
 	s.Bool("current", &v.current).Says("Whether it is the one that asks.", `true`)
-	s.Time("createdAt", &v.Created).Says("When it signed in.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
-	s.Time("expiresAt", &v.Expires).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it signed in.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("lastUsedAt", &v.LastUsed, field.Always).Says("When it was last used, to the minute.", `"2026-01-02T03:04:00.000Z"`)
+	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
 func listSessions(c *call) error {
@@ -311,15 +295,34 @@ func signedIn(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.takeProof(values)
 	next, name := onward(values.Get("next")), values.Get("username")
 	if _, err = c.signIn(name, values.Get("password")); err == nil {
 		return c.redirect(next)
 	}
+	return c.problem(err, func(p embed.Problem) embed.Page {
+		return embed.LoginPage{Base: c.s.prefix(), Next: next, UserName: name, Problem: p}
+	})
+}
+
+// problem answers a page's form of which a password was not taken: with the
+// page again, which says why, and when to try again. Other errors are returned.
+func (c *call) problem(err error, page func(embed.Problem) embed.Page) error {
 	e, status := understood(err)
-	if e.Fault != record.Unauthorized && e.Fault != record.TooMany {
+	p := embed.Problem{Text: e.Text, Wait: e.Fault == record.TooMany || e.Fault == record.Busy}
+	switch needed, ok := errors.AsType[*proofNeeded](err); {
+	case ok:
+		challenge, err := json.Marshal(needed.challenge)
+		if err != nil {
+			return err
+		}
+		p.Text, p.Challenge, p.Without = "Too many wrong passwords.", string(challenge), in(e.Retry)
+	case !p.Wait && e.Fault != record.Unauthorized:
 		return err
 	}
-	return c.page(status, embed.LoginPage{Base: c.s.prefix(), Next: next, UserName: name, Problem: e.Text})
+	setRetry(c.w.Header(), e)
+	c.w.code = e.Code
+	return c.page(status, page(p))
 }
 
 // signedOut takes the form that signs out.
@@ -357,6 +360,7 @@ func authorizeDevice(c *call) error {
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
+		setRetry(c.w.Header(), e)
 		return c.deviceError(statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: kv.DeviceInterval})
 	}
 	if err != nil {
@@ -432,9 +436,6 @@ func (c *call) deviceError(status int, e *record.DeviceError) error {
 	if e.Interval > 0 {
 		answer["interval"] = int(e.Interval.Seconds())
 	}
-	if status == http.StatusTooManyRequests {
-		c.w.Header().Set("Retry-After", "60")
-	}
 	body, err := json.Marshal(answer)
 	if err != nil {
 		return err
@@ -446,30 +447,44 @@ func (c *call) deviceError(status int, e *record.DeviceError) error {
 // verifyForm is a user's decision.
 type verifyForm struct{ code, action string }
 
+var deviceActions = []string{"approve", "deny"}
+
 func (f *verifyForm) Fields(s *field.Set) {
 	s.Text("user_code", &f.code, 64, field.Required, field.Filled).Says("The code that the client shows.", `"BCDF-GHJK"`)
-	field.Choice(s, "action", &f.action, []string{"approve", "deny"}, field.Required).Says("Whether it is let in.", `"approve"`)
+	field.Choice(s, "action", &f.action, deviceActions, field.Required).Says("Whether it is let in.", `"approve"`)
 }
 
 // tooManyCodes is tooMany for codes of the device flow.
 func tooManyCodes(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again later.", Retry: wait}
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + in(wait) + ".", Retry: wait}
 }
 
 // decide lets the client of a code in, or refuses it. Codes cannot be tried
 // out.
 func (c *call) decide(code string, approve bool) (*record.Device, error) {
-	now := c.s.Store.Now()
-	at := "device:" + c.owner().String()
-	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return nil, tooManyCodes(wait)
-	}
 	var d *record.Device
-	err := c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
-	if wait, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return nil, tooManyCodes(wait)
-	}
+	err := c.tryCode(func() (err error) {
+		return c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
+	})
 	return d, err
+}
+
+// tryCode runs what looks for a code, and counts a code that is not there as a
+// wrong guess.
+func (c *call) tryCode(look func() error) error {
+	now, at, tries := c.s.Store.Now(), "device:"+c.owner().String(), c.s.Store.Tries()
+	limits := []kv.Limit{
+		{Kind: limitFrom, Of: network(c.addr).String() + " " + at, Most: guessesFrom},
+		{Kind: limitOverall, Of: at, Most: guessesOverall},
+	}
+	if wait := tries.Wait(now, limits...); wait > 0 {
+		return tooManyCodes(wait)
+	}
+	err := look()
+	if _, wait := tries.Settle(now, !missing(err), limits...); wait > 0 {
+		return tooManyCodes(wait)
+	}
+	return err
 }
 
 func verifyDevice(c *call) error {
@@ -498,16 +513,10 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	if code == "" || problem != "" {
 		return c.page(status, page)
 	}
-	now := c.s.Store.Now()
-	at := "device:" + c.owner().String()
-	if wait, ok := c.s.guesses.allow(c.addr, at, now); !ok {
-		return tooManyCodes(wait)
-	}
 	var d *record.Device
-	err := c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
-	if _, ok := c.s.guesses.settle(c.addr, at, !missing(err), now); !ok {
-		return tooManyCodes(time.Minute)
-	}
+	err := c.tryCode(func() error {
+		return c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
+	})
 	if missing(err) {
 		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."
 		return c.page(http.StatusNotFound, page)
@@ -515,7 +524,7 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	if err != nil {
 		return err
 	}
-	page.Client, page.Address, page.Asked = d.Client, d.Address, d.Created
+	page.Client, page.Address, page.Asked = record.ClientName(d.Client), d.Address, d.Created
 	return c.page(status, page)
 }
 
@@ -537,9 +546,9 @@ func deviceDecided(c *call) error {
 	if err != nil {
 		return err
 	}
-	page := embed.MessagePage{Base: c.s.prefix(), Title: "Not connected", Text: d.Client + " was refused. You can close this page."}
+	page := embed.MessagePage{Base: c.s.prefix(), Title: "Not connected", Text: record.ClientName(d.Client) + " was refused. You can close this page."}
 	if approve {
-		page.Title, page.Text = "Connected", d.Client+" is connected to your account. You can close this page and go back to it."
+		page.Title, page.Text = "Connected", record.ClientName(d.Client)+" is connected to your account. You can close this page and go back to it."
 	}
 	return c.page(http.StatusOK, page)
 }
@@ -572,23 +581,19 @@ func (c *call) form() (url.Values, error) {
 // sessionRoutes are the operations of signing in.
 func sessionRoutes() []route {
 	text, number := object{"type": "string"}, object{"type": "integer"}
-	codes := jsonOf(object{
-		"type": "object", "required": []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"},
-		"properties": object{
-			"device_code": text, "user_code": text, "verification_uri": text, "verification_uri_complete": text, "expires_in": number, "interval": number,
-		},
-	}, object{
+	uri := object{"type": "string", "format": "uri"}
+	codes := named("DeviceCodes", jsonOf(members(object{
+		"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,
+	}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), object{
 		"device_code": "…", "user_code": "BCDF-GHJK", "verification_uri": "https://kist.example.org/device",
 		"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
-	})
-	key := jsonOf(object{
-		"type": "object", "required": []string{"token_type", "api_key", "expires_in", "interval"},
-		"properties": object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
-	}, object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5})
+	}))
+	key := named("DeviceKey", jsonOf(members(object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
+		"token_type", "api_key", "expires_in", "interval"), object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5}))
 	return []route{
 		{
 			method: "POST", path: apiPath + "auth/login", id: "login", tag: "session", summary: "Signs a browser in: sets the session cookie.",
-			door: anyone, body: bodyOf("Login"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{401, 403, 429, 503}, serve: login,
+			door: anyone, args: []param{proofArg}, body: bodyOf("Login"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{400, 401, 403, 429, 503}, serve: login,
 		},
 		{
 			method: "POST", path: apiPath + "auth/logout", id: "logout", tag: "session", summary: "Ends the session of the browser that asks.",
@@ -628,7 +633,7 @@ func sessionRoutes() []route {
 		},
 		{
 			method: "POST", path: "/login", id: "postLogin", tag: "session", summary: "Takes the form of the page to sign in at.",
-			door: anyone, body: formOf(new(loginForm)), reply: reply{303, "On to the page that was wanted.", nil}, fails: []int{400, 401, 403, 413, 415, 429, 503}, serve: signedIn,
+			door: anyone, body: formBody, reply: reply{303, "On to the page that was wanted.", nil}, fails: []int{400, 401, 403, 413, 415, 429, 503}, serve: signedIn,
 		},
 		{
 			method: "POST", path: "/logout", id: "postLogout", tag: "session", summary: "Signs the browser out.",
@@ -640,7 +645,7 @@ func sessionRoutes() []route {
 		},
 		{
 			method: "POST", path: "/device", id: "postDevice", tag: "session", summary: "Takes the form of the page where a user lets a device in.",
-			door: browsers, body: formOf(new(verifyForm)), reply: reply{200, "What was done.", pageOf()}, fails: []int{303, 400, 404, 413, 415, 429}, serve: deviceDecided,
+			door: browsers, body: formBody, reply: reply{200, "What was done.", pageOf()}, fails: []int{303, 400, 404, 413, 415, 429}, serve: deviceDecided,
 		},
 	}
 }

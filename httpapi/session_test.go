@@ -21,7 +21,7 @@ import (
 // withPassword gives a user a password.
 func (a *app) withPassword(u *record.User, password string) {
 	a.Helper()
-	hash, err := a.server.Passwords.Hash(a.Context(), password)
+	hash, err := a.server.Passwords.Hash(a.Context(), "", password)
 	a.fatal(err)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		u, err := tx.User(u.ID)
@@ -358,7 +358,7 @@ func TestDeviceFlow(t *testing.T) {
 	for range guessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
-	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again later.")
+	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again in 5 minutes.")
 }
 
 // The page says where a device asks from, as far as that is known.
@@ -368,9 +368,10 @@ func TestDeviceAddress(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	cookie := a.enter("ann", "correct horse")
 	for from, want := range map[string]string{
-		"192.0.2.7": "It asked from 192.0.2.7 at ", "2001:db8:0:1::7": "It asked from 2001:db8:0:1::7 at ", "": "It asked at ",
+		"192.0.2.7": "The request came from 192.0.2.7 at ", "2001:db8:0:1::7": "The request came from 2001:db8:0:1::7 at ", "": "The request came at ",
 	} {
 		r := httptest.NewRequest("POST", "/api/v1/auth/device/authorize", strings.NewReader(`{"extension_id":"x"}`))
+		r.Host = "localhost"
 		r.Header.Set("Content-Type", jsonType)
 		r.RemoteAddr = "@" // a socket
 		if from != "" {
@@ -402,7 +403,7 @@ func TestDeviceFlowBusy(t *testing.T) {
 	got := ask().want(429)
 	is.Equal(got.text("error"), "slow_down")
 	is.True(got.text("error_description") != "")
-	is.Equal(got.header.Get("Retry-After"), "60")
+	is.Equal(got.header.Get("Retry-After"), "600") // when the first of the five is over
 	a.clock.advance(kv.DeviceTime)
 	ask().want(200)
 }
@@ -530,7 +531,7 @@ func TestDeviceFlowBadRequests(t *testing.T) {
 func TestSignInBeforeTheClaim(t *testing.T) {
 	is := is.New(t)
 	a := startEmpty(t)
-	const told = "Nobody has an account here yet."
+	const told = "There is no account yet."
 	is.True(strings.Contains(string(a.visit("/login").want(200).body), told))
 	a.addUser("ann", record.Admin)
 	is.True(!strings.Contains(string(a.visit("/login").want(200).body), told))

@@ -79,7 +79,7 @@ func (v *shownSetup) Fields(s *field.Set) {
 	s.Text("program", &v.program, record.MaxName).Says("What a request calls it.", `"sharex"`)
 	s.Text("name", &v.name, record.MaxName).Says("Its name.", `"ShareX"`)
 	s.Text("description", &v.does, record.MaxDescription).Says("What it sends, and from where.", `"Screenshots, files, text and short links from Windows."`)
-	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: scopeNames}}, func(dst []byte) []byte {
 		return (&shownKey{record.Key{Scopes: v.scopes}}).appendScopes(dst)
 	}).Says("The scopes of its API key; empty if it needs none.", `["write"]`)
 }

@@ -342,7 +342,7 @@ func TestBareAddresses(t *testing.T) {
 		says   string
 	}{
 		{a.uploadRequest(map[string]string{"slug": "one"}, file{"a.txt", "", "a"}), 409, "slug"},
-		{a.uploadRequest(map[string]string{"maxViews": "x"}), 422, "File is required; maxViews"},
+		{a.uploadRequest(map[string]string{"maxViews": "x"}), 422, "The file is required; the limit of views"},
 		{request{method: "POST", path: "/api/v1/shorten", json: `{`}, 400, "JSON"},
 		{request{method: "POST", path: "/api/v1/shorten", json: `{}`, anyone: true}, 401, "API key"},
 	} {

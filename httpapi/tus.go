@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/sha1" //nolint:gosec // tus asks for it; it finds accidents
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,6 +12,9 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,7 +35,7 @@ import (
 const (
 	tusPath       = apiPath + "tus"
 	tusVersion    = "1.0.0"
-	tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination"
+	tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
 	tusSending    = "creation,creation-with-upload,expiration,checksum,termination" // for senders
 	tusChecksums  = "sha1,sha256"
 	tusBody       = "application/offset+octet-stream"
@@ -48,7 +52,7 @@ const (
 // tusAsked those that it may send.
 const (
 	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
-		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
+		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, Upload-Concat, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
 	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override"
 )
 
@@ -76,10 +80,10 @@ func tusMetadata(doc, example string) param {
 }
 
 func tusRoutes() []route {
-	state := jsonOf(members(object{
+	state := named("ResumableUploadAnswer", jsonOf(members(object{
 		"data": ref("ResumableUpload"),
-		"file": object{"nullable": true, "allOf": []object{ref("File")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
-	}, "data", "file"), nil)
+		"file": object{"allOf": []object{ref("MaybeFile")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
+	}, "data", "file"), nil))
 	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
 	piece, describe := tusPiece, describeTus(tusExtensions)
 	about := "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
@@ -97,11 +101,12 @@ func tusRoutes() []route {
 			summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + about,
 			door:    uploads, args: []param{
 				version, length,
+				{"header", "Upload-Concat", "partial for a part of a file, which is no file by itself; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", object{"type": "string"}, "partial"},
 				{"header", "Upload-Defer-Length", "1 in place of Upload-Length, if the length is not known yet.", object{"type": "integer", "enum": []int{1}}, 1},
 				tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 				sum,
 			},
-			body: piece(), reply: reply{201, "How far it is.", state}, fails: []int{409, 412, 460}, serve: tus(beginUpload),
+			body: piece(), reply: reply{201, "How far it is.", state}, fails: []int{404, 409, 410, 412, 460}, serve: tus(beginUpload),
 		},
 		{
 			method: "GET", path: tusPath, id: "listUploadsBegun", tag: "tus", summary: "Lists the resumable uploads that are not complete.",
@@ -109,14 +114,14 @@ func tusRoutes() []route {
 		},
 		{
 			method: "GET", path: tusPath + "/{id}", id: "readUpload", tag: "tus",
-			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD, which needs Tus-Resumable, ends a request that is still sending bytes.",
+			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes.",
 			door:    uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 507}, serve: readUpload,
 		},
 		{
 			method: "PATCH", path: tusPath + "/{id}", id: "continueUpload", tag: "tus",
 			summary: "Adds bytes to a resumable upload, and ends another request that does. " + about,
 			door:    uploads, args: []param{version, offset, length, sum}, body: piece(), reply: reply{204, "How far it is, in Upload-Offset.", nil},
-			fails: []int{404, 409, 410, 412, 460}, serve: tus(patchUpload),
+			fails: []int{403, 404, 409, 410, 412, 460}, serve: tus(patchUpload),
 		},
 		{
 			method: "DELETE", path: tusPath + "/{id}", id: "cancelUpload", tag: "tus", summary: "Forgets a resumable upload and its bytes.",
@@ -125,7 +130,7 @@ func tusRoutes() []route {
 		{
 			method: "POST", path: tusPath + "/{id}", id: "overrideUpload", tag: "tus", summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
 			door: uploads, args: []param{version, override, offset, length, sum}, body: piece(), reply: reply{204, "Done.", nil},
-			fails: []int{404, 405, 409, 410, 412, 460}, serve: tus(overrideUpload),
+			fails: []int{403, 404, 405, 409, 410, 412, 460}, serve: tus(overrideUpload),
 		},
 	}
 }
@@ -178,14 +183,14 @@ type shownUpload struct {
 
 func (v *shownUpload) Fields(s *field.Set) {
 	if !v.Sent() {
-		s.ID("id", &v.ID).Says("Id of the upload, the end of its address.", sampleID)
+		s.ID("id", &v.ID, field.Always).Says("Id of the upload, the end of its address.", sampleID)
 	}
 	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as it was uploaded.", `"holiday.mp4"`)
 	s.MaybeNumber("length", &v.Length, 0, math.MaxInt64).Says("Bytes of the whole; null if that is not known yet.", `20971520`)
 	s.Number("offset", &v.Offset, 0, math.MaxInt64).Says("Bytes that are there.", `1048576`)
 	s.Bool("complete", &v.done).Says("Whether the file has been made of it.", `false`)
-	s.Time("createdAt", &v.Created).Says("When it was begun.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("expiresAt", &v.Expires).Says("When it is forgotten, unless more bytes come.", `"2026-01-03T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was begun.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires, field.Always).Says("When it is forgotten, unless more bytes come.", `"2026-01-03T03:04:05.678Z"`)
 }
 
 func showUpload(u *kv.Upload) *shownUpload {
@@ -217,7 +222,17 @@ func (c *call) found() (u *kv.Upload, err error) {
 		u, err = tx.Upload(c.owner(), id)
 		return err
 	})
+	if err == nil && !c.sees(u.By) {
+		return nil, record.NotFound("upload")
+	}
 	return u, err
+}
+
+// sees reports whether the caller may know of an upload or a remote upload that
+// the credential began: one that may read sees all of its owner, others see
+// their own.
+func (c *call) sees(by record.ID) bool {
+	return c.caller.Key.Allows(record.ScopeRead) || by == c.caller.Key.ID
 }
 
 // said sets the headers that tell how far the upload is.
@@ -232,6 +247,16 @@ func (c *call) said(u *kv.Upload) error {
 	}
 	if u.Metadata != "" {
 		h.Set("Upload-Metadata", u.Metadata)
+	}
+	switch {
+	case u.Partial:
+		h.Set("Upload-Concat", "partial")
+	case u.Parts != nil:
+		all := make([]string, len(u.Parts))
+		for i, id := range u.Parts {
+			all[i] = c.s.prefix() + tusPath + "/" + id.String()
+		}
+		h.Set("Upload-Concat", "final;"+strings.Join(all, " "))
 	}
 	if !u.Done() {
 		h.Set("Upload-Expires", u.Expires.UTC().Format(http.TimeFormat))
@@ -287,10 +312,11 @@ func (c *call) answerUpload(status int, u *kv.Upload) error {
 	})
 }
 
-// readUpload looks at an upload. HEAD is how a client finds out where to go on:
-// it ends the request that went before, and leaves nothing undone.
+// readUpload looks at an upload. HEAD with the version of tus is how a client
+// finds out where to go on: it ends the request that went before, and leaves
+// nothing undone. HEAD without it is GET without the body.
 func readUpload(c *call) error {
-	if c.r.Method == http.MethodHead {
+	if c.r.Method == http.MethodHead && c.r.Header.Get("Tus-Resumable") != "" {
 		return tus(headUpload)(c)
 	}
 	u, err := c.found()
@@ -327,6 +353,7 @@ func overrideUpload(c *call) error {
 	case http.MethodHead:
 		return c.settled(c.nothing)
 	}
+	c.w.Header().Set("Allow", c.s.allowed(c.r.URL.Path))
 	return errMethod
 }
 
@@ -345,7 +372,7 @@ func cancelUpload(c *call) error {
 		return err
 	}
 	defer release()
-	if u.Done() {
+	if u.Done() || u.Joined() {
 		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; it cannot be cancelled."}
 	}
 	if err := c.forget(u); err != nil {
@@ -374,7 +401,8 @@ func (c *call) dropPart(u *kv.Upload) {
 type opening struct {
 	length int64 // -1 if it is not known
 	meta   metadata
-	piece  bool // its body is the first bytes
+	concat string // Upload-Concat
+	piece  bool   // its body is the first bytes
 	sum    *checksum
 }
 
@@ -385,8 +413,8 @@ func (c *call) opening() (b opening, err error) {
 	if b.length >= 0 && c.r.Header.Get("Upload-Defer-Length") != "" {
 		return b, badTus("Upload-Length and Upload-Defer-Length exclude each other.")
 	}
-	if c.r.Header.Get("Upload-Concat") != "" {
-		return b, badTus("Uploads cannot be concatenated here.")
+	if b.concat = strings.TrimSpace(c.r.Header.Get("Upload-Concat")); b.concat != "" && b.concat != "partial" && !strings.HasPrefix(b.concat, "final;") {
+		return b, badTus("Upload-Concat must be partial, or final; and addresses.")
 	}
 	if b.meta, err = parseMetadata(strings.Join(c.r.Header.Values("Upload-Metadata"), ",")); err != nil {
 		return b, err
@@ -406,11 +434,17 @@ func beginUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	u := &kv.Upload{Owner: c.owner(), Length: b.length}
+	if b.concat != "" && b.concat != "partial" {
+		return joinUploads(c, b)
+	}
+	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID, Length: b.length, Partial: b.concat != ""}
 	if u.Length < 0 && c.r.Header.Get("Upload-Defer-Length") != "1" {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
 	form, problems := b.meta.form()
+	if u.Partial { // the whole has the metadata
+		form, problems = record.NewForm(record.Files), nil
+	}
 	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
 		return err
 	}
@@ -429,6 +463,145 @@ func beginUpload(c *call) error {
 		return err
 	}
 	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
+}
+
+// maxJoined is how many parts an upload may be made of.
+const maxJoined = 50
+
+// joinUploads makes an upload of complete parts, and its file. If that fails, the
+// parts are as they were. Asked again after it succeeded, it answers as it did.
+func joinUploads(c *call, b opening) error {
+	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID}
+	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
+		where, err := url.Parse(at)
+		if err != nil {
+			return badTus("Upload-Concat names no addresses of uploads.")
+		}
+		id, err := uuid.Parse(path.Base(where.Path))
+		if err != nil || !strings.HasSuffix(path.Dir(where.Path), tusPath) || slices.Contains(u.Parts, id) {
+			return badTus("Upload-Concat must name addresses of partial uploads, each once.")
+		}
+		u.Parts = append(u.Parts, id)
+	}
+	switch {
+	case len(u.Parts) == 0 || len(u.Parts) > maxJoined:
+		return badTus("Upload-Concat must name 1 to " + strconv.Itoa(maxJoined) + " partial uploads.")
+	case b.length >= 0 || b.piece:
+		return badTus("An upload that is made of others has neither a length nor bytes of its own.")
+	}
+	form, problems := b.meta.form()
+	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+		return err
+	}
+	// In an order that all agree on, so that nobody waits for one another.
+	for _, id := range slices.SortedFunc(slices.Values(u.Parts), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		_, release, err := c.s.turns.take(c, id)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	room, err := c.s.room(c.owner())
+	if err != nil {
+		return err
+	}
+	if u.Password, err = c.hash(form.Password); err != nil {
+		return err
+	}
+	u.Metadata, u.Slug = b.meta.shown(), form.Slug
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
+		for _, id := range u.Parts {
+			if part, err := tx.Upload(c.owner(), id); err != nil {
+				return err
+			} else if !c.sees(part.By) {
+				return record.NotFound("upload")
+			}
+		}
+		if u, err = tx.JoinUploads(*u); err == nil && !u.Done() && u.Length > room.file {
+			err = room.over(u.Length)
+		}
+		if err == nil && !u.Done() && u.Length > room.disk {
+			err = kv.ErrFull
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
+}
+
+// join copies the parts of an upload one behind the other. What was copied
+// before is kept.
+func (c *call) join(u *kv.Upload) error {
+	var parts []*kv.Upload
+	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { parts, err = tx.PartsOfUpload(u); return err }); err != nil {
+		return err
+	}
+	st, err := c.openPart(u)
+	if err != nil {
+		return err
+	}
+	defer st.Drop() //nolint:errcheck // after Sync there is nothing to lose
+	behind := int64(0)
+	for _, part := range parts {
+		if err := c.copyPart(u, part, st, behind); err != nil {
+			return err
+		}
+		behind += part.Length
+	}
+	if u.Offset != u.Length {
+		return badTus("The parts have another length than before.")
+	}
+	if err := st.Drop(); err != nil {
+		return err
+	}
+	if err := c.finish(u); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		c.dropPart(part)
+	}
+	return nil
+}
+
+// copyPart copies the part that begins behind so many bytes, as far as that was
+// not done before.
+func (c *call) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) error {
+	done := max(0, u.Offset-behind)
+	if done >= part.Length {
+		return nil
+	}
+	f, err := c.s.Blobs.OpenPart(part.ID.String(), part.Length)
+	if errors.Is(err, blobs.ErrPartLost) {
+		return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "The bytes of a partial upload are lost; send it again."}
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(done, io.SeekStart); err != nil {
+		return err
+	}
+	for left := part.Length - done; left > 0; {
+		if err := c.r.Context().Err(); err != nil { // nobody waits for it any more
+			return cutOff(err)
+		}
+		if c.s.Store.Room() == 0 {
+			return kv.ErrFull
+		}
+		n, err := st.ReadFrom(io.LimitReader(f, min(left, noteBytes)))
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		left -= n
+		if err := c.note(u, st); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begun takes the first bytes of an upload that was made and answers with its
@@ -477,6 +650,9 @@ func patchUpload(c *call) error {
 		return err
 	}
 	defer release()
+	if u.Parts != nil {
+		return &record.Error{Fault: record.Denied, Code: "upload_is_final", Text: "This upload is made of others; it takes no bytes of its own."}
+	}
 	if err := c.settle(u); err != nil {
 		return err
 	}
@@ -505,7 +681,7 @@ func patchUpload(c *call) error {
 			return err
 		}
 	}
-	if u.Done() {
+	if u.Done() || u.Joined() {
 		if c.r.ContentLength == 0 { // sent again, for the answer was lost
 			return c.nothing(u)
 		}
@@ -745,9 +921,11 @@ func (p *piece) Read(b []byte) (int, error) {
 // failed before.
 func (c *call) settle(u *kv.Upload) error {
 	switch {
-	case u.Done():
+	case u.Done(), u.Joined():
 		return nil
-	case u.Offset == u.Length:
+	case u.Parts != nil && u.Offset < u.Length:
+		return c.join(u)
+	case u.Offset == u.Length && !u.Partial:
 		return c.finish(u)
 	}
 	st, err := c.openPart(u)

@@ -88,7 +88,7 @@ func TestTusDescribes(t *testing.T) {
 	for _, path := range []string{tusPath, tusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
 		got := a.do(request{method: "OPTIONS", path: path, anyone: true}).want(204)
 		is.Equal(got.header.Get("Tus-Version"), "1.0.0")
-		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination")
+		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation")
 		is.Equal(got.header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
 		is.Equal(got.header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
 	}
@@ -195,7 +195,7 @@ func TestTusRefuses(t *testing.T) {
 		"largest number":      {413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
 		"both lengths":        {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Defer-Length", "1"}},
 		"strange deferral":    {400, "malformed", "", []string{"Upload-Defer-Length", "2"}},
-		"concatenation":       {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Concat", "partial"}},
+		"concatenation":       {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Concat", "some"}},
 		"metadata, no base64": {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "filename a!"}},
 		"metadata twice":      {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,a YQ=="}},
 		"metadata, no name":   {400, "malformed", "", []string{"Upload-Length", "1", "Upload-Metadata", "a YQ==,,b YQ=="}},
@@ -340,7 +340,7 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 	}()
 	_, err = w.Write([]byte(first))
 	a.fatal(err)
-	path := filepath.Join(a.server.Store.Dir(), "blobs", "parts", at[len(tusPath)+1:])
+	path := filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts", at[len(tusPath)+1:])
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // until it is being taken
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 			break
@@ -404,7 +404,7 @@ func TestTusWithoutItsBytes(t *testing.T) {
 	a := start(t)
 	at := a.begin(11)
 	a.piece(at, 0, "hello ").want(204)
-	path := filepath.Join(a.server.Store.Dir(), "blobs", "parts", at[len(tusPath)+1:])
+	path := filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts", at[len(tusPath)+1:])
 	is.NoErr(os.Truncate(path, 3))
 	is.Equal(a.offset(at), "0")
 	a.piece(at, 0, "hello ").want(204)

@@ -38,6 +38,7 @@ func FuzzMultipart(f *testing.F) {
 		a.TB = t
 		before := len(a.blobNames())
 		r := httptest.NewRequest("POST", "/api/v1/upload", bytes.NewReader(body))
+		r.Host = "localhost"
 		r.Header.Set("X-Api-Key", a.key)
 		r.Header["Content-Type"] = []string{mime.FormatMediaType("multipart/form-data", map[string]string{"boundary": boundary})}
 		w := httptest.NewRecorder()

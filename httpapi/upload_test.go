@@ -376,7 +376,7 @@ func TestUploadCutOff(t *testing.T) {
 		for _, head := range []string{fmt.Sprintf("Content-Length: %d", len(body)), "Transfer-Encoding: chunked"} {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
 			is.NoErr(err)
-			_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", a.key, head)
+			_, err = fmt.Fprintf(conn, "POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: multipart/form-data; boundary=b\r\nExpect: 100-continue\r\n%s\r\n\r\n", a.key, head)
 			is.NoErr(err)
 			line, err := bufio.NewReader(conn).ReadString('\n')
 			is.NoErr(err)
@@ -515,7 +515,7 @@ func TestUploadIdempotentRace(t *testing.T) {
 func TestUploadDiskFails(t *testing.T) {
 	is := is.New(t)
 	for err, status := range map[error]int{
-		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 500, io.ErrUnexpectedEOF: 500,
+		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 503, io.ErrUnexpectedEOF: 500,
 	} {
 		_, got := understood(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
 		is.Equal(got, status)

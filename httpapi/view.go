@@ -6,17 +6,17 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"maps"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"time"
 
+	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/thumb"
 	"kist/kv"
-	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -31,7 +31,7 @@ func viewPage(c *call) error {
 // page's own fetch of the bytes belongs to it.
 func (c *call) view(r *record.Record, own bool, found error) error {
 	if found == errLocked { //nolint:errorlint // it is this very one
-		return c.locked(http.StatusUnauthorized, r.Slug, "", "")
+		return c.page(http.StatusUnauthorized, c.locked(r.Slug, "", embed.Problem{}))
 	}
 	if found != nil {
 		return found
@@ -87,14 +87,19 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 	v.Left = r.Limit - v.Shown.Views
 	switch b := body.(type) {
 	case *record.File:
+		// Known before a view is counted.
+		if err := c.intact(r, own); err != nil {
+			return v, err
+		}
 		if v.Raw, v.Download, err = c.rawAddresses(r, own); err != nil {
 			return v, err
 		}
+		v.Large = c.tooLarge(r, b.MimeType)
 		if v.Open && c.hasThumb(r, b.MimeType) {
 			v.Thumb = c.s.Base + "/t/" + url.PathEscape(r.Slug)
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, err = c.beginning(r)
+			v.Text, err = c.beginning(r, own)
 		}
 	case *record.Note, *record.Snippet:
 		v.Raw, v.Download, err = c.rawAddresses(r, own)
@@ -133,9 +138,22 @@ func (c *call) rawAddresses(r *record.Record, own bool) (raw, save string, err e
 	return raw, at + "?" + q.Encode(), nil
 }
 
+// intact returns the error of a file whose bytes are damaged, as far as content
+// finds out. Bytes that are missing are the business of those who ask for them.
+func (c *call) intact(r *record.Record, own bool) error {
+	f, err := c.content(r, own)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // beginning is the start of a text file.
-func (c *call) beginning(r *record.Record) ([]byte, error) {
-	f, err := c.open(r)
+func (c *call) beginning(r *record.Record, own bool) ([]byte, error) {
+	f, err := c.content(r, own)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +163,11 @@ func (c *call) beginning(r *record.Record) ([]byte, error) {
 
 // locked asks for the password of an item, and says where the right one leads:
 // see leads.
-func (c *call) locked(status int, slug, then, problem string) error {
+func (c *call) locked(slug, then string, p embed.Problem) embed.Page {
 	c.w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-	return c.page(status, embed.LockedPage{
-		Base: c.s.prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink,
-		Button: "Show it", Error: problem, Wait: status == http.StatusTooManyRequests,
-	})
+	return embed.LockedPage{
+		Base: c.s.prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink, Button: "Unlock", Problem: p,
+	}
 }
 
 // leads are the addresses of an item that the form of its locked page leads on
@@ -161,17 +178,6 @@ const (
 	thenLink    = "link"
 	thenContent = "content"
 )
-
-// unlockForm is what the form of a locked item's page sends.
-type unlockForm struct {
-	passwordForm
-	then string
-}
-
-func (f *unlockForm) Fields(s *field.Set) {
-	f.passwordForm.Fields(s)
-	field.Choice(s, "then", &f.then, slices.Sorted(maps.Keys(leads))).Says("Where to go on to: the target of a short link, the content, or the page.", `"link"`)
-}
 
 // card tells a fetcher of link previews what the item is called and shows
 // nothing of it, nor where a short link leads.
@@ -201,6 +207,7 @@ func unlocked(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.takeProof(values)
 	slug, then := c.arg("slug"), values.Get("then")
 	if leads[then] == "" {
 		then = ""
@@ -208,14 +215,10 @@ func unlocked(c *call) error {
 	c.r.Header.Set("X-Share-Password", values.Get("password"))
 	r, own, err := c.find(slug, record.Kinds)
 	if err == nil && values.Get("password") == "" && r.Password != "" && !own {
-		return c.locked(http.StatusUnauthorized, slug, then, "Type the password.")
+		return c.page(http.StatusUnauthorized, c.locked(slug, then, embed.Problem{Text: "Type the password."}))
 	}
 	if err = c.unlock(r, own, err); err != nil {
-		e, status := understood(err)
-		if e.Fault == record.Unauthorized || e.Fault == record.TooMany {
-			return c.locked(status, slug, then, e.Text)
-		}
-		return err
+		return c.problem(err, func(p embed.Problem) embed.Page { return c.locked(slug, then, p) })
 	}
 	if r.Password != "" {
 		if err := c.give(toUnlock, r); err != nil {
@@ -257,7 +260,7 @@ func thumbnail(c *call) error {
 	if c.s.Content != "" && !c.away() {
 		return c.sendAway(r, own, "/t/")
 	}
-	return c.thumb(r)
+	return c.thumb(r, own)
 }
 
 // How many games a public list shows, and how many of the user's public ones
@@ -332,9 +335,14 @@ func (c *call) games(name string) (owner record.User, games []listedGame, more b
 }
 
 // thumb answers with the small picture of a file's content.
-func (c *call) thumb(r *record.Record) error {
-	t, err := c.s.Thumbs.Get(c.r.Context(), r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
+func (c *call) thumb(r *record.Record, own bool) error {
+	if err := c.s.Blobs.Quarantined(r.Bytes.Ref); err != nil {
+		return c.unreadable(r.ID, own, err)
+	}
+	t, err := c.picture(c.r.Context(), r)
 	switch {
+	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
+		return c.unreadable(r.ID, own, err)
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
@@ -343,6 +351,16 @@ func (c *call) thumb(r *record.Record) error {
 		return err
 	}
 	return c.small(r, t, caching(r))
+}
+
+// picture makes the thumbnail of a file's content, or has it from the cache. The
+// maker checks the bytes that it makes one of.
+func (c *call) picture(ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
+	t, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.s.Blobs.Get(r.Bytes.Ref) })
+	if errors.Is(err, blobs.ErrDamaged) {
+		c.s.Blobs.CheckSoon(r.Bytes.Ref)
+	}
+	return t, err
 }
 
 // small answers with a small picture, which belongs to a record.
@@ -395,8 +413,22 @@ func (c *call) hasThumb(r *record.Record, media string) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), thumbWait)
 	defer cancel()
-	_, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.open(r) })
+	_, err := c.picture(ctx, r)
 	return !errors.Is(err, thumb.ErrNone)
+}
+
+// tooLarge reports whether a picture is too large for the server to make a
+// thumbnail of it, and so for a page to show it unasked.
+func (c *call) tooLarge(r *record.Record, media string) bool {
+	if !shrinks(media) {
+		return false
+	}
+	f, err := c.s.Blobs.Get(r.Bytes.Ref)
+	if err != nil {
+		return false // which those find out who ask for the bytes
+	}
+	defer f.Close()
+	return thumb.TooLarge(f)
 }
 
 // shrinks reports whether there are thumbnails of files of the media type.
@@ -427,7 +459,7 @@ func viewRoutes() []route {
 		},
 		{
 			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
-			door: visitors, body: formOf(new(unlockForm)), reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
+			door: visitors, body: formBody, reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image"
+	"image/color"
 	"image/png"
 	"net/http"
 	"net/url"
@@ -614,5 +615,22 @@ func TestPassingHasTheTerms(t *testing.T) {
 			late.see("GET", "/x/item").want(200)
 			is.True(early.see("GET", "/x/item").status == 404)
 		})
+	}
+}
+
+// A page links to a picture that is too large for a thumbnail and does not show
+// it: a browser that draws it unasked may run out of memory.
+func TestLargePictureIsLinked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	for edge, shown := range map[int]bool{600: true, 6_400: false} {
+		var b bytes.Buffer
+		is.NoErr(png.Encode(&b, image.NewPaletted(image.Rect(0, 0, edge, edge), color.Palette{color.Black, color.White})))
+		slug := a.upload(map[string]string{"isPublic": "true"}, file{"a.png", "image/png", b.String()}).want(201).text("slug")
+		page := string(a.guest().see("GET", "/v/"+slug).want(200).body)
+		is.Equal(strings.Contains(page, "<img"), shown)
+		is.True(embedded.MatchString(page)) // by a link at least
+		is.Equal(strings.Contains(page, "/t/"+slug), shown)
 	}
 }

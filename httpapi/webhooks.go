@@ -24,24 +24,25 @@ const maxShownBody = 8 << 10
 
 func webhookRoutes() []route {
 	const at = apiPath + "integrations/webhooks"
-	one := jsonOf(members(object{"webhook": ref("Webhook"), "data": ref("Webhook")}, "webhook", "data"), nil)
-	list := object{"type": "array", "items": ref("Webhook")}
+	one := func() *content {
+		return named("WebhookAnswer", jsonOf(members(object{"webhook": ref("Webhook"), "data": ref("Webhook")}, "webhook", "data"), nil))
+	}
 	return []route{
 		{
 			method: "GET", path: at, id: "listWebhooks", tag: "webhooks", summary: "Lists webhooks, oldest first.",
-			door: reads, reply: reply{200, "All webhooks, under both names.", jsonOf(members(object{"webhooks": list, "data": list}, "webhooks", "data"), nil)}, serve: listWebhooks,
+			door: reads, reply: reply{200, "All webhooks, under both names.", named("WebhookList", jsonOf(members(object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil))}, serve: listWebhooks,
 		},
 		{
 			method: "POST", path: at, id: "createWebhook", tag: "webhooks", summary: "Makes a webhook.",
-			door: writes, body: bodyOf("WebhookCreate"), reply: reply{201, "The webhook, under both names.", one}, serve: createWebhook,
+			door: writes, body: bodyOf("WebhookCreate"), reply: reply{201, "The webhook, under both names.", one()}, serve: createWebhook,
 		},
 		{
 			method: "GET", path: at + "/{id}", id: "readWebhook", tag: "webhooks", summary: "Reads a webhook.",
-			door: reads, reply: reply{200, "The webhook, under both names.", one}, fails: []int{404}, serve: readWebhook,
+			door: reads, reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: readWebhook,
 		},
 		{
 			method: "PATCH", path: at + "/{id}", id: "editWebhook", tag: "webhooks", summary: "Changes a webhook, which ends a pause.",
-			door: writes, body: bodyOf("WebhookEdit"), reply: reply{200, "The webhook, under both names.", one}, fails: []int{404}, serve: patchWebhook,
+			door: writes, body: bodyOf("WebhookEdit"), reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: patchWebhook,
 		},
 		{
 			method: "DELETE", path: at + "/{id}", id: "removeWebhook", tag: "webhooks", summary: "Deletes a webhook and what waits for it.",
@@ -49,16 +50,16 @@ func webhookRoutes() []route {
 		},
 		{
 			method: "POST", path: at + "/{id}/test", id: "testWebhook", tag: "webhooks", summary: "Sends a test delivery at once, which ends a pause if it goes well.",
-			door: writes, reply: reply{200, "What came of it, within ten seconds.", jsonOf(members(object{
+			door: writes, reply: reply{200, "What came of it, within ten seconds.", named("WebhookTest", jsonOf(members(object{
 				"ok":     object{"type": "boolean", "description": "Whether the target took it."},
 				"status": object{"type": "integer", "description": "What the target answered; 0 if it did not."},
 				"error":  object{"type": "string", "description": "What went wrong; absent if nothing did."},
-			}, "ok", "status"), object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."})},
+			}, "ok", "status"), object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
 			fails: []int{404}, serve: testWebhook,
 		},
 		{
 			method: "GET", path: at + "/{id}/deliveries", id: "listDeliveries", tag: "webhooks", summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
-			door: reads, reply: reply{200, "The deliveries.", jsonOf(members(object{"data": object{"type": "array", "items": ref("Delivery")}}, "data"), nil)},
+			door: reads, reply: reply{200, "The deliveries.", named("DeliveryList", jsonOf(members(object{"data": allOf("Delivery")}, "data"), nil))},
 			fails: []int{404}, serve: listDeliveries,
 		},
 		{
@@ -67,6 +68,13 @@ func webhookRoutes() []route {
 		},
 	}
 }
+
+// Words of the API.
+var (
+	eventNames     = field.Words(record.Events())
+	webhookEvents  = append([]string{string(record.AllEvents)}, eventNames...)
+	deliveryStates = []string{string(record.Waiting), string(record.Done), string(record.Parked)}
+)
 
 // appendEvents writes a list of events.
 func appendEvents(dst []byte, events []record.Event) []byte {
@@ -94,15 +102,27 @@ type shownWebhook struct {
 	queued int64
 }
 
-func showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
-	return &shownWebhook{*h, tx.Queued(h.ID)}
+func (c *call) showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
+	v := &shownWebhook{*h, tx.Queued(h.ID)}
+	v.URL, v.LastError = c.mask(v.URL), c.hide(v.LastError)
+	return v
+}
+
+// mask takes all but the host out of the address of a webhook, which often is a
+// secret, unless the caller may change webhooks.
+func (c *call) mask(address string) string {
+	u, err := url.Parse(address)
+	if c.caller.Key.Allows(record.ScopeWrite) || err != nil {
+		return address
+	}
+	return u.Scheme + "://" + u.Host + "/***"
 }
 
 func (v *shownWebhook) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id of the webhook.", sampleID)
+	s.ID("id", &v.ID, field.Always).Says("Id of the webhook.", sampleID)
 	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
-	s.URL("url", &v.URL).Says("Where events are sent.", `"https://hooks.example.org/kist"`)
-	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}, func(dst []byte) []byte {
+	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** in place of path and query.", `"https://hooks.example.org/kist"`)
+	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: webhookEvents}}, func(dst []byte) []byte {
 		return appendEvents(dst, v.Events)
 	}).Says("The events that are sent; * is all.", `["file.uploaded","note.created"]`)
 	field.Choice(s, "format", &v.Format, record.Formats).Says("The form of what is sent.", `"json"`)
@@ -129,7 +149,7 @@ func (v *shownWebhook) Fields(s *field.Set) {
 		return strconv.AppendInt(dst, int64(v.Failures), 10)
 	}).Says("How many tries in a row have failed.", `0`)
 	s.Time("pausedAt", &v.Paused).Says("Since when nothing is sent, because the target had failed for three days; a change or a good test ends that.", `null`)
-	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // webhookForm is what may be said of a webhook.
@@ -155,7 +175,7 @@ func (f *webhookForm) Fields(s *field.Set) {
 	s.Name("name", &f.h.Name, record.MaxName).Says("A name to know it by.", `"home automation"`)
 	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by whoever runs the server.", `"https://hooks.example.org/kist"`)
 	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
-		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`)
+		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`).Among(webhookEvents)
 	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json, which is the default, or discord for the address of a Discord webhook.", `"json"`)
 	s.Secret("secret", &f.secret).
 		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64, as Standard Webhooks has it, or any text. A new one leaves the one before valid for 24 hours; an empty one ends signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
@@ -205,7 +225,7 @@ func listWebhooks(c *call) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		hooks, err := tx.Webhooks(c.owner())
 		for i := range hooks {
-			all = append(all, showWebhook(tx, &hooks[i]))
+			all = append(all, c.showWebhook(tx, &hooks[i]))
 		}
 		return err
 	}); err != nil {
@@ -223,7 +243,7 @@ func (c *call) answerWebhook(status int, id record.ID) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		h, err := tx.Webhook(c.owner(), id)
 		if err == nil {
-			v = showWebhook(tx, h)
+			v = c.showWebhook(tx, h)
 		}
 		return err
 	}); err != nil {
@@ -336,7 +356,7 @@ func testWebhook(c *call) error {
 		dst = strconv.AppendBool(append(dst, `{"ok":`...), try.Error == "")
 		dst = strconv.AppendInt(append(dst, `,"status":`...), int64(try.Status), 10)
 		if try.Error != "" {
-			dst = field.AppendString(append(dst, `,"error":`...), try.Error)
+			dst = field.AppendString(append(dst, `,"error":`...), c.hide(try.Error))
 		}
 		return append(dst, '}'), nil
 	})
@@ -351,12 +371,12 @@ type shownDelivery struct {
 
 func (v *shownDelivery) Fields(s *field.Set) {
 	text := field.Schema{Type: "string"}
-	s.ID("id", &v.ID).Says("Id of the delivery, which is its webhook-id.", sampleID)
-	s.Shown("event", text, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("What happened.", `"note.created"`)
-	s.Shown("state", field.Schema{Type: "string", Enum: []string{string(record.Waiting), string(record.Done), string(record.Parked)}}, func(dst []byte) []byte {
+	s.ID("id", &v.ID, field.Always).Says("Id of the delivery, which is its webhook-id.", sampleID)
+	s.Shown("event", field.Schema{Type: "string", Enum: eventNames}, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("What happened.", `"note.created"`)
+	s.Shown("state", field.Schema{Type: "string", Enum: deliveryStates}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(v.State))
 	}).Says("done; waiting for another try; or parked, which is given up.", `"done"`)
-	s.Time("createdAt", &v.At).Says("When it happened.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("createdAt", &v.At, field.Always).Says("When it happened.", `"2026-02-03T04:05:06.789Z"`)
 	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(v.Tries), 10) }).
 		Says("How often it was sent.", `1`)
 	s.Time("triedAt", &v.Try.At).Says("When it was sent last; null if it never was.", `"2026-02-03T04:05:06.789Z"`)
@@ -369,8 +389,18 @@ func (v *shownDelivery) Fields(s *field.Set) {
 		Says("What went wrong; empty if nothing did.", `""`)
 	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
 		Says("The beginning of the answer's body.", `"ok"`)
-	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: []field.Field{}}, v.appendRequest).
+	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentRequest)).Members()}, v.appendRequest).
 		Says("What was sent last: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+}
+
+// sentRequest is the shape of what appendRequest writes.
+type sentRequest struct{ url, body string }
+
+func (v *sentRequest) Fields(s *field.Set) {
+	s.URL("url", &v.url, field.Always).Says("Where it was sent.", `"https://hooks.example.org/kist"`)
+	s.Shown("headers", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "string"}}, nil).
+		Says("The headers, without the signatures.", `{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
+	s.LongText("body", &v.body, maxShownBody).Says("The first 8 KiB of the body as text.", `"{}"`)
 }
 
 func (v *shownDelivery) appendRequest(dst []byte) []byte {
@@ -407,9 +437,11 @@ func listDeliveries(c *call) error {
 		}
 		for _, d := range log {
 			v := &shownDelivery{Delivery: d}
+			v.Error = c.hide(v.Error)
 			if all = append(all, v); d.URL == "" {
 				continue // never sent
 			}
+			v.URL = c.mask(v.URL)
 			_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
 			m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
 			var body []byte
@@ -426,7 +458,7 @@ func listDeliveries(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 		return append(appendAll(append(dst, `{"data":`...), all), '}'), nil
 	})
 }

@@ -75,7 +75,8 @@ func (tx *Tx) putUser(u *record.User) error {
 
 // SaveUser changes an account, which must have been read in the same
 // transaction. The last administrator who can sign in stays one. A new password
-// ends the account's sessions.
+// ends the account's sessions, and so does disabling it: enabling it again does
+// not bring them back.
 func (tx *Tx) SaveUser(u *record.User) error {
 	tx.callers = true
 	was, err := tx.User(u.ID)
@@ -85,7 +86,7 @@ func (tx *Tx) SaveUser(u *record.User) error {
 	if err := tx.putUser(u); err != nil {
 		return err
 	}
-	if was.Password != u.Password {
+	if was.Password != u.Password || u.Disabled && !was.Disabled {
 		if err := tx.EndSessions(u.ID); err != nil {
 			return err
 		}
@@ -263,6 +264,9 @@ func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
 	if err := tx.owner(k.Owner); err != nil {
 		return nil, "", err
 	}
+	if err := tx.roomForKey(&k); err != nil {
+		return nil, "", err
+	}
 	secret = newSecret()
 	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, secretDigest(secret, k.Session)
 	return &k, secret, keys.Put(tx.Tx, &k)
@@ -353,6 +357,17 @@ func (tx *Tx) RemoveKey(owner, id record.ID) error {
 	tx.callers = true
 	_, err := keys.Delete(tx.Tx, pair(owner, id[:]...))
 	return fault(err, "key")
+}
+
+// Revoke takes those API keys of the owner away that which names, and returns
+// them.
+func (tx *Tx) Revoke(owner record.ID, which func(*record.Key) bool) ([]record.Key, error) {
+	all, err := tx.Keys(owner)
+	all = slices.DeleteFunc(all, func(k record.Key) bool { return !which(&k) })
+	for i := 0; err == nil && i < len(all); i++ {
+		err = tx.RemoveKey(owner, all[i].ID)
+	}
+	return all, err
 }
 
 // Caller is who a credential stands for. It must not be changed.

@@ -25,19 +25,29 @@ func (tx *Tx) AddDevice(client, address, network string) (d *record.Device, secr
 		return nil, "", err
 	}
 	waiting, from := 0, 0
+	var room, roomFrom time.Time // when the first of them is over
 	for i := range all {
-		if !tx.Now.Before(all[i].Expires) {
-			if _, err := devices.Delete(tx.Tx, all[i].Digest[:]); err != nil {
+		d := &all[i]
+		if !tx.Now.Before(d.Expires) {
+			if _, err := devices.Delete(tx.Tx, d.Digest[:]); err != nil {
 				return nil, "", err
 			}
 			continue
 		}
-		if waiting++; all[i].Network == network {
-			from++
+		if waiting++; room.IsZero() || d.Expires.Before(room) {
+			room = d.Expires
+		}
+		if d.Network == network && d.State == record.DeviceWaits {
+			if from++; roomFrom.IsZero() || d.Expires.Before(roomFrom) {
+				roomFrom = d.Expires
+			}
 		}
 	}
+	if from >= maxDevicesFrom && roomFrom.After(room) {
+		room = roomFrom
+	}
 	if waiting >= maxDevices || from >= maxDevicesFrom {
-		return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: DeviceTime / 10}
+		return nil, "", &record.Error{Fault: record.TooMany, Code: "slow_down", Text: "Too many devices wait to be let in.", Retry: room.Sub(tx.Now)}
 	}
 	secret = newSecret()[len(KeyPrefix):]
 	d = &record.Device{
@@ -123,9 +133,12 @@ func (tx *Tx) PollDevice(secret string) (key string, wait *record.DeviceError, e
 			return "", off, nil
 		}
 		_, key, err = tx.AddKey(record.Key{
-			Owner: d.Owner, Name: d.Client, Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+			Owner: d.Owner, Name: record.ClientName(d.Client), Scopes: []record.Scope{record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
 			Device: d.Client, Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime),
 		})
+		if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Denied {
+			return "", &record.DeviceError{Code: "access_denied", Text: e.Text}, nil
+		}
 		if err == nil {
 			_, err = devices.Delete(tx.Tx, digest[:])
 		}

@@ -115,6 +115,20 @@ func TestDeviceFlow(t *testing.T) {
 	is.Equal(code, "access_denied")
 }
 
+// What was decided no longer counts against its network.
+func TestDecidedDevicesMakeRoom(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := openAt(t, t.TempDir(), newClock().now)
+	u := user(t, s, "ann")
+	for range 2 * maxDevicesFrom {
+		d, secret := device(t, s, "client")
+		update(t, s, func(tx *Tx) error { _, err := tx.DecideDevice(d.Code, u.ID, false); return err })
+		_, code := poll(t, s, secret)
+		is.Equal(code, "access_denied")
+	}
+}
+
 // Requests that wait are bounded; those that are over make room.
 func TestDeviceBounds(t *testing.T) {
 	is := is.New(t)
@@ -129,6 +143,10 @@ func TestDeviceBounds(t *testing.T) {
 	var e *record.Error
 	is.True(errors.As(add("192.0.2.1"), &e))
 	is.Equal(e.Fault, record.TooMany)
+	is.Equal(e.Retry, DeviceTime) // when the first of them is over
+	c.add(time.Minute)
+	is.True(errors.As(add("192.0.2.1"), &e))
+	is.Equal(e.Retry, DeviceTime-time.Minute)
 	is.NoErr(add("192.0.2.2"))
 	update(t, s, func(tx *Tx) error {
 		for i := range maxDevices - maxDevicesFrom - 1 {

@@ -28,6 +28,8 @@ type generation struct {
 	from  uint64     // the number of the record it begins after
 	retry time.Time  // no try before, as the last one failed
 	busy  chan int64 // tells the size of the snapshot that is being written, 0 if it failed
+
+	written chan struct{} // closed when the snapshot that was begun last is written or has failed
 }
 
 // renew begins a new generation if it is time. It is the committer's, between
@@ -68,20 +70,28 @@ func (s *Store) renew() {
 	}
 	at := s.state
 	g.due, g.begun, g.from = false, now, at.Seq
-	busy := make(chan int64, 1)
-	g.busy = busy
-	s.work.Go(func() { busy <- s.snapshot(tx, at) })
+	busy, written := make(chan int64, 1), make(chan struct{})
+	g.busy, g.written = busy, written
+	s.work.Go(func() {
+		defer close(written)
+		busy <- s.snapshot(tx, at)
+	})
 }
 
 // snapshot writes what the transaction sees, and ends it. It returns how large
 // that is, in bytes, or 0 if it failed; the logs are all there still.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	begun := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, Format, everything(tx))
+	err := s.journal.Snapshot(s.stopping, at, Format, s.unmapped(everything(tx)))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
 	if err == nil {
 		err = s.journal.Prune()
+	}
+	if err == nil {
+		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
+			s.log.Warn("old logs are not compressed; they stay as they are", "error", err)
+		}
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {
@@ -91,6 +101,22 @@ func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	}
 	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
 	return size
+}
+
+// unmapped yields the operations and gives back the memory that reading them
+// takes, so that a snapshot does not map all of the working copy.
+func (s *Store) unmapped(all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
+	return func(yield func(journal.Op) bool) {
+		read := 0
+		all(func(op journal.Op) bool {
+			if read += len(op.Key) + len(op.Value); read > 2<<20 {
+				if read = 0; FileMemory() > MostMapped {
+					_ = s.Relax() // what stays taken now is given back later
+				}
+			}
+			return yield(op)
+		})
+	}
 }
 
 // between runs fn on the committer's goroutine while nothing is under way.

@@ -65,6 +65,12 @@ func open(t testing.TB) *Store {
 // process that is killed at this moment leaves behind.
 func copyOf(t testing.TB, s *Store) *Store {
 	t.Helper()
+	return openAt(t, leftOf(t, s), s.now)
+}
+
+// leftOf is copyOf, not opened yet.
+func leftOf(t testing.TB, s *Store) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "copy")
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
@@ -73,7 +79,7 @@ func copyOf(t testing.TB, s *Store) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openAt(t, dir, s.now)
+	return dir
 }
 
 // update and view end the test when the transaction fails.

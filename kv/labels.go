@@ -197,6 +197,11 @@ func (tx *Tx) AddFolder(owner record.ID, name, color string) (*record.Folder, er
 	if err := tx.owner(owner); err != nil {
 		return nil, err
 	}
+	if tx.Get(folderName, named(owner, name)) == nil {
+		if err := tx.roomIn(folderBucket, owner, "folders", "folders"); err != nil {
+			return nil, err
+		}
+	}
 	if color == "" {
 		color = record.DefaultColor
 	}

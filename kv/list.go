@@ -63,6 +63,8 @@ type Query struct {
 	Among  []record.ID
 	Text   string
 	Limit  int    // records of a page, at least 1
+	Most   int    // bytes of their bodies, beyond which a page has no second record; 0: any
+	Brief  bool   // long texts are cut (record.Brief)
 	Offset int    // records to pass over first
 	After  string // the Next of an earlier page of the same query
 }
@@ -73,6 +75,9 @@ type Page struct {
 	Total   int    // of the whole list
 	Next    string // where the next page starts; "" at the end
 }
+
+// rowSize is about what a record takes beside its body.
+const rowSize = 1 << 10
 
 // List reads a page. An After that is not from a page of the same query is
 // Malformed.
@@ -127,6 +132,7 @@ func (tx *Tx) List(q Query) (Page, error) {
 		known = false
 	}
 
+	size := 0
 	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
 	var at []byte // place of the last record on the page
 	for k, v := range from.walk(after, way.down) {
@@ -148,6 +154,15 @@ func (tx *Tx) List(q Query) (Page, error) {
 			if r, err = from.read(k, v); err != nil {
 				return Page{}, err
 			}
+		}
+		if q.Brief {
+			if r, err = r.Brief(); err != nil {
+				return Page{}, err
+			}
+		}
+		if size += len(r.Body) + rowSize; q.Most > 0 && size > q.Most && len(page.Records) > 0 {
+			page.Next = q.cursor(at)
+			break
 		}
 		page.Records, at = append(page.Records, r), append(at[:0], k[len(from.prefix):]...)
 	}

@@ -61,6 +61,9 @@ func TestRelax(t *testing.T) {
 	is.True(before > 900)
 	is.True(resident() < before/2)
 	is.Equal(read(), 1_000_000)
+	mapped := FileMemory()
+	is.NoErr(s.Relax())
+	is.True(mapped-FileMemory() > 500_000)
 	is.NoErr(s.Close())
 	is.Equal(s.Relax(), ErrClosed)
 }

@@ -25,6 +25,10 @@ import (
 const openEnv = "KIST_TEST_OPEN"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(hangEnv) != "" && os.Getenv(childEnv) != "" {
+		misbehave(os.Getenv(hangEnv))
+	}
+	Child()
 	dir := os.Getenv(openEnv)
 	if dir == "" {
 		os.Exit(m.Run())

@@ -197,6 +197,16 @@ func repairPage(was, tx *Tx, r *record.Record) error {
 // maxSame is how many bookmarks of one page SamePages names.
 const maxSame = 10
 
+// SamePage is the oldest of the owner's bookmarks of the page that an address
+// leads to, Missing if there is none.
+func (tx *Tx) SamePage(owner record.ID, address string) (*record.Record, error) {
+	l := label{samePage, record.PageKey(address)}
+	for k := range tx.Walk(recordLabel, l.key(owner, record.Bookmarks), nil, false) {
+		return tx.Owned(owner, record.Bookmarks, record.ID(k[labelSize:]))
+	}
+	return nil, record.NotFound("bookmark")
+}
+
 // SamePages lists the owner's bookmarks of the page that an address leads to,
 // but for the one with the id other: the oldest, ten at most.
 func (tx *Tx) SamePages(owner record.ID, address string, other record.ID) ([]*record.Record, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/argon2"
@@ -27,47 +28,91 @@ const (
 
 // Passwords hashes and checks passwords with Argon2id (RFC 9106), at most as
 // many at once as there are cores, and two at the most, so that a flood of
-// guesses takes neither all memory nor all processors.
+// guesses takes neither all memory nor all processors. A bounded number wait
+// for their turn. Some places in the queue are reserved for seats that are
+// known, and no seat has more than its share, so a flood from one network, or
+// from many unknown ones, does not keep users out.
 type Passwords struct {
 	slots chan struct{}
-	queue chan struct{}
+
+	mu       sync.Mutex
+	all      int            // places that are taken, by hashes under way too
+	unknown  int            // of these, by seats that are not known
+	occupied map[string]int // of these, by seat
+}
+
+// A Seat is for whom a password is checked.
+type Seat struct {
+	Of    string // a network, a browser
+	Known bool   // it has signed in before: it may take the reserved places
 }
 
 // How many may wait for a slot, and for how long.
 const (
 	maxWaiting = 8
 	maxWait    = 2 * time.Second
+
+	reservedPlaces = 4                // for seats that are known
+	placesOfSeat   = 2                // to check passwords
+	placesOfOwner  = 2 + maxWaiting/2 // to hash an owner's new ones
 )
 
 // NewPasswords makes a hasher; a process needs one.
 func NewPasswords() *Passwords {
-	n := min(2, runtime.NumCPU())
-	return &Passwords{slots: make(chan struct{}, n), queue: make(chan struct{}, n+maxWaiting)}
+	return &Passwords{slots: make(chan struct{}, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+}
+
+// take takes a place in the queue and reports whether there was one.
+func (p *Passwords) take(seat Seat, most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	room := cap(p.slots) + maxWaiting
+	if p.all >= room || p.occupied[seat.Of] >= most || !seat.Known && p.unknown >= room-reservedPlaces {
+		return false
+	}
+	p.all++
+	p.occupied[seat.Of]++
+	if !seat.Known {
+		p.unknown++
+	}
+	return true
+}
+
+func (p *Passwords) giveUp(seat Seat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.occupied[seat.Of]--; p.occupied[seat.Of] == 0 {
+		delete(p.occupied, seat.Of)
+	}
+	if !seat.Known {
+		p.unknown--
+	}
 }
 
 // enter waits for a slot; Busy if too many wait already or it takes too long.
-func (p *Passwords) enter(ctx context.Context) (leave func(), err error) {
+func (p *Passwords) enter(ctx context.Context, seat Seat, most int) (leave func(), err error) {
 	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
-	select {
-	case p.queue <- struct{}{}:
-	default:
+	if !p.take(seat, most) {
 		return nil, busy
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	select {
 	case p.slots <- struct{}{}:
-		return func() { <-p.slots; <-p.queue }, nil
+		return func() { <-p.slots; p.giveUp(seat) }, nil
 	case <-ctx.Done():
-		<-p.queue
+		p.giveUp(seat)
 		return nil, busy
 	}
 }
 
-// Hash hashes a password with a random salt, as a PHC string. It takes tens of
-// milliseconds: never call it inside a transaction.
-func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
-	leave, err := p.enter(ctx)
+// Hash hashes a new password with a random salt, as a PHC string. It is for
+// callers who are signed in; owner names them, so that one of them does not
+// take all places. It takes tens of milliseconds: never call it inside a
+// transaction.
+func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, error) {
+	leave, err := p.enter(ctx, Seat{Of: "owner " + owner, Known: true}, placesOfOwner)
 	if err != nil {
 		return "", err
 	}
@@ -82,8 +127,8 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 // Check reports whether the password is the one of the PHC string. Given ""
 // it does the same work and reports false, so that the time it takes does not
 // tell whether there is anything to guess.
-func (p *Passwords) Check(ctx context.Context, phc, password string) (bool, error) {
-	leave, err := p.enter(ctx)
+func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) (bool, error) {
+	leave, err := p.enter(ctx, seat, placesOfSeat)
 	if err != nil {
 		return false, err
 	}

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,31 +18,31 @@ func TestPasswords(t *testing.T) {
 	p, ctx := NewPasswords(), t.Context()
 	long := strings.Repeat("x", 72)
 	for _, password := range []string{"", " x\x00é ", long + "1"} {
-		phc, err := p.Hash(ctx, password)
+		phc, err := p.Hash(ctx, "", password)
 		is.NoErr(err)
 		is.True(regexp.MustCompile(`^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$`).MatchString(phc))
-		ok, err := p.Check(ctx, phc, password)
+		ok, err := p.Check(ctx, Seat{}, phc, password)
 		is.NoErr(err)
 		is.True(ok)
-		ok, err = p.Check(ctx, phc, password+"2")
+		ok, err = p.Check(ctx, Seat{}, phc, password+"2")
 		is.NoErr(err)
 		is.True(!ok)
 	}
-	one, err := p.Hash(ctx, long+"1")
+	one, err := p.Hash(ctx, "", long+"1")
 	is.NoErr(err)
-	ok, err := p.Check(ctx, one, long+"2") // all 73 bytes count
+	ok, err := p.Check(ctx, Seat{}, one, long+"2") // all 73 bytes count
 	is.NoErr(err)
 	is.True(!ok)
-	two, err := p.Hash(ctx, long+"1")
+	two, err := p.Hash(ctx, "", long+"1")
 	is.NoErr(err)
 	is.True(one != two) // salted
-	ok, err = p.Check(ctx, "", "")
+	ok, err = p.Check(ctx, Seat{}, "", "")
 	is.NoErr(err)
 	is.True(!ok) // where there is nothing to guess, nothing is right
 
 	// A known answer: the reference implementation's, of other parameters.
 	known := "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
-	ok, err = p.Check(ctx, known, "password")
+	ok, err = p.Check(ctx, Seat{}, known, "password")
 	is.NoErr(err)
 	is.True(ok)
 	for _, bad := range []string{
@@ -49,60 +50,82 @@ func TestPasswords(t *testing.T) {
 		strings.Replace(known, "p=1", "p=0", 1), strings.Replace(known, "p=1", "p=300", 1), strings.Replace(known, "65536", "4294967295", 1),
 		strings.Replace(known, "t=2", "t=9999", 1), known + "$", known[:len(known)-30], strings.Replace(known, "c29t", "!!!!", 1), strings.Replace(known, "m=", "m=-", 1),
 	} {
-		ok, err := p.Check(ctx, bad, "password")
+		ok, err := p.Check(ctx, Seat{}, bad, "password")
 		is.True(err != nil)
 		is.True(!ok)
 	}
 }
 
 // A flood of guesses waits in a short queue; what does not fit in it, or waits
-// for too long, is turned away.
+// for too long, is turned away. Known seats find a place all the same, and no
+// seat has more than its share.
 func TestPasswordsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		p := NewPasswords()
-		for range cap(p.slots) { // all at work, and at it for long
-			p.queue <- struct{}{}
+		slots := cap(p.slots)
+		for range slots { // all at work, and at it for long
+			is.True(p.take(Seat{Of: "long"}, placesOfSeat))
 			p.slots <- struct{}{}
 		}
 		start := time.Now()
-		errs := make([]error, maxWaiting)
 		var wg sync.WaitGroup
-		for i := range errs {
-			wg.Go(func() { _, errs[i] = p.Hash(t.Context(), "x") })
+		check := func(seat Seat) *error {
+			err := new(error)
+			wg.Go(func() { _, *err = p.Check(t.Context(), seat, "", "x") })
+			synctest.Wait()
+			return err
 		}
-		synctest.Wait()
-		is.Equal(len(p.queue), cap(p.queue))
-		_, err := p.Check(t.Context(), "", "x")
-		is.Equal(code(err), "busy")
-		is.Equal(time.Since(start), time.Duration(0)) // at once
+		atOnce := func(seat Seat) {
+			_, err := p.Check(t.Context(), seat, "", "x")
+			is.Equal(code(err), "busy")
+			is.Equal(time.Since(start), time.Duration(0))
+		}
+		var waiting []*error
+		for range placesOfSeat {
+			waiting = append(waiting, check(Seat{Of: "flood"}))
+		}
+		atOnce(Seat{Of: "flood"}) // no more of one network
+		for i := range maxWaiting - reservedPlaces - placesOfSeat {
+			waiting = append(waiting, check(Seat{Of: fmt.Sprint(i)}))
+		}
+		atOnce(Seat{Of: "unknown"})
+		for range placesOfSeat {
+			waiting = append(waiting, check(Seat{Of: "browser", Known: true}))
+		}
+		atOnce(Seat{Of: "browser", Known: true})
+		for i := range reservedPlaces - placesOfSeat {
+			waiting = append(waiting, check(Seat{Of: fmt.Sprint("known ", i), Known: true}))
+		}
+		atOnce(Seat{Of: "one more", Known: true}) // the queue is bounded for all
 		wg.Wait()
 		is.Equal(time.Since(start), maxWait)
-		for _, err := range errs {
-			is.Equal(code(err), "busy")
+		for _, err := range waiting {
+			is.Equal(code(*err), "busy")
 		}
-		is.Equal(len(p.queue), cap(p.slots))
+		is.Equal(p.all, slots)
+		is.Equal(len(p.occupied), 1)
 
 		gone, cancel := context.WithCancel(t.Context())
 		var stopped, served error
-		wg.Go(func() { _, stopped = p.Hash(gone, "x") })
-		wg.Go(func() { _, served = p.Hash(t.Context(), "x") })
+		wg.Go(func() { _, stopped = p.Hash(gone, "ann", "x") })
+		wg.Go(func() { _, served = p.Hash(t.Context(), "ann", "x") })
 		synctest.Wait()
 		cancel() // one stops waiting
 		synctest.Wait()
 		is.True(stopped != nil)
 		<-p.slots // a slot comes free
-		<-p.queue
+		p.giveUp(Seat{Of: "long"})
 		wg.Wait()
 		is.NoErr(served)
-		is.Equal(len(p.queue), cap(p.slots)-1)
+		is.Equal(p.all, slots-1)
 	})
 }
 
 // A hash from outside must cost no more to check than those made here.
 func TestValidHash(t *testing.T) {
 	is := is.New(t)
-	hash, err := NewPasswords().Hash(t.Context(), "open sesame")
+	hash, err := NewPasswords().Hash(t.Context(), "", "open sesame")
 	is.NoErr(err)
 	is.True(ValidHash(hash))
 	is.True(!ValidHash(""))

@@ -223,7 +223,7 @@ func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *re
 // add is what Add, and all that is like it, have in common. What was made
 // before may have expired without being told again.
 func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
-	if err := tx.owner(r.Owner); err != nil {
+	if err := errors.Join(tx.owner(r.Owner), tx.roomForRecord(r.Owner), tx.mayWrite(r.Owner)); err != nil {
 		return err
 	}
 	f.Fill(r)
@@ -345,6 +345,9 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 		if before, err = bookmark(r); err != nil {
 			return err
 		}
+	}
+	if err := tx.mayWrite(r.Owner); err != nil {
+		return err
 	}
 	was := len(r.Body)
 	restart := f.Fill(r)

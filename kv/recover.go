@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +22,6 @@ import (
 
 	"kist/blobs/disk"
 	"kist/kv/journal"
-	"kist/kv/table"
 )
 
 // mapSize is how much address space the working copy has from the start. A map
@@ -71,19 +68,30 @@ func (s *Store) load() error {
 	if err := makeCache(cache); err != nil {
 		return err
 	}
-	clean, proven := readProof(s.dir)
-	if proven && clean.holds(path) && s.journal.Resume(clean.state(), clean.Log, clean.LogSize) == nil {
+	// An earlier start may have been killed.
+	if err := errors.Join(remove(path+".new"), remove(path+".new"+runsSuffix)); err != nil {
+		return fmt.Errorf("cannot remove an unfinished working copy: %w", err)
+	}
+	clean, certified := readProof(s.dir)
+	proven := certified && clean.holds(path)
+	if proven && s.journal.Resume(clean.state(), clean.Log, clean.LogSize) == nil {
 		if s.bolt, err = openCopy(path); err == nil {
 			s.state = clean.state()
-			return current(s.bolt)
+			return errors.Join(current(s.bolt), s.belongs(s.bolt))
 		}
 		s.log.Warn("the working copy cannot be opened; it is made anew", "error", err)
 	}
 
 	begun := time.Now()
-	done, entries, err := rebuild(s.journal, path+".new", false)
+	var progress func(share float64)
+	if !fresh && s.rebuilding != nil {
+		if progress, err = s.rebuilding(); err != nil {
+			return err
+		}
+	}
+	done, entries, err := rebuild(s.journal, path+".new", false, progress)
 	if errors.Is(err, syscall.ENOSPC) && remove(filepath.Join(cache, ballastName)) == nil {
-		done, entries, err = rebuild(s.journal, path+".new", false)
+		done, entries, err = rebuild(s.journal, path+".new", false, progress)
 	}
 	switch {
 	case err == nil:
@@ -91,19 +99,38 @@ func (s *Store) load() error {
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS): // nothing is damaged
+		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
 	default:
+		if proven {
+			if healed, failed := s.restart(path, clean, nil, err); healed || failed != nil {
+				return failed
+			}
+		}
 		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
 	}
+	secret, err := s.examine(path + ".new")
+	if err != nil {
+		return errors.Join(err, remove(path+".new"))
+	}
 	switch {
-	case !proven || done.Seq >= clean.Seq:
+	case !certified || done.Seq >= clean.Seq:
 	case !clean.here(s.dir):
 		// A copy may read the journal, and then the proof of a later stop. One
 		// that was cut short looks the same.
 		s.log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
 			"commits", done.Seq, "atTheStop", clean.Seq)
 	default:
-		return errors.Join(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", clean.Log, done.Seq, clean.Seq),
-			remove(path+".new"))
+		harm := fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq)
+		if proven {
+			if healed, failed := s.restart(path, clean, secret, harm); healed || failed != nil {
+				return errors.Join(failed, remove(path+".new"))
+			}
+		}
+		return errors.Join(fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", harm), remove(path+".new"))
+	}
+	if harm := lastRecord(s.dir, done); harm != nil {
+		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), remove(path+".new"))
 	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("cannot put the new working copy in place: %w", err)
@@ -119,8 +146,36 @@ func (s *Store) load() error {
 			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
 		}
 		s.gen.due = true
+		debug.FreeOSMemory() // sorting took more than serving does
 	}
 	return s.journal.Begin(s.state)
+}
+
+// examine looks at a working copy before it takes the place of the one that is
+// there: that one may be all that is left of another instance. It returns the
+// store's secret, nil if there is none.
+func (s *Store) examine(path string) (secret []byte, err error) {
+	db, err := openCopy(path)
+	if err != nil {
+		return nil, err
+	}
+	secret, err = secretOf(db)
+	return secret, errors.Join(err, s.belongs(db), db.Close())
+}
+
+// lastRecord is the damage to the last record of the journal if the working copy
+// in the data directory shows that there is some: it is what the record leads
+// to, so the record was whole when it was written. Otherwise the record is one
+// that a crash cut short, which was never acknowledged.
+func lastRecord(dir string, done journal.Replayed) error {
+	if done.Torn == nil {
+		return nil
+	}
+	// What cannot be read shows nothing.
+	if digest, err := copyDigest(filepath.Join(dir, "cache", "kist.db")); err != nil || digest != done.Torn.To.Digest {
+		return nil
+	}
+	return fmt.Errorf("%w; cache/kist.db has what that held", &done.Torn.Damaged)
 }
 
 // makeCache makes the folder of derived files, marked as such for programs
@@ -142,6 +197,12 @@ func makeCache(dir string) error {
 // unused refuses a data directory without a journal that has held data: to
 // begin an empty one there would lose what can still be saved.
 func (s *Store) unused() error {
+	if all, err := interrupted(s.dir); err != nil || len(all) > 0 {
+		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, as a repair was interrupted. Nothing was changed. Run kist verify --repair again", s.dir))
+	}
+	if _, err := os.Lstat(filepath.Join(s.dir, InstanceName)); err == nil {
+		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to begin anew, use another data directory", s.dir, InstanceName)
+	}
 	for _, name := range []string{"cache/kist.db", cleanName} {
 		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.Size() > 0 {
 			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", s.dir, name)
@@ -182,13 +243,29 @@ func (e *newer) Error() string {
 
 // rebuild makes a working copy from the journal, in place of anything that
 // has the path. When it fails there is no such file, unless what can be read
-// of a damaged journal is wanted.
-func rebuild(j *journal.Journal, path string, damaged bool) (_ journal.Replayed, entries int, err error) {
+// of a damaged journal is wanted. tell is told how far it is, from 0 to 1; it
+// may be nil.
+func rebuild(j *journal.Journal, path string, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
 	b := &builder{path: path}
+	if tell != nil {
+		const reading = 0.4 // of the whole time
+		total, err := j.Ahead()
+		if err != nil {
+			return journal.Replayed{}, 0, err
+		}
+		var read int64
+		j.Watch(func(n int64) {
+			read += n
+			tell(reading * float64(min(read, total)) / float64(max(total, 1)))
+		})
+		defer j.Watch(nil)
+		b.tell = func(n, of int) { tell(reading + (1-reading)*float64(n)/float64(of)) }
+	}
 	done, err := j.Replay(b.start, b.apply)
-	if b.full != nil {
-		b.flush()
-		err = errors.Join(err, b.end())
+	if err == nil || damaged && b.db != nil {
+		if failed := b.finish(); failed != nil {
+			return done, 0, errors.Join(failed, b.drop())
+		}
 	}
 	if err == nil {
 		err = current(b.db)
@@ -199,13 +276,10 @@ func rebuild(j *journal.Journal, path string, damaged bool) (_ journal.Replayed,
 			err = fmt.Errorf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest))
 		}
 	}
-	if b.db != nil {
-		err = errors.Join(err, b.db.Close())
-	}
 	if err != nil && !damaged {
-		return done, 0, errors.Join(err, remove(path))
+		return done, 0, errors.Join(err, b.drop())
 	}
-	return done, entries, err
+	return done, entries, errors.Join(err, b.close())
 }
 
 // remove removes a file; that there is none is no error.
@@ -214,106 +288,6 @@ func remove(path string) error {
 		return err
 	}
 	return nil
-}
-
-// builder writes what a journal holds into a new bbolt file, on a goroutine of
-// its own while the journal is read on.
-type builder struct {
-	path  string
-	db    *bolt.DB
-	ops   []journal.Op
-	bytes int
-	full  chan []journal.Op
-	done  chan error // tells once how the writing went
-}
-
-// buildBytes is how much of keys and values goes into one transaction.
-const buildBytes = 16 << 20
-
-// start begins anew.
-func (b *builder) start() error {
-	err := b.end()
-	if b.db != nil {
-		err = errors.Join(err, b.db.Close())
-	}
-	err = errors.Join(err, remove(b.path))
-	if err == nil {
-		b.db, err = openCopy(b.path)
-	}
-	if err == nil {
-		err = b.db.Update(func(tx *bolt.Tx) error { return table.Create(tx, buckets) })
-	}
-	if err != nil {
-		return err
-	}
-	b.ops, b.bytes = nil, 0
-	db, full, done := b.db, make(chan []journal.Op), make(chan error, 1) // the fields may be others before it runs
-	b.full, b.done = full, done
-	go func() {
-		var err error
-		for ops := range full {
-			if err == nil {
-				err = write(db, ops)
-			}
-		}
-		done <- err
-	}()
-	return nil
-}
-
-// end waits for what is being written.
-func (b *builder) end() error {
-	if b.full == nil {
-		return nil
-	}
-	close(b.full)
-	b.full = nil
-	return <-b.done
-}
-
-func (b *builder) apply(ops []journal.Op) error {
-	for _, op := range ops {
-		if int(op.Bucket) >= len(byNumber) || byNumber[op.Bucket].Name == "" {
-			return fmt.Errorf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket)
-		}
-		b.bytes += len(op.Key) + len(op.Value)
-	}
-	b.ops = append(b.ops, ops...)
-	if b.bytes >= buildBytes {
-		b.flush()
-	}
-	return nil
-}
-
-// flush hands over what was gathered in the order of the keys: bbolt keeps
-// what a transaction adds to a page in one sorted slice, and much at once in no
-// order would cost its square.
-func (b *builder) flush() {
-	order := func(x, y journal.Op) int {
-		return cmp.Or(cmp.Compare(x.Bucket, y.Bucket), bytes.Compare(x.Key, y.Key))
-	}
-	if !slices.IsSortedFunc(b.ops, order) {
-		slices.SortStableFunc(b.ops, order)
-	}
-	b.full <- b.ops
-	b.ops, b.bytes = make([]journal.Op, 0, len(b.ops)), 0
-}
-
-// write writes what is in the order of the keys; of several changes of one
-// key, the last.
-func write(db *bolt.DB, ops []journal.Op) error {
-	return db.Update(func(tx *bolt.Tx) error {
-		t := table.On(tx)
-		for i, op := range ops {
-			if i+1 < len(ops) && ops[i+1].Bucket == op.Bucket && bytes.Equal(ops[i+1].Key, op.Key) {
-				continue
-			}
-			if err := t.Load(byNumber[op.Bucket], op.Key, op.Value); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // contentDigest is the digest of everything in a working copy.

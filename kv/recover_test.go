@@ -22,14 +22,14 @@ func TestBuilderBeginsAnew(t *testing.T) {
 			}
 		}
 		if err == nil {
-			err = b.end()
+			err = b.finish()
 		}
 		ended <- err
 	}()
 	select {
 	case err := <-ended:
 		is.NoErr(err)
-		is.NoErr(b.db.Close())
+		is.NoErr(b.close())
 	case <-time.After(10 * time.Second):
 		t.Fatal("it hangs")
 	}

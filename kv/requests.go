@@ -131,6 +131,9 @@ func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string
 	if err := tx.owner(owner); err != nil {
 		return nil, err
 	}
+	if err := tx.roomIn(requestBucket, owner, "upload requests", "requests"); err != nil {
+		return nil, err
+	}
 	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {
 		return nil, record.Bad(map[string]string{"expiresAt": err.Error()})
 	}
@@ -609,6 +612,20 @@ func (tx *Tx) Item(owner, request, id record.ID) (*record.Item, error) {
 	return i, fault(err, "upload")
 }
 
+// DecideAll decides several pending items of one request alike: all of them, or
+// none if one is missing or decided.
+func (tx *Tx) DecideAll(owner, request record.ID, ids []record.ID, d *record.Decision) ([]*record.Item, error) {
+	all := make([]*record.Item, 0, len(ids))
+	for _, id := range ids {
+		i, err := tx.Decide(owner, request, id, d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
 // Decide approves or rejects a pending item; Taken if it was decided. An
 // approved one becomes a file; of a rejected one nothing is left but its row,
 // and its bytes are unlinked by a later sweep unless they are also a file's.
@@ -652,6 +669,7 @@ type Queue struct {
 	Request       record.ID    // zero: of all requests, which takes a State
 	State         record.State // "": any
 	Limit, Offset int
+	After         record.ID // the item before the first; zero: from the oldest on
 }
 
 // Queue lists items, oldest first, and says how many there are in all. To find
@@ -672,6 +690,10 @@ func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
 		byState = q.State != "" && items.Sum(tx.Tx, inState(q.Owner, q.State)) < received
 	}
 	wanted := int(min(int64(q.Limit), max(0, total-int64(q.Offset))))
+	var after []byte
+	if q.After != uuid.Nil {
+		after = q.After[:]
+	}
 	read := func(key []byte) error {
 		if q.Offset > 0 {
 			q.Offset--
@@ -686,7 +708,10 @@ func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
 	}
 	if byState {
 		prefix := pair(q.Owner, q.State[0])
-		for k := range tx.Walk(itemState, prefix, nil, false) {
+		if after != nil { // past the request, which follows the id in this index
+			after = append(bytes.Clone(after), uuid.Max[:]...)
+		}
+		for k := range tx.Walk(itemState, prefix, after, false) {
 			if len(page) == wanted {
 				break
 			}
@@ -700,7 +725,7 @@ func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
 		}
 		return page, total, nil
 	}
-	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), nil, false) {
+	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), after, false) {
 		if len(page) == wanted {
 			break
 		}

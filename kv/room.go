@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"kist/blobs/disk"
+	"kist/kv/journal"
 	"kist/kv/record"
 )
 
@@ -32,7 +34,9 @@ type room struct {
 	folder *disk.Folder // of derived files
 	space  func() (disk.Room, error)
 	low    atomic.Bool // no new records
+	pruned time.Time   // when old generations were last given up for room; the ticking goroutine's
 	held   atomic.Bool // the ballast is there
+	failed atomic.Bool // the last write of a commit failed, and not for want of room
 }
 
 // Reserve is how much of a disk of the total size is left free, in bytes.
@@ -47,14 +51,46 @@ func (s *Store) openRoom() error {
 		return err
 	}
 	s.room.folder = f
-	file, err := f.Read(ballastName)
-	if err == nil {
+	info, err := f.Lstat(ballastName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && info.Mode().IsRegular():
 		s.room.held.Store(true)
-		err = file.Close()
-	} else if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	case err == nil:
+		// Something else has the name. The ballast is made again if this can go;
+		// nothing else needs it.
+		if err := f.Remove(ballastName); err != nil {
+			s.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
+		}
 	}
 	return err
+}
+
+// journalSpace is what the journal is told of the disk.
+func (s *Store) journalSpace() (journal.Space, error) {
+	r, err := s.room.space()
+	return spaceFor(r), err
+}
+
+func spaceFor(r disk.Room) journal.Space {
+	const most = 1 << 62
+	return journal.Space{Free: int64(min(r.Free, most)), Reserve: int64(Reserve(r.Total))}
+}
+
+// Retention says how long a copy of the data directory may take that is made
+// while a server runs on it.
+func Retention(dir string) (journal.Retention, error) {
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if err != nil {
+		return journal.Retention{}, err
+	}
+	j.OnDisk(func() (journal.Space, error) {
+		r, err := disk.Space(dir)
+		return spaceFor(r), err
+	})
+	r, err := j.Retention()
+	return r, errors.Join(err, j.Close())
 }
 
 // Room is how many bytes of new content the disk takes at present; a large
@@ -87,6 +123,12 @@ func (s *Store) watch() {
 			s.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
 		} else {
 			s.log.Info("there is room on the disk again", "freeBytes", r.Free)
+		}
+	}
+	if r.Free < keep && time.Since(s.room.pruned) > time.Minute {
+		s.room.pruned = time.Now()
+		if err := s.journal.Prune(); err != nil {
+			s.log.Warn("old parts of the journal could not be removed to make room", "error", err)
 		}
 	}
 	size := min(ballastMost, r.Total/ballastShare)
@@ -126,12 +168,50 @@ func (s *Store) giveUpBallast() bool {
 	return s.room.folder.Remove(ballastName) == nil
 }
 
-// full notes that the disk is, if that is what the error of a commit says.
-func (s *Store) full(err error) error {
+// ErrUnwritable says that the disk failed to take a commit. Reading goes on.
+var ErrUnwritable = &record.Error{
+	Fault: record.Busy, Code: "storage_failed", Retry: 10 * time.Second,
+	Text: "The server's disk fails to write at the moment. Nothing was stored; what is there can be read.",
+}
+
+// unwritten notes why a commit could not be written, and turns the error into
+// one for the client.
+func (s *Store) unwritten(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		s.giveUpBallast()
 		s.room.low.Store(true)
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
-	return err
+	if !errors.As(err, new(syscall.Errno)) {
+		return err // not the disk's fault
+	}
+	if !s.room.failed.Swap(true) {
+		s.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
+	}
+	s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
+	return fmt.Errorf("%w (%w)", ErrUnwritable, err)
+}
+
+// written notes that a commit was written.
+func (s *Store) written() {
+	if s.room.failed.Load() && s.room.failed.Swap(false) {
+		s.log.Warn("the disk writes again")
+	}
+}
+
+// Failing reports whether the latest commit could not be written because the
+// disk failed. It is tried again every second.
+func (s *Store) Failing() bool { return s.room.failed.Load() }
+
+// retryWrite makes a commit if the latest one failed, so that it shows when the
+// disk writes again though nobody stores anything.
+func (s *Store) retryWrite() {
+	if !s.Failing() {
+		return
+	}
+	_ = s.Update(func(tx *Tx) error { // a failure is noted already
+		value := make([]byte, 8)
+		random(value)
+		return tx.Put(metaBucket, metaTried, value)
+	})
 }

@@ -78,3 +78,29 @@ func TestFullDisk(t *testing.T) {
 	_, err = os.Stat(ballast)
 	is.NoErr(err)
 }
+
+// Whatever stands in the place of the ballast, the store opens.
+func TestBallastIrregular(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(path string) error{
+		"link out":      func(path string) error { return os.Symlink(os.DevNull, path) },
+		"link to none":  func(path string) error { return os.Symlink("nothing", path) },
+		"folder":        func(path string) error { return os.Mkdir(path, 0o700) },
+		"filled folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "more"), 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := inhabitedBy(t, "ann")
+			path := filepath.Join(dir, "cache", ballastName)
+			is.NoErr(os.RemoveAll(path))
+			is.NoErr(put(path))
+			s := openAt(t, dir, nil)
+			s.watch()
+			info, err := os.Lstat(path)
+			is.NoErr(err)
+			is.Equal(info.Mode().IsRegular(), name != "filled folder")
+			is.Equal(s.room.held.Load(), name != "filled folder")
+		})
+	}
+}

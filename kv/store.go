@@ -4,6 +4,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -34,9 +35,24 @@ var ErrClosed = errors.New("the store is closed")
 // Options are what a Store may be told.
 type Options struct {
 	Now func() time.Time // the wall clock; time.Now if nil
-	Log *slog.Logger     // where background work reports; slog.Default if nil
+	// Elapsed is a clock that nobody sets, against which leaps of Now are held.
+	// If it is nil, it is the system's, or, with a Now of the caller's, none:
+	// that Now is always believed.
+	Elapsed func() time.Duration
+	Log     *slog.Logger // where background work reports; slog.Default if nil
+	// Rebuild is called when Open is about to rebuild the working copy, which
+	// may take long; the directory is locked then. progress is told how much is
+	// done, from 0 to 1, and often. An error ends Open, which returns it. It
+	// may be nil.
+	Rebuild func() (progress func(share float64), err error)
 
-	space func() (disk.Room, error) // of the disk; asked for if nil
+	// WritesPerHour is how many bytes of records, and of what belongs to them,
+	// an owner may have written to the journal in an hour; 0 is the constant of
+	// that name, less than 0 is no limit.
+	WritesPerHour int64
+
+	space func() (disk.Room, error)            // of the disk; asked for if nil
+	timer func(time.Duration) <-chan time.Time // how a scrub waits; time.After if nil
 }
 
 // A Store is an open data directory. It is safe for concurrent use.
@@ -45,6 +61,9 @@ type Store struct {
 	now  func() time.Time
 	log  *slog.Logger
 	lock *lock
+
+	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
+
 	bolt *bolt.DB
 
 	journal *journal.Journal
@@ -59,9 +78,16 @@ type Store struct {
 	crowd   bool           // the commit before was of several callers; the committer's
 	after   *job           // runs when the commit under way has ended; the committer's
 	work    sync.WaitGroup // the committer and a snapshot
-	ticking sync.WaitGroup // flushLoop
+	ticking sync.WaitGroup // flushLoop and scrubLoop
+
+	timer  func(time.Duration) <-chan time.Time // how a scrub waits
+	health struct {
+		sync.Mutex
+		JournalHealth
+	}
 
 	instant atomic.Int64  // the latest instant of a transaction, in milliseconds
+	clock   timekeeper    // whether the wall clock is believed
 	last    record.ID     // the latest id; the committer's
 	seq     uint64        // the latest place of the feed of changes; the committer's
 	intake  intake        // the committer's
@@ -81,6 +107,9 @@ type Store struct {
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
 	pending  usage
+	tries    *Tries
+	most     bounds
+	writes   writes
 	stopping context.Context // over when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
@@ -88,23 +117,36 @@ type Store struct {
 
 // Open opens the data directory, which is made with mode 0700 if it does not
 // exist. A directory that others may write to, one that another process has
-// open, and one of a newer format are refused with nothing changed.
+// open, and one of a newer format are refused with nothing changed, the file
+// LOCK included.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+		if o.Elapsed == nil {
+			o.Elapsed = monotonic()
+		}
 	}
 	if err := secure(dir); err != nil {
+		return nil, err
+	}
+	if err := Readable(dir); err != nil {
 		return nil, err
 	}
 	l, err := acquire(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s.clock.elapsed = o.Elapsed
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
+	s.most = bounds{each: MaxEach, records: MaxRecords}
+	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
+	if s.timer = o.timer; o.timer == nil {
+		s.timer = time.After
+	}
 	if s.room.space = o.space; o.space == nil {
 		s.room.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
@@ -116,6 +158,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s.work.Go(s.commitLoop)
 	s.ticking.Go(s.flushLoop)
+	s.ticking.Go(s.scrubLoop)
 	return s, nil
 }
 
@@ -141,6 +184,8 @@ func (s *Store) open(steps []migration) error {
 		return err
 	}
 	s.journal = j
+	j.Aside(filepath.Join(s.dir, "cache"))
+	j.OnDisk(s.journalSpace)
 	if err = s.load(); err == nil {
 		err = s.unproven()
 	}
@@ -149,6 +194,15 @@ func (s *Store) open(steps []migration) error {
 	}
 	if err == nil {
 		err = s.prepare(steps)
+	}
+	if err == nil {
+		j.SetClock(s.Now)      // a clock that jumped must not age the generations
+		err = s.keepInstance() // before anything is acknowledged
+	}
+	if err == nil {
+		if err := dropUnfinished(s.dir); err != nil {
+			s.log.Warn("what a repair has left could not be removed", "error", err)
+		}
 	}
 	if err != nil {
 		err = errors.Join(err, j.Close())
@@ -168,12 +222,7 @@ func (s *Store) prepare(steps []migration) error {
 	from := uint32(Format)
 	err := s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
-			s.instant.Store(int64(binary.BigEndian.Uint64(v)))
-		}
-		if v := tx.Get(metaBucket, metaSteady); len(v) == 8 {
-			s.steady.at, s.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), s.elapsed()
-		}
+		s.startClock(tx)
 		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
@@ -207,7 +256,17 @@ func (s *Store) prepare(steps []migration) error {
 		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
 	}}
 	_, err = s.commit([]*job{j})
-	return errors.Join(err, j.err)
+	if err = errors.Join(err, j.err); err != nil {
+		return err
+	}
+	return s.bolt.View(func(b *bolt.Tx) error {
+		tx := table.On(b)
+		var secret [32]byte
+		copy(secret[:], tx.Get(metaBucket, metaSecret))
+		s.tries = newTries(secret)
+		s.tries.load(tx, s.wall())
+		return nil
+	})
 }
 
 // A migration brings the store from one format to the next. It is found in
@@ -218,21 +277,6 @@ var migrations = [Format]migration{1: knowPages}
 
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }
-
-// wall is the wall clock, held back from going behind the latest transaction,
-// be it a View, so that what has expired stays expired when the clock is set
-// back.
-func (s *Store) wall() time.Time {
-	for now := s.now().UnixMilli(); ; {
-		last := s.instant.Load()
-		if now <= last {
-			return time.UnixMilli(last).UTC()
-		}
-		if s.instant.CompareAndSwap(last, now) {
-			return time.UnixMilli(now).UTC()
-		}
-	}
-}
 
 // Secret is 32 random bytes that only this store has, the same for as long as
 // it lives.
@@ -256,9 +300,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // it may have counts in its hands
-		err = errors.Join(s.flush(), s.Update(func(tx *Tx) error {
-			return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.keepSteady(tx.Tx, tx.Now))
-		}))
+		err = errors.Join(s.flush(), s.stopClock())
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)

@@ -23,7 +23,7 @@ import (
 type Tx struct {
 	*table.Tx
 	// Now is the instant of the transaction, in whole milliseconds. It never
-	// goes back.
+	// goes back, unless an administrator sets it back (ResetClock).
 	Now time.Time
 
 	s       *Store
@@ -154,7 +154,9 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		tx := &Tx{Tx: t, Now: now, s: s, write: true}
 		mark := t.Mark()
 		j := batch[n]
-		if j.err = run(j.fn, tx); j.err == nil {
+		j.err = run(j.fn, tx)
+		now = tx.Now // see ResetClock
+		if j.err == nil {
 			callers, renamed, due, look = callers || tx.callers, renamed || tx.renamed, due || tx.due, look || tx.look
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
@@ -188,8 +190,15 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	s.record.Reset(s.state.Digest)
 	content := false
+	var paid map[record.ID]int
 	for is, was := range t.Changes() {
 		s.record.Add(journal.Op(is), was)
+		if ofOwner[is.Bucket] && len(is.Key) >= 16 {
+			if paid == nil {
+				paid = map[record.ID]int{}
+			}
+			paid[record.ID(is.Key[:16])] += len(is.Key) + len(is.Value)
+		}
 		content = content || is.Bucket == recordBucket.No
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
@@ -198,14 +207,18 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		err = s.journal.Append(&s.record, to)
 	}
 	if err != nil {
-		return rollback(s.full(err))
+		return rollback(s.unwritten(err))
 	}
 	s.makeRoom()
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
-		return batch, errors.Join(s.full(fmt.Errorf("commit: %w", err)), s.journal.Retract())
+		return batch, errors.Join(s.unwritten(fmt.Errorf("commit: %w", err)), s.journal.Retract())
 	}
 	s.state = to
+	s.written()
+	for owner, bytes := range paid {
+		s.writes.add(owner, bytes, now)
+	}
 	if s.seq != seq {
 		select {
 		case s.changed <- struct{}{}:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +44,14 @@ type Upload struct {
 	Slug     string    // kept free for the file; "" has one made
 	File     record.ID // that was made of it; zero until then
 	FileName string    `json:",omitzero"` // under which it was complete; "" until then
+	By       record.ID `json:",omitzero"` // the credential that began it; zero of strangers and of older ones
+
+	// Of an upload that is a part of another one (tus concatenation): Partial, and
+	// Into is what it was joined into; zero until then. Parts are what an upload is
+	// joined of, in order; nil if it is not.
+	Partial bool        `json:",omitzero"`
+	Into    record.ID   `json:",omitzero"`
+	Parts   []record.ID `json:",omitzero"`
 
 	// Of what a stranger sends to an upload request; zero of the owner's own.
 	Request record.ID    `json:",omitzero"`
@@ -56,12 +66,16 @@ type Upload struct {
 // Done reports whether a file, or an item of a queue, was made of it.
 func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
 
+// Joined reports whether it has become a part of another upload, which has its
+// place in the quota.
+func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
+
 // Sent reports whether it is a stranger's, at an upload request.
 func (u *Upload) Sent() bool { return u.Request != uuid.Nil }
 
 // reserved is how many bytes are set aside for it.
 func (u *Upload) reserved() int64 {
-	if u.Done() {
+	if u.Done() || u.Joined() {
 		return 0
 	}
 	return max(u.Length, u.Offset)
@@ -105,7 +119,7 @@ var uploads = func() *table.Table[Upload] {
 		}})
 	t.Sums = sumBucket
 	t.Tally = func(u *Upload, add func([]byte, int64)) {
-		if u.Done() {
+		if u.Done() || u.Joined() {
 			return
 		}
 		add(reservedOf(u.Owner), u.reserved())
@@ -146,6 +160,81 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 	return &u, fault(uploads.Put(tx.Tx, &u), "upload")
 }
 
+// JoinUploads begins an upload, as AddUpload does, of the owner's complete parts
+// that u.Parts names, in order; their place in the quota becomes its own. If they
+// were joined before, and a file was made of that, it returns that upload. One
+// that came to nothing is forgotten. It fails with Missing or Gone if a part is
+// not there, and with Taken if one is not complete.
+func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
+	parts := make([]*Upload, len(u.Parts))
+	u.Length = 0
+	for i, id := range u.Parts {
+		part, err := tx.Upload(u.Owner, id)
+		if err != nil {
+			return nil, err
+		}
+		if !part.Partial {
+			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "Only partial uploads can be joined."}
+		}
+		if part.Offset != part.Length {
+			return nil, &record.Error{Fault: record.Taken, Code: "upload_incomplete", Text: "A partial upload is not complete yet."}
+		}
+		if u.Length > math.MaxInt64-part.Length {
+			return nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The parts are too long together."}
+		}
+		u.Length += part.Length
+		parts[i] = part
+	}
+	for _, part := range parts {
+		if !part.Joined() {
+			continue
+		}
+		was, err := uploads.Get(tx.Tx, pair(u.Owner, part.Into[:]...))
+		switch {
+		case errors.Is(err, table.ErrMissing):
+		case err != nil:
+			return nil, err
+		case was.Done() && slices.Equal(was.Parts, u.Parts):
+			return was, nil
+		case was.Done():
+			return nil, &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "A partial upload is a part of another file already."}
+		default:
+			if err := tx.RemoveUpload(u.Owner, was.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	set := func(into record.ID) error {
+		for _, part := range parts {
+			part.Into, part.Expires = into, tx.Now.Add(UploadTime)
+			if err := uploads.Put(tx.Tx, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := set(tx.NewID()); err != nil { // some id, which frees their place
+		return nil, err
+	}
+	made, err := tx.AddUpload(u)
+	if err != nil {
+		return nil, err
+	}
+	return made, set(made.ID)
+}
+
+// PartsOfUpload reads the parts that an upload is joined of, in order.
+func (tx *Tx) PartsOfUpload(u *Upload) ([]*Upload, error) {
+	parts := make([]*Upload, len(u.Parts))
+	for i, id := range u.Parts {
+		var err error
+		if parts[i], err = tx.Upload(u.Owner, id); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
 // Upload reads one of the owner's uploads: Missing if there is none, Gone if it
 // waited too long. What strangers send is none of them.
 func (tx *Tx) Upload(owner, id record.ID) (*Upload, error) {
@@ -175,7 +264,7 @@ func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !u.Done() && !u.Sent() && tx.Now.Before(u.Expires) {
+		if !u.Done() && !u.Joined() && !u.Sent() && tx.Now.Before(u.Expires) {
 			all = append(all, *u)
 		}
 	}
@@ -191,7 +280,7 @@ func (tx *Tx) SaveUpload(u *Upload) error {
 	if err != nil {
 		return fault(err, "upload")
 	}
-	if was.Done() {
+	if was.Done() || was.Joined() {
 		return record.NotFound("upload")
 	}
 	if was.Sent() {
@@ -255,10 +344,27 @@ func (tx *Tx) addAwaited(owner record.ID, f *record.Form, content *record.Conten
 	return tx.addChecked(owner, record.Files, f, content, password)
 }
 
-// RemoveUpload forgets an upload. Its bytes are for the caller to remove.
+// RemoveUpload forgets an upload. Its bytes are for the caller to remove. What it
+// is joined of is as it was before.
 func (tx *Tx) RemoveUpload(owner, id record.ID) error {
-	_, err := uploads.Delete(tx.Tx, pair(owner, id[:]...))
-	return fault(err, "upload")
+	was, err := uploads.Delete(tx.Tx, pair(owner, id[:]...))
+	if err != nil {
+		return fault(err, "upload")
+	}
+	for _, id := range was.Parts {
+		part, err := uploads.Get(tx.Tx, pair(owner, id[:]...))
+		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != was.ID {
+			continue
+		}
+		if err == nil {
+			part.Into = uuid.Nil
+			err = uploads.Put(tx.Tx, part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DropUploads forgets the uploads whose time is over, and those of strangers
@@ -309,11 +415,21 @@ func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n i
 }
 
 // AwaitedUploads are the ids of all uploads that are not done: they have bytes.
+// So have parts until a file was made of what they were joined into.
 func (tx *Tx) AwaitedUploads() (map[string]bool, error) {
 	all := map[string]bool{}
 	for u, err := range uploads.All(tx.Tx, nil) {
 		if err != nil {
 			return nil, err
+		}
+		if u.Joined() {
+			into, err := uploads.Get(tx.Tx, pair(u.Owner, u.Into[:]...))
+			if err != nil && !errors.Is(err, table.ErrMissing) {
+				return nil, err
+			}
+			if err == nil && into.Done() {
+				continue
+			}
 		}
 		if !u.Done() {
 			all[u.ID.String()] = true

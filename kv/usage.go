@@ -10,8 +10,9 @@ import (
 	"kist/kv/table"
 )
 
-// flushEvery is how late the views of unlimited items and the last use of
-// keys may be written; a killed process loses no more of them than that.
+// flushEvery is how late the views of unlimited items, the last use of keys
+// and wrong tries may be written; a killed process loses no more of them than
+// that.
 const flushEvery = time.Second
 
 // usage is what is counted in memory until the next flush.
@@ -31,6 +32,10 @@ func (s *Store) flushLoop() {
 			return
 		case <-tick.C:
 			s.watch()
+			s.retryWrite()
+			if err := s.watchClock(false); err != nil {
+				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
+			}
 			if err := s.tellEnds(); err != nil {
 				s.log.Error("ends not told; they are tried again", "error", err)
 			}
@@ -50,10 +55,14 @@ func (s *Store) flush() error {
 		s.pending.note(key, at)
 	}
 	s.pending.Unlock()
-	if len(views) == 0 && len(used) == 0 {
+	counted := s.tries.take(s.wall(), triesPerFlush)
+	if len(views) == 0 && len(used) == 0 && len(counted) == 0 {
 		return nil
 	}
 	err := s.Update(func(tx *Tx) error {
+		if err := tx.saveTries(counted); err != nil {
+			return err
+		}
 		for key, n := range views {
 			if key[len(record.ID{})] == 0 { // kind 0 is none
 				if err := tx.countRequest(key[:], n); err != nil {
@@ -91,6 +100,7 @@ func (s *Store) flush() error {
 		return nil
 	})
 	if err != nil {
+		s.tries.giveBack(counted)
 		s.pending.Lock()
 		defer s.pending.Unlock()
 		for key, n := range views {

@@ -2,16 +2,12 @@ package kv
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,7 +15,6 @@ import (
 	"github.com/google/uuid"
 	bolt "go.etcd.io/bbolt"
 
-	"kist/blobs/disk"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
@@ -63,14 +58,20 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 		return nil, err
 	}
 	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
-	i.Replayed, i.Entries, err = rebuild(j, i.path, true)
+	i.Replayed, i.Entries, err = rebuild(j, i.path, true, nil)
 	if errors.As(err, new(*newer)) {
 		return nil, errors.Join(err, remove(i.path))
 	}
-	if err != nil {
+	whole := err == nil
+	if !whole {
 		once(err)
 	}
-	if clean, proven := readProof(dir); proven && err == nil && i.Seq < clean.Seq && clean.here(dir) {
+	if whole {
+		if err := lastRecord(dir, i.Replayed); err != nil {
+			once(err)
+		}
+	}
+	if clean, proven := readProof(dir); proven && whole && i.Seq < clean.Seq && clean.here(dir) {
 		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, i.Seq, clean.Seq))
 	}
 	db, err := openCopy(i.path)
@@ -80,6 +81,11 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 	i.s = &Store{dir: dir, bolt: db, now: time.Now}
 	i.s.callers.Store(new(sync.Map))
 	i.s.tags.Store(new(sync.Map))
+	if whole { // otherwise the secret may be among what cannot be read
+		if err := i.s.belongs(db); err != nil {
+			once(err)
+		}
+	}
 	return i, nil
 }
 
@@ -195,6 +201,11 @@ func (tx *Tx) Audit(problem func(error)) error {
 	if n := tx.Count(viewBucket); n != counted {
 		say("%d counters of views belong to no item", n-counted)
 	}
+	for k, v := range tx.Walk(metaBucket, metaTry, nil, false) {
+		if _, _, ok := readTryRow(k, v, tx.Now); !ok {
+			say("%s %x cannot be read", metaBucket.Name, k)
+		}
+	}
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "answer of", record.ID(k[:16]))
 	}
@@ -246,8 +257,9 @@ func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] {
 
 // A Holder is a file, or an upload that waits for approval.
 type Holder struct {
-	ID   record.ID
-	Name string // empty if it cannot be read
+	ID    record.ID
+	Name  string // empty if it cannot be read
+	Owner record.ID
 }
 
 // Having lists what has the content.
@@ -259,12 +271,12 @@ func (tx *Tx) Having(ref [32]byte) []Holder {
 			if b, err := r.Decode(); err == nil {
 				name = b.Title()
 			}
-			all = append(all, Holder{r.ID, name})
+			all = append(all, Holder{r.ID, name, r.Owner})
 		}
 	}
 	for k := range tx.Walk(itemBlob, ref[:], nil, false) {
 		if i, err := items.Get(tx.Tx, k[32:]); err == nil {
-			all = append(all, Holder{i.ID, i.Name})
+			all = append(all, Holder{i.ID, i.Name, i.Owner})
 		}
 	}
 	return all
@@ -340,109 +352,6 @@ func checkCopy(tx *bolt.Tx, at journal.State, problem func(error)) error {
 		problem(fmt.Errorf("cache/kist.db has the digest %016x, and should have %016x", uint64(digest), uint64(at.Digest)))
 	}
 	return nil
-}
-
-// Repair makes the journal of a data directory anew from what can be read of
-// it: of a working copy that is proven whole, or of the journal up to where it
-// is damaged. Indexes and counters are worked out again from the rows. The old
-// journal is kept beside the new one under the name that is returned. lost is
-// told what could not be saved. No store may be open on the directory.
-func Repair(dir string, lost func(error)) (aside string, err error) {
-	l, err := acquire(filepath.Join(dir, "LOCK"))
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, l.release()) }()
-	scratch, err := os.MkdirTemp(dir, "repair-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-
-	some := false
-	tell := lost
-	lost = func(err error) {
-		some = true
-		tell(err)
-	}
-	from, at, err := readable(dir, scratch, lost)
-	if err != nil {
-		return "", err
-	}
-	db, err := openCopy(filepath.Join(scratch, "new.db"))
-	if err != nil {
-		return "", errors.Join(err, from.Close())
-	}
-	err = errors.Join(rederive(from, db, lost), from.Close())
-	if err == nil && some { // what their records were is in the old journal, perhaps
-		err = db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(metaOrphans, []byte{1}) })
-	}
-	if err == nil {
-		at.Seq++
-		at.Digest, _, err = contentDigest(db)
-	}
-	if err == nil {
-		err = beginJournal(filepath.Join(scratch, "journal"), db, at)
-	}
-	if err = errors.Join(err, db.Close()); err != nil {
-		return "", err
-	}
-	aside = filepath.Join(dir, fmt.Sprintf("journal.damaged-%s", time.Now().UTC().Format("20060102T150405Z")))
-	if err := os.Rename(filepath.Join(dir, "journal"), aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if err := os.Rename(filepath.Join(scratch, "journal"), filepath.Join(dir, "journal")); err != nil {
-		return "", err
-	}
-	err = errors.Join(remove(filepath.Join(dir, cleanName)), remove(filepath.Join(dir, "cache", "kist.db")))
-	d, err2 := disk.ReadFolder(dir)
-	if err2 == nil {
-		err2 = errors.Join(d.Sync(), d.Close())
-	}
-	return aside, errors.Join(err, err2)
-}
-
-// beginJournal makes a journal that begins with what the working copy holds.
-func beginJournal(path string, db *bolt.DB, at journal.State) error {
-	j, err := journal.Open(path, Format)
-	if err != nil {
-		return err
-	}
-	err = j.Begin(at)
-	if err == nil {
-		err = db.View(func(tx *bolt.Tx) error { return j.Snapshot(context.Background(), at, Format, everything(tx)) })
-	}
-	return errors.Join(err, j.Close())
-}
-
-// readable opens the best there is of a data directory's store.
-func readable(dir, scratch string, lost func(error)) (*bolt.DB, journal.State, error) {
-	path := filepath.Join(dir, "cache", "kist.db")
-	if clean, proven := readProof(dir); proven && clean.holds(path) {
-		if db, err := openCopy(path); err == nil {
-			return db, clean.state(), nil
-		}
-	}
-	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
-	if errors.As(err, new(*journal.Newer)) {
-		return nil, journal.State{}, err
-	}
-	if err != nil {
-		return nil, journal.State{}, fmt.Errorf("nothing can be read: %w; restore a backup", err)
-	}
-	path = filepath.Join(scratch, "old.db")
-	done, _, err := rebuild(j, path, true)
-	if err != nil {
-		lost(err)
-	}
-	if err := j.Close(); err != nil {
-		return nil, done.State, err
-	}
-	if done.Seq == 0 {
-		return nil, done.State, errors.New("nothing can be read of journal/, and the working copy is not proven whole; restore a backup (nothing was changed)")
-	}
-	db, err := openCopy(path)
-	return db, done.State, err
 }
 
 // rederive copies the rows of a store into an empty one, and what is derived
@@ -544,7 +453,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		if v := tx.Get(metaBucket, metaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
 			err = errors.Join(err, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest)))
 		}
-		if err = errors.Join(err, tx.Flush()); err != nil {
+		if err = errors.Join(err, loosen(tx), tx.Flush()); err != nil {
 			return err
 		}
 		return b.Commit()
@@ -569,7 +478,19 @@ func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func(
 			lost(fmt.Errorf("%s: a row cannot be read: %w", t.Rows.Name, err))
 			continue
 		}
+		if err := mend(tx, v, lost); err != nil {
+			return err
+		}
 		err := t.Put(tx.Tx, v)
+		if errors.As(err, new(*table.Taken)) {
+			renamed, failed := rename(tx, v, lost)
+			if failed != nil {
+				return failed
+			}
+			if renamed {
+				err = t.Put(tx.Tx, v)
+			}
+		}
 		if errors.As(err, new(*table.Taken)) {
 			lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
 			continue
@@ -631,6 +552,5 @@ func Origin(dir string) (instance string, seq uint64, err error) {
 		}
 		return nil
 	})
-	digest := sha256.Sum256(append([]byte("kist instance "), secret...))
-	return hex.EncodeToString(digest[:8]), done.Seq, errors.Join(err, j.Close())
+	return instanceOf(secret), done.Seq, errors.Join(err, j.Close())
 }

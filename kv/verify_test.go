@@ -143,8 +143,9 @@ func TestRepairOfQueue(t *testing.T) {
 	view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })
 	is.Equal(found, 1)
 	is.NoErr(s.Close())
-	_, err := Repair(dir, func(err error) { t.Error(err) })
+	repaired, err := Repair(dir, RepairOptions{})
 	is.NoErr(err)
+	is.Equal(len(repaired.Lost), 0)
 	s = openAt(t, dir, nil)
 	view(t, s, audit)
 	all, _ := due(t, s)
@@ -196,11 +197,10 @@ func TestRepair(t *testing.T) {
 				t.Skip("this system cannot prove that a working copy is whole")
 			}
 			row.harm(t, dir)
-			lost := 0
-			aside, err := Repair(dir, func(error) { lost++ })
+			r, err := Repair(dir, RepairOptions{})
 			is.NoErr(err)
-			is.Equal(lost == 0, row.same)
-			_, err = os.Stat(aside)
+			is.Equal(r.Whole(), row.same)
+			_, err = os.Stat(filepath.Join(dir, r.Aside, "journal"))
 			is.Equal(err == nil, name != "journal gone")
 			s = openAt(t, dir, nil)
 			view(t, s, func(tx *Tx) error {
@@ -226,7 +226,7 @@ func TestRepairInUse(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	user(t, s, "ann")
-	_, err := Repair(s.Dir(), func(error) {})
+	_, err := Repair(s.Dir(), RepairOptions{})
 	var used *InUse
 	is.True(errors.As(err, &used))
 }

@@ -1468,7 +1468,7 @@ const pages = {
     v.list = listOf(new Source([k.name], query, 50), {
       grid, counted: (n) => { count.textContent = plural(n, k.one); narrow.hidden = !n && !filters.length; },
       empty: () => filters.length
-        ? nothing('Nothing fits.', 'No item has all that is asked for.', h('a.button', { href: `${base}/${k.at}` }, 'Show all'))
+        ? nothing('No matches.', 'Nothing matches these filters.', h('a.button', { href: `${base}/${k.at}` }, 'Show all'))
         : nothing(`No ${k.many.toLowerCase()} yet.`, k.none),
     });
     v.takes = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder')));
@@ -1549,75 +1549,40 @@ const pages = {
           h('div.acts', {}, iconButton('tag-rename', 'edit', `Rename ${t.name}`), sorted.length > 1 && button('tag-merge', 'Merge', { 'aria-label': `Merge ${t.name} into another tag` }), iconButton('tag-delete', 'trash', `Delete ${t.name}`)));
         row.tag = t;
         return row;
-      })) : nothing('No tags yet.', 'Tags come into being where you write them: on a file, a note, a bookmark.'));
+      })) : nothing('No tags yet.', 'Add tags to your items, and they appear here.'));
     return 'Tags';
   },
 
   async account(v) {
-    const sessions = await load('me/sessions', 'me/sessions?limit=500', v.signal);
+    const [sessions, keys] = await Promise.all([load('me/sessions', 'me/sessions?limit=500', v.signal), load('keys', 'keys?limit=500', v.signal)]);
+    const held = keys?.data ?? [];
     const quota = me.quotaEffectiveBytes;
     const used = h('div.card', {}, h('h2', {}, 'Storage'), h('p', {}, quota ? `${bytes(me.usedBytes)} of ${bytes(quota)}` : `${bytes(me.usedBytes)}, without a limit`),
       quota ? meter(me.usedBytes / quota) : null,
       h('p.soft', {}, Object.values(kinds).map((k) => plural(me.counts[k.name] ?? 0, k.one)).join(' · ')));
-    const profile = inline('Profile', [{ name: 'displayName', label: 'Name to show', autocomplete: 'name' }], me, 'Save', async (now) => {
+    const profile = inline('Profile', [{ name: 'displayName', label: 'Display name', autocomplete: 'name' }], me, 'Save', async (now) => {
       me = (await api('PATCH', 'me', now)).data;
       toast('Saved.');
     });
     const password = inline('Password', [
-      { name: 'currentPassword', label: 'Present password', type: 'password', autocomplete: 'current-password', required: true },
+      { name: 'currentPassword', label: 'Current password', type: 'password', autocomplete: 'current-password', required: true },
       { name: 'password', label: 'New password', type: 'password', autocomplete: 'new-password', required: true, hint: 'At least 8 characters. A few unrelated words are easy to remember and hard to guess.' },
-      { name: 'repeat', label: 'New password, once more', type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
-    ], {}, 'Change the password', async ({ repeat, ...now }, form) => {
+      { name: 'repeat', label: 'Confirm new password', type: 'password', autocomplete: 'new-password', required: true, same: 'password' },
+      ...(held.length ? [{
+        name: 'revoke', label: 'Also revoke', type: 'checks', choices: Object.fromEntries(held.map((k) => [k.id, k.device ? `${k.name} (connected device)` : `${k.name} (API key)`])),
+      }] : []),
+    ], { revoke: held.filter((k) => k.device).map((k) => k.id) }, 'Change password', async ({ repeat, ...now }, form) => {
       await api('PATCH', 'me', now);
       form.set({ currentPassword: '', password: '', repeat: '' });
-      toast('The password is changed.');
+      toast(`Password changed. Other browsers are signed out.${now.revoke?.length ? ` ${plural(now.revoke.length, 'key')} revoked.` : ''}`);
+      rerender();
     });
     const out = h('form', { method: 'post', action: `${base}/logout` }, h('button', {}, 'Sign out'));
     add(v.out, heading('Account', h('small.soft', {}, `${me.username}${me.role === 'admin' ? ', administrator' : ''}`), out), h('div.cards', {}, used, profile, password), sessions && sessionList(sessions.data));
     return 'Account';
   },
 
-  async admin(v) {
-    const [users, settings, stats] = await Promise.all([
-      load('admin/users', 'admin/users?limit=500&sort=title', v.signal), load('admin/settings', 'admin/settings', v.signal), load('admin/stats', 'admin/stats', v.signal),
-    ]);
-    if (!users || !settings) { add(v.out, heading('Admin'), nothing('This page is for administrators.')); return 'Admin'; }
-    const s = settings.data, others = { captchaProvider: ['turnstile', 'hcaptcha'] };
-    const off = h('input', { type: 'checkbox', id: newID(), role: 'switch', checked: !s.apiTokensDisabled, act: 'tokens' });
-    add(v.out, heading('Admin'), h('div.cards', {},
-      h('div.card', {}, h('h2', {}, 'Storage'), h('p.figure', {}, bytes(stats?.data.bytes ?? 0)),
-        h('p.soft', {}, [plural(stats?.data.users ?? 0, 'account'), ...Object.values(kinds).map((k) => plural(stats?.data.counts?.[k.name] ?? 0, k.one))].join(' · '))),
-      h('div.card', {}, h('h2', {}, 'API keys'), h('label.check', { for: off.id }, off, h('span', {}, 'API keys work')),
-        h('p.soft', {}, 'Off stops every key of every user from the next request on: scripts, extensions and connected devices. Signing in still works.')),
-      inline('Limits', [
-        { name: 'defaultQuotaBytes', label: 'Storage for each user', type: 'size', placeholder: 'no limit', hint: 'Such as 50 GB. A user can be given another.' },
-        { name: 'maxUploadBytes', label: 'Largest file', type: 'size', placeholder: bytes(start.maxUpload) },
-      ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
-      inline('Pages of bookmarks', [
-        { name: 'linkChecks', label: 'Look at them', type: 'check', hint: 'For titles, descriptions and icons that are missing, and now and then to see which are gone. The sites see the address of this server.' },
-      ], s, 'Save', async (now) => { await api('PATCH', 'admin/settings', now); toast('Saved.'); }),
-      inline('Captcha of upload requests', [
-        { name: 'captchaProvider', label: 'Provider', type: 'choice', none: 'As the server was started', choices: { pow: 'Built in: proof of work', turnstile: 'Cloudflare Turnstile', hcaptcha: 'hCaptcha', none: 'None' } },
-        { name: 'captchaSiteKey', label: 'Site key', plain: true, onlyFor: others },
-        { name: 'captchaSecret', label: 'Secret', type: 'password', onlyFor: others, autocomplete: 'new-password', placeholder: s.hasCaptchaSecret ? 'set; type to change it' : '' },
-        { name: 'captchaVerifyUrl', label: 'Address to verify at', type: 'url', onlyFor: others, placeholder: 'the provider’s own' },
-      ], s, 'Save', async ({ captchaSecret, ...now }) => {
-        await api('PATCH', 'admin/settings', captchaSecret ? { ...now, captchaSecret } : now);
-        toast('Saved.');
-      })),
-    h('div.head', {}, h('h2', {}, 'Users'), h('small.soft', {}, plural(users.total, 'account')), h('div.row', {}, button('user-new', '', { class: 'main' }, icon('plus'), 'New user'))),
-    h('ul.list', { 'aria-label': 'Users' }, users.data.map((u) => {
-      const row = h('li.item.plain', {}, h('span.pic', {}, h('b', {}, (u.displayName || u.username).slice(0, 2).toUpperCase())),
-        h('div.what', {}, h('span.name', {}, u.displayName || u.username),
-          h('div.meta', {}, h('span', {}, u.username), u.role === 'admin' && h('span.badge.on', {}, 'administrator'), u.disabled && h('span.badge.warn', {}, 'shut'), u.apiTokensDisabled && h('span.badge.warn', {}, 'keys off'),
-            h('span', {}, u.quotaEffectiveBytes ? `${bytes(u.usedBytes)} of ${bytes(u.quotaEffectiveBytes)}` : bytes(u.usedBytes)), h('span', {}, plural(Object.values(u.counts).reduce((a, b) => a + b, 0), 'item')))),
-        h('div.acts', {}, iconButton('user-edit', 'edit', `Edit ${u.username}`), u.id !== me.id && iconButton('user-delete', 'trash', `Delete ${u.username}`)));
-      row.user = u;
-      return row;
-    })));
-    return 'Admin';
-  },
-
+  admin: async (v) => (await module('admin'))(v),
   'upload-requests': async (v) => (await module('requests'))(v),
   keys: async (v) => (await module('keys'))(v),
   webhooks: async (v) => (await module('webhooks'))(v),
@@ -1629,7 +1594,7 @@ const pages = {
 const modules = {};
 function module(name) {
   modules[name] ??= import(start.modules[name]).then((m) => m.default({
-    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copy, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, Problem, base, here, pending, sessionList, put, whole, go, isAddress, get me() { return me; },
+    h, add, find, all, icon, button, iconButton, plural, number, bytes, when, hostOf, api, load, ask, dialog, toast, failed, later, clip, copy, copyAddress, heading, nothing, rerender, rowOfEvent, meter, newID, acts, kinds, inline, start, Problem, base, here, pending, sessionList, put, whole, go, isAddress, get me() { return me; },
   }), () => { delete modules[name]; throw problemOf(0); });
   return modules[name];
 }
@@ -2008,7 +1973,7 @@ const acts = {
   'user-delete'(el) {
     const u = rowOfEvent(el).user;
     ask({
-      title: `Delete ${u.username}?`, danger: true, button: 'Delete the account', text: `This deletes the account and everything it keeps: ${plural(Object.values(u.counts).reduce((a, b) => a + b, 0), 'item')}, ${bytes(u.usedBytes)}. It cannot be undone. To keep the content, shut the account instead.`,
+      title: `Delete ${u.username}?`, danger: true, button: 'Delete account', text: `This deletes the account and everything in it: ${plural(Object.values(u.counts).reduce((a, b) => a + b, 0), 'item')}, ${bytes(u.usedBytes)}. It cannot be undone. To keep the content, disable it instead.`,
       fields: [{ name: 'name', label: `Type ${u.username} to go on`, required: true, plain: true }],
       run: async ({ name }) => {
         if (name !== u.username) throw new Problem('', 0, { name: 'must be the name of the user' });
@@ -2025,12 +1990,12 @@ function userForm(u) {
     title: u ? `Edit ${u.username}` : 'New user', button: u ? 'Save' : 'Add the user',
     fields: [
       { name: 'username', label: 'User name', required: true, plain: true, half: true },
-      { name: 'displayName', label: 'Name to show', half: true },
+      { name: 'displayName', label: 'Display name', half: true },
       { name: 'password', label: u ? 'New password' : 'Password', type: 'password', required: !u, autocomplete: 'new-password', placeholder: u ? 'as it is' : '', hint: 'At least 8 characters.' },
       { name: 'role', label: 'Role', type: 'choice', required: true, half: true, choices: { user: 'User', admin: 'Administrator' } },
       { name: 'quotaBytes', label: 'Storage', type: 'size', placeholder: 'as for all', half: true },
       { name: 'apiTokensDisabled', label: 'API keys are off', type: 'check' },
-      { name: 'disabled', label: 'The account is shut', type: 'check' },
+      { name: 'disabled', label: 'Account disabled', type: 'check' },
     ],
     values: u ?? { role: 'user' },
     run: async (now) => {

@@ -1,9 +1,9 @@
 // The page of keys and devices, and of setting programs up. app.js loads it when it is asked for and hands over what its
 // pages are made with.
 export default function keys(kit) {
-  const { h, add, find, all, api, base, icon, button, iconButton, when, plural, ask, dialog, toast, failed, later, heading, nothing, load, rerender, rowOfEvent, clip, copy, newID, sessionList, acts } = kit;
+  const { h, add, find, all, api, base, icon, button, iconButton, when, plural, ask, dialog, toast, failed, heading, nothing, load, rerender, rowOfEvent, clip, copy, newID, sessionList, acts } = kit;
 
-  const scopes = { all: 'Everything of mine', read: 'Read', write: 'Write', upload: 'Upload only', admin: 'Manage keys and the server' };
+  const scopes = { all: 'Full access to my items', read: 'Read', write: 'Write', upload: 'Upload only', admin: 'Manage keys and the server' };
 
   function keyRow(key) {
     const over = key.expiresAt && Date.parse(key.expiresAt) < Date.now();
@@ -83,8 +83,8 @@ export default function keys(kit) {
       ask({
         title: 'New API key', button: 'Make the key',
         fields: [
-          { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'What uses it, so that you know it again.' },
-          { name: 'scopes', label: 'It may', type: 'checks', choices: kit.me.role === 'admin' ? scopes : Object.fromEntries(Object.entries(scopes).filter(([n]) => n !== 'admin')) },
+          { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'So you can recognise it later.' },
+          { name: 'scopes', label: 'Permissions', type: 'checks', choices: kit.me.role === 'admin' ? scopes : Object.fromEntries(Object.entries(scopes).filter(([n]) => n !== 'admin')) },
           { name: 'ends', label: 'Ends', type: 'choice', required: true, choices: { never: 'Never', 30: 'In 30 days', 90: 'In 90 days', 365: 'In a year' } },
         ],
         values: { scopes: ['all'], ends: 'never' },
@@ -92,7 +92,7 @@ export default function keys(kit) {
           const answer = await api('POST', 'keys', { name, scopes: chosen.length ? chosen : ['all'], ...(ends !== 'never' && { expiresAt: new Date(Date.now() + ends * 864e5).toISOString() }) });
           rerender();
           const d = dialog('Your new key');
-          d.body.append(h('p', {}, 'Copy it now: it is shown this once. Whoever has it can do what it may.'), h('pre.copy', { tabindex: '0', 'aria-label': 'API key' }, answer.key),
+          d.body.append(h('p', {}, 'Copy it now: it is shown only once. Anyone with this key has these permissions.'), h('pre.copy', { tabindex: '0', 'aria-label': 'API key' }, answer.key),
             h('div.row', {}, button('copy-key', 'Copy the key', { class: 'main', 'data-text': answer.key }, icon('copy'), 'Copy the key'), button('dialog-close', 'Done')));
           find('[data-act="copy-key"]', d.el).focus();
         },
@@ -107,10 +107,18 @@ export default function keys(kit) {
       const key = rowOfEvent(el).key;
       ask({ title: `Rename ${key.name}`, fields: [{ name: 'name', label: 'Name', required: true }], values: key, run: async (now) => { await api('PATCH', `keys/${key.id}`, now); rerender(); } });
     },
+    // Revoking takes effect on the server before the page says so. Nothing can bring a key back.
     'key-delete'(el) {
-      const row = rowOfEvent(el), mark = document.createComment('');
-      row.replaceWith(mark);
-      later(`Revoked “${clip(row.key.name)}”.`, [`keys/${row.key.id}`], () => mark.replaceWith(row));
+      const { key } = rowOfEvent(el);
+      ask({
+        title: `Revoke ${key.name}?`, button: 'Revoke', danger: true,
+        text: key.device ? 'The device loses access at once and has to connect again.' : 'Anything that uses this key loses access at once. This cannot be undone.',
+        run: async () => {
+          await api('DELETE', `keys/${key.id}`);
+          rerender();
+          toast(`Revoked “${clip(key.name)}”.`);
+        },
+      });
     },
     async setup() { try { await choose(); } catch (e) { failed(e); } },
     'setup-copy': async (el) => { if (await copy(el.dataset.text)) toast('Copied.'); else toast('This browser does not let the page copy. Select the text and copy it.', { bad: true }); },
@@ -129,7 +137,7 @@ export default function keys(kit) {
       h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),
       rows(devices, 'Connected devices', 'No device is connected. Browser extensions and command-line clients connect with a code.'),
       h('div.row', {}, h('a.button', { href: `${base}/device` }, 'Enter a code'), h('a.button', { href: `${base}/extension.zip`, download: '' }, 'Browser extension')),
-      h('p.soft', {}, 'The extension saves pages, links, pictures and selected text from Chromium, Chrome, Edge and Firefox. Unpack it; then, in Chromium and its kin, turn on the developer mode on the page of extensions and load the folder unpacked; in Firefox, open about:debugging and load its manifest.json.'),
+      h('p.soft', {}, 'The extension saves pages, links, pictures and selected text from Chromium, Chrome, Edge and Firefox. Unpack it; then, in Chrome, Edge and other Chromium browsers, turn on Developer mode on the extensions page, press Load unpacked and choose the folder; in Firefox, open about:debugging and load its manifest.json.'),
       sessions && sessionList(sessions.data));
     return 'Keys and devices';
   };

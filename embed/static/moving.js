@@ -3,8 +3,8 @@ export default function moving(kit) {
   const { h, add, api, base, kinds, button, when, plural, number, toast, failed, heading, load, meter, newID, acts } = kit;
 
   const formats = {
-    '': 'Told by the content', netscape: 'Bookmarks of a browser (HTML)', linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
-    pocket: 'Pocket (CSV or zip)', shlink: 'Shlink (CSV)', folder: 'Files in a zip or tar', kist: 'An export of kist',
+    '': 'Detect automatically', netscape: 'Bookmarks of a browser (HTML)', firefox: 'Firefox backup (JSON)', chrome: 'Chrome’s file Bookmarks', linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
+    linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: 'Pocket (CSV or zip)', raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: 'Other bookmarks in CSV', shlink: 'Shlink (CSV)', folder: 'Files in a zip or tar', kist: 'An export of kist',
   };
   const states = { running: 'under way', done: 'done', stopped: 'stopped', failed: 'failed' };
   const words = { tag: 'tag', folder: 'folder' };
@@ -13,7 +13,7 @@ export default function moving(kit) {
   // sum says what an import made.
   function sum(x) {
     const made = Object.entries(x.made).map(([kind, n]) => plural(n, words[kind] ?? kind)).join(', ') || 'Nothing';
-    return `${made} ${x.dryRun ? 'would be made' : 'made'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} ${x.there === 1 ? 'was' : 'were'} there already and ${number(x.refused)} cannot be kept.`;
+    return `${made} ${x.dryRun ? 'would be imported' : 'imported'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} ${x.there === 1 ? 'was' : 'were'} there already${x.updated ? ` (${number(x.updated)} ${x.dryRun ? 'would be ' : ''}filled in)` : ''} and ${number(x.refused)} ${x.dryRun ? 'would be ' : ''}skipped.`;
   }
 
   // fill draws an import into its row.
@@ -22,7 +22,7 @@ export default function moving(kit) {
     row.replaceChildren(h('summary', {}, h('span', {}, x.name), h(x.state === 'done' ? 'span.badge.on' : runs ? 'span.badge' : 'span.badge.warn', {}, states[x.state]),
       x.dryRun && h('span.badge', {}, 'dry run'), when(x.createdAt)),
     runs ? meter(x.progress / 100) : '', h('p', {}, sum(x)), x.error ? h('p.alert', {}, x.error) : '',
-    x.remarks.length ? h('ul', { 'aria-label': 'Report' }, x.remarks.map((r) => h('li', {}, h('b', {}, r.refused ? 'Not kept' : 'Changed'), ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`))) : '',
+    x.remarks.length ? h('ul', { 'aria-label': 'Report' }, x.remarks.map((r) => h('li', {}, h('b', {}, r.refused ? 'Skipped' : 'Note'), ` ${r.at}${r.name ? `, ${r.name}` : ''}: ${r.text}`))) : '',
     x.moreRemarks ? h('p.soft', {}, `… and ${number(x.moreRemarks)} more.`) : '',
     runs ? h('div.row', {}, button('import-stop', 'Stop', { 'aria-label': `Stop the import of ${x.name}` })) : '');
     row.import = x;
@@ -62,27 +62,30 @@ export default function moving(kit) {
     const list = (await load('import', 'import', v.signal))?.data ?? [];
     const file = h('input', { type: 'file', id: newID(), name: 'import', required: true });
     const format = h('select', { id: newID() }, Object.entries(formats).map(([value, label]) => h('option', { value }, label)));
+    const update = h('input', { type: 'checkbox', id: newID() });
     const dry = h('input', { type: 'checkbox', id: newID() });
-    const go = h('button.main', {}, 'Start the import');
+    const go = h('button.main', {}, 'Import file');
     const rows = h('div', {}, list.map((x) => rowOf(x, v.signal)));
     const form = h('form.card', { 'aria-label': 'Import' }, h('h2', {}, 'Import'),
-      h('p.soft', {}, 'What other programs have exported, or kist itself. Nothing is made twice: what is here already is passed over.'),
+      h('p.soft', {}, 'Import an export of another program or of kist. Duplicates are skipped.'),
       h('div.field', {}, h('label', { for: file.id }, 'File'), file), h('div.field', {}, h('label', { for: format.id }, 'Format'), format),
-      h('label.check', { for: dry.id }, dry, h('span', {}, 'Only say what would be made')), h('div.row', {}, go));
+      h('label.check', { for: dry.id }, dry, h('span', {}, 'Dry run (change nothing)')),
+      h('label.check', { for: update.id }, update, h('span', {}, 'Fill in empty fields of existing items and add tags')), h('div.row', {}, go));
     form.onsubmit = async (e) => {
       e.preventDefault();
       const body = new FormData();
       if (format.value) body.append('format', format.value);
+      if (update.checked) body.append('update', 'true');
       if (dry.checked) body.append('dryRun', 'true');
       body.append('file', file.files[0], file.files[0].name);
       go.disabled = true;
       go.textContent = 'Sending …';
       try {
         rows.prepend(rowOf((await api('POST', 'import', body)).data, v.signal));
-      } catch (problem) { failed(problem); } finally { go.disabled = false; go.textContent = 'Start the import'; }
+      } catch (problem) { failed(problem); } finally { go.disabled = false; go.textContent = 'Import file'; }
     };
     add(v.out, heading('Import and export'), h('div.cards', {}, form,
-      h('div.card', {}, h('h2', {}, 'Export'), h('p.soft', {}, 'Everything you keep, as one zip that another kist takes in as it is. What locked items need to stay locked is in it: keep it to yourself.'),
+      h('div.card', {}, h('h2', {}, 'Export'), h('p.soft', {}, 'Everything you have, in one zip that another kist can import. It contains the password hashes of locked items. Keep it private.'),
         h('div.row', {}, h('a.button', { href: `${base}/api/v1/export`, download: '' }, 'Export everything')))), rows);
     return 'Import and export';
   };

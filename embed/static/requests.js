@@ -94,7 +94,7 @@ export default function requests(kit) {
   function showLink(r) {
     const address = here(r.url).startsWith('/') ? location.origin + here(r.url) : r.url;
     const d = dialog(`Link of ${r.title}`);
-    d.body.append(h('p.soft', {}, 'Whoever has this link can send you files.'),
+    d.body.append(h('p.soft', {}, 'Anyone with this link can send you files.'),
       h('span.join', {}, h('input.mono', { readonly: true, value: address, 'aria-label': 'Link' }), button('copy-text', '', { 'data-text': address }, icon('copy'), 'Copy')),
       h('img.qr', { src: `${base}/api/v1/qr?text=${encodeURIComponent(address)}`, alt: `QR code of ${address}`, width: '200', height: '200' }),
       h('div.row', {}, h('a.button', { href: address, target: '_blank', rel: 'noopener' }, 'Open the page')));
@@ -191,9 +191,9 @@ export default function requests(kit) {
     const links = list?.data ?? [], items = waiting?.items ?? [];
     pending(null, waiting?.total ?? 0);
     v.out.append(heading('Upload requests', h('small.soft', {}, plural(links.length, 'link')), button('request-new', '', { class: 'main', 'aria-label': 'New request' }, icon('plus'), 'New')),
-      h('p.soft', {}, 'A link at which others leave files for you, without an account. Nothing of theirs is anywhere else until you approve it.'));
+      h('p.soft', {}, 'A link where others can send you files without an account.'));
     if (items.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you'), h('small.soft', {}, plural(waiting.total, 'file'))), ...queue(items, waiting.total, new Map(links.map((r) => [r.id, r.title]))).filter(Boolean), h('div.head', {}, h('h2', {}, 'Links')));
-    v.out.append(links.length ? h('ul.list', { 'aria-label': 'Upload requests' }, links.map(requestRow)) : nothing('No links yet.', 'Make one, and send it to those whose files you want.'));
+    v.out.append(links.length ? h('ul.list', { 'aria-label': 'Upload requests' }, links.map(requestRow)) : nothing('No links yet.', 'Create one and send it to others.'));
     return 'Upload requests';
   };
 }

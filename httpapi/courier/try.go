@@ -46,10 +46,12 @@ func sign(h http.Header, secrets []string, body []byte) {
 	}
 	var all []string
 	for _, secret := range secrets {
-		mac := hmac.New(sha256.New, record.SecretKey(secret))
-		mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "."))
-		mac.Write(body)
-		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		for _, key := range record.SecretKeys(secret) {
+			mac := hmac.New(sha256.New, key)
+			mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "."))
+			mac.Write(body)
+			all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		}
 	}
 	h.Set("Webhook-Signature", strings.Join(all, " "))
 	mac := hmac.New(sha256.New, []byte(secrets[0]))

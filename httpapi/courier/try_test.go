@@ -103,6 +103,23 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// A secret that is base64 without whsec_ verifies with the libraries, which
+// decode it, and as the text that it is.
+func TestSignaturesByBase64(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	url, requests := receive(t, accept)
+	secret := base64.StdEncoding.EncodeToString([]byte("twenty-four bytes or more"))
+	is.Equal(tryOnce(t, &record.Webhook{URL: url, Format: record.FormatJSON, Secret: secret}).Error, "")
+	r := <-requests
+	decoded, err := standardwebhooks.NewWebhook(secret)
+	is.NoErr(err)
+	is.NoErr(decoded.Verify(r.body, r.header))
+	plain, err := standardwebhooks.NewWebhookRaw([]byte(secret))
+	is.NoErr(err)
+	is.NoErr(plain.Verify(r.body, r.header))
+}
+
 // The simple header is what openssl dgst -sha256 -hmac SECRET makes of the body.
 func TestSimpleSignature(t *testing.T) {
 	is := is.New(t)

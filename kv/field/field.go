@@ -21,6 +21,7 @@ const (
 	Filled                       // may not be empty or blank where it is given
 	ReadOnly                     // the server sets it; input that names it is ignored
 	WriteOnly                    // accepted, never shown
+	Always                       // an answer always has a value, never null
 )
 
 // Shaped is a value that knows its wire shape.
@@ -112,8 +113,12 @@ func AppendJSON(dst []byte, v Shaped) []byte {
 // Fields lists the shape in the order it was bound.
 func (s *Set) Fields() []Field { return s.fields }
 
-// Schema is the JSON Schema of the field's value.
-func (f Field) Schema() Schema { return f.binding.schema() }
+// Schema is the JSON Schema of the field's value as an answer shows it.
+func (f Field) Schema() Schema {
+	s := f.binding.schema()
+	s.Nullable = s.Nullable && f.Traits&(Always|Required) == 0
+	return s
+}
 
 // Says adds the sentence and the example, as JSON text, that the reference
 // shows for the field bound last.
@@ -204,8 +209,18 @@ func (f *Field) take(v any) string {
 	if err := f.binding.set(v); err != nil {
 		return err.Error()
 	}
-	if list, ok := f.binding.(*texts); ok && f.Traits&Filled != 0 && len(*list.p) == 0 {
-		return "must not be empty"
+	if f.Traits&Filled == 0 {
+		return ""
+	}
+	switch b := f.binding.(type) { // what a rule left of it
+	case *texts:
+		if len(*b.p) == 0 {
+			return "must not be empty"
+		}
+	case *ruled:
+		if strings.TrimSpace(*b.p) == "" {
+			return "must not be empty"
+		}
 	}
 	return ""
 }

@@ -43,7 +43,7 @@ type sample struct {
 }
 
 func (v *sample) Fields(s *Set) {
-	s.ID("id", &v.ID, ReadOnly)
+	s.ID("id", &v.ID, ReadOnly, Always)
 	s.Text("title", &v.Title, 512, Required, Filled).Says("Title of the item.", `"Groceries"`)
 	s.LongText("content", &v.Content, 1<<20)
 	s.Name("label", &v.Label, 64)
@@ -121,7 +121,7 @@ func TestAppendJSON(t *testing.T) {
 	is := is.New(t)
 	v := newSample()
 	set := Of(v)
-	is.Equal(string(set.AppendJSON([]byte("x:"))), `x:{"id":null,"title":"","content":"","label":"","url":"",`+
+	is.Equal(string(set.AppendJSON([]byte("x:"))), `x:{"id":null,"title":"","content":"","label":"","url":null,`+
 		`"isPublic":false,"maxViews":null,"size":0,"rating":null,"expiresAt":null,"status":null,"mood":null,"color":"",`+
 		`"tags":[],"tagIds":[],"folderId":null,"slug":"s","note":"\u003cn\u003e","views":0,"kind":"sample","createdAt":null}`)
 
@@ -436,7 +436,7 @@ func TestNull(t *testing.T) {
 		{"text", `"x"`, `""`, func(s *Set, v *sample) { s.Text("it", &v.Title, 9) }},
 		{"long text", `"x"`, `""`, func(s *Set, v *sample) { s.LongText("it", &v.Content, 9) }},
 		{"name", `"x"`, `""`, func(s *Set, v *sample) { s.Name("it", &v.Label, 9) }},
-		{"address", `"x"`, `""`, func(s *Set, v *sample) { s.URL("it", &v.URL) }},
+		{"address", `"x"`, `null`, func(s *Set, v *sample) { s.URL("it", &v.URL) }},
 		{"ruled", `"x"`, `""`, func(s *Set, v *sample) { s.Ruled("it", &v.Color, lower, "", 9) }},
 		{"boolean", `true`, ``, func(s *Set, v *sample) { s.Bool("it", &v.Public) }},
 		{"count", `1`, `null`, func(s *Set, v *sample) { s.Count("it", &v.Limit) }},
@@ -576,13 +576,13 @@ func TestSchema(t *testing.T) {
 	id := Schema{Type: "string", Format: "uuid", Nullable: true}
 	at := Schema{Type: "string", Format: "date-time", Nullable: true}
 	want := map[string]Schema{
-		"id":        id,
+		"id":        {Type: "string", Format: "uuid"}, // Always
 		"title":     {Type: "string", MaxLength: 512},
 		"content":   {Type: "string", MaxLength: 1 << 20},
 		"label":     {Type: "string", MaxLength: 64},
 		"hint":      {Type: "string", MaxLength: 64},
 		"password":  {Type: "string", Format: "password", MaxLength: MaxSecret},
-		"url":       {Type: "string", Format: "uri", MaxLength: MaxURL},
+		"url":       {Type: "string", Format: "uri", MaxLength: MaxURL, Nullable: true},
 		"isPublic":  {Type: "boolean"},
 		"maxViews":  {Type: "integer", Format: "int64", Min: &one, Max: &count, Nullable: true},
 		"size":      {Type: "integer", Format: "int64", Min: &least, Max: &top},

@@ -25,6 +25,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		is := is.New(t)
 		got, err := Parse(data)
+		sameForShape(t, data, got, err)
 		want, refused := oracleParse(data)
 		if err != errMany { //nolint:errorlint // Parse returns it bare
 			is.Equal(err != nil, refused != nil)
@@ -50,6 +51,27 @@ func FuzzParse(f *testing.F) {
 		is.NoErr(err)
 		is.Equal(again, got)
 	})
+}
+
+// sameForShape checks that ParseFor refuses nothing that Parse takes, and that
+// a value reads the same from what either makes of data.
+func sameForShape(t *testing.T, data []byte, all Object, refused error) {
+	t.Helper()
+	is := is.New(t)
+	some, err := ParseFor(newSample(), data)
+	if err != nil {
+		is.True(refused != nil)
+		return
+	}
+	if refused != nil {
+		is.Equal(refused, errMany) // of values that the sample does not know
+		return
+	}
+	for _, read := range []func(Shaped, Object) error{Create, Patch} {
+		whole, part := newSample(), newSample()
+		is.Equal(read(whole, all), read(part, some))
+		is.Equal(whole, part)
+	}
 }
 
 // bodies are the corners of the grammar.

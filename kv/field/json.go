@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ const (
 	// MaxValues is how many values Parse accepts in one body: members and
 	// entries at every level, and the body itself. Each costs memory many
 	// times its length in the body.
-	MaxValues = 100_000
+	MaxValues = 20_000
 )
 
 // An Object holds the members of one JSON object or one form, by name.
@@ -36,6 +37,7 @@ var (
 	errDeep   = Malformed("The body is nested deeper than " + strconv.Itoa(MaxDepth) + " levels.")
 	errMany   = Malformed("The body holds more than " + strconv.Itoa(MaxValues) + " values.")
 	errHalf   = Malformed("The body holds half of a UTF-16 surrogate pair, which is not text.")
+	errTwice  = Malformed("The body has an object in which a name occurs twice.")
 	errBroken = Malformed("The body is not valid JSON.")
 )
 
@@ -46,6 +48,11 @@ var (
 // by MaxValues. Every error is a Malformed. Nothing in the result keeps data
 // in memory.
 func Parse(data []byte) (Object, error) {
+	return parse(data, func(w *walker) (Object, error) { return w.object(0) })
+}
+
+// parse has read read an object, if data is one.
+func parse(data []byte, read func(*walker) (Object, error)) (Object, error) {
 	if !utf8.Valid(data) {
 		return nil, Malformed("The body is not valid UTF-8.")
 	}
@@ -59,7 +66,19 @@ func Parse(data []byte) (Object, error) {
 	if w.next() != '{' {
 		return nil, Malformed("The body must be a JSON object.")
 	}
-	return w.object(0)
+	return read(&w)
+}
+
+// ParseFor is Parse for what is read into v: members that v does not know or
+// only shows are passed over, and an array or object where v takes neither is built without
+// what is in it. It costs no more memory than what v can take and eight bytes
+// for each name; only members that v knows count as values.
+func ParseFor(v Shaped, data []byte) (o Object, err error) {
+	err = with(v, func(s *Set) error {
+		o, err = parse(data, func(w *walker) (Object, error) { return w.members(s) })
+		return err
+	})
+	return o, err
 }
 
 // refusal says why data, which is not valid JSON, is refused.
@@ -95,6 +114,8 @@ type walker struct {
 	data   []byte
 	at     int
 	values int // built so far
+	seed   maphash.Seed
+	names  []uint64 // hashes of the names in each object that is being passed over
 }
 
 // next passes over white space and is the byte behind it, 0 at the end.
@@ -274,6 +295,144 @@ func (w *walker) object(depth int) (Object, error) {
 			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
 		}
 	}
+}
+
+// members builds the outermost object of those members that the set knows.
+func (w *walker) members(s *Set) (Object, error) {
+	if err := w.enter(0); err != nil {
+		return nil, err
+	}
+	w.seed = maphash.MakeSeed()
+	o := Object{}
+	for n := 0; ; n++ {
+		another, err := w.more(n, '}')
+		if err != nil {
+			return nil, err
+		}
+		if !another {
+			if err := w.distinct(0); err != nil {
+				return nil, err
+			}
+			return o, nil
+		}
+		name, err := w.name()
+		if err != nil {
+			return nil, err
+		}
+		f := s.named(name)
+		if f == nil {
+			if err := w.pass(1); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		v, err := w.valueFor(f)
+		if err != nil {
+			return nil, err
+		}
+		known := len(o)
+		if o[f.Name] = v; len(o) == known {
+			return nil, Malformed(fmt.Sprintf("The body names %q twice.", f.Name))
+		}
+	}
+}
+
+// valueFor builds the value of a field, or an empty one of its kind where the
+// field takes nothing of that kind.
+func (w *walker) valueFor(f *Field) (any, error) {
+	c := w.next()
+	if c != '{' && c != '[' {
+		return w.value(1)
+	}
+	if kind := f.Schema().Type; kind == "array" || kind == "object" || kind == "" {
+		return w.value(1)
+	}
+	if err := w.count(); err != nil {
+		return nil, err
+	}
+	if c == '{' {
+		return Object{}, w.pass(1)
+	}
+	return []any{}, w.pass(1)
+}
+
+// pass passes over a value that is inside depth containers. It refuses names
+// that occur twice in one object, of which it keeps hashes alone.
+func (w *walker) pass(depth int) error {
+	end, from := byte(']'), len(w.names)
+	switch w.next() {
+	case '"':
+		_, err := w.quoted()
+		return err
+	case '{':
+		end = '}'
+	case '[':
+	default:
+		if len(w.word()) == 0 {
+			return errBroken
+		}
+		return nil
+	}
+	if depth == MaxDepth {
+		return errDeep
+	}
+	w.at++
+	for n := 0; ; n++ {
+		another, err := w.more(n, end)
+		if err != nil {
+			return err
+		}
+		if !another {
+			return w.distinct(from)
+		}
+		if end == '}' {
+			if _, err := w.name(); err != nil {
+				return err
+			}
+		}
+		if err := w.pass(depth + 1); err != nil {
+			return err
+		}
+	}
+}
+
+// name passes over the name of a member and the colon, and notes the name.
+func (w *walker) name() ([]byte, error) {
+	name, err := w.quoted()
+	if err == nil && bytes.IndexByte(name, '\\') >= 0 {
+		var text string
+		text, err = unescape(name)
+		name = []byte(text)
+	}
+	if err == nil {
+		err = w.colon()
+	}
+	w.names = append(w.names, maphash.Bytes(w.seed, name))
+	return name, err
+}
+
+// distinct forgets the names noted from the given one on, which are those of
+// one object, and refuses two that are the same.
+func (w *walker) distinct(from int) error {
+	all := w.names[from:]
+	w.names = w.names[:from]
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			return errTwice
+		}
+	}
+	return nil
+}
+
+// named is the field of the name; nil if there is none that can be set.
+func (s *Set) named(name []byte) *Field {
+	for i := range s.fields {
+		if f := &s.fields[i]; f.Name == string(name) && f.Traits&ReadOnly == 0 {
+			return f
+		}
+	}
+	return nil
 }
 
 // skip passes over a value that is inside depth containers without a look at

@@ -16,7 +16,7 @@ const (
 	noObject = "The body must be a JSON object."
 	goesOn   = "The body goes on after the JSON object."
 	tooDeep  = "The body is nested deeper than 32 levels."
-	tooMany  = "The body holds more than 100000 values."
+	tooMany  = "The body holds more than 20000 values."
 	tooEarly = "The body is not valid JSON: it ends too early."
 )
 
@@ -298,4 +298,37 @@ func sameText(is *is.I, got []byte, text string) {
 		is.Equal(a, text)
 	}
 	is.True(!strings.ContainsAny(string(got), "<>&\u2028\u2029\x7f"))
+}
+
+// What a shape does not know is not built, however much it is.
+func TestParseFor(t *testing.T) {
+	is := is.New(t)
+	many := strings.Repeat(`{"a":{}},`, 110_000) + "0"
+	for _, body := range []string{
+		`{"z":[` + many + `]}`,                              // unknown
+		`{"z":{"title":[` + many + `]},"y":[` + many + `]}`, // unknown, and named as what is known
+		`{"title":[` + many + `]}`,                          // known, and a text
+	} {
+		allocs := testing.AllocsPerRun(1, func() {
+			o, err := ParseFor(newSample(), []byte(body))
+			is.NoErr(err)
+			is.True(len(o) <= 1)
+		})
+		is.True(allocs < 100)
+	}
+	o, err := ParseFor(newSample(), []byte(`{"title":[1],"kind":{"a":1},"tags":[["x"]],"views":3,"size":3,"url":{"b":2},"other":{}}`))
+	is.NoErr(err)
+	is.Equal(o, Object{"title": []any{}, "tags": []any{[]any{"x"}}, "size": json.Number("3"), "url": Object{}})
+	for body, want := range map[string]error{
+		`{"title":"a","\u0074itle":"b"}`: Malformed(`The body names "title" twice.`),
+		`{"z":1,"\u007a":2}`:             errTwice,
+		`{"z":[{"a":{"b":1,"b":2}}]}`:    errTwice,
+		`[]`:                             Malformed("The body must be a JSON object."),
+		`{"z":"\ud800"}`:                 errHalf,
+		`{"z":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: errDeep,
+		`{"tags":[` + strings.Repeat("0,", MaxValues) + `0]}`:                         errMany,
+	} {
+		_, err := ParseFor(newSample(), []byte(body))
+		is.Equal(err, want)
+	}
 }

@@ -163,7 +163,7 @@ const MaxURL = 8192
 
 // URL binds an absolute http or https address of at most MaxURL bytes without
 // user name and password, kept normalised (RFC 3986, section 6.2.2.1: scheme
-// and host in lower case). Null and "" empty it.
+// and host in lower case). Null and "" empty it; an empty one is shown as null.
 func (s *Set) URL(name string, p *string, traits ...Traits) *Field {
 	return s.add(name, &address{text{p, MaxURL}}, traits)
 }
@@ -186,8 +186,15 @@ func (b *address) set(v any) error {
 
 func (b *address) load(v any) error { return b.text.set(v) }
 
+func (b *address) append(dst []byte) []byte {
+	if *b.p == "" {
+		return append(dst, "null"...)
+	}
+	return b.text.append(dst)
+}
+
 func (b *address) schema() Schema {
-	return Schema{Type: "string", Format: "uri", MaxLength: MaxURL}
+	return Schema{Type: "string", Format: "uri", MaxLength: MaxURL, Nullable: true}
 }
 
 // CleanURL is the rule of URL fields for one text; the error completes the
@@ -450,9 +457,10 @@ type choice[T ~string] struct {
 	none bool
 }
 
-func (b *choice[T]) names() []string {
-	words := make([]string, len(b.of))
-	for i, w := range b.of {
+// Words are the texts of a list of named constants.
+func Words[T ~string](of []T) []string {
+	words := make([]string, len(of))
+	for i, w := range of {
 		words[i] = string(w)
 	}
 	return words
@@ -461,7 +469,7 @@ func (b *choice[T]) names() []string {
 func (b *choice[T]) set(v any) error {
 	t, ok := v.(string)
 	if !ok || !slices.Contains(b.of, T(t)) {
-		return fmt.Errorf("must be one of: %s", strings.Join(b.names(), ", "))
+		return fmt.Errorf("must be one of: %s", strings.Join(Words(b.of), ", "))
 	}
 	*b.p = T(t)
 	return nil
@@ -482,7 +490,7 @@ func (b *choice[T]) append(dst []byte) []byte {
 }
 
 func (b *choice[T]) schema() Schema {
-	return Schema{Type: "string", Enum: b.names(), Nullable: b.none}
+	return Schema{Type: "string", Enum: Words(b.of), Nullable: b.none}
 }
 
 // Rule checks and normalises one text; its error completes the sentence
@@ -603,6 +611,13 @@ func (b *texts) append(dst []byte) []byte {
 
 func (b *texts) schema() Schema {
 	return Schema{Type: "array", Items: &b.item, MaxItems: b.most}
+}
+
+// Among says, for the reference alone, which words the list of texts that was
+// bound last takes; its rule refuses others.
+func (f *Field) Among(words []string) *Field {
+	f.binding.(*texts).item.Enum = words
+	return f
 }
 
 // CleanID is the rule of UUIDs: any case in, lower case out.

@@ -153,7 +153,7 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	return errors.Join(err, out.Flush())
 }
 
-// Write writes the export as a zip. Contents whose bytes are gone are left out
+// Write writes the export as a zip. Contents whose bytes are gone or damaged are left out
 // and counted in Holds.Missing.
 func (x *Export) Write(w io.Writer) error {
 	z := zip.NewWriter(w)
@@ -169,7 +169,11 @@ func (x *Export) Write(w io.Writer) error {
 		at += p.size
 	}
 	for _, ref := range x.contents {
-		f, err := x.blobs.Get(ref)
+		err := x.blobs.Prove(ref) // before it is in the zip
+		var f *os.File
+		if err == nil {
+			f, err = x.blobs.Get(ref)
+		}
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged) {
 			x.Holds.Missing++
 			continue

@@ -13,7 +13,12 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"kist/blobs"
 	"kist/kv"
@@ -29,21 +34,23 @@ const (
 	batchBytes = 1 << 20
 )
 
-// Import is a way in.
+// Import takes rows into an account.
 type Import struct {
 	Store   *kv.Store
 	Blobs   *blobs.Store
 	Owner   record.ID
 	DryRun  bool                // nothing is kept
+	Update  bool                // fill in the empty fields of what is there, and add tags
 	MaxFile int64               // bytes of one file
 	Tell    func(*record.Moved) // is told how far it is, now and then; may be nil
 
 	report *record.Moved
 	batch  []*entry
 	volume int
-	seen   map[*record.Kind]map[[16]byte]bool // what the owner has, by identity
-	slugs  map[string]bool                    // that a dry run would have given
-	last   record.ID                          // the latest that was made
+	seen   map[*record.Kind]map[[16]byte]record.ID // what the owner has, by identity; a zero id is of this import
+	pages  map[[16]byte]bool                       // of the bookmarks that this import has made, or would make
+	slugs  map[string]bool                         // that a dry run would have given
+	last   record.ID                               // the latest that was made
 }
 
 // entry is a row on its way into the store.
@@ -54,6 +61,7 @@ type entry struct {
 	file *record.Content
 	kept *blobs.Kept
 	made bool
+	old  record.ID // what is there already and is to be filled in; zero if it is not known yet
 }
 
 // Run takes the rows in. It makes what is not there yet, so that it may be run
@@ -62,7 +70,8 @@ type entry struct {
 // source, the end of ctx, or the store's.
 func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*record.Moved, error) {
 	m.report = &record.Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []record.Remark{}}
-	m.seen, m.slugs = map[*record.Kind]map[[16]byte]bool{}, map[string]bool{}
+	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
+	defer m.forget()
 	for row, err := range rows {
 		if err == nil {
 			err = ctx.Err()
@@ -84,12 +93,31 @@ func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) 
 	return m.report, err
 }
 
+// largeImport is how many entries make an import whose memory is given back to
+// the system at once.
+const largeImport = 10_000
+
+// forget drops what was known of the owner's records, which grows with them.
+func (m *Import) forget() {
+	m.seen, m.pages, m.slugs = nil, nil, nil
+	if m.report.Entries >= largeImport {
+		debug.FreeOSMemory()
+	}
+}
+
 // take readies a row and adds it to the batch.
 func (m *Import) take(row format.Row) error {
 	if row.Refused != "" {
 		m.report.Entries++
 		m.report.Remark(row.At, row.Name, row.Refused, true)
 		return nil
+	}
+	if row.Whole {
+		err := m.flush() // so that it stands behind the rows of the entries before it
+		for _, n := range row.Notes {
+			m.report.RemarkWhole(row.At, n)
+		}
+		return err
 	}
 	for _, n := range row.Notes {
 		m.report.Remark(row.At, row.Name, n, false)
@@ -145,19 +173,22 @@ func (m *Import) ready(e *entry) (bool, error) {
 		}
 	}
 	e.id = identity(e.Kind, e.form.Slug, e.form.Body, e.Past.Created, e.Exact)
-	if e.Exact {
-		return true, nil // the transaction looks for its slug
+	if e.Exact || e.Kind == record.Bookmarks {
+		return true, nil // the transaction looks for its slug, or its page
 	}
 	known, err := m.known(e.Kind)
 	if err != nil {
 		return false, err
 	}
-	if known[e.id] {
+	old, there := known[e.id]
+	if there && (!m.Update || old == uuid.Nil) {
 		m.report.There++
 		m.letGo([]*entry{e})
 		return false, nil
 	}
-	known[e.id] = true
+	if e.old = old; !there {
+		known[e.id] = uuid.Nil
+	}
 	return true, nil
 }
 
@@ -191,11 +222,11 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 const page = 500
 
 // known are the identities of what the owner has of a kind.
-func (m *Import) known(k *record.Kind) (map[[16]byte]bool, error) {
+func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 	if m.seen[k] != nil {
 		return m.seen[k], nil
 	}
-	known := map[[16]byte]bool{}
+	known := map[[16]byte]record.ID{}
 	q := kv.Query{Owner: m.Owner, Kind: k, Limit: page}
 	for {
 		var list kv.Page
@@ -208,10 +239,10 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]bool, error) {
 				return nil, err
 			}
 			for _, exact := range []bool{false, true} {
-				known[identity(k, r.Slug, b, r.Created, exact)] = true
+				known[identity(k, r.Slug, b, r.Created, exact)] = r.ID
 			}
 			if k != record.Bookmarks && k != record.Links && k != record.Files { // what had no date got one
-				known[identity(k, r.Slug, b, time.Time{}, true)] = true
+				known[identity(k, r.Slug, b, time.Time{}, true)] = r.ID
 			}
 		}
 		if q.After = list.Next; q.After == "" {
@@ -338,13 +369,34 @@ func (m *Import) flush() error {
 	if m.Tell != nil && err == nil {
 		m.Tell(m.report)
 	}
-	return err
+	return errors.Join(err, m.relax())
+}
+
+// relaxEvery is after how many entries of a transaction memory is looked at.
+const relaxEvery = 20
+
+// relax gives back the memory that reading the store has taken, if that is
+// much. Otherwise all of the store would be mapped.
+func (m *Import) relax() error {
+	if kv.FileMemory() <= kv.MostMapped {
+		return nil
+	}
+	return m.Store.Relax()
 }
 
 // outcome is what came of an entry in a transaction.
 type outcome struct {
 	made   string // what it became; "" if that was there
+	filled bool   // that was filled in
 	remark string
+}
+
+// progress is what a transaction has done that the import keeps in mind once it
+// is committed.
+type progress struct {
+	slugs map[string]bool   // that a dry run would have given
+	pages map[[16]byte]bool // of new bookmarks
+	last  record.ID
 }
 
 // commit takes entries into the store in one transaction.
@@ -357,16 +409,20 @@ func (m *Import) commit(batch []*entry) error {
 		}
 	}
 	var done []outcome
-	last := m.last
-	given := map[string]bool{} // slugs, by a dry run
+	now := &progress{map[string]bool{}, map[[16]byte]bool{}, m.last}
 	run := func(tx *kv.Tx) error {
-		for _, e := range batch {
+		for i, e := range batch {
 			var o outcome
 			var err error
+			if i%relaxEvery == relaxEvery-1 {
+				if err := m.relax(); err != nil {
+					return err
+				}
+			}
 			if e.Label != nil {
 				o, err = m.label(tx, e.Label)
 			} else {
-				o, err = m.keep(tx, e, given, &last)
+				o, err = m.keep(tx, e, now)
 			}
 			if err != nil {
 				return err
@@ -382,7 +438,7 @@ func (m *Import) commit(batch []*entry) error {
 	if err := in(run); err != nil {
 		return err
 	}
-	m.last = last
+	m.last = now.last
 	for i, o := range done {
 		e := batch[i]
 		switch {
@@ -392,11 +448,15 @@ func (m *Import) commit(batch []*entry) error {
 		case e.Label == nil:
 			m.report.There++
 		}
+		if o.filled {
+			m.report.Updated++
+		}
 		if o.remark != "" {
 			m.report.Remark(e.At, e.Name, o.remark, false)
 		}
 	}
-	maps.Copy(m.slugs, given)
+	maps.Copy(m.slugs, now.slugs)
+	maps.Copy(m.pages, now.pages)
 	return nil
 }
 
@@ -419,17 +479,40 @@ func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 	return o, err
 }
 
-// keep makes a record of an entry.
-func (m *Import) keep(tx *kv.Tx, e *entry, given map[string]bool, last *record.ID) (o outcome, err error) {
+// keep makes a record of an entry, or passes it over if it is there.
+func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
+	if e.old != uuid.Nil {
+		r, err := tx.Owned(m.Owner, e.Kind, e.old)
+		if absent(err) {
+			return o, nil // it was removed a moment ago
+		}
+		return m.there(tx, e, r, err)
+	}
+	if e.Kind == record.Bookmarks && !e.Exact {
+		old, err := tx.SamePage(m.Owner, e.form.Body.(*record.Bookmark).URL)
+		switch twice := m.pages[e.id] || now.pages[e.id]; {
+		case err == nil && twice:
+			return m.twice(tx, e, old)
+		case err == nil:
+			return m.there(tx, e, old, nil)
+		case !absent(err):
+			return o, err
+		case twice: // by a dry run, or it was removed a moment ago
+			return o, nil
+		}
+		now.pages[e.id] = true
+	}
 	form := *e.form
 	if form.Slug != "" {
 		r, err := tx.Slug(form.Slug)
-		if err != nil && !errors.Is(err, record.ErrMissing) {
+		if err != nil && !absent(err) {
 			return o, err
 		}
 		switch {
-		case err != nil && !m.slugs[form.Slug] && !given[form.Slug]:
-		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind, e.Exact && m.seen[e.Kind][e.id]:
+		case err != nil && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
+		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind:
+			return m.there(tx, e, r, nil)
+		case e.Exact && m.has(e):
 			return o, nil
 		case e.Kind == record.Links:
 			return o, &record.Error{Fault: record.Taken, Text: fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)}
@@ -441,16 +524,102 @@ func (m *Import) keep(tx *kv.Tx, e *entry, given map[string]bool, last *record.I
 	o.made = e.Kind.Name
 	if m.DryRun {
 		if form.Slug != "" {
-			given[form.Slug] = true
+			now.slugs[form.Slug] = true
 		}
 		return o, nil
 	}
-	r, err := tx.Restore(m.Owner, e.Kind, &form, e.file, e.Past, *last)
+	r, err := tx.Restore(m.Owner, e.Kind, &form, e.file, e.Past, now.last)
 	if err != nil {
 		return o, err
 	}
-	*last = r.ID
+	now.last = r.ID
 	return o, nil
+}
+
+// absent reports whether an error says that there is no such thing.
+func absent(err error) bool {
+	var one *record.Error
+	return errors.As(err, &one) && one.Fault == record.Missing
+}
+
+// has reports whether the owner has what is the same as the entry.
+func (m *Import) has(e *entry) bool { _, there := m.seen[e.Kind][e.id]; return there }
+
+// there is what becomes of an entry that is there already, as r: it is passed
+// over, or what it lacks is filled in if that was asked for.
+func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
+	if err != nil || !m.Update {
+		return o, err
+	}
+	added, err := m.fill(tx, e, r)
+	if o.filled = len(added) > 0; o.filled {
+		o.remark = "Filled in: " + strings.Join(added, ", ") + "."
+		if m.DryRun {
+			o.remark = "This would be filled in: " + strings.Join(added, ", ") + "."
+		}
+	}
+	return o, err
+}
+
+// twice adds what an entry has to r, which is the same page and came from the
+// same source.
+func (m *Import) twice(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
+	added, err := m.fill(tx, e, r)
+	if len(added) > 0 {
+		o.remark = "The page is in it twice. This was added to the first: " + strings.Join(added, ", ") + "."
+	}
+	return o, err
+}
+
+// fill fills in the empty fields of r with what the entry says, makes it a
+// favourite if the entry is one, and adds the entry's tags. It never overwrites.
+// It returns what it added, or would add.
+func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, err error) {
+	form, err := r.Form()
+	if err != nil {
+		return nil, err
+	}
+	has, err := field.Parse(field.AppendJSON(nil, form.Body))
+	if err != nil {
+		return nil, err
+	}
+	says, err := field.Parse(field.AppendJSON(nil, e.form.Body))
+	if err != nil {
+		return nil, err
+	}
+	in := field.Object{}
+	for _, name := range slices.Sorted(maps.Keys(says)) {
+		if (has[name] == nil || has[name] == "") && says[name] != nil && says[name] != "" {
+			in[name] = says[name]
+			added = append(added, name)
+		}
+	}
+	if e.form.Favorite && !r.Favorite {
+		in["isFavorite"] = true
+		added = append(added, "isFavorite")
+	}
+	if e.Kind == record.Files && e.Folder != "" && r.Folder == uuid.Nil {
+		in["folderName"] = e.Folder
+		added = append(added, "folder "+e.Folder)
+	}
+	if err := form.Patch(in); err != nil {
+		return nil, err
+	}
+	for _, name := range e.form.Tags {
+		t, err := tx.TagNamed(m.Owner, name)
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		if err == nil && slices.Contains(r.Tags, t.ID) || len(r.Tags)+len(form.NewTags) == record.MaxTags {
+			continue
+		}
+		form.NewTags = append(form.NewTags, name)
+		added = append(added, "tag "+name)
+	}
+	if len(added) == 0 || m.DryRun {
+		return added, nil
+	}
+	return added, tx.Save(r, form, "")
 }
 
 // letGo ends the pins. Content that got no record is unlinked at once, lest

@@ -161,7 +161,7 @@ var long = time.Date(2020, 1, 2, 3, 4, 5, 678e6, time.UTC)
 func TestExportImportExport(t *testing.T) {
 	is := is.New(t)
 	from := newHome(t)
-	hash, err := kv.NewPasswords().Hash(context.Background(), "open sesame")
+	hash, err := kv.NewPasswords().Hash(context.Background(), "", "open sesame")
 	is.NoErr(err)
 	for i := range 30 { // of one millisecond, in an order of their own
 		from.add(record.Notes, field.Object{"content": fmt.Sprintf("note %d", i*7%30), "tags": []any{"a", "b"}}, long, "")
@@ -237,7 +237,7 @@ func TestExportImportExport(t *testing.T) {
 		case "spent":
 			is.True(r.Reached && !r.Public)
 		default:
-			ok, err := kv.NewPasswords().Check(context.Background(), r.Password, "open sesame")
+			ok, err := kv.NewPasswords().Check(context.Background(), kv.Seat{}, r.Password, "open sesame")
 			is.NoErr(err)
 			is.True(ok && r.Ended)
 		}
@@ -260,7 +260,7 @@ func TestImportTwice(t *testing.T) {
 		is.Equal(report.Entries, 4)
 		is.Equal(report.Refused, 1)
 		is.Equal(report.There, 3-int(want["bookmark"]))
-		is.Equal(report.Remarks, []record.Remark{{At: "line 4", Name: "evil", Refused: true, Text: "Url must be an absolute http or https address."}})
+		is.Equal(report.Remarks, []record.Remark{{At: "line 4", Name: "evil", Refused: true, Text: "The URL must be an absolute http or https address."}})
 	}
 	lines := h.list(record.Bookmarks)
 	is.True(strings.Contains(lines[0], `"title":"A"`) && strings.Contains(lines[0], `"createdAt":"2017-07-14T02:40:00.000Z"`) && strings.Contains(lines[0], `"tags":["Work"]`))
@@ -281,6 +281,139 @@ func TestImportTwice(t *testing.T) {
 		is.NoErr(err)
 	}
 	is.Equal(len(h.list(record.Notes)), 2)
+}
+
+// A page that is in a source twice gets the tags and folders of both, in one
+// batch or in two, and what the first lacks.
+func TestImportPageTwice(t *testing.T) {
+	t.Parallel()
+	for _, between := range []int{0, 3 * batchRows} {
+		is := is.New(t)
+		h := newHome(t)
+		var b strings.Builder
+		b.WriteString("url,title,note,folder,tags,created,favorite\nhttps://example.org/a,A,,Kitchen,\"one,two\",2020-01-02,\n")
+		for i := range between {
+			fmt.Fprintf(&b, "https://example.org/%d,B,,,,,\n", i)
+		}
+		b.WriteString("https://EXAMPLE.org/a/,Other,A note,Garden,\"Two,three\",2021-01-02,true\n")
+		for i := range 2 {
+			report, err := h.take(format.CSV, b.String(), func(m *Import) { m.DryRun = i == 0 })
+			is.NoErr(err)
+			is.Equal(report.Made["bookmark"], int64(between+1))
+			is.Equal(report.There, 1)
+			is.Equal(report.Updated, 0)
+			if i == 1 {
+				is.Equal(report.Remarks, []record.Remark{{
+					At: fmt.Sprintf("line %d", between+3), Name: "Other",
+					Text: "The page is in it twice. This was added to the first: description, isFavorite, tag Garden, tag three.",
+				}})
+			}
+		}
+		var first string
+		for _, line := range h.list(record.Bookmarks) {
+			if strings.Contains(line, `"url":"https://example.org/a"`) {
+				is.Equal(first, "")
+				first = line
+			}
+		}
+		for _, part := range []string{`"title":"A"`, `"description":"A note"`, `"isFavorite":true`, `"tags":["Kitchen","one","two","Garden","three"]`, `"createdAt":"2020-01-02T00:00:00.000Z"`} {
+			is.True(strings.Contains(first, part))
+		}
+		report, err := h.take(format.CSV, b.String()) // again it changes nothing
+		is.NoErr(err)
+		is.Equal(report.There, between+2)
+		is.Equal(len(report.Remarks), 0)
+	}
+}
+
+// An update fills in what is empty and adds tags, says so, and overwrites
+// nothing. A dry run says the same and changes nothing.
+func TestImportUpdate(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := newHome(t)
+	update := func(m *Import) { m.Update = true }
+	const poor = "title,url\nA,https://example.org/a\nB,https://example.org/b\n"
+	const rich = "url,title,excerpt,cover,tags,favorite\nhttps://example.org/a,Other,About it,https://example.org/a.png,x,true\nhttps://example.org/b,B,,,,\nhttps://example.org/c,C,,,,\n"
+	_, err := h.take(format.CSV, poor)
+	is.NoErr(err)
+	before := h.list(record.Bookmarks)
+	report, err := h.take(format.CSV, rich)
+	is.NoErr(err)
+	is.Equal(report.Made, map[string]int64{"bookmark": 1})
+	is.Equal(h.list(record.Bookmarks)[:2], before) // nothing changes unasked
+	for i, text := range []string{"This would be filled in", "Filled in", ""} {
+		report, err := h.take(format.CSV, rich, update, func(m *Import) { m.DryRun = i == 0 })
+		is.NoErr(err)
+		is.Equal(report.There, 3)
+		if i == 2 { // there is nothing left to do
+			is.Equal(report.Updated, 0)
+			is.Equal(len(report.Remarks), 0)
+			continue
+		}
+		is.Equal(report.Updated, 1)
+		is.Equal(report.Remarks, []record.Remark{{At: "line 2", Name: "Other", Text: text + ": description, imageUrl, isFavorite, tag x."}})
+		if i == 0 {
+			is.Equal(h.list(record.Bookmarks)[:2], before)
+		}
+	}
+	after := h.list(record.Bookmarks)
+	for _, part := range []string{`"title":"A"`, `"description":"About it"`, `"imageUrl":"https://example.org/a.png"`, `"isFavorite":true`, `"isPublic":false`, `"tags":["x"]`} {
+		is.True(strings.Contains(after[0], part))
+	}
+	is.Equal(after[1], before[1])
+
+	// Short links and files have fields to fill in, too; public stays as it was.
+	h.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "abc"}, long, "")
+	report, err = h.take(format.Shlink, "shortCode,longUrl,title,tags\nabc,https://example.org/x,About,t\n", update)
+	is.NoErr(err)
+	is.Equal(report.Updated, 1)
+	is.True(strings.Contains(h.list(record.Links)[0], `"description":"About","isPublic":false,"isFavorite":false,"tags":["t"]`))
+	h.add(record.Files, field.Object{"originalName": "a.txt"}, long, "hello")
+	report, err = h.take(format.Folder, zipOf(t, "sub/a.txt", "hello"), update)
+	is.NoErr(err)
+	is.Equal(report.Remarks, []record.Remark{{At: "sub/a.txt", Name: "a.txt", Text: "Filled in: folder sub."}})
+	is.True(strings.Contains(h.list(record.Files)[0], `"folderName":"sub"`))
+
+	// An export of kist fills in what its own items lack.
+	with := string(h.exportZip())
+	bare := newHome(t)
+	_, err = bare.take(format.Kist, with)
+	is.NoErr(err)
+	bare.update(func(tx *kv.Tx) error {
+		r, err := tx.SamePage(bare.user, "https://example.org/a")
+		if err != nil {
+			return err
+		}
+		f, err := r.Form()
+		if err != nil {
+			return err
+		}
+		if err := f.Patch(field.Object{"description": "", "title": "Mine", "tags": []any{}}); err != nil {
+			return err
+		}
+		return tx.Save(r, f, "")
+	})
+	report, err = bare.take(format.Kist, with, update)
+	is.NoErr(err)
+	is.Equal(report.Updated, 1)
+	is.Equal(report.Remarks[0].Text, "Filled in: description, tag x.")
+}
+
+// zipOf is a zip of files: names and contents.
+func zipOf(t testing.TB, files ...string) string {
+	t.Helper()
+	is := is.New(t)
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for i := 0; i < len(files); i += 2 {
+		w, err := z.Create(files[i])
+		is.NoErr(err)
+		_, err = io.WriteString(w, files[i+1])
+		is.NoErr(err)
+	}
+	is.NoErr(z.Close())
+	return b.String()
 }
 
 // Files are the same by content and name. One that does not fit is refused, and
@@ -358,7 +491,8 @@ func TestImportForged(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(report.Made, map[string]int64{})
 	is.Equal(report.Remarks[0].Text, "Its bytes are damaged: they are not those that it had.")
-	is.Equal(report.Remarks[1].Text, "PasswordHash is none that kist makes.")
+	is.Equal(report.Remarks[1].Text, "The field passwordHash is none that kist makes.")
+	is.Equal(report.Remarks[2:], []record.Remark{{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."}, {At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."}})
 	for _, err := range to.blobs.All() {
 		t.Error("bytes were kept", err)
 	}
@@ -415,7 +549,11 @@ func TestImportMemory(t *testing.T) {
 	}
 	is := is.New(t)
 	h := newHome(t)
-	for rows, dryly := range map[int]bool{100_000: true, 10_000: false} { // the rest of it takes long and no more memory
+	for _, c := range []struct {
+		rows int
+		dry  bool
+	}{{100_000, true}, {10_000, false}} { // the rest of it takes long and no more memory
+		rows, dryly := c.rows, c.dry
 		most := uint64(0)
 		var before runtime.MemStats
 		runtime.GC()

@@ -96,7 +96,8 @@ const (
 	ScopeAdmin  Scope = "admin"
 )
 
-var scopes = []Scope{ScopeAll, ScopeRead, ScopeWrite, ScopeUpload, ScopeAdmin}
+// Scopes lists the scopes.
+var Scopes = []Scope{ScopeAll, ScopeRead, ScopeWrite, ScopeUpload, ScopeAdmin}
 
 // Allows reports whether the key has the scope, by itself or by a wider one.
 func (k *Key) Allows(s Scope) bool {
@@ -111,7 +112,7 @@ func (k *Key) Allows(s Scope) bool {
 
 // CleanScope is the rule of scopes.
 func CleanScope(t string) (string, error) {
-	if !slices.Contains(scopes, Scope(t)) {
+	if !slices.Contains(Scopes, Scope(t)) {
 		return "", errors.New("must be one of: all, read, write, upload, admin")
 	}
 	return t, nil
@@ -123,10 +124,13 @@ const (
 	MaxPassword = field.MaxSecret
 )
 
-// CheckPassword is the rule of an account's password: one line of MinPassword
-// to MaxPassword bytes of UTF-8. It is kept as given, so what a person cannot
-// type again into one line is refused.
-func CheckPassword(t string) error {
+// CheckPassword is the rule of a new password of an account: one line of
+// MinPassword to MaxPassword bytes of UTF-8 which is not common and does not
+// contain the name of the user, in any case, if that has at least three
+// characters. It is kept as given, so what a person cannot type again into one
+// line is refused. common reports whether a password is one that many use; it
+// is asked without regard to case. An empty name is not looked for.
+func CheckPassword(t, name string, common func(string) bool) error {
 	switch {
 	case len(t) < MinPassword || len(t) > MaxPassword:
 		return fmt.Errorf("must be %d to %d bytes long", MinPassword, MaxPassword)
@@ -134,6 +138,10 @@ func CheckPassword(t string) error {
 		return errors.New("must be valid UTF-8")
 	case strings.ContainsFunc(t, unicode.IsControl):
 		return errors.New("must be one line without control characters")
+	case common(strings.ToLower(t)):
+		return errors.New("is one of the most common passwords. Choose another")
+	case len(name) >= 3 && strings.Contains(Fold(t), Fold(name)):
+		return errors.New("contains the user name. Choose another")
 	}
 	return nil
 }
@@ -162,7 +170,8 @@ const (
 	CaptchaHCaptcha  CaptchaProvider = "hcaptcha"
 )
 
-var captchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnstile, CaptchaHCaptcha}
+// CaptchaProviders lists the providers.
+var CaptchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnstile, CaptchaHCaptcha}
 
 // Provider is the captcha provider that holds if nothing else was configured.
 func (v *Settings) Provider() CaptchaProvider { return cmp.Or(v.Captcha, CaptchaPow) }
@@ -184,7 +193,7 @@ func (v *Settings) Fields(s *field.Set) {
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).
 		Says("Whether the server asks for the pages of bookmarks: for titles, descriptions and icons that are missing, and to see which pages are gone.", `true`)
-	field.MaybeChoice(s, "captchaProvider", &v.Captcha, captchaProviders).
+	field.MaybeChoice(s, "captchaProvider", &v.Captcha, CaptchaProviders).
 		Says("What tells people from programs where an upload request asks for a captcha: pow, a proof of work that needs no other server; turnstile; hcaptcha; or none. Null leaves it to --captcha, with the keys that are given there.", `"pow"`)
 	s.Text("captchaSiteKey", &v.CaptchaSiteKey, 255).Says("Site key that turnstile or hcaptcha gave.", `"0x4AAAAAAA"`)
 	s.Text("captchaSecret", &v.CaptchaSecret, 255, field.WriteOnly).Says("Secret that they gave; it is never shown.", `"0x4AAAAAAA-secret"`)
@@ -193,6 +202,15 @@ func (v *Settings) Fields(s *field.Set) {
 	}).Says("Whether there is a secret.", `false`)
 	s.URL("captchaVerifyUrl", &v.CaptchaURL).Says("Where tokens are verified; empty is the provider's own address.", `"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
 }
+
+// clientNames are the names of clients that call themselves by an id.
+var clientNames = map[string]string{
+	"cgdfgoapmfgdjapeehbgcnldocokgbae": "Swush extension",
+	"swush-cli":                        "Swush command line",
+}
+
+// ClientName is what people are shown of what a client calls itself.
+func ClientName(id string) string { return cmp.Or(clientNames[id], id) }
 
 // Device is a client's request to be let in by the device flow (RFC 8628).
 type Device struct {

@@ -27,10 +27,14 @@ func TestCheckPassword(t *testing.T) {
 		{"C1 control character", "abcd\u0085efgh", false},
 		{"invalid UTF-8", "abcdefgh\xff", false},
 		{"none", "", false},
+		{"common", "PassWord", false},
+		{"longer than a common one", "password!", true},
+		{"with the name", "i am Ann.", false},
+		{"with a part of the name", "an apple a day", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			is := is.New(t)
-			is.Equal(record.CheckPassword(c.password) == nil, c.ok)
+			is.Equal(record.CheckPassword(c.password, "ann", func(t string) bool { return t == "password" }) == nil, c.ok)
 		})
 	}
 }
@@ -42,4 +46,12 @@ func TestCheckEnd(t *testing.T) {
 	is.NoErr(record.CheckEnd(now.Add(time.Millisecond), now))
 	is.True(record.CheckEnd(now, now) != nil)
 	is.True(record.CheckEnd(now.Add(-time.Hour), now) != nil)
+}
+
+// A name that is a part of many words is not looked for.
+func TestCheckPasswordShortName(t *testing.T) {
+	is := is.New(t)
+	never := func(string) bool { return false }
+	is.NoErr(record.CheckPassword("an apple a day", "an", never))
+	is.NoErr(record.CheckPassword("an apple a day", "", never))
 }

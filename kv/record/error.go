@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -47,10 +48,53 @@ func Bad(fields map[string]string) error {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(name + " " + fields[name])
+		b.WriteString(cmp.Or(spoken[name], "the field "+name) + " " + fields[name])
 	}
 	text := b.String() + "."
 	return &Error{Fault: Invalid, Code: "invalid_fields", Text: strings.ToUpper(text[:1]) + text[1:], Fields: fields}
+}
+
+// spoken is what a sentence calls the fields that people fill in. Sentences never
+// begin with the name of a member.
+var spoken = map[string]string{
+	"action":          "the action",
+	"allowedTypes":    "the list of allowed types",
+	"brandColor":      "the colour",
+	"color":           "the colour",
+	"content":         "the text",
+	"coverUrl":        "the URL of the cover",
+	"currentPassword": "the current password",
+	"description":     "the description",
+	"displayName":     "the display name",
+	"events":          "the list of events",
+	"expiresAt":       "the end",
+	"file":            "the file",
+	"folderName":      "the name of the folder",
+	"imageUrl":        "the URL of the picture",
+	"ingredients":     "the list of ingredients",
+	"instructions":    "the instructions",
+	"items":           "the list of items",
+	"maxClicks":       "the limit of clicks",
+	"maxViews":        "the limit of views",
+	"message":         "the message",
+	"name":            "the name",
+	"newSlug":         "the new slug",
+	"newTags":         "the list of new tags",
+	"notes":           "the notes",
+	"originalName":    "the name of the file",
+	"originalUrl":     "the target URL",
+	"password":        "the password",
+	"rating":          "the rating",
+	"scopes":          "the list of scopes",
+	"secret":          "the secret",
+	"slug":            "the slug",
+	"sourceUrl":       "the source",
+	"storeUrl":        "the URL of the shop page",
+	"tags":            "the list of tags",
+	"title":           "the title",
+	"url":             "the URL",
+	"urls":            "the list of URLs",
+	"username":        "the user name",
 }
 
 // NotFound says that there is no such thing for the caller.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kist/kv/field"
 )
 
 // Event is something that a webhook can be told of.
@@ -54,11 +56,7 @@ func Events() []Event {
 func CleanEvent(t string) (string, error) {
 	all := append(Events(), AllEvents)
 	if !slices.Contains(all, Event(t)) {
-		words := make([]string, len(all))
-		for i, e := range all {
-			words[i] = string(e)
-		}
-		return "", errors.New("must be one of: " + strings.Join(words, ", "))
+		return "", errors.New("must be one of: " + strings.Join(field.Words(all), ", "))
 	}
 	return t, nil
 }
@@ -163,8 +161,22 @@ func SecretKey(t string) []byte {
 	return []byte(t)
 }
 
+// SecretKeys are what sign with a secret: SecretKey, and, of a secret that is
+// base64 without whsec_, what that stands for, which the libraries of Standard
+// Webhooks take for the key.
+func SecretKeys(t string) [][]byte {
+	keys := [][]byte{SecretKey(t)}
+	if key, err := base64.StdEncoding.DecodeString(t); err == nil && len(key) > 0 && !strings.HasPrefix(t, secretPrefix) {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // tries are the waits before each try of a delivery.
-var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, MaxRetry}
+
+// MaxRetry is the longest time until something that failed is tried again.
+const MaxRetry = 24 * time.Hour
 
 // maxWait bounds the wait that a target may ask for.
 const maxWait = time.Hour

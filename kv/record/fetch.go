@@ -24,6 +24,7 @@ type Fetch struct {
 	Fields    string // what is said of the file, as JSON, without the password
 	Password  string // hash; "" is none
 	Slug      string // kept free for the file; "" has one made
+	By        ID     `json:",omitzero"` // the credential that asked for it; zero of older ones
 
 	State   FetchState
 	Created time.Time

@@ -80,7 +80,7 @@ func (f *Form) sharing(s *field.Set) {
 	s.Bool("isFavorite", &f.Favorite).Says("Marks a favourite.", `false`)
 	s.Secret("password", &f.Password).Says("Password that visitors need; \"\" removes it.", `"open sesame"`)
 	s.Count(f.kind.Limit, &f.Limit).Says("How often others may see it; null is no limit.", `10`)
-	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, actions).
+	field.MaybeChoice(s, "maxViewsAction", &f.AtLimit, Actions).
 		Says("What happens when the limit is reached; without it, make_private.", `"make_private"`)
 	s.Time("expiresAt", &f.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
 }

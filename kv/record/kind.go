@@ -41,11 +41,11 @@ type Body interface {
 // The kinds of content.
 var (
 	Files     = &Kind{1, "file", "files", 1, "views", "maxViews", 1 << 20, func() Body { return new(File) }}
-	Bookmarks = &Kind{2, "bookmark", "bookmarks", 1, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }}
+	Bookmarks = &Kind{2, "bookmark", "bookmarks", 2, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }}
 	Notes     = &Kind{3, "note", "notes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Note) }}
 	Snippets  = &Kind{4, "snippet", "snippets", 1, "views", "maxViews", 4 << 20, func() Body { return new(Snippet) }}
 	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }}
-	Games     = &Kind{6, "game", "games", 1, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }}
+	Games     = &Kind{6, "game", "games", 2, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }}
 	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }}
 )
 
@@ -87,7 +87,7 @@ type Bookmark struct{ URL, Name, Description, ImageURL string }
 func (b *Bookmark) Fields(f *field.Set) {
 	f.URL("url", &b.URL, field.Required, field.Filled).
 		Says("The page: an absolute http or https address.", `"https://go.dev/"`)
-	f.Text("title", &b.Name, MaxName).Says("Title of the page.", `"The Go language"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the page.", `"The Go language"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"Language home"`)
 	f.URL("imageUrl", &b.ImageURL).Says("Address of a picture of the page.", `"https://go.dev/images/logo.svg"`)
 }
@@ -103,7 +103,7 @@ func (b *Bookmark) Title() string {
 type Note struct{ Name, Content, SourceURL string }
 
 func (b *Note) Fields(f *field.Set) {
-	f.Text("title", &b.Name, MaxName).Says("Title of the note.", `"Groceries"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the note.", `"Groceries"`)
 	f.LongText("content", &b.Content, MaxContent, field.Required).
 		Says("The text, in Markdown; may be empty.", `"- milk\n- bread"`)
 	f.Text("sourceUrl", &b.SourceURL, field.MaxURL).
@@ -121,7 +121,7 @@ func (b *Note) Title() string {
 type Snippet struct{ Name, Content, Language string }
 
 func (b *Snippet) Fields(f *field.Set) {
-	f.Text("title", &b.Name, MaxName).Says("Title of the snippet.", `"Hello"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName).Says("Title of the snippet.", `"Hello"`)
 	f.LongText("content", &b.Content, MaxContent, field.Required).
 		Says("The code or text; may be empty.", `"fmt.Println(\"hello\")"`)
 	f.Text("language", &b.Language, 64).Says("Language for highlighting.", `"go"`)
@@ -138,7 +138,7 @@ func (b *Snippet) Title() string {
 type Recipe struct{ Name, Description, Ingredients, Instructions string }
 
 func (b *Recipe) Fields(f *field.Set) {
-	f.Text("title", &b.Name, MaxName, field.Required, field.Filled).Says("Name of the dish.", `"Pancakes"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the dish.", `"Pancakes"`)
 	f.Text("description", &b.Description, MaxDescription).Says("Free text.", `"For four"`)
 	f.LongText("ingredients", &b.Ingredients, MaxContent).Says("Ingredients, in Markdown.", `"- 2 eggs\n- 250 ml milk"`)
 	f.LongText("instructions", &b.Instructions, MaxContent).Says("Steps, in Markdown.", `"1. Whisk\n2. Fry"`)
@@ -160,7 +160,7 @@ type Game struct {
 }
 
 func (b *Game) Fields(f *field.Set) {
-	f.Text("title", &b.Name, MaxName, field.Required, field.Filled).Says("Name of the game.", `"Outer Wilds"`)
+	f.Ruled("title", &b.Name, CleanTitle, "", MaxName, field.Required, field.Filled).Says("Name of the game.", `"Outer Wilds"`)
 	f.Text("platform", &b.Platform, MaxName).Says("What it is played on.", `"Steam Deck"`)
 	field.MaybeChoice(f, "status", &b.Status, GameStatuses).Says("How far one is with it.", `"playing"`)
 	f.MaybeNumber("rating", &b.Rating, 0, 10).Says("0 (worst) to 10 (best).", `9`)

@@ -9,6 +9,7 @@ type Moved struct {
 	Entries int              `json:"entries"` // that were read
 	Made    map[string]int64 `json:"made"`    // by kind; tag and folder too
 	There   int              `json:"there"`   // entries that were there already
+	Updated int              `json:"updated"` // of those, how many were filled in
 	Refused int              `json:"refused"` // entries that cannot be kept
 	Remarks []Remark         `json:"remarks"` // a row for each entry that was refused, and for what could not be kept of others
 	More    int              `json:"more"`    // remarks beyond MaxRemarks
@@ -28,12 +29,24 @@ type Remark struct {
 // maxRemark is how many characters of a name or text a remark has.
 const maxRemark = 300
 
-// Remark adds a row.
+// forWhole is how many rows are kept for what concerns a source as a whole.
+const forWhole = 400
+
+// Remark adds a row on an entry.
 func (m *Moved) Remark(at, name, text string, refused bool) {
 	if refused {
 		m.Refused++
 	}
-	if len(m.Remarks) == MaxRemarks {
+	m.add(at, name, text, refused, MaxRemarks-forWhole)
+}
+
+// RemarkWhole adds a row on the source as a whole. However many entries have
+// rows, there is room for it.
+func (m *Moved) RemarkWhole(at, text string) { m.add(at, "", text, false, MaxRemarks) }
+
+// add adds a row if there are fewer than most.
+func (m *Moved) add(at, name, text string, refused bool, most int) {
+	if len(m.Remarks) >= most {
 		m.More++
 		return
 	}

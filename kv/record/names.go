@@ -187,6 +187,25 @@ func bidi(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
+// CleanTitle is the rule of titles: one line of at most MaxName characters. Line
+// breaks and tabs become spaces; other control characters and those that change
+// the direction of text are left out, as they are in file names.
+func CleanTitle(t string) (string, error) {
+	t = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r) && r != ' ' && r != '\u00a0' && unprintable(r):
+			return ' '
+		case unprintable(r):
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(t, "\r\n", "\n"))
+	if utf8.RuneCountInString(t) > MaxName {
+		return "", fmt.Errorf("must be at most %d characters long", MaxName)
+	}
+	return t, nil
+}
+
 // MaxFileName is the longest file name in bytes.
 const MaxFileName = 255
 

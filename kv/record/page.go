@@ -20,7 +20,8 @@ const (
 	Unreachable Reach = "no"
 )
 
-var reaches = []Reach{NotKnown, Reachable, Unreachable}
+// Reaches lists the states.
+var Reaches = []Reach{NotKnown, Reachable, Unreachable}
 
 // A Page is what the server knows of the page that a bookmark leads to. It
 // changes without the bookmark being edited.
@@ -99,9 +100,12 @@ type Look struct {
 	Icon ID // of a page that Answers: the site whose icon it has; zero if that is not there
 }
 
+// MaxLook is the longest time between two looks at a page.
+const MaxLook = 14 * 24 * time.Hour
+
 // Times between two looks.
 const (
-	checkEvery = 14 * 24 * time.Hour
+	checkEvery = MaxLook
 	checkEarly = 2 * 24 * time.Hour // at most so much earlier: what came together goes apart
 	failEvery  = 36 * time.Hour     // while it fails
 	filledIn   = 24 * time.Hour     // until what came in with a title is looked at

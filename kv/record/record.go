@@ -29,7 +29,8 @@ const (
 	Delete      Action = "delete"
 )
 
-var actions = []Action{MakePrivate, Delete}
+// Actions lists the actions.
+var Actions = []Action{MakePrivate, Delete}
 
 // A Record is one item of content of any kind.
 type Record struct {

@@ -96,7 +96,7 @@ var samples = map[*record.Kind]string{
 	record.Notes:     `{"title":"Zoë","content":"- milk\n- \"bread\"\t\u007f","sourceUrl":"chrome://newtab"}`,
 	record.Snippets:  `{"title":"","content":"","language":"go"}`,
 	record.Recipes:   `{"title":"Pancakes","description":"","ingredients":"2 eggs","instructions":"Whisk"}`,
-	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":"","storeUrl":"https://example.org/s","notes":"n"}`,
+	record.Games:     `{"title":"Outer Wilds","platform":"PC","status":"playing","rating":0,"playtimeMinutes":1260,"coverUrl":null,"storeUrl":"https://example.org/s","notes":"n"}`,
 	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
 }
 
@@ -166,7 +166,7 @@ func TestShownEmpty(t *testing.T) {
 	r, _ := create(t, record.Games, `{"title":"G"}`)
 	v := record.Shown{Record: *again(t, r), Base: "https://kist.example"}
 	is.Equal(string(field.AppendJSON(nil, &v)), `{"id":"00000000-0000-7000-0000-000000000009","kind":"game","slug":"made",`+
-		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":"","storeUrl":"","notes":"",`+
+		`"title":"G","platform":"","status":null,"rating":null,"playtimeMinutes":null,"coverUrl":null,"storeUrl":null,"notes":"",`+
 		`"isPublic":false,"isFavorite":false,"hasPassword":false,"tags":[],"views":0,"maxViews":null,"maxViewsAction":null,"expiresAt":null,`+
 		`"createdAt":"2026-01-02T03:04:05.678Z","updatedAt":"2026-01-02T03:04:05.678Z","url":"https://kist.example/v/made"}`)
 
@@ -312,7 +312,7 @@ func TestOlderShape(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Games, `{"title":"Émile","rating":3}`)
 	old := *r
-	old.Body, old.Order = []byte(`{"title":"Émile","rating":3,"gone":[1,{"a":null}]}`), "?"
+	old.Body, old.Order = []byte(`{"title":"Émile","rating":3,"coverUrl":"","gone":[1,{"a":null}]}`), "?"
 	row := old.AppendRow(nil)
 	row[1] = 0
 	got, err := record.ParseRow(r.Key(), row)

@@ -103,7 +103,7 @@ type ShownRequest struct {
 
 // Fields is the shape of a request in an answer.
 func (v *ShownRequest) Fields(s *field.Set) {
-	s.ID("id", &v.ID).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &v.ID, field.Always).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	v.fields(s)
 	s.Shown("hasPassword", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
 		return fmt.Appendf(dst, "%t", v.Password != "")
@@ -114,8 +114,8 @@ func (v *ShownRequest) Fields(s *field.Set) {
 	s.Number("uploadsCount", &v.Uploads, 0, 1<<53).Says("Files that came in, whatever became of them.", `7`)
 	s.Number("viewsCount", &v.Views, 0, 1<<53).Says("How often others have opened the link.", `12`)
 	s.Number("pendingCount", &v.Pending, 0, 1<<53).Says("Files that wait for a decision.", `2`)
-	s.Time("createdAt", &v.Created).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 }
 
 // ErrNoRequest is the one answer for a link that is unknown or switched off.
@@ -276,16 +276,16 @@ func (i *Item) Decide(to State, now time.Time) error {
 // Fields is the shape of an item in its owner's queue.
 func (i *Item) Fields(s *field.Set) {
 	const id = `"01890a5d-ac96-774b-bcce-b302099a8057"`
-	s.ID("itemId", &i.ID).Says("Id of the item.", id)
-	s.ID("id", &i.ID).Says("The same.", id)
-	s.ID("uploadRequestId", &i.Request).Says("Id of the upload request.", id)
+	s.ID("itemId", &i.ID, field.Always).Says("Id of the item.", id)
+	s.ID("id", &i.ID, field.Always).Says("The same.", id)
+	s.ID("uploadRequestId", &i.Request, field.Always).Says("Id of the upload request.", id)
 	field.Choice(s, "status", &i.State, States).Says("How far it is.", `"pending"`)
 	s.Text("fileName", &i.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
 	s.Text("mimeType", &i.MimeType, 255).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
 	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
 	s.Text("message", &i.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
-	s.Time("createdAt", &i.Created).Says("When it came in.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &i.Created, field.Always).Says("When it came in.", `"2026-01-02T03:04:05.678Z"`)
 	s.Time("decidedAt", &i.Decided).Says("When it was decided; null before.", `null`)
 	s.ID("fileId", &i.File).Says("Id of the file that it became; null if none.", `null`)
 	s.Shown("fileSlug", field.Schema{Type: "string", Nullable: true}, func(dst []byte) []byte {
@@ -301,7 +301,7 @@ type Receipt struct{ *Item }
 
 // Fields is all that a sender learns.
 func (r Receipt) Fields(s *field.Set) {
-	s.ID("itemId", &r.ID).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("itemId", &r.ID, field.Always).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	field.Choice(s, "status", &r.State, States).Says("Whether it waits for approval.", `"pending"`)
 	s.Text("fileName", &r.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
@@ -337,9 +337,12 @@ type Decision struct {
 // Approves reports whether the item is to become a file.
 func (d *Decision) Approves() bool { return d.Action == "approve" }
 
+// Verdicts lists the actions.
+var Verdicts = []string{"approve", "reject"}
+
 // Fields is the shape of it.
 func (d *Decision) Fields(s *field.Set) {
-	field.Choice(s, "action", &d.Action, []string{"approve", "reject"}, field.Required).Says("What to do.", `"approve"`)
+	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("What to do.", `"approve"`)
 	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; they cannot unless said.", `false`)
 	s.Name("folderName", &d.FolderName, MaxName).Says("Folder in place of the request's.", `"Wedding"`)
 	s.Texts("tags", &d.Tags, CleanTag, MaxTags, MaxTag).Says("Tag names for the file.", `["wedding"]`)

@@ -212,7 +212,7 @@ func TestBad(t *testing.T) {
 	is.True(record.Bad(nil) == nil)
 	is.True(record.Bad(map[string]string{}) == nil)
 	err := record.Bad(map[string]string{"url": "is required", "title": "must be text"})
-	is.Equal(err.Error(), "Title must be text; url is required.")
+	is.Equal(err.Error(), "The title must be text; the URL is required.")
 	is.Equal(fault(err), record.Invalid)
 	is.Equal(fault(record.NotFound("tag")), record.Missing)
 	is.Equal(record.NotFound("tag").Error(), "There is no such tag.")

@@ -24,7 +24,7 @@ type Shown struct {
 // Fields is the shape of a record in an answer.
 func (v *Shown) Fields(s *field.Set) {
 	k := v.Kind
-	s.ID("id", &v.ID, field.ReadOnly).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Id, for good.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Shown("kind", field.Schema{Type: "string", Enum: []string{k.Name}}, func(dst []byte) []byte {
 		return field.AppendString(dst, v.Kind.Name)
 	}).Says("What it is.", strconv.Quote(k.Name))
@@ -50,11 +50,11 @@ func (v *Shown) Fields(s *field.Set) {
 	}
 	s.Number(k.Counter, &v.Views, 0, 1<<53, field.ReadOnly).Says("How often others have seen it.", `3`)
 	s.Count(k.Limit, &v.Limit).Says("How often others may see it; null is no limit.", `10`)
-	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, actions).
+	field.MaybeChoice(s, "maxViewsAction", &v.AtLimit, Actions).
 		Says("What happens when the limit is reached; null is make_private.", `"make_private"`)
 	s.Time("expiresAt", &v.Expires).Says("When it ends for others.", `"2030-01-01T00:00:00.000Z"`)
-	s.Time("createdAt", &v.Created, field.ReadOnly).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
-	s.Time("updatedAt", &v.Updated, field.ReadOnly).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
 	if k == Bookmarks && !v.Visitor {
 		v.pageFields(s)
 	}
@@ -72,11 +72,7 @@ func (v *Shown) Fields(s *field.Set) {
 
 // pageFields is what is known of the page of a bookmark.
 func (v *Shown) pageFields(s *field.Set) {
-	words := make([]string, len(reaches))
-	for i, r := range reaches {
-		words[i] = string(r)
-	}
-	s.Shown("reachable", field.Schema{Type: "string", Enum: words}, func(dst []byte) []byte {
+	s.Shown("reachable", field.Schema{Type: "string", Enum: field.Words(Reaches)}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))
 	}).Says("Whether the page can be reached: no when it could not for three days; unknown before the first look.", `"yes"`)
 	s.Time("checkedAt", &v.Page.Checked, field.ReadOnly).Says("When the page was last asked for; null is never.", `"2026-01-02T03:04:05.678Z"`)
@@ -145,7 +141,7 @@ type FolderRef struct {
 }
 
 func (r *FolderRef) Fields(s *field.Set) {
-	s.ID("id", &r.ID).Says("Id of the folder.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &r.ID, field.Always).Says("Id of the folder.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Name("name", &r.Name, MaxName).Says("Name of the folder.", `"Holidays"`)
 }
 
@@ -156,7 +152,7 @@ type TagRef struct {
 }
 
 func (r *TagRef) Fields(s *field.Set) {
-	s.ID("id", &r.ID).Says("Id of the tag.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.ID("id", &r.ID, field.Always).Says("Id of the tag.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	s.Ruled("name", &r.Name, CleanTag, "", MaxTag).Says("Name of the tag.", `"travel"`)
 	s.Ruled("color", &r.Color, CleanColor, ColorPattern, 7).Says("Colour.", `"#3B82F6"`)
 }

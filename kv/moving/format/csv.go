@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"kist/kv/record"
@@ -25,25 +27,88 @@ func column(name string) string {
 	}, name)
 }
 
+// csvLine is a line of a CSV file. It remembers which cells were read.
+type csvLine struct {
+	columns map[string]int // the place of a column, by the name as it is compared
+	names   []string       // of the columns, as the file has them
+	cells   []string       // the reader uses them again for the next line
+	read    []bool
+}
+
+// cell reads the cell of the first of the columns that says something. The
+// others count as not read.
+func (l *csvLine) cell(columns ...string) string {
+	for _, name := range columns {
+		if i, ok := l.columns[name]; ok && i < len(l.cells) && strings.TrimSpace(l.cells[i]) != "" {
+			l.read[i] = true
+			return strings.Clone(l.cells[i])
+		}
+	}
+	return ""
+}
+
+// when reads an instant as cell does. One that is not understood counts as
+// not read.
+func (l *csvLine) when(columns ...string) time.Time {
+	for _, name := range columns {
+		if text := l.cell(name); text != "" {
+			at := date(text)
+			l.read[l.columns[name]] = !at.IsZero()
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// yes reads a word that says yes or no. Another one counts as not read.
+func (l *csvLine) yes(columns ...string) bool {
+	for _, name := range columns {
+		switch strings.ToLower(strings.TrimSpace(l.cell(name))) {
+		case "":
+			continue
+		case "1", "true", "yes":
+			return true
+		case "0", "false", "no":
+			return false
+		}
+		l.read[l.columns[name]] = false
+	}
+	return false
+}
+
+// done counts what was not read.
+func (l *csvLine) done(left *unread) {
+	for i, cell := range l.cells {
+		if i < len(l.read) && l.read[i] || strings.TrimSpace(cell) == "" {
+			continue
+		}
+		if i < len(l.names) && strings.TrimSpace(l.names[i]) != "" {
+			left.add(l.names[i])
+		} else {
+			left.add(strconv.Itoa(i + 1)) // it has no name
+		}
+	}
+}
+
 // ofColumns makes rows of the lines of a CSV file (RFC 4180), whose first names
 // the columns. The separator is a comma, or a semicolon where the first line
 // has that and no comma.
-func ofColumns(r io.Reader, needed string, row func(at string, cell func(column string) string) Row) Rows {
+func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		limit := &gauge{r: skipBOM(r), left: MaxEntry}
 		in := csv.NewReader(limit)
 		in.FieldsPerRecord, in.LazyQuotes, in.ReuseRecord = -1, true, true
 		buffered := limit.r.(interface{ Peek(int) ([]byte, error) })
 		head, _ := buffered.Peek(4096)
-		if line, _, _ := bytes.Cut(head, []byte("\n")); bytes.ContainsRune(line, ';') && !bytes.ContainsRune(line, ',') {
+		if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.ContainsRune(first, ';') && !bytes.ContainsRune(first, ',') {
 			in.Comma = ';'
 		}
-		columns := map[string]int{}
+		var l *csvLine
 		for {
 			limit.left = MaxEntry
 			cells, err := in.Read()
 			if errors.Is(err, io.EOF) {
-				if len(columns) == 0 {
+				if l == nil {
 					yield(Row{}, unreadable("It is empty."))
 				}
 				return
@@ -56,82 +121,130 @@ func ofColumns(r io.Reader, needed string, row func(at string, cell func(column 
 				yield(Row{}, err)
 				return
 			}
-			if len(columns) == 0 {
+			if l == nil {
+				l = &csvLine{columns: map[string]int{}, read: make([]bool, len(cells))}
 				for i, name := range cells {
-					columns[column(name)] = i
+					l.names = append(l.names, strings.Clone(name))
+					if _, twice := l.columns[column(name)]; !twice {
+						l.columns[column(name)] = i
+					}
 				}
-				if _, ok := columns[needed]; !ok {
+				if _, ok := l.columns[needed]; !ok {
 					yield(Row{}, unreadable("The first line does not name a column %q.", needed))
 					return
 				}
 				continue
 			}
-			line, _ := in.FieldPos(0)
-			if !yield(row(fmt.Sprintf("line %d", line), func(name string) string {
-				if i, ok := columns[name]; ok && i < len(cells) {
-					return strings.Clone(cells[i]) // the reader uses it again
-				}
-				return ""
-			}), nil) {
+			l.cells = cells
+			clear(l.read)
+			at, _ := in.FieldPos(0)
+			made := row(fmt.Sprintf("line %d", at), l)
+			l.done(left)
+			if !yield(made, nil) {
 				return
 			}
 		}
 	}
 }
 
-// listed splits the tags of a cell.
+// listed splits the tags of a cell: a list in JSON, or separated by | or commas.
 func listed(cell string) []string {
+	var names []string
+	if strings.HasPrefix(strings.TrimSpace(cell), "[") && json.Unmarshal([]byte(cell), &names) == nil {
+		return names
+	}
 	if strings.Contains(cell, "|") {
 		return strings.Split(cell, "|")
 	}
 	return strings.Split(cell, ",")
 }
 
-// pocket reads the CSV of Pocket's export, or the zip that it came in.
-func pocket(s Source) Rows {
+// linksIn reads bookmarks in CSV, or a zip with Pocket's. All programs that
+// export such files are read by the names of their columns, so that each column
+// that is understood is read wherever it occurs.
+func linksIn(s Source) Rows {
+	left := notRead("column")
 	if isZip(s) {
-		return eachCSV(s, func(r io.Reader) Rows { return pocketCSV(r) })
+		return left.after(eachCSV(s, func(r io.Reader) Rows { return links(r, left) }))
 	}
-	return pocketCSV(s.stream())
+	return left.after(links(s.stream(), left))
 }
 
-func pocketCSV(r io.Reader) Rows {
-	return ofColumns(r, "url", func(at string, cell func(string) string) Row {
+func links(r io.Reader, left *unread) Rows {
+	return ofColumns(r, "url", left, func(at string, l *csvLine) Row {
 		b := build(record.Bookmarks, at)
-		if title := cell("title"); title != cell("url") { // which Pocket puts in place of none
+		url := l.cell("url")
+		if title := l.cell("title", "name"); title != url { // which Pocket puts in place of none
 			b.title(title)
 		}
-		b.address("url", cell("url"))
-		b.tags(listed(cell("tags"))...)
-		switch cell("status") {
-		case "unread":
-			b.tags(tagUnread)
-		case "archive":
-			b.tags(tagArchived)
+		b.address("url", url)
+		b.text("description", join(l.cell("excerpt"), l.cell("description"), l.cell("summary"), l.cell("selection"), l.cell("note"), l.cell("notes"), l.cell("highlights")), record.MaxDescription)
+		if cover := l.cell("cover", "image", "thumbnail"); cover != "" && !b.picture(cover) {
+			b.note("The address of the picture cannot be kept: %s", shown(cover))
 		}
-		b.Past.Created = seconds(cell("timeadded"))
+		folder := strings.TrimSpace(l.cell("folder", "collection"))
+		switch strings.ToLower(folder) {
+		case "unsorted": // Raindrop's for what is in none
+		case "unread", "archive", "starred": // Instapaper's for what is in none
+			b.state(folder)
+		default:
+			b.tags(strings.Split(folder, " / ")...)
+		}
+		b.tags(listed(l.cell("tags", "labels"))...)
+		if state := l.cell("status", "state"); state != "" && !b.state(state) {
+			b.note("The state %q is not imported.", shown(state))
+		}
+		if l.yes("favorite", "favourite", "starred") {
+			b.Fields["isFavorite"] = true
+		}
+		b.Past.Created = l.when("created", "timeadded", "timestamp", "createdat", "dateadded", "savedat", "added", "date")
+		b.Past.Updated = l.when("updated", "updatedat", "modified", "lastupdate")
 		return b.Row
 	})
+}
+
+// state keeps what a program that keeps pages to be read says of one. It reports
+// false if that is not known.
+func (b *builder) state(name string) bool {
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "unread":
+		b.tags(tagUnread)
+	case "archive", "archived":
+		b.tags(tagArchived)
+	case "starred", "favorite", "favourite":
+		b.Fields["isFavorite"] = true
+	case "", "read", "active", "succeeded":
+	default:
+		return false
+	}
+	return true
 }
 
 // shlink reads the CSV of Shlink's web client. Short links are public there, and
 // of no use otherwise.
 func shlink(r io.Reader) Rows {
-	return ofColumns(r, "longurl", func(at string, cell func(string) string) Row {
+	left := notRead("column")
+	return left.after(ofColumns(r, "longurl", left, func(at string, l *csvLine) Row {
 		b := build(record.Links, at)
-		slug := or(cell("shortcode"), path.Base(cell("shorturl")))
+		slug := l.cell("shortcode")
+		if clean(slug) == "" {
+			slug = path.Base(l.cell("shorturl"))
+		}
 		if slug = clean(slug); slug != "." && slug != "/" {
 			b.Name = slug
 			b.Fields["slug"] = slug
 		}
-		b.address("originalUrl", clean(cell("longurl")))
-		b.text("description", cell("title"), record.MaxDescription)
+		b.address("originalUrl", clean(l.cell("longurl")))
+		b.text("description", l.cell("title"), record.MaxDescription)
 		b.Fields["isPublic"] = true
-		b.tags(listed(cell("tags"))...)
-		b.Past.Created = date(cell("createdat"))
-		if n, err := strconv.ParseInt(cell("visits"), 10, 64); err == nil && n > 0 {
+		b.tags(listed(l.cell("tags"))...)
+		b.Past.Created = l.when("createdat")
+		visits := l.cell("visits")
+		if n, err := strconv.ParseInt(visits, 10, 64); err == nil && n > 0 {
 			b.Past.Views = min(n, math.MaxInt32)
+		} else if err != nil && visits != "" {
+			b.note("The visits %q are not a number.", shown(visits))
 		}
 		return b.Row
-	})
+	}))
 }

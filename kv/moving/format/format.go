@@ -26,17 +26,25 @@ type Format string
 
 // The formats.
 const (
-	Netscape Format = "netscape" // bookmarks in HTML, as every browser and linkding exports them
-	Linkding Format = "linkding" // JSON of linkding's API
-	Karakeep Format = "karakeep" // JSON of Karakeep, once Hoarder
-	Pocket   Format = "pocket"   // CSV of Pocket, or the zip of it
-	Shlink   Format = "shlink"   // CSV of Shlink's web client
-	Folder   Format = "folder"   // files, in a tar or a zip
-	Kist     Format = "kist"     // an export of kist
+	Netscape   Format = "netscape"   // bookmarks in HTML, as every browser and linkding exports them
+	Linkding   Format = "linkding"   // JSON of linkding's API
+	Karakeep   Format = "karakeep"   // JSON of Karakeep, once Hoarder
+	Linkwarden Format = "linkwarden" // JSON of Linkwarden
+	Wallabag   Format = "wallabag"   // JSON of wallabag
+	Omnivore   Format = "omnivore"   // the zip of Omnivore, or a list in it
+	Firefox    Format = "firefox"    // the JSON in which Firefox backs bookmarks up
+	Chrome     Format = "chrome"     // the file Bookmarks of Chrome and its kin
+	Pocket     Format = "pocket"     // CSV of Pocket, or the zip of it
+	Raindrop   Format = "raindrop"   // CSV of Raindrop
+	Instapaper Format = "instapaper" // CSV of Instapaper
+	CSV        Format = "csv"        // bookmarks in any other CSV that names a column url
+	Shlink     Format = "shlink"     // CSV of Shlink's web client
+	Folder     Format = "folder"     // files, in a tar or a zip
+	Kist       Format = "kist"       // an export of kist
 )
 
 // Formats lists the formats.
-var Formats = []Format{Netscape, Linkding, Karakeep, Pocket, Shlink, Folder, Kist}
+var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper, CSV, Shlink, Folder, Kist}
 
 // Bounds of a source.
 const (
@@ -65,6 +73,7 @@ type Row struct {
 
 	Label *Label
 
+	Whole   bool     // the notes are of the source as a whole; nothing else is said
 	Refused string   // why it cannot be taken
 	Notes   []string // what could not be kept of it
 }
@@ -98,7 +107,9 @@ type Rows = iter.Seq2[Row, error]
 
 var readers = map[Format]func(Source) Rows{
 	Netscape: func(s Source) Rows { return netscape(s.stream()) },
-	Linkding: linkding, Karakeep: karakeep, Pocket: pocket,
+	Linkding: linkding, Karakeep: karakeep, Wallabag: wallabag, Omnivore: omnivore,
+	Firefox: firefox.read, Chrome: chrome.read, Linkwarden: linkwarden.read,
+	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
 	Shlink: func(s Source) Rows { return shlink(s.stream()) },
 	Folder: folder, Kist: kist,
 }
@@ -142,10 +153,13 @@ func Detect(s Source) (Format, error) {
 	switch {
 	case has("<!doctype netscape-bookmark"), bytes.HasPrefix(text, []byte("<")) && (has("<dl") || has("<a ")):
 		return Netscape, nil
-	case bytes.HasPrefix(text, []byte("{")) && has(`"bookmarks"`):
-		return Karakeep, nil
-	case bytes.HasPrefix(text, []byte("{")) && has(`"results"`), bytes.HasPrefix(text, []byte("[")) && has(`"tag_names"`):
-		return Linkding, nil
+	case bytes.HasPrefix(text, []byte("{")) || bytes.HasPrefix(text, []byte("[")):
+		if f := detectJSON(text[0] == '[', has); f != "" {
+			return f, nil
+		}
+		return "", errUnknown
+	case bytes.HasPrefix(head, []byte("mozLz40\x00")):
+		return "", unreadable("It is a compressed backup of Firefox. In Firefox, open the bookmarks' library, choose Backup, and import that file.")
 	}
 	columns := map[string]bool{}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
@@ -155,10 +169,53 @@ func Detect(s Source) (Format, error) {
 	switch {
 	case columns["longurl"]:
 		return Shlink, nil
-	case columns["url"] && (columns["timeadded"] || columns["title"]):
+	case !columns["url"]:
+		return "", errUnknown
+	case columns["timeadded"]:
 		return Pocket, nil
+	case columns["excerpt"] && columns["created"]:
+		return Raindrop, nil
+	case columns["selection"] && columns["timestamp"]:
+		return Instapaper, nil
 	}
-	return "", unreadable("It is in none of the formats that are known: %s.", Known())
+	return CSV, nil
+}
+
+var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
+
+// detectJSON tells a format by members that stand in the beginning of a
+// document, "" if it is none that is known.
+func detectJSON(list bool, has func(string) bool) Format {
+	switch {
+	case list && has(`"is_archived"`) && has(`"is_starred"`):
+		return Wallabag
+	case list && has(`"tag_names"`):
+		return Linkding
+	case list && has(`"savedat"`) && has(`"slug"`):
+		return Omnivore
+	case list:
+		return ""
+	case has(`"text/x-moz-place-container"`):
+		return Firefox
+	case has(`"roots"`) && has(`"bookmark_bar"`):
+		return Chrome
+	case has(`"bookmarks"`) && has(`"content"`) && has(`"createdat"`):
+		return Karakeep
+	case has(`"collections"`) && (has(`"links"`) || has(`"pinnedlinks"`)):
+		return Linkwarden
+	case has(`"results"`) && has(`"url"`):
+		return Linkding
+	}
+	return ""
+}
+
+// Passes is how often a source of the format is read from end to end.
+func (f Format) Passes() int64 {
+	switch f {
+	case Karakeep, Firefox, Chrome, Linkwarden:
+		return 2
+	}
+	return 1
 }
 
 // Known names the formats for people.

@@ -1,10 +1,12 @@
 package format
 
 import (
+	"archive/zip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"kist/kv/field"
@@ -12,10 +14,9 @@ import (
 )
 
 // entries yields the objects of the list that is the document, or that the
-// document, an object, has under the name; other gets its other members that are
-// no lists and objects.
-// An entry that is no object that kist reads is yielded as what is wrong with
-// it.
+// document, an object, has under the name. other gets each other member of the
+// document; the value is a json.Delim if it is a list or an object that is not
+// empty. An entry that kist cannot read as an object comes with the reason.
 func entries(r io.Reader, name string, other func(member string, value any), each func(n int, o field.Object, wrong error) bool) error {
 	limit := &gauge{r: skipBOM(r), left: MaxEntry}
 	d := json.NewDecoder(limit)
@@ -66,15 +67,18 @@ func entries(r io.Reader, name string, other func(member string, value any), eac
 			if err != nil {
 				return broken(err, "")
 			}
+			if depth == 0 {
+				value := any(t)
+				if _, ok := t.(json.Delim); ok && !d.More() {
+					value = nil // it is empty
+				}
+				other(member, value)
+			}
 			switch t {
 			case json.Delim('{'), json.Delim('['):
 				depth++
 			case json.Delim('}'), json.Delim(']'):
 				depth--
-			default:
-				if depth == 0 {
-					other(member, t)
-				}
 			}
 			if depth == 0 {
 				break
@@ -126,12 +130,22 @@ func broken(err error, why string) error {
 	return unreadable("It cannot be read: %s.", why)
 }
 
-// ofList makes rows of the entries of a list in JSON.
-func ofList(r io.Reader, name string, other func(string, any) *Row, row func(at string, o field.Object) Row) Rows {
+// ofList makes rows of the entries of a list in JSON. other may make a row of a
+// member of the document, and reports whether it knows the member; nil knows
+// none.
+func ofList(r io.Reader, name string, left *unread, other func(member string, value any) (row *Row, known bool), row func(at string, e *entry) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		more := true
 		err := entries(r, name, func(member string, value any) {
-			if extra := other(member, value); extra != nil && more {
+			var extra *Row
+			known := false
+			if other != nil {
+				extra, known = other(member, value)
+			}
+			if !known && says(value) {
+				left.add("document." + member)
+			}
+			if extra != nil && more {
 				more = yield(*extra, nil)
 			}
 		}, func(n int, o field.Object, wrong error) bool {
@@ -141,9 +155,14 @@ func ofList(r io.Reader, name string, other func(string, any) *Row, row func(at 
 			at := fmt.Sprintf("entry %d", n)
 			if wrong != nil {
 				more = yield(Row{At: at, Refused: forEntry(wrong)}, nil)
-			} else {
-				more = yield(row(at, o), nil)
+				return more
 			}
+			e := &entry{o: o, unread: left}
+			made := row(at, e)
+			if made.Refused == "" { // the refusal has its own row
+				e.done()
+			}
+			more = yield(made, nil)
 			return more
 		})
 		if err != nil && more && !errors.Is(err, errStop) {
@@ -152,55 +171,45 @@ func ofList(r io.Reader, name string, other func(string, any) *Row, row func(at 
 	}
 }
 
-// Members of an entry, which may be missing or of another type.
+// text is a member of an object, "" if it is none or no text.
 func text(o field.Object, name string) string { t, _ := o[name].(string); return t }
-func yes(o field.Object, name string) bool    { b, _ := o[name].(bool); return b }
 
+// number is the whole part of a member that is a number.
 func number(o field.Object, name string) string {
 	n, _ := o[name].(json.Number)
 	whole, _, _ := strings.Cut(n.String(), ".")
 	return whole
 }
 
-func texts(o field.Object, name string) []string {
-	list, _ := o[name].([]any)
-	var all []string
-	for _, v := range list {
-		if t, ok := v.(string); ok {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
 // linkding reads what linkding's API answers with: GET /api/bookmarks/, or the
 // list in it.
 func linkding(s Source) Rows {
-	page := func(member string, value any) *Row {
+	page := func(member string, value any) (*Row, bool) {
 		if member == "next" && value != nil {
-			return &Row{At: "the whole", Notes: []string{"This is one page of several: ask linkding's API with a larger limit, or import its HTML export."}}
+			return &Row{At: "the whole", Whole: true, Notes: []string{"This is one page of several: ask linkding's API with a larger limit, or import its HTML export."}}, true
 		}
-		return nil
+		return nil, member == "count" || member == "next" || member == "previous"
 	}
-	return ofList(s.stream(), "results", page, func(at string, o field.Object) Row {
+	left := notRead("member")
+	return left.after(ofList(s.stream(), "results", left, page, func(at string, e *entry) Row {
 		b := build(record.Bookmarks, at)
-		b.title(or(text(o, "title"), text(o, "website_title")))
-		b.address("url", text(o, "url"))
-		b.text("description", join(or(text(o, "description"), text(o, "website_description")), text(o, "notes")), record.MaxDescription)
-		b.picture(text(o, "preview_image_url"))
-		if yes(o, "shared") {
+		b.title(e.first("title", "website_title"))
+		b.address("url", e.text("url"))
+		b.text("description", join(e.first("description", "website_description"), e.text("notes")), record.MaxDescription)
+		b.pictureOf(e, "preview_image_url")
+		if e.yes("shared") {
 			b.Fields["isPublic"] = true
 		}
-		b.tags(texts(o, "tag_names")...)
-		if yes(o, "unread") {
+		b.tags(e.texts("tag_names")...)
+		if e.yes("unread") {
 			b.tags(tagUnread)
 		}
-		if yes(o, "is_archived") {
+		if e.yes("is_archived") {
 			b.tags(tagArchived)
 		}
-		b.Past.Created, b.Past.Updated = date(text(o, "date_added")), date(text(o, "date_modified"))
+		b.Past.Created, b.Past.Updated = e.when("date_added"), e.when("date_modified")
 		return b.Row
-	})
+	}))
 }
 
 func or(a, b string) string {
@@ -210,10 +219,24 @@ func or(a, b string) string {
 	return b
 }
 
-// picture sets the address of a bookmark's picture, if it is one.
-func (b *builder) picture(address string) {
-	if at, err := field.CleanURL(address); err == nil {
+// picture sets the address of a bookmark's picture. It reports false if it is
+// not one.
+func (b *builder) picture(address string) bool {
+	at, err := field.CleanURL(strings.TrimSpace(address))
+	if err == nil {
 		b.Fields["imageUrl"] = at
+	}
+	return err == nil
+}
+
+// pictureOf reads the address of a picture from the first of the members that
+// has one. What is not an address counts as not read.
+func (b *builder) pictureOf(e *entry, names ...string) {
+	for _, name := range names {
+		if t, _ := e.o[name].(string); t != "" && b.picture(t) {
+			e.text(name)
+			return
+		}
 	}
 }
 
@@ -223,11 +246,14 @@ const maxLists = 10_000
 // karakeep reads the export of Karakeep. Its lists, which stand after the
 // bookmarks that are on them, become tags.
 func karakeep(s Source) Rows {
-	return func(yield func(Row, error) bool) {
+	left := notRead("member")
+	return left.after(func(yield func(Row, error) bool) {
 		lists := map[string]string{}
 		err := entries(s.stream(), "lists", func(string, any) {}, func(_ int, o field.Object, wrong error) bool {
 			if wrong == nil && len(lists) < maxLists {
-				lists[text(o, "id")] = text(o, "name")
+				e := &entry{o: o, unread: left, path: "lists."}
+				lists[e.text("id")] = record.Cut(e.text("name"), record.MaxTag+1)
+				e.done()
 			}
 			return true
 		})
@@ -236,47 +262,159 @@ func karakeep(s Source) Rows {
 			yield(Row{}, err)
 			return
 		}
-		for row, err := range ofList(s.stream(), "bookmarks", func(string, any) *Row { return nil }, func(at string, o field.Object) Row {
-			return karakeepRow(at, o, lists)
-		}) {
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
+		known := func(member string, _ any) (*Row, bool) { return nil, member == "lists" }
+		ofList(s.stream(), "bookmarks", left, known, func(at string, e *entry) Row {
+			return karakeepRow(at, e, lists)
+		})(yield)
+	})
 }
 
-func karakeepRow(at string, o field.Object, lists map[string]string) Row {
-	content, _ := o["content"].(field.Object)
+func karakeepRow(at string, e *entry, lists map[string]string) Row {
+	content := e.object("content")
 	var b *builder
-	switch kind := text(content, "type"); kind {
+	switch content.text("type") {
 	case "link":
 		b = build(record.Bookmarks, at)
-		b.title(text(o, "title"))
-		b.address("url", text(content, "url"))
-		b.text("description", join(or(text(o, "description"), text(content, "description")), text(o, "summary"), text(o, "note")), record.MaxDescription)
-		b.picture(or(text(o, "imageUrl"), text(content, "imageUrl")))
+		b.title(e.first("title"))
+		b.address("url", content.text("url"))
+		b.text("description", join(e.text("description"), content.text("description"), e.text("summary"), e.text("note")), record.MaxDescription)
+		b.pictureOf(e, "imageUrl")
+		if b.Fields["imageUrl"] == nil {
+			b.pictureOf(content, "imageUrl")
+		}
 	case "text":
 		b = build(record.Notes, at)
-		b.title(text(o, "title"))
-		body := join(text(content, "text"), text(o, "note"))
+		b.title(e.first("title"))
+		body := join(content.text("text"), e.text("note"))
 		b.Fields["content"] = body
+		if source := content.text("sourceUrl"); source != "" {
+			b.text("sourceUrl", source, field.MaxURL)
+		}
 		if b.Name == "" {
 			b.Name, _, _ = strings.Cut(body, "\n")
 		}
 	default:
-		return Row{At: at, Name: clean(text(o, "title")), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
+		return Row{At: at, Name: clean(e.text("title")), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
 	}
-	if yes(o, "favourited") {
+	if e.yes("favourited") {
 		b.Fields["isFavorite"] = true
 	}
-	b.tags(texts(o, "tags")...)
-	for _, id := range texts(o, "lists") {
+	b.tags(e.texts("tags")...)
+	for _, id := range e.texts("lists") {
 		b.tags(lists[id])
 	}
-	if yes(o, "archived") {
+	if e.yes("archived") {
 		b.tags(tagArchived)
 	}
-	b.Past.Created = seconds(number(o, "createdAt"))
+	b.Past.Created = e.when("createdAt")
 	return b.Row
+}
+
+// wallabag reads the JSON that wallabag exports: a list of pages with their
+// annotations. The saved text of a page is not read.
+func wallabag(s Source) Rows {
+	left := notRead("member")
+	return left.after(ofList(s.stream(), "entries", left, nil, func(at string, e *entry) Row {
+		b := build(record.Bookmarks, at)
+		b.title(e.text("title"))
+		b.address("url", e.text("url"))
+		var said []string
+		for _, a := range e.objects("annotations") {
+			said = append(said, quoted(a.text("quote")), a.text("text"))
+		}
+		b.text("description", join(said...), record.MaxDescription)
+		b.pictureOf(e, "preview_picture")
+		b.tags(e.texts("tags")...)
+		for _, t := range e.objects("tags") { // as the API has them
+			b.tags(t.text("label"))
+		}
+		if e.yes("is_archived") {
+			b.tags(tagArchived)
+		}
+		if e.yes("is_starred") {
+			b.Fields["isFavorite"] = true
+		}
+		b.Past.Created, b.Past.Updated = e.when("created_at"), e.when("updated_at")
+		return b.Row
+	}))
+}
+
+// quoted is text as Markdown quotes it.
+func quoted(t string) string {
+	if t = clean(t); t == "" {
+		return ""
+	}
+	return "> " + strings.ReplaceAll(t, "\n", "\n> ")
+}
+
+// omnivoreRow reads a page of Omnivore. Highlights are what people marked in it.
+func omnivoreRow(at string, e *entry, highlights func(slug string) string) Row {
+	b := build(record.Bookmarks, at)
+	b.title(e.text("title"))
+	b.address("url", e.text("url"))
+	about := []string{e.text("description")}
+	if highlights != nil {
+		about = append(about, highlights(text(e.o, "slug")))
+	}
+	b.text("description", join(about...), record.MaxDescription)
+	b.pictureOf(e, "thumbnail")
+	b.tags(e.texts("labels")...)
+	if state, _ := e.o["state"].(string); b.state(state) {
+		e.text("state")
+	}
+	b.Past.Created, b.Past.Updated = e.when("savedAt"), e.when("updatedAt")
+	return b.Row
+}
+
+// omnivore reads the zip that Omnivore exports, or one of the lists in it. The
+// saved text of a page is not read.
+func omnivore(s Source) Rows {
+	left := notRead("member")
+	list := func(r io.Reader, highlights func(string) string) Rows {
+		return ofList(r, "entries", left, nil, func(at string, e *entry) Row { return omnivoreRow(at, e, highlights) })
+	}
+	if !isZip(s) {
+		return left.after(list(s.stream(), nil))
+	}
+	return left.after(func(yield func(Row, error) bool) {
+		z, err := openZip(s)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		marked := map[string]*zip.File{}
+		files := notRead("folder")
+		for _, f := range z.File {
+			switch dir, name := path.Split(f.Name); {
+			case f.FileInfo().IsDir(), omnivorePart(f):
+			case dir == "highlights/" && strings.HasSuffix(name, ".md"):
+				marked[strings.TrimSuffix(name, ".md")] = f
+			default:
+				files.add(dir)
+			}
+		}
+		highlights := func(slug string) string {
+			f := marked[slug]
+			delete(marked, slug)
+			if f == nil {
+				return ""
+			}
+			r, err := f.Open()
+			if err != nil {
+				return ""
+			}
+			defer r.Close()
+			text, _ := io.ReadAll(io.LimitReader(r, 4*record.MaxDescription+1)) // longer text is cut anyway
+			return string(text)
+		}
+		for row, err := range eachPart(z, omnivorePart, func(r io.Reader) Rows { return list(r, highlights) }) {
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for range marked { // of no page in the lists
+			files.add("highlights/")
+		}
+		files.tell(yield)
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -108,19 +110,26 @@ func (p past) Fields(s *field.Set) {
 // kist reads an export of kist.
 func kist(s Source) Rows {
 	return func(yield func(Row, error) bool) {
-		z, err := openZip(s)
-		if err == nil {
-			err = readKist(z, func(row Row) bool { return yield(row, nil) })
-		}
-		if err != nil && !errors.Is(err, errStop) {
-			yield(Row{}, err)
-		}
+		left := notRead("member")
+		left.after(func(yield func(Row, error) bool) {
+			z, err := openZip(s)
+			if err == nil {
+				err = readKist(z, left, func(row Row) bool { return yield(row, nil) })
+			}
+			if err != nil && !errors.Is(err, errStop) {
+				yield(Row{}, err)
+			}
+		})(yield)
 	}
 }
 
-func readKist(z *zip.Reader, yield func(Row) bool) error {
+func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 	files := make(map[string]*zip.File, len(z.File))
+	others := notRead("file")
 	for _, f := range z.File {
+		if !strings.HasPrefix(f.Name, "blobs/") && !slices.Contains(kistNames, f.Name) {
+			others.add(f.Name)
+		}
 		if files[f.Name] != nil {
 			return unreadable("%.100q is in it twice.", f.Name)
 		}
@@ -135,15 +144,53 @@ func readKist(z *zip.Reader, yield func(Row) bool) error {
 		}
 		return eachLine(files[name], row, yield)
 	}
-	if err := errors.Join(each(TagsName, labelRow(false)), each(FoldersName, labelRow(true))); err != nil {
+	if err := errors.Join(each(TagsName, labelRow(false, left)), each(FoldersName, labelRow(true, left))); err != nil {
 		return err
 	}
 	for _, k := range record.Kinds {
-		if err := each(KindName(k), func(at string, o field.Object) Row { return kistRow(at, k, o, files) }); err != nil {
+		known := members(&line{&record.Shown{Record: record.Record{Kind: k}}, past{new(record.Past), nil}})
+		known["folderName"] = k == record.Files
+		if err := each(KindName(k), func(at string, o field.Object) Row {
+			row := kistRow(at, k, o, files)
+			if row.Refused == "" {
+				leftOver(left, k.Path+".", o, known)
+			}
+			return row
+		}); err != nil {
 			return err
 		}
 	}
+	if !others.tell(func(row Row, _ error) bool { return yield(row) }) {
+		return errStop
+	}
 	return nil
+}
+
+// kistNames are the entries of an export but for the contents.
+var kistNames = func() []string {
+	names := []string{ManifestName, TagsName, FoldersName}
+	for _, k := range record.Kinds {
+		names = append(names, KindName(k))
+	}
+	return names
+}()
+
+// members are the names that a shape has.
+func members(v field.Shaped) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range field.Of(v).Members() {
+		names[f.Name] = true
+	}
+	return names
+}
+
+// leftOver counts the members of a line that are not known.
+func leftOver(left *unread, path string, o field.Object, known map[string]bool) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if !known[name] && says(o[name]) {
+			left.add(path + name)
+		}
+	}
 }
 
 func checkManifest(f *zip.File) error {
@@ -217,7 +264,11 @@ func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(R
 	return nil
 }
 
-func labelRow(isFolder bool) func(string, field.Object) Row {
+func labelRow(isFolder bool, left *unread) func(string, field.Object) Row {
+	known, path := members(record.TagForm(record.Tag{})), "tags."
+	if isFolder {
+		known, path = members(record.FolderForm(record.Folder{})), "folders."
+	}
 	return func(at string, o field.Object) Row {
 		form := record.TagForm(record.Tag{})
 		if isFolder {
@@ -226,6 +277,7 @@ func labelRow(isFolder bool) func(string, field.Object) Row {
 		if err := field.Create(form, o); err != nil {
 			return Row{At: at, Name: text(o, "name"), Refused: sentence(err)}
 		}
+		leftOver(left, path, o, known)
 		return Row{At: at, Name: form.Name, Label: &Label{Folder: isFolder, Name: form.Name, Color: form.Color}}
 	}
 }

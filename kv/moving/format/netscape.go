@@ -27,28 +27,37 @@ const (
 // folders (H3) or bookmarks (A), with a description (DD) after them. Nothing is
 // ever closed but lists, and every program adds attributes.
 func netscape(r io.Reader) Rows {
-	return func(yield func(Row, error) bool) {
-		in := &bookmarks{z: html.NewTokenizer(skipBOM(r)), line: 1, yield: yield}
+	left := notRead("attribute")
+	return left.after(func(yield func(Row, error) bool) {
+		in := &bookmarks{z: html.NewTokenizer(skipBOM(r)), line: 1, yield: yield, left: left}
 		in.z.SetMaxBuf(MaxEntry)
 		in.read()
-	}
+	})
+}
+
+// folderOf is a folder. One without a name gives no tag.
+type folderOf struct {
+	name string
+	list bool // a list of Pocket's or Instapaper's, which say how far one is
 }
 
 type bookmarks struct {
 	z     *html.Tokenizer
 	line  int
 	yield func(Row, error) bool
+	left  *unread
 
-	folders []string // names that become tags; "" gives none
-	deeper  int      // lists beyond maxFolders
-	next    string   // the folder that the next list belongs to
+	folders []folderOf // those that the entry is in, which become tags
+	deeper  int        // lists beyond maxFolders
+	next    folderOf   // that of the next list
 
 	now         *builder // the bookmark that is read
 	extra       []string // tags of it
 	text        *strings.Builder
 	title, more strings.Builder // texts of the bookmark
 	heading     strings.Builder
-	plain       bool // the heading is one that browsers make
+	about       strings.Builder // what is said of a folder, which is not read
+	plain       bool            // the heading is one that browsers make
 }
 
 func (in *bookmarks) read() {
@@ -86,19 +95,22 @@ func (in *bookmarks) read() {
 
 func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 	switch tag {
-	case atom.Dl, atom.Ul:
+	case atom.Dl, atom.Ul, atom.Ol:
 		if !in.flush() {
 			return false
+		}
+		if tag == atom.Dl && in.next.list {
+			in.next = folderOf{} // the title of the page
 		}
 		if len(in.folders) == maxFolders {
 			in.deeper++
 		} else {
 			in.folders = append(in.folders, in.next)
 		}
-		in.next = ""
+		in.next = folderOf{}
 	case atom.Dt, atom.Li, atom.Hr:
 		return in.flush()
-	case atom.H3:
+	case atom.H1, atom.H3:
 		if !in.flush() {
 			return false
 		}
@@ -110,6 +122,10 @@ func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 			switch string(key) { // the roots that browsers make say nothing
 			case "personal_toolbar_folder", "unfiled_bookmarks_folder":
 				in.plain = in.plain || string(value) == "true"
+			default:
+				if len(value) > 0 {
+					in.left.add("folder." + string(key))
+				}
 			}
 		}
 	case atom.A:
@@ -120,6 +136,9 @@ func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 	case atom.Dd:
 		if in.now != nil {
 			in.text = &in.more
+		} else {
+			in.about.Reset()
+			in.text = &in.about
 		}
 	case atom.Br:
 		if in.text == &in.more {
@@ -145,14 +164,18 @@ func (in *bookmarks) begin(attributes bool, line int) {
 		case "href":
 			b.address("url", clean(value))
 		case "add_date", "time_added":
-			b.Past.Created = seconds(value)
+			if b.Past.Created = seconds(value); b.Past.Created.IsZero() && value != "0" && value != "" {
+				in.left.add(string(key))
+			}
 		case "last_modified":
-			b.Past.Updated = seconds(value)
+			if b.Past.Updated = seconds(value); b.Past.Updated.IsZero() && value != "0" && value != "" {
+				in.left.add(string(key))
+			}
 		case "private":
 			if value == "0" {
 				b.Fields["isPublic"] = true
 			}
-		case "toread":
+		case "unread", "toread":
 			if value == "1" {
 				in.extra = append(in.extra, tagUnread)
 			}
@@ -164,22 +187,26 @@ func (in *bookmarks) begin(attributes bool, line int) {
 				}
 				in.extra = append(in.extra, tag)
 			}
+		default:
+			if value != "" {
+				in.left.add(string(key))
+			}
 		}
 	}
 }
 
 func (in *bookmarks) close(tag atom.Atom) bool {
 	switch tag {
-	case atom.H3:
+	case atom.H1, atom.H3:
 		if in.text == &in.heading {
 			in.text = nil
-			if in.next = clean(in.heading.String()); in.plain {
-				in.next = ""
+			if in.next = (folderOf{clean(in.heading.String()), tag == atom.H1}); in.plain {
+				in.next = folderOf{}
 			}
 		}
 	case atom.A:
 		in.text = nil
-	case atom.Dl, atom.Ul:
+	case atom.Dl, atom.Ul, atom.Ol:
 		if !in.flush() {
 			return false
 		}
@@ -198,6 +225,9 @@ const notesBegin, notesEnd = "[linkding-notes]", "[/linkding-notes]"
 
 // flush yields the bookmark that was read.
 func (in *bookmarks) flush() bool {
+	if in.text == &in.about && clean(in.about.String()) != "" {
+		in.left.add("folder.description")
+	}
 	in.text = nil
 	b := in.now
 	if b == nil {
@@ -211,7 +241,11 @@ func (in *bookmarks) flush() bool {
 		about = join(about, notes, after)
 	}
 	b.text("description", about, record.MaxDescription)
-	b.tags(in.folders...)
+	for _, folder := range in.folders {
+		if !folder.list || !b.state(strings.TrimPrefix(folder.name, "Read ")) { // "Read Archive" is Pocket's
+			b.tags(folder.name)
+		}
+	}
 	b.tags(in.extra...)
 	return in.yield(b.Row, nil)
 }

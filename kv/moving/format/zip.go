@@ -34,6 +34,16 @@ func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, at)
 }
 
+// A zip may unpack to so many times its size, and so many bytes beyond. Text
+// and pictures are far below that; what is above it is made to fill disks.
+const (
+	unpackedRatio = 200
+	unpackedSlack = 256 << 20
+)
+
+var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
+
+// openZip reads the directory of a zip.
 func openZip(s Source) (*zip.Reader, error) {
 	b := &budget{ReaderAt: s.R, left: maxDirectory}
 	z, err := zip.NewReader(b, s.Size)
@@ -45,6 +55,13 @@ func openZip(s Source) (*zip.Reader, error) {
 		return nil, unreadable("It is no whole zip.")
 	}
 	b.free = true
+	most := unpackedRatio*uint64(s.Size) + unpackedSlack // of the whole: entries may share their bytes
+	for _, f := range z.File {                           // the package reads no more of a file than it announces
+		if f.UncompressedSize64 > most {
+			return nil, errBomb
+		}
+		most -= f.UncompressedSize64
+	}
 	return z, nil
 }
 
@@ -59,15 +76,18 @@ func detectZip(s Source) (Format, error) {
 	if err != nil {
 		return "", err
 	}
-	csvs := false
+	csvs, lists := false, false
 	for _, f := range z.File {
 		if f.Name == ManifestName {
 			return Kist, nil
 		}
-		csvs = csvs || pocketPart(f)
+		csvs, lists = csvs || pocketPart(f), lists || omnivorePart(f)
 	}
-	if csvs {
+	switch {
+	case csvs:
 		return Pocket, nil
+	case lists:
+		return Omnivore, nil
 	}
 	return Folder, nil
 }
@@ -79,6 +99,12 @@ func pocketPart(f *zip.File) bool {
 	return strings.HasPrefix(name, "part_") && path.Ext(name) == ".csv"
 }
 
+// omnivorePart reports whether a file in a zip is one of the lists that
+// Omnivore exports.
+func omnivorePart(f *zip.File) bool {
+	return strings.HasPrefix(f.Name, "metadata_") && path.Ext(f.Name) == ".json"
+}
+
 // eachCSV reads the parts of Pocket's export one after another.
 func eachCSV(s Source, read func(io.Reader) Rows) Rows {
 	return func(yield func(Row, error) bool) {
@@ -87,8 +113,15 @@ func eachCSV(s Source, read func(io.Reader) Rows) Rows {
 			yield(Row{}, err)
 			return
 		}
+		eachPart(z, pocketPart, read)(yield)
+	}
+}
+
+// eachPart reads those files of a zip that which reports, one after another.
+func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Rows) Rows {
+	return func(yield func(Row, error) bool) {
 		for _, f := range z.File {
-			if !pocketPart(f) {
+			if !which(f) {
 				continue
 			}
 			r, err := f.Open()

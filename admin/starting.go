@@ -1,0 +1,159 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// Starting is a server that is not ready yet because its working copy is
+// being rebuilt. It answers visitors, /healthz with 200 and everything else
+// with 503, logs how far it is, and asks systemd for more time.
+type Starting struct {
+	Listen string
+	Secure *tls.Config // nil for plain HTTP
+	Log    *slog.Logger
+
+	share  atomic.Uint64 // float64: how much of the work is done, from 0 to 1
+	front  net.Listener
+	server *http.Server
+	begun  time.Time
+	work   sync.WaitGroup
+	stop   context.CancelFunc
+}
+
+// How often a long start reports, and how much more time it asks systemd for
+// each time.
+const (
+	startingReport = 5 * time.Second
+	startingExtend = 60 * time.Second
+)
+
+// Rebuild opens the listener and answers from now on. progress takes how much
+// of the rebuild is done, from 0 to 1. The error says why it is impossible to
+// listen. It is for kv.Options.
+func (s *Starting) Rebuild() (progress func(share float64), err error) {
+	if s.front, err = ListenPublic(s.Listen); err != nil {
+		return nil, err
+	}
+	s.begun = time.Now()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.server = &http.Server{
+		Handler: s, TLSConfig: s.Secure, MaxHeaderBytes: 8 << 10, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	s.server.SetKeepAlivesEnabled(false) // the next request may be for the ready server
+	s.work.Go(func() {
+		var err error
+		if l := (lent{s.front}); s.Secure != nil {
+			err = s.server.ServeTLS(l, "", "")
+		} else {
+			err = s.server.Serve(l)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			s.Log.Error("visitors get no answer while the server starts", "error", err)
+		}
+	})
+	s.work.Go(func() { s.report(ctx) })
+	return func(share float64) { s.share.Store(math.Float64bits(share)) }, nil
+}
+
+// End stops answering and returns the listener, which is opened now if there
+// was no rebuild. Visitors who come meanwhile wait.
+func (s *Starting) End() (net.Listener, error) {
+	if s.front == nil {
+		return ListenPublic(s.Listen)
+	}
+	s.stop()
+	end, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	if s.server.Shutdown(end) != nil {
+		_ = s.server.Close() // only slow visitors are cut off
+	}
+	s.work.Wait()
+	front := s.front
+	s.front = nil
+	return front, front.(deadliner).SetDeadline(time.Time{})
+}
+
+// Close ends a start that failed. After End it does nothing.
+func (s *Starting) Close() error {
+	if s.front == nil {
+		return nil
+	}
+	front, err := s.End()
+	return errors.Join(err, front.Close())
+}
+
+type deadliner interface{ SetDeadline(time.Time) error }
+
+// lent is a listener that stays open when a server closes it, and accepts
+// nobody any more.
+type lent struct{ net.Listener }
+
+func (l lent) Close() error { return l.Listener.(deadliner).SetDeadline(time.Unix(1, 0)) }
+
+// done says how far the start is, in words.
+func (s *Starting) done() string {
+	return fmt.Sprintf("%.0f %%", math.Floor(100*math.Float64frombits(s.share.Load())))
+}
+
+// left is about how long the rebuild takes from now on; false if that cannot
+// be said yet.
+func (s *Starting) left() (time.Duration, bool) {
+	share := math.Float64frombits(s.share.Load())
+	if share < 0.01 {
+		return 0, false
+	}
+	return time.Duration(float64(time.Since(s.begun)) * (1 - share) / share), true
+}
+
+func (s *Starting) report(ctx context.Context) {
+	tick := time.NewTicker(startingReport)
+	defer tick.Stop()
+	for {
+		if _, err := daemon.SdNotify(false, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=Reading the journal, %s done", startingExtend.Microseconds(), s.done())); err != nil {
+			s.Log.Error("systemd cannot be told that the start takes longer", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		args := []any{"done", s.done()}
+		if left, ok := s.left(); ok {
+			args = append(args, "left", left.Round(time.Second))
+		}
+		s.Log.Info("the journal is being read", args...)
+	}
+}
+
+// ServeHTTP answers until the server is ready.
+func (s *Starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.URL.Path == "/healthz" {
+		_, _ = io.WriteString(w, "ok\n")
+		return
+	}
+	after := 5 * time.Second
+	if left, ok := s.left(); ok {
+		after = min(max(left, time.Second), time.Minute)
+	}
+	w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(after.Seconds()))))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = fmt.Fprintf(w, "Starting: reading the journal, %s done.\n", s.done())
+}

@@ -1,0 +1,28 @@
+// Solves the proof of work that a form asks for while the user types, and sends the form when both are done.
+"use strict";
+
+(() => {
+  const form = document.querySelector("form[data-challenge]");
+  const challenge = JSON.parse(form.dataset.challenge);
+  const note = document.getElementById("proof");
+  const field = form.elements.captcha;
+  let wanted = false;
+
+  note.hidden = false;
+  const worker = new Worker(form.dataset.worker);
+  worker.onerror = () => { note.textContent = "The check that you are not a bot failed. Reload the page."; };
+  worker.onmessage = (e) => {
+    worker.terminate();
+    const { algorithm, challenge: asked, salt, signature } = challenge;
+    field.value = btoa(JSON.stringify({ algorithm, challenge: asked, number: e.data, salt, signature }));
+    if (wanted) form.submit();
+  };
+  worker.postMessage(challenge);
+
+  form.addEventListener("submit", (e) => {
+    if (field.value) return;
+    e.preventDefault();
+    wanted = true;
+    note.textContent = "One moment: your browser is checking that you are not a bot.";
+  });
+})();

@@ -1,0 +1,185 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"kist/kv/record"
+)
+
+// The memory that JSON may take: all bodies that are read, until they are
+// answered, and all answers that may be long, until they are written. One caller
+// has at most half of it, so that those who read or send slowly with one
+// credential, or from one network, do not block everyone. Who finds no room
+// waits for it and is told to come again.
+const (
+	jsonBytes = 32 << 20
+	jsonShare = jsonBytes / 2
+	jsonWait  = 2 * time.Second
+
+	openBody  = 16 << 10 // bytes of a body of somebody who brings no credential
+	firstRead = 4 << 10  // bytes that a body of unknown length is read into at first
+)
+
+var errCrowded = &record.Error{
+	Fault: record.Busy, Code: "busy", Retry: jsonWait,
+	Text: "The server has as many requests in its hands as it has memory for. Try again in a moment.",
+}
+
+// A budget is the bytes of JSON that are in use, in all and by each caller.
+type budget struct {
+	all *semaphore.Weighted
+
+	mu     sync.Mutex
+	shares map[spender]*share // of callers that have a call under way
+}
+
+// A spender is whom a share belongs to: a credential, or the network of a
+// visitor.
+type spender struct {
+	credential record.ID
+	network    netip.Prefix
+}
+
+// A share is what one caller has of the budget.
+type share struct {
+	*semaphore.Weighted
+	of    spender
+	calls int // that spend from it; guarded by budget.mu
+}
+
+func newBudget() *budget {
+	return &budget{all: semaphore.NewWeighted(jsonBytes), shares: map[spender]*share{}}
+}
+
+// join is the share of a caller for one call, which leaves it at its end.
+func (b *budget) join(of spender) *share {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.shares[of]
+	if s == nil {
+		s = &share{Weighted: semaphore.NewWeighted(jsonShare), of: of}
+		b.shares[of] = s
+	}
+	s.calls++
+	return s
+}
+
+func (b *budget) leave(s *share) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.calls--; s.calls == 0 {
+		delete(b.shares, s.of)
+	}
+}
+
+// spend takes n bytes of the budget, jsonShare at most, for the call, until
+// refund or giveBack.
+func (c *call) spend(n int64) error {
+	if c.share == nil {
+		of := spender{network: network(c.addr)}
+		if c.caller != nil {
+			of = spender{credential: c.caller.Key.ID}
+		}
+		c.share = c.s.json.join(of)
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), jsonWait)
+	defer cancel()
+	if c.share.Acquire(ctx, n) != nil {
+		return c.crowded()
+	}
+	if c.s.json.all.Acquire(ctx, n) != nil {
+		c.share.Release(n)
+		return c.crowded()
+	}
+	c.held += n
+	return nil
+}
+
+// crowded is the error of a call that found no room in the budget. A client
+// that has gone gets no answer.
+func (c *call) crowded() error {
+	if c.r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return errCrowded
+}
+
+func (c *call) refund(n int64) {
+	c.held -= n
+	c.s.json.all.Release(n)
+	c.share.Release(n)
+}
+
+// giveBack gives back what the call has spent. It is the end of the call.
+func (c *call) giveBack() {
+	if c.share != nil {
+		c.refund(c.held)
+		c.s.json.leave(c.share)
+	}
+}
+
+// read reads the whole body, of at most most bytes, or openBody if nobody is
+// known to have sent it. The buffer grows as bytes arrive, whatever length the
+// request announces.
+func (c *call) read(most int64) ([]byte, error) {
+	if c.caller == nil {
+		most = min(most, openBody)
+	}
+	length := c.r.ContentLength
+	if length > most {
+		return nil, &http.MaxBytesError{Limit: most}
+	}
+	body := c.limited(most)
+	var data []byte
+	for {
+		if len(data) == cap(data) {
+			size := max(2*int64(cap(data)), firstRead)
+			if length >= 0 {
+				size = min(size, length+1) // one more, for the end to be found
+			}
+			if size = min(size, most+1); size <= int64(cap(data)) {
+				size = int64(cap(data)) + firstRead
+			}
+			if err := c.spend(size - int64(cap(data))); err != nil {
+				return nil, err
+			}
+			data = append(make([]byte, 0, size), data...)
+		}
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, cutOff(err)
+		}
+	}
+}
+
+// longRecord is about how many bytes a long record of the kind has as JSON. A
+// body may be longer, as its sender may escape every character.
+func longRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
+
+// sendLarge is send for an answer that may be long, of about most bytes and
+// what it is made from: it waits until there is memory for that.
+func (c *call) sendLarge(status int, most int64, write func(dst []byte) ([]byte, error)) error {
+	before := c.held
+	if err := c.spend(3 * most); err != nil { // what is read, the answer, and what was given up as it grew
+		return err
+	}
+	return c.send(status, func(dst []byte) ([]byte, error) {
+		dst, err := write(dst)
+		if spare := c.held - before - int64(len(dst)); spare > 0 {
+			c.refund(spare) // a client may take its answer slowly
+		}
+		return dst, err
+	})
+}

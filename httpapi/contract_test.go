@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// TestQueueCursor: deciding a page of a queue hides nothing of the next.
+func TestQueueCursor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	q := a.post(requestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).want(201).text("data.id")
+	const n = 7
+	for i := range n {
+		r := a.uploadRequest(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("content ", i)})
+		r.path, r.anyone = requestsPath+"/p/drop/files", true
+		a.do(r).want(201)
+	}
+	for _, path := range []string{requestsPath + "/queue", requestsPath + "/" + q + "/queue", requestsPath + "/" + q + "/queue?status=pending"} {
+		join := "?"
+		if path[len(path)-1] == 'g' {
+			join = "&"
+		}
+		seen := map[string]bool{}
+		for cursor := ""; ; {
+			at := path + join + "limit=3"
+			if cursor != "" {
+				at += "&cursor=" + cursor
+			}
+			page := a.get(at).want(200)
+			for i := range page.at("items").([]any) {
+				seen[page.text(fmt.Sprintf("items.%d.itemId", i))] = true
+			}
+			next, more := page.at("nextCursor").(string)
+			if !more {
+				break
+			}
+			cursor = next
+		}
+		is.Equal(len(seen), n) // every item, on one page each
+	}
+	a.do(request{method: "GET", path: requestsPath + "/queue?cursor=AQ", raw: true}).want(400)
+	a.do(request{method: "GET", path: requestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
+
+	// Decide the first page; the cursor of it still leads to the next item.
+	queue := requestsPath + "/" + q + "/queue"
+	first := a.get(queue + "?status=pending&limit=3").want(200)
+	ids := []string{first.text("items.0.itemId"), first.text("items.1.itemId"), first.text("items.2.itemId")}
+	second := a.get(queue + "?status=pending&limit=3&cursor=" + first.text("nextCursor")).want(200).text("items.0.itemId")
+	done := a.patch(queue, map[string]any{"items": append(ids, ids[0]), "action": "approve"}).want(200)
+	is.Equal(len(done.at("items").([]any)), 3)
+	is.Equal(done.text("items.2.itemId"), ids[2])
+	is.Equal(done.text("items.2.status"), "approved")
+	is.Equal(a.get(queue+"?status=pending&limit=3&cursor="+first.text("nextCursor")).want(200).text("items.0.itemId"), second)
+
+	// All or none.
+	is.Equal(a.codeOf(a.patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
+	a.patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).want(404)
+	is.Equal(a.get(queue+"?status=rejected").want(200).at("total"), 0.0)
+	a.do(request{method: "PATCH", path: queue, json: map[string]any{"items": []string{}, "action": "reject"}, raw: true}).want(422)
+	a.do(request{method: "PATCH", path: queue, json: map[string]any{"action": "reject"}, raw: true}).want(422)
+}
+
+// TestContract holds what clients were found to stumble over.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	const none = "00000000-0000-0000-0000-000000000000"
+	for _, path := range []string{"tags", "folders", "keys", "upload-requests", "integrations/webhooks"} {
+		a.delete(apiPath + path + "/" + none).want(404)
+	}
+	slug := a.upload(nil, file{"a.txt", "text/plain", "a"}).want(201).text("slug")
+	at := "/api/v1/files/" + slug
+	is.Equal(a.do(request{method: "PATCH", path: at, json: map[string]any{"slug": "one", "newSlug": "two"}, raw: true}).want(422).fields(), []string{"slug"})
+	a.get(at).want(200)
+	a.patch(at, map[string]any{"isFavorite": true}).want(200)
+	for _, yes := range []string{"true", "1", "yes", "TRUE", "on"} {
+		is.Equal(a.do(request{method: "GET", path: "/api/v1/files?favorite=" + yes, raw: true}).want(200).at("total"), 1.0)
+	}
+	for _, no := range []string{"false", "0", "no"} {
+		is.Equal(a.do(request{method: "GET", path: "/api/v1/files?favorite=" + no, raw: true}).want(200).at("total"), 0.0)
+	}
+	a.do(request{method: "GET", path: "/api/v1/files?favorite=maybe", raw: true}).want(400)
+}
+
+// TestBasePath: with a path in the base address, links work with it and without.
+func TestBasePath(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.Base = "https://example.org/kist" })
+	a.post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).want(201)
+	for _, path := range []string{"/v/one", "/kist/v/one", "/x/one", "/kist/x/one", "/kist/one", "/kist/login"} {
+		is.Equal(a.do(request{method: "GET", path: path, anyone: true, raw: true}).status, 200)
+	}
+	is.Equal(a.do(request{method: "GET", path: "/kist/claim/none", anyone: true, raw: true}).status, 404)
+	is.Equal(a.do(request{method: "GET", path: "/kist/api/v1/notes", raw: true}).want(200).at("total"), 1.0)
+	is.Equal(a.do(request{method: "GET", path: "/kisto/api/v1/notes", raw: true}).status, 404)
+}

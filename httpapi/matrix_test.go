@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// A principal is somebody who calls, with what is true of the credential.
+type principal struct {
+	name    string
+	header  []string
+	broken  bool // there is no credential, or none that holds
+	session bool
+	foreign bool // the request is sent by another site's page
+	twice   bool // there are two credentials that differ
+	admin   bool // the user is an administrator
+	scopes  []record.Scope
+}
+
+// principals makes one of each kind.
+func (a *app) principals() []principal {
+	a.Helper()
+	bob, off, mute := a.addUser("bob", record.Member), a.addUser("off", record.Member), a.addUser("mute", record.Member)
+	var all []principal
+	key := func(name string, u *record.User, change func(*principal, *record.Key), scopes ...record.Scope) record.ID {
+		k := record.Key{Owner: u.ID, Name: "test", Scopes: scopes}
+		p := principal{name: name, admin: u.Role == record.Admin, scopes: scopes}
+		if change != nil {
+			change(&p, &k)
+		}
+		var made *record.Key
+		var secret string
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = tx.AddKey(k); return err }))
+		p.header = append(p.header, "X-Api-Key", secret)
+		all = append(all, p)
+		return made.ID
+	}
+	// Each session is of another user, as one may end the others of its own.
+	session := func(name string, u *record.User, change func(*principal)) {
+		p := principal{name: name, session: true, admin: u.Role == record.Admin, scopes: []record.Scope{record.ScopeAdmin}}
+		var secret string
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { _, secret, err = tx.AddSession(u.ID, "test", "192.0.2.1"); return err }))
+		p.header = []string{"Cookie", a.sessionCookie() + "=" + secret, "Sec-Fetch-Site", "same-origin"}
+		if change != nil {
+			change(&p)
+		}
+		all = append(all, p)
+	}
+	broken := func(p *principal, _ *record.Key) { p.broken = true }
+
+	all = append(
+		all,
+		principal{name: "nobody", broken: true},
+		principal{name: "unknown key", broken: true, header: []string{"X-Api-Key", kv.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{name: "no key at all", broken: true, header: []string{"Authorization", "Bearer x"}},
+		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.sessionCookie() + "=" + kv.KeyPrefix + strings.Repeat("A", 43)}},
+	)
+	key("expired key", bob, func(p *principal, k *record.Key) { p.broken, k.Expires = true, a.clock.now().Add(time.Second) }, record.ScopeAdmin)
+	key("disabled key", bob, func(p *principal, k *record.Key) { p.broken, k.Disabled = true, true }, record.ScopeAdmin)
+	key("key of a disabled user", off, broken, record.ScopeAdmin)
+	session("session of a disabled user", off, func(p *principal) { p.broken = true })
+	key("key of a user whose keys are off", mute, broken, record.ScopeAdmin)
+	session("session of a user whose keys are off", mute, nil)
+	for _, scopes := range [][]record.Scope{
+		{record.ScopeRead}, {record.ScopeWrite}, {record.ScopeUpload}, {record.ScopeAll}, {record.ScopeAdmin}, {record.ScopeRead, record.ScopeWrite},
+	} {
+		key(fmt.Sprint("user's key for ", scopes), bob, nil, scopes...)
+		key(fmt.Sprint("administrator's key for ", scopes), a.user, nil, scopes...)
+	}
+	key("device key", bob, func(_ *principal, k *record.Key) {
+		k.Device, k.Slides, k.Expires = "swush-cli", record.SlideTime, a.clock.now().Add(record.SlideTime)
+	}, record.ScopeRead, record.ScopeWrite, record.ScopeUpload)
+	session("user's session", a.addUser("cleo", record.Member), nil)
+	session("administrator's session", a.addUser("dan", record.Admin), nil)
+	session("session, from another site", a.addUser("fay", record.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
+	session("session beside an unknown key", a.addUser("eve", record.Admin), func(p *principal) {
+		p.broken, p.header = true, append(p.header, "X-Api-Key", kv.KeyPrefix+strings.Repeat("A", 43))
+	})
+	gone := key("revoked key", bob, broken, record.ScopeAdmin)
+	key("two keys", a.user, func(p *principal, _ *record.Key) {
+		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.addKey(a.user, record.ScopeAdmin)}
+	}, record.ScopeAdmin)
+
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(bob.ID, gone) }))
+	a.clock.advance(2 * time.Second)
+	a.patch("/api/v1/admin/users/"+off.ID.String(), `{"disabled":true}`).want(200)
+	a.patch("/api/v1/admin/users/"+mute.ID.String(), `{"apiTokensDisabled":true}`).want(200)
+	return all
+}
+
+// An operation is a row of the served document.
+type operation struct{ method, path, needs string }
+
+// operations reads the rows of the document that the server serves.
+func (a *app) operations() (all []operation) {
+	a.Helper()
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	a.fatal(json.Unmarshal(a.get("/api/v1/openapi").want(200).body, &doc))
+	for path, item := range doc.Paths {
+		for method, raw := range item {
+			var op struct{ Description string }
+			if method = strings.ToUpper(method); method != "PARAMETERS" {
+				a.fatal(json.Unmarshal(raw, &op))
+				all = append(all, operation{method, path, op.Description})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return all
+}
+
+// covers is what each scope is good for.
+var covers = map[record.Scope][]record.Scope{
+	record.ScopeRead:   {record.ScopeRead},
+	record.ScopeWrite:  {record.ScopeWrite, record.ScopeUpload},
+	record.ScopeUpload: {record.ScopeUpload},
+	record.ScopeAll:    {record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+	record.ScopeAdmin:  {record.ScopeAdmin, record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload},
+}
+
+var neededScope = regexp.MustCompile(`^An API key needs the scope (\w+)\.$`)
+
+// due is the rule: what an operation answers to a principal. 0 is anything that
+// does not refuse the caller.
+func due(op operation, p principal) int {
+	safe := op.method == http.MethodGet || op.method == http.MethodOptions || op.method == http.MethodHead
+	switch {
+	case op.needs == "No credential is needed.":
+		return 0
+	case p.twice:
+		return http.StatusBadRequest
+	case p.broken:
+		return http.StatusUnauthorized
+	case p.foreign && !safe:
+		return http.StatusForbidden
+	}
+	may := false
+	switch scope := neededScope.FindStringSubmatch(op.needs); {
+	case scope != nil:
+		may = slices.ContainsFunc(p.scopes, func(s record.Scope) bool { return slices.Contains(covers[s], record.Scope(scope[1])) })
+		may = may && (p.admin || !strings.HasPrefix(op.path, "/api/v1/admin/"))
+	case op.needs == "Any API key will do.":
+		may = true
+	case op.needs == "Only for a browser that is signed in.":
+		may = p.session
+	case strings.HasPrefix(op.needs, "For a browser that is signed in; an API key needs the scope admin"):
+		may = p.session || p.admin && slices.Contains(p.scopes, record.ScopeAdmin)
+	default:
+		panic("the rule does not know: " + op.needs)
+	}
+	if !may {
+		return http.StatusForbidden
+	}
+	return 0
+}
+
+// refusals are the codes of answers that refuse the caller, whatever is asked.
+var refusals = []string{"no_credential", "unknown_key", "session_needed", "scope_missing", "not_admin"}
+
+// TestAuthorisation asks for every operation of the served document as every
+// kind of caller.
+func TestAuthorisation(t *testing.T) {
+	t.Parallel()
+	ops := start(t).operations()
+	if len(ops) < 150 {
+		t.Fatalf("the document has %d operations", len(ops))
+	}
+	// These end credentials, so that each has a server of its own.
+	ends := []string{"/api/v1/auth/logout", "/api/v1/me/sessions", "/api/v1/auth/device/revoke"}
+	rest := slices.DeleteFunc(slices.Clone(ops), func(op operation) bool { return slices.Contains(ends, op.path) })
+	t.Run("most", func(t *testing.T) {
+		t.Parallel()
+		a := start(t)
+		a.judge(rest, a.principals())
+	})
+	for _, op := range ops {
+		if !slices.Contains(ends, op.path) {
+			continue
+		}
+		t.Run(op.method+" "+op.path, func(t *testing.T) {
+			t.Parallel()
+			a := start(t)
+			a.judge([]operation{op}, a.principals())
+		})
+	}
+}
+
+// judge sends each operation as each principal.
+func (a *app) judge(ops []operation, callers []principal) {
+	a.Helper()
+	is := is.New(a.TB.(*testing.T))
+	args := regexp.MustCompile(`\{\w+\}`)
+	for i, op := range ops {
+		path := args.ReplaceAllString(op.path, "01890000-0000-7000-8000-000000000000") // of nothing
+		for j, p := range callers {
+			from := fmt.Sprintf("10.%d.%d.1", i, j) // limits of visitors are no matter here
+			got := a.from(from, op.method, path, "kist.example.org", false, "", p.header...)
+			body, err := io.ReadAll(got.Body)
+			is.NoErr(err)
+			var e struct{ Code string }
+			_ = json.Unmarshal(body, &e) // a success may be of any form
+			want := due(op, p)
+			refused := got.StatusCode == http.StatusUnauthorized || slices.Contains(refusals, e.Code)
+			if want == 0 && refused || want != 0 && got.StatusCode != want || got.StatusCode >= 500 {
+				a.Errorf("%s %s as %s: status %d %s, want %d (%s)", op.method, op.path, p.name, got.StatusCode, e.Code, want, op.needs)
+			}
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/journal"
+	"kist/kv/record"
+)
+
+// inhabitedBy is a closed data directory with an account.
+func inhabitedBy(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openAt(t, dir, nil)
+	user(t, s, name)
+	is.New(t).NoErr(s.Close())
+	return dir
+}
+
+// A data directory that has an instance is never begun anew, even if nothing
+// else is left of it.
+func TestInstanceWithoutJournal(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(dir string) error{
+		"missing": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "journal")) },
+		"empty": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "journal")), os.Mkdir(filepath.Join(dir, "journal"), 0o700))
+		},
+		"no records": func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "journal", "log-0000000000000000"), 44)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := inhabitedBy(t, "ann")
+			is.NoErr(harm(dir))
+			for _, gone := range []string{"cache", "blobs", cleanName, "LOCK"} {
+				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
+			}
+			for range 2 {
+				_, err := Open(dir, Options{Log: quiet})
+				is.True(err != nil)
+				is.True(strings.Contains(err.Error(), "the file INSTANCE says that there were"))
+				_, err = os.Lstat(filepath.Join(dir, InstanceName))
+				is.NoErr(err)
+			}
+		})
+	}
+}
+
+// The file is written by the first start, also of a directory that is older
+// than the file; it stays the same; and one that is damaged is written again.
+func TestInstanceIsKept(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := inhabitedBy(t, "ann")
+	path := filepath.Join(dir, InstanceName)
+	first, err := os.ReadFile(path)
+	is.NoErr(err)
+	origin, _, err := Origin(dir)
+	is.NoErr(err)
+	is.Equal(string(first), fmt.Sprintf(`{"format":1,"instance":"%s"}`+"\n", origin))
+	info, err := os.Stat(path)
+	is.NoErr(err)
+	is.Equal(info.Mode().Perm()&0o077, fs.FileMode(0))
+	for name, harm := range map[string]func() error{
+		"as it is": func() error { return nil },
+		"missing":  func() error { return os.Remove(path) },
+		"torn":     func() error { return os.Truncate(path, 10) },
+		"emptied":  func() error { return os.Truncate(path, 0) },
+		"no cache": func() error { return os.RemoveAll(filepath.Join(dir, "cache")) },
+	} {
+		is.NoErr(harm())
+		is.NoErr(openAt(t, dir, nil).Close())
+		now, err := os.ReadFile(path)
+		is.NoErr(err)
+		if string(now) != string(first) {
+			t.Errorf("%s: %s", name, now)
+		}
+	}
+	is.NoErr(os.WriteFile(path, []byte(`{"format":2,"name":"x"}`), 0o600))
+	_, err = Open(dir, Options{Log: quiet})
+	is.True(err != nil && strings.Contains(err.Error(), "has format 2"))
+}
+
+// A journal under the file of another instance is refused, and removing the
+// file says that the journal is the right one.
+func TestInstanceOfAnother(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, other := inhabitedBy(t, "ann"), inhabitedBy(t, "bob")
+	is.NoErr(os.Rename(filepath.Join(other, InstanceName), filepath.Join(dir, InstanceName)))
+	for range 2 { // with a working copy that is proven, and without
+		_, err := Open(dir, Options{Log: quiet})
+		is.True(err != nil)
+		is.True(strings.Contains(err.Error(), "two data directories were mixed"))
+		var problems []error
+		i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { problems = append(problems, err) })
+		is.NoErr(err)
+		is.NoErr(i.Close())
+		is.Equal(len(problems), 1) // it says so before the start does
+		is.True(strings.Contains(problems[0].Error(), "two data directories were mixed"))
+		is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+	}
+	is.NoErr(os.Remove(filepath.Join(dir, InstanceName)))
+	is.NoErr(openAt(t, dir, nil).Close())
+}
+
+// The files of another instance's journal in the place of those that were there
+// are refused, be they more commits or fewer, with the working copy and both
+// journals as they were: each may be all that is left of its instance.
+func TestJournalOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]bool{"more": true, "fewer": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir, other := inhabitedBy(t, "ann"), inhabitedBy(t, "bob")
+			long := dir
+			if more {
+				long = other
+			}
+			s := openAt(t, long, nil)
+			add(t, s, s.anyone(t), record.Notes, `{"content":"c"}`)
+			is.NoErr(s.Close())
+			copied := filepath.Join(dir, "cache", "kist.db")
+			before, err := os.ReadFile(copied)
+			is.NoErr(err)
+			mine, theirs := filepath.Join(dir, "journal"), filepath.Join(other, "journal")
+			for path := range filesIn(t, mine) {
+				is.NoErr(os.Remove(path))
+			}
+			is.NoErr(os.CopyFS(mine, os.DirFS(theirs)))
+			was := filesIn(t, mine)
+
+			_, err = Open(dir, Options{Log: quiet})
+			is.True(err != nil)
+			is.True(strings.Contains(err.Error(), "two data directories were mixed"))
+			is.True(maps.Equal(filesIn(t, mine), was))
+			after, err := os.ReadFile(copied)
+			is.NoErr(err)
+			is.True(bytes.Equal(after, before))
+
+			// A repair takes one of the two.
+			_, err = Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			s = openAt(t, dir, nil)
+			view(t, s, func(tx *Tx) error {
+				all, err := tx.Users()
+				is.NoErr(err)
+				is.Equal(len(all), 1)
+				is.Equal(all[0].Name, map[bool]string{true: "bob", false: "ann"}[more])
+				return audit(tx)
+			})
+		})
+	}
+}
+
+// A folder in the place of INSTANCE is refused with what to do, and a repair puts
+// it aside.
+func TestInstanceIsFolder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := inhabitedBy(t, "ann")
+	path := filepath.Join(dir, InstanceName)
+	is.NoErr(os.Remove(path))
+	is.NoErr(os.Mkdir(path, 0o700))
+	_, err := Open(dir, Options{Log: quiet})
+	is.True(err != nil)
+	is.Equal(err.Error(), path+" is not a file; remove it and try again")
+	r, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.True(r.Whole())
+	is.NoErr(openAt(t, dir, nil).Close())
+}
+
+// A repair may lose what the instance is known by. What it leaves starts.
+func TestInstanceAfterRepair(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := inhabitedBy(t, "ann")
+	_, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.NoErr(openAt(t, dir, nil).Close())
+	_, err = os.Lstat(filepath.Join(dir, InstanceName))
+	is.NoErr(err)
+}
+
+// touched is every name below a folder with mode, time of change and bytes.
+func touched(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := filesIn(t, dir)
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			all[path] += fmt.Sprint(info.Mode(), info.ModTime().UnixNano())
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Data of a newer version is refused with nothing touched, not even LOCK.
+func TestNewerTouchesNothing(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]int{"layout": 8, "format": 12} {
+		for _, lock := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, LOCK %v", name, lock), func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				dir := inhabitedBy(t, "ann")
+				log := filepath.Join(dir, "journal", "log-0000000000000000")
+				b, err := os.ReadFile(log)
+				is.NoErr(err)
+				binary.BigEndian.PutUint32(b[at:], 77)
+				binary.BigEndian.PutUint32(b[40:], crc32.Checksum(b[:40], crc32.MakeTable(crc32.Castagnoli)))
+				is.NoErr(os.WriteFile(log, b, 0o600))
+				if lock {
+					is.NoErr(os.WriteFile(filepath.Join(dir, "LOCK"), []byte("1\n"), 0o600))
+				} else {
+					is.NoErr(os.Remove(filepath.Join(dir, "LOCK")))
+				}
+				before := touched(t, dir)
+				_, err = Open(dir, Options{Log: quiet})
+				is.True(errors.As(err, new(*journal.Newer)))
+				is.True(strings.Contains(err.Error(), "77"))
+				_, err = Repair(dir, RepairOptions{})
+				is.True(errors.As(err, new(*journal.Newer)))
+				is.True(maps.Equal(touched(t, dir), before))
+			})
+		}
+	}
+}

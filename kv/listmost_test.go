@@ -1,0 +1,60 @@
+package kv
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// A page ends at its bytes, after one record at least, and the next one goes on
+// from there, in every order; texts that are cut count as they are.
+func TestListBytes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	const notes = 10
+	for i := range notes {
+		long := 10_000
+		if i == 4 {
+			long = 100_000 // more than a page by itself
+		}
+		add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"n%d","content":%q}`, i, strings.Repeat("x", long)))
+	}
+	for _, sort := range []Sort{Newest, Oldest, Updated, Title, Views} {
+		for _, brief := range []bool{false, true} {
+			q := Query{Owner: u.ID, Kind: record.Notes, Sort: sort, Limit: 500, Most: 35_000, Brief: brief}
+			seen, pages := map[record.ID]bool{}, 0
+			for {
+				var page Page
+				view(t, s, func(tx *Tx) (err error) { page, err = tx.List(q); return err })
+				is.Equal(page.Total, notes)
+				is.True(len(page.Records) > 0)
+				size := 0
+				for _, r := range page.Records {
+					is.True(!seen[r.ID])
+					seen[r.ID] = true
+					size += len(r.Body)
+				}
+				is.True(size <= q.Most || len(page.Records) == 1)
+				pages++
+				if q.After = page.Next; q.After == "" {
+					break
+				}
+			}
+			is.Equal(len(seen), notes)
+			is.Equal(pages == 1, brief)
+		}
+	}
+	q := Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Most: 35_000, Offset: 8}
+	view(t, s, func(tx *Tx) error {
+		page, err := tx.List(q)
+		is.Equal(len(page.Records), 2)
+		is.Equal(page.Next, "")
+		return err
+	})
+}

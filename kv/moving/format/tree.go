@@ -1,0 +1,373 @@
+package format
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// A tree is a format in JSON whose objects hold each other: folders in folders,
+// with bookmarks at the ends. A folder's name may stand behind what is in it, so
+// that the source is read twice: for the names of the folders, and for the
+// bookmarks.
+type tree struct {
+	// branch reports whether a member holds objects of the tree: one, or a list.
+	branch func(member string) bool
+	// folder is the name of a folder, "" if it says nothing.
+	folder func(e *entry, n *node) string
+	// row makes a row of an object that holds no others; one without anything
+	// to keep is no entry.
+	row func(at string, e *entry, n *node) Row
+}
+
+// Bounds of a tree.
+const (
+	maxTreeDepth = 500
+	maxTreeNames = 20_000 // folders that are known by name
+)
+
+// node is an object of a tree.
+type node struct {
+	number int     // in the order in which they begin
+	above  []*node // those that it is in, the outermost first
+	key    string  // the member that it is in
+	holds  bool    // it has a member that holds objects
+
+	raw []byte // its other members, as they are in the source
+}
+
+// walk is a way through a tree.
+type walk struct {
+	tree
+	d      *json.Decoder
+	limit  *gauge
+	n      int
+	held   int // bytes of the objects that are open
+	stray  func(member string)
+	leave  func(n *node) bool // is called at the end of each object
+	passed []*node
+}
+
+// read reads the format.
+func (t tree) read(s Source) Rows {
+	left := notRead("member")
+	return left.after(func(yield func(Row, error) bool) {
+		names := map[int]string{}
+		beyond := 0
+		err := t.walk(s.stream(), func(string) {}, func(n *node) bool {
+			if !n.holds {
+				return true
+			}
+			e, err := n.entry(left, "folder.")
+			if err != nil { // its name is lost
+				left.add("folder")
+				return true
+			}
+			if n.number == 0 {
+				e.path = "document."
+			}
+			name := record.Cut(clean(t.folder(e, n)), record.MaxTag+1)
+			e.done()
+			switch {
+			case name == "":
+			case len(names) == maxTreeNames:
+				beyond++
+			default:
+				names[n.number] = name
+			}
+			return true
+		})
+		if err != nil && !errors.As(err, new(Unreadable)) { // which shows again below
+			yield(Row{}, err)
+			return
+		}
+		count, more := 0, true
+		err = t.walk(s.stream(), left.add, func(n *node) bool {
+			if n.holds {
+				return true
+			}
+			count++
+			at := fmt.Sprintf("entry %d", count)
+			e, err := n.entry(left, "")
+			if err != nil {
+				more = yield(Row{At: at, Refused: forEntry(err)}, nil)
+				return more
+			}
+			row := t.row(at, e, n)
+			if row.Kind == nil && row.Refused == "" {
+				count--
+				e.path = "folder." // without anything in it, or a line
+				e.done()
+				return true
+			}
+			if row.Refused == "" {
+				b := &builder{row}
+				for _, above := range n.above {
+					b.tags(names[above.number])
+				}
+				row = b.Row
+				e.done()
+			}
+			more = yield(row, nil)
+			return more
+		})
+		if !more {
+			return
+		}
+		if beyond > 0 && !yield(Row{At: "folders", Whole: true, Notes: []string{fmt.Sprintf("Only the first %d folders became tags; %d did not.", maxTreeNames, beyond)}}, nil) {
+			return
+		}
+		if err != nil {
+			yield(Row{}, err)
+		}
+	})
+}
+
+// entry is the object without those in it.
+func (n *node) entry(left *unread, path string) (*entry, error) {
+	o, err := field.Parse(append(append([]byte{'{'}, n.raw...), '}'))
+	return &entry{o: o, unread: left, path: path}, err
+}
+
+// walk reads a source and calls leave at the end of each object, those inside
+// first, and stray for what is no object where one should be.
+func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) error {
+	w := &walk{tree: t, limit: &gauge{r: skipBOM(r), left: MaxEntry}, stray: stray, leave: leave}
+	w.d = json.NewDecoder(w.limit)
+	if t, err := w.d.Token(); err != nil || t != json.Delim('{') {
+		return broken(err, "it is no JSON object")
+	}
+	if err := w.object(""); !errors.Is(err, errStop) {
+		return err
+	}
+	return nil
+}
+
+// room sets how much may be read of the next value.
+func (w *walk) room() { w.limit.left = MaxEntry - w.held }
+
+// object reads an object whose brace was read.
+func (w *walk) object(key string) error {
+	if len(w.passed) == maxTreeDepth {
+		return unreadable("Its folders are nested deeper than %d levels.", maxTreeDepth)
+	}
+	n := &node{number: w.n, above: w.passed, key: key}
+	w.n++
+	w.passed = append(w.passed, n)
+	for w.d.More() {
+		w.room()
+		t, err := w.d.Token()
+		if err != nil {
+			return broken(err, "")
+		}
+		name, _ := t.(string)
+		if w.branch(name) {
+			err = w.objects(n, name)
+		} else {
+			var raw json.RawMessage
+			if err = w.d.Decode(&raw); err == nil {
+				w.member(n, name, raw)
+			}
+		}
+		if err != nil {
+			return broken(err, "")
+		}
+	}
+	if _, err := w.d.Token(); err != nil {
+		return broken(err, "")
+	}
+	w.passed = w.passed[:len(w.passed)-1]
+	n.above = w.passed
+	w.held -= len(n.raw)
+	if !w.leave(n) {
+		return errStop
+	}
+	return nil
+}
+
+// member keeps a member of an object.
+func (w *walk) member(n *node, name string, raw []byte) {
+	before := len(n.raw)
+	if before > 0 {
+		n.raw = append(n.raw, ',')
+	}
+	n.raw = field.AppendString(n.raw, name)
+	n.raw = append(append(n.raw, ':'), raw...)
+	w.held += len(n.raw) - before
+}
+
+// objects reads the member of n that holds objects: one, or a list.
+func (w *walk) objects(n *node, name string) error {
+	t, err := w.d.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		n.holds = true
+		return w.object(name)
+	case json.Delim('['):
+		n.holds = true
+	default:
+		raw, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		w.member(n, name, raw)
+		return nil
+	}
+	for w.d.More() {
+		w.room()
+		t, err := w.d.Token()
+		if err != nil {
+			return err
+		}
+		if t == json.Delim('{') {
+			if err := w.object(name); err != nil {
+				return err
+			}
+			continue
+		}
+		for depth := nesting(t); depth > 0; depth += nesting(t) {
+			w.room()
+			if t, err = w.d.Token(); err != nil {
+				return err
+			}
+		}
+		w.stray(name)
+	}
+	_, err = w.d.Token()
+	return err
+}
+
+// nesting is 1 for a token that opens a list or an object, -1 for one that closes it.
+func nesting(t json.Token) int {
+	switch t {
+	case json.Delim('{'), json.Delim('['):
+		return 1
+	case json.Delim('}'), json.Delim(']'):
+		return -1
+	}
+	return 0
+}
+
+// firefox is the JSON in which Firefox backs bookmarks up.
+var firefox = tree{
+	branch: func(member string) bool { return member == "children" },
+	folder: func(e *entry, _ *node) string {
+		e.text("type")
+		e.number("typeCode")
+		name := e.text("title")
+		if e.text("root") != "" { // those that Firefox makes say nothing
+			return ""
+		}
+		return name
+	},
+	row: func(at string, e *entry, _ *node) Row {
+		e.number("typeCode")
+		if kind := e.text("type"); kind != "text/x-moz-place" {
+			return Row{}
+		}
+		b := build(record.Bookmarks, at)
+		b.title(e.text("title"))
+		b.address("url", e.text("uri"))
+		for _, a := range e.objects("annos") { // of older versions
+			if text(a.o, "name") == "bookmarkProperties/description" {
+				a.text("name")
+				b.text("description", a.text("value"), record.MaxDescription)
+			}
+		}
+		b.tags(strings.Split(e.text("tags"), ",")...)
+		b.Past.Created, b.Past.Updated = e.when("dateAdded"), e.when("lastModified")
+		return b.Row
+	},
+}
+
+// chrome is the file in which Chrome keeps bookmarks.
+var chrome = tree{
+	branch: func(member string) bool { return member != "meta_info" },
+	folder: func(e *entry, n *node) string {
+		e.text("type")
+		name := e.text("name")
+		if len(n.above) <= 2 { // those that Chrome makes say nothing
+			return ""
+		}
+		return name
+	},
+	row: func(at string, e *entry, _ *node) Row {
+		if e.text("type") != "url" {
+			return Row{}
+		}
+		b := build(record.Bookmarks, at)
+		b.title(e.text("name"))
+		b.address("url", e.text("url"))
+		if since, err := strconv.ParseInt(text(e.o, "date_added"), 10, 64); err == nil && since > 0 {
+			b.Past.Created = since1601(since)
+		}
+		for _, name := range []string{"date_added", "date_last_used"} {
+			if t := text(e.o, name); t == "0" || name == "date_added" && !b.Past.Created.IsZero() {
+				e.text(name)
+			}
+		}
+		return b.Row
+	},
+}
+
+// since1601 is an instant in microseconds since 1601, as Windows counts; zero if
+// it is before 1970 or after 9999.
+func since1601(n int64) time.Time {
+	const between = 11_644_473_600 // seconds from 1601 to 1970
+	at := time.UnixMicro(n - between*1e6).UTC()
+	if at.Year() <= 1970 || at.Year() >= 10_000 {
+		return time.Time{}
+	}
+	return at.Truncate(time.Millisecond)
+}
+
+// linkwarden is the JSON that Linkwarden exports: an account with collections,
+// and links in them. Pinned links are listed once more.
+var linkwarden = tree{
+	branch: func(member string) bool {
+		return member == "collections" || member == "links" || member == "pinnedLinks"
+	},
+	folder: func(e *entry, n *node) string {
+		if n.key != "collections" { // the account
+			return ""
+		}
+		return e.text("name")
+	},
+	row: func(at string, e *entry, n *node) Row {
+		if n.key != "links" && n.key != "pinnedLinks" {
+			return Row{}
+		}
+		name := e.text("name")
+		address := e.text("url")
+		if kind := text(e.o, "type"); address == "" && kind != "" && kind != "url" {
+			return Row{At: at, Name: clean(name), Refused: "It is a file that was uploaded, and the export does not have its bytes."}
+		}
+		e.text("type")
+		b := build(record.Bookmarks, at)
+		b.title(name)
+		b.address("url", address)
+		b.text("description", e.text("description"), record.MaxDescription)
+		for _, t := range e.objects("tags") {
+			b.tags(t.text("name"))
+		}
+		if n.key == "pinnedLinks" {
+			b.Fields["isFavorite"] = true
+		}
+		b.Past.Created = e.when("importDate")
+		if b.Past.Created.IsZero() {
+			b.Past.Created = e.when("createdAt")
+		}
+		b.Past.Updated = e.when("updatedAt")
+		return b.Row
+	},
+}

@@ -1,0 +1,45 @@
+package kv
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// A repair works where cache/ is on another file system than journal/, and so
+// does undoing one that was interrupted.
+func TestRepairWithCacheElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, interrupt := range []bool{false, true} {
+		is := is.New(t)
+		dir, before := written(t, 20)
+		elsewhere, err := os.MkdirTemp("/dev/shm", "kist-test-")
+		is.NoErr(err)
+		t.Cleanup(func() { _ = os.RemoveAll(elsewhere) })
+		cache := filepath.Join(dir, "cache")
+		is.NoErr(os.CopyFS(elsewhere, os.DirFS(cache)))
+		is.NoErr(os.RemoveAll(cache))
+		is.NoErr(os.Symlink(elsewhere, cache))
+		flip(t, newestFile(t, dir, "log"), 500)
+		if interrupt {
+			_, err := Repair(dir, RepairOptions{step: func(what string) error {
+				if what == "put the new journal in place" {
+					return errPlanned
+				}
+				return nil
+			}})
+			is.True(errors.Is(err, errPlanned))
+		}
+		r, err := Repair(dir, RepairOptions{})
+		is.NoErr(err)
+		is.True(r.Whole())
+		_, err = os.Stat(filepath.Join(dir, r.Aside, "kist.db"))
+		is.NoErr(err)
+		s := openAt(t, dir, nil)
+		is.True(maps.Equal(contentOf(t, s), before))
+	}
+}

@@ -1,0 +1,419 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// hangEnv makes a process that reads a working copy for a repair one that
+// misbehaves as torn files make it do.
+const hangEnv = "KIST_TEST_CHILD"
+
+func misbehave(how string) {
+	switch how {
+	case "panic":
+		panic("torn")
+	case "hang":
+		select {}
+	case "memory":
+		var all [][]byte
+		go guard()
+		for {
+			all = append(all, make([]byte, 1<<20))
+			all[len(all)-1][0] = 1
+			time.Sleep(100 * time.Microsecond)
+		}
+	case "nothing":
+		os.Exit(0)
+	}
+}
+
+// written is a data directory as a kill leaves it: a generation, and commits
+// after it.
+func written(t *testing.T, notes int) (dir string, all map[string]string) {
+	t.Helper()
+	s := open(t)
+	u := user(t, s, "ann")
+	for i := range notes {
+		if i == notes/2 {
+			if err := s.between(func() error { return s.upgrade(Format) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"note %d","content":"c","tags":["t%d"],"slug":"note-%d"}`, i, i%7, i))
+	}
+	dir = filepath.Join(t.TempDir(), "killed")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.CopyFS(dir, os.DirFS(s.Dir()))); err != nil {
+		t.Fatal(err)
+	}
+	return dir, contentOf(t, s)
+}
+
+// cleared overwrites the middle of a file with zeros.
+func cleared(t *testing.T, path string, from, n int) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err == nil {
+		clear(b[from:min(len(b), from+n)])
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func titles(t *testing.T, s *Store) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	view(t, s, func(tx *Tx) error {
+		for r, err := range records.All(tx.Tx, nil) {
+			if err != nil {
+				return err
+			}
+			b, err := r.Decode()
+			if err != nil {
+				return err
+			}
+			all[b.Title()] = true
+		}
+		return nil
+	})
+	return all
+}
+
+// After a kill the working copy is what the last record says, whatever is
+// damaged before that: nothing is lost.
+func TestRepairTakesWorkingCopy(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(t *testing.T, dir string){
+		"a bit":       func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 500) },
+		"last record": func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), -3) },
+		"head":        func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 20) },
+		"layout":      func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 11) },
+		"many places": func(t *testing.T, dir string) { cleared(t, newestFile(t, dir, "log"), 300, 3000) },
+		"both": func(t *testing.T, dir string) {
+			flip(t, newestFile(t, dir, "log"), 500)
+			flip(t, newestFile(t, dir, "snap"), 200)
+		},
+		"snapshot gone": func(t *testing.T, dir string) {
+			flip(t, newestFile(t, dir, "log"), 500)
+			os.Remove(newestFile(t, dir, "snap"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir, before := written(t, 40)
+			harm(t, dir)
+			dry, err := Repair(dir, RepairOptions{DryRun: true})
+			is.NoErr(err)
+			r, err := Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			is.True(r.Whole())
+			dry.Aside = r.Aside
+			is.Equal(dry, r)
+			is.True(len(r.Damage) > 0 || name == "last record")
+			s := openAt(t, dir, nil)
+			is.True(maps.Equal(contentOf(t, s), before))
+			view(t, s, audit)
+			for _, kept := range []string{"journal", "kist.db"} {
+				_, err := os.Stat(filepath.Join(dir, r.Aside, kept))
+				is.NoErr(err)
+			}
+		})
+	}
+}
+
+// A last record that is damaged is not taken for one that a crash cut short if
+// the working copy has what it held. Without the working copy nobody can tell.
+func TestLastRecordDamaged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, before := written(t, 20)
+	flip(t, newestFile(t, dir, "log"), -3)
+	name := filepath.Base(newestFile(t, dir, "log"))
+	problems := func() (all []string) {
+		i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { all = append(all, err.Error()) })
+		is.NoErr(err)
+		is.NoErr(i.Close())
+		return all
+	}
+	is.True(strings.Contains(strings.Join(problems(), ""), "journal/"+name+" is damaged at byte "))
+	bare := filepath.Join(t.TempDir(), "bare")
+	is.NoErr(errors.Join(os.Mkdir(bare, 0o700), os.CopyFS(bare, os.DirFS(dir)), os.RemoveAll(filepath.Join(bare, "cache"))))
+
+	files := filesIn(t, dir)
+	_, err := Open(dir, Options{Log: quiet})
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "journal/"+name+" is damaged at byte "))
+	delete(files, filepath.Join(dir, "LOCK"))
+	now := filesIn(t, dir)
+	delete(now, filepath.Join(dir, "LOCK"))
+	is.True(maps.Equal(now, files)) // nothing was changed
+	r, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.True(r.Whole())
+	is.True(maps.Equal(contentOf(t, openAt(t, dir, nil)), before))
+	is.Equal(len(problems()), 0)
+
+	is.Equal(len(titles(t, openAt(t, bare, nil))), 19)
+}
+
+// Without the working copy, what is whole behind the damage is kept.
+func TestRepairGoesOnBehindDamage(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		harm    func(t *testing.T, dir string)
+		missing func(uint64) bool
+		least   int // notes
+	}{
+		"one record": {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 500) }, func(n uint64) bool { return n == 1 }, 39},
+		"two places": {func(t *testing.T, dir string) {
+			flip(t, newestFile(t, dir, "log"), 500)
+			flip(t, newestFile(t, dir, "log"), 9000)
+		}, func(n uint64) bool { return n == 2 }, 38},
+		"head":                {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 20) }, func(n uint64) bool { return n == 0 }, 40},
+		"snapshot":            {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "snap"), 200) }, func(n uint64) bool { return n == 0 }, 40},
+		"log before snapshot": {func(t *testing.T, dir string) { flip(t, filepath.Join(dir, "journal", "log-0000000000000000"), 500) }, func(n uint64) bool { return n == 0 }, 40},
+		"snapshot and log before": {func(t *testing.T, dir string) {
+			flip(t, newestFile(t, dir, "snap"), 200)
+			flip(t, filepath.Join(dir, "journal", "log-0000000000000000"), 3000)
+		}, func(n uint64) bool { return n == 1 }, 39},
+		"stretch":  {func(t *testing.T, dir string) { cleared(t, newestFile(t, dir, "log"), 2000, 4000) }, func(n uint64) bool { return n >= 2 && n < 10 }, 30},
+		"log gone": {func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, "journal", "log-0000000000000000")) }, func(n uint64) bool { return n == 0 }, 40},
+		"snapshot a link": {func(t *testing.T, dir string) {
+			path := newestFile(t, dir, "snap")
+			if err := errors.Join(os.Rename(path, path+"-moved"), os.Symlink(filepath.Base(path)+"-moved", path)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(n uint64) bool { return n == 0 }, 40},
+		"newest log a link": {func(t *testing.T, dir string) {
+			path := newestFile(t, dir, "log")
+			if err := errors.Join(os.Rename(path, path+"-moved"), os.Symlink(filepath.Base(path)+"-moved", path)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(n uint64) bool { return n == 0 }, 40},
+		"newest log a link out of the directory": {func(t *testing.T, dir string) {
+			path, elsewhere := newestFile(t, dir, "log"), filepath.Join(t.TempDir(), "log")
+			if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(n uint64) bool { return n == 0 }, 40},
+		"log a directory": {func(t *testing.T, dir string) {
+			path := filepath.Join(dir, "journal", "log-0000000000000000")
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(n uint64) bool { return n == 0 }, 40},
+	} {
+		for _, child := range []string{"", "panic", "hang", "memory", "nothing"} {
+			if child != "" && name != "one record" {
+				continue
+			}
+			t.Run(name+child, func(t *testing.T) {
+				is := is.New(t)
+				dir, before := written(t, 40)
+				t.Parallel()
+				if child == "" {
+					is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+				}
+				row.harm(t, dir)
+				files := filesIn(t, dir)
+				o := RepairOptions{DryRun: true}
+				if child != "" {
+					o.env = []string{hangEnv + "=" + child}
+				}
+				if child == "hang" {
+					o.timeout = 200 * time.Millisecond
+				}
+				dry, err := Repair(dir, o)
+				is.NoErr(err)
+				is.True(maps.Equal(filesIn(t, dir), files)) // nothing was changed
+				o.DryRun = false
+				r, err := Repair(dir, o)
+				is.NoErr(err)
+				dry.Aside = r.Aside
+				is.Equal(dry, r)
+				if !row.missing(r.Missing) {
+					t.Fatalf("%d are missing: %+v", r.Missing, r)
+				}
+				if child != "" {
+					is.True(strings.Contains(strings.Join(r.Damage, "\n"), "cache/kist.db cannot be read"))
+				}
+				s := openAt(t, dir, nil)
+				is.True(len(titles(t, s)) >= row.least)
+				if r.Missing == 0 {
+					is.True(maps.Equal(contentOf(t, s), before))
+					is.True(r.Whole())
+				} else {
+					is.True(!r.Whole())
+					is.True(r.Changes >= 1)
+				}
+				view(t, s, audit)
+				add(t, s, s.anyone(t), record.Notes, `{"content":"after"}`)
+				for path, text := range files { // it is all there still
+					rel, err := filepath.Rel(dir, path)
+					is.NoErr(err)
+					if top := strings.Split(rel, string(filepath.Separator))[0]; top == "journal" {
+						now, err := os.ReadFile(filepath.Join(dir, r.Aside, rel))
+						is.NoErr(err)
+						is.Equal(string(now), text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A repair that is killed before any of its steps is done over by the next one,
+// with the same result; until then no start takes the data for something else.
+func TestRepairKilled(t *testing.T) {
+	t.Parallel()
+	for n := range 9 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir, before := written(t, 20)
+			flip(t, newestFile(t, dir, "log"), 500)
+			steps := 0
+			_, err := Repair(dir, RepairOptions{step: func(string) error {
+				if steps++; steps > n {
+					return errPlanned
+				}
+				return nil
+			}})
+			is.True(errors.Is(err, errPlanned) == (steps > n))
+			s, err := Open(dir, Options{Log: quiet})
+			if err == nil {
+				is.True(maps.Equal(contentOf(t, s), before))
+				is.NoErr(s.Close())
+			}
+			r, err := Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			is.True(r.Whole())
+			s = openAt(t, dir, nil)
+			is.True(maps.Equal(contentOf(t, s), before))
+			left, err := interrupted(dir)
+			is.NoErr(err)
+			is.Equal(len(left), 0)
+		})
+	}
+}
+
+// What a repair and a dry run have left that were killed while they read is
+// removed: it holds copies of everything.
+func TestKilledRepairLeavesNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, before := written(t, 20)
+	left := filepath.Join(dir, repairPrefix+"20260101T000000.000Z", "copy")
+	is.NoErr(os.MkdirAll(left, 0o700))
+	others := filepath.Join(dir, repairPrefix+"notes of the owner")
+	is.NoErr(os.Mkdir(others, 0o700))
+	s, err := Open(dir, Options{Log: quiet})
+	is.NoErr(err)
+	is.True(maps.Equal(contentOf(t, s), before))
+	is.NoErr(s.Close())
+	all, err := interrupted(dir)
+	is.NoErr(err)
+	is.Equal(len(all), 0)
+	_, err = os.Stat(others)
+	is.NoErr(err)
+
+	scratch := t.TempDir()
+	killed := filepath.Join(scratch, dryPrefix+"KILLED")
+	is.NoErr(os.Mkdir(killed, 0o700))
+	is.NoErr(os.WriteFile(filepath.Join(killed, "owner"), nil, 0o600))
+	r, err := Repair(dir, RepairOptions{DryRun: true, Scratch: scratch})
+	is.NoErr(err)
+	is.True(r.Whole())
+	_, err = os.Stat(others)
+	is.NoErr(err)
+	entries, err := os.ReadDir(scratch)
+	is.NoErr(err)
+	is.Equal(len(entries), 0)
+}
+
+// A step that fails is undone: the data directory is as it was, and starts if it
+// did before.
+func TestRepairFails(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, before := written(t, 20)
+	is.NoErr(os.WriteFile(filepath.Join(dir, cleanName), []byte("no proof"), 0o600))
+	_, err := Repair(dir, RepairOptions{step: func(what string) error {
+		if what != "put aside "+cleanName {
+			return nil
+		}
+		// The file cannot be moved: something has the name that it is to get.
+		all, err := interrupted(dir)
+		return errors.Join(err, os.Mkdir(filepath.Join(all[0], "old", cleanName), 0o700))
+	}})
+	is.True(err != nil)
+	s := openAt(t, dir, nil)
+	is.True(maps.Equal(contentOf(t, s), before))
+}
+
+// What a repair lost is told by the next one as well, wherever the first was
+// killed, until its folder is removed.
+func TestRepairTellsOfEarlierLoss(t *testing.T) {
+	t.Parallel()
+	for n := range 9 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir, _ := written(t, 20)
+			is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+			flip(t, newestFile(t, dir, "log"), 500)
+			steps := 0
+			_, err := Repair(dir, RepairOptions{step: func(string) error {
+				if steps++; steps > n {
+					return errPlanned
+				}
+				return nil
+			}})
+			is.True(errors.Is(err, errPlanned) == (steps > n))
+			for range 2 {
+				r, err := Repair(dir, RepairOptions{})
+				is.NoErr(err)
+				is.True(!r.Whole())
+			}
+			lossy, err := lossyRepairs(dir)
+			is.NoErr(err)
+			is.Equal(len(lossy), 1)
+			is.NoErr(os.RemoveAll(filepath.Join(dir, lossy[0])))
+			r, err := Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			is.True(r.Whole())
+		})
+	}
+}
+
+// A working copy alone is taken when somebody says so.
+func TestRepairFromCopyAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, before := written(t, 20)
+	is.NoErr(os.RemoveAll(filepath.Join(dir, "journal")))
+	_, err := Repair(dir, RepairOptions{})
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "--unproven-copy"))
+	r, err := Repair(dir, RepairOptions{Unproven: true})
+	is.NoErr(err)
+	is.True(!r.Whole())
+	s := openAt(t, dir, nil)
+	got := contentOf(t, s)
+	delete(got, "meta"+"seq")
+	delete(before, "meta"+"seq")
+	is.True(maps.Equal(got, before))
+}
