@@ -164,6 +164,7 @@ func newRuin(t *testing.T) *ruin {
 		}
 	}
 	is.Equal(r.run("", "backup", r.path("a-backup")).code, 0) // leaves its mark
+	r.until("there is a ballast", func() bool { return r.exists(r.data("cache", "ballast")) })
 	s.kill()
 	return r
 }
