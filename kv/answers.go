@@ -15,8 +15,8 @@ const answerFor = 24 * time.Hour
 
 // An Answer is what a request with an idempotency key was answered.
 type Answer struct {
-	Request []byte // fingerprint of the request
-	Body    []byte
+	Request []byte `json:"Request"` // fingerprint of the request
+	Body    []byte `json:"Body"`
 }
 
 // For is the body if the request is the one that was answered; Invalid if it
@@ -33,7 +33,7 @@ func (a *Answer) For(request []byte) ([]byte, error) {
 }
 
 type answer struct {
-	Expires time.Time
+	Expires time.Time `json:"Expires"`
 	Answer
 }
 

@@ -30,37 +30,37 @@ const (
 // is made at the end. Its bytes, as long as they are not all there, are a part
 // of package blobs under its id.
 type Upload struct {
-	ID    record.ID
-	Owner record.ID // who pays: what it may take is counted against their quota from the beginning
+	ID    record.ID `json:"ID"`
+	Owner record.ID `json:"Owner"` // who pays: what it may take is counted against their quota from the beginning
 
-	Created time.Time
-	Expires time.Time // when it is forgotten
-	Length  int64     // in bytes; -1 as long as it is not known
-	Offset  int64     // bytes that are on stable storage
-	State   []byte    // of their hash
+	Created time.Time `json:"Created"`
+	Expires time.Time `json:"Expires"` // when it is forgotten
+	Length  int64     `json:"Length"`  // in bytes; -1 as long as it is not known
+	Offset  int64     `json:"Offset"`  // bytes that are on stable storage
+	State   []byte    `json:"State"`   // of their hash
 
-	Metadata string    // as the client sent it, without the password
-	Password string    // hash; "" is none
-	Slug     string    // kept free for the file; "" has one made
-	File     record.ID // that was made of it; zero until then
-	FileName string    `json:",omitzero"` // under which it was complete; "" until then
-	By       record.ID `json:",omitzero"` // the credential that began it; zero of strangers and of older ones
+	Metadata string    `json:"Metadata"`          // as the client sent it, without the password
+	Password string    `json:"Password"`          // hash; "" is none
+	Slug     string    `json:"Slug"`              // kept free for the file; "" has one made
+	File     record.ID `json:"File"`              // that was made of it; zero until then
+	FileName string    `json:"FileName,omitzero"` // under which it was complete; "" until then
+	By       record.ID `json:"By,omitzero"`       // the credential that began it; zero of strangers and of older ones
 
 	// Of an upload that is a part of another one (tus concatenation): Partial, and
 	// Into is what it was joined into; zero until then. Parts are what an upload is
 	// joined of, in order; nil if it is not.
-	Partial bool        `json:",omitzero"`
-	Into    record.ID   `json:",omitzero"`
-	Parts   []record.ID `json:",omitzero"`
+	Partial bool        `json:"Partial,omitzero"`
+	Into    record.ID   `json:"Into,omitzero"`
+	Parts   []record.ID `json:"Parts,omitzero"`
 
 	// Of what a stranger sends to an upload request; zero of the owner's own.
-	Request record.ID    `json:",omitzero"`
-	From    sender       `json:",omitzero"`
-	Secret  [32]byte     `json:",omitzero"` // SHA-256 of the secret that its address ends in
-	Name    string       `json:",omitzero"` // of the sender
-	Message string       `json:",omitzero"`
-	Item    record.ID    `json:",omitzero"` // that was made of it; zero until then
-	Arrived record.State `json:",omitzero"` // what that item was then
+	Request record.ID    `json:"Request,omitzero"`
+	From    sender       `json:"From,omitzero"`
+	Secret  [32]byte     `json:"Secret,omitzero"` // SHA-256 of the secret that its address ends in
+	Name    string       `json:"Name,omitzero"`   // of the sender
+	Message string       `json:"Message,omitzero"`
+	Item    record.ID    `json:"Item,omitzero"`    // that was made of it; zero until then
+	Arrived record.State `json:"Arrived,omitzero"` // what that item was then
 }
 
 // Done reports whether a file, or an item of a queue, was made of it.

@@ -16,11 +16,11 @@ import (
 // whole index, of which store, and how far it is. An index without one is not
 // opened, as the library may panic or hang on one that is torn.
 type proof struct {
-	Mapping int
-	Store   string
-	Place   uint64
-	Root    uint32           // CRC-32 of root.bolt, which says what the segments are
-	Files   map[string]int64 // sizes of all files
+	Mapping int              `json:"Mapping"`
+	Store   string           `json:"Store"`
+	Place   uint64           `json:"Place"`
+	Root    uint32           `json:"Root"`  // CRC-32 of root.bolt, which says what the segments are
+	Files   map[string]int64 `json:"Files"` // sizes of all files
 }
 
 func (x *Index) proofFile() string { return filepath.Join(x.o.Dir, "proof.json") }

@@ -28,34 +28,35 @@ var Roles = []Role{Admin, Member}
 
 // User is an account.
 type User struct {
-	ID          ID
-	Name        string
-	DisplayName string
-	Role        Role
-	Disabled    bool
-	TokensOff   bool  // the user's API keys are off
-	Quota       int64 // bytes of files; -1 is the instance's default
-	Password    string
-	Created     time.Time
+	ID          ID        `json:"ID"`
+	Name        string    `json:"Name"`
+	DisplayName string    `json:"DisplayName"`
+	Role        Role      `json:"Role"`
+	Disabled    bool      `json:"Disabled"`
+	TokensOff   bool      `json:"TokensOff"` // the user's API keys are off
+	Quota       int64     `json:"Quota"`     // bytes of files; -1 is the instance's default
+	Password    string    `json:"Password"`
+	Created     time.Time `json:"Created"`
 }
 
 // Key is a credential: an API key, or the session of a browser that is signed
 // in. Its secret is not kept, only the SHA-256 of it.
 type Key struct {
-	ID, Owner ID
-	Name      string
-	Scopes    []Scope
-	Disabled  bool
-	Digest    [32]byte
-	Created   time.Time
-	Expires   time.Time // zero: never
-	LastUsed  time.Time // to the minute
+	ID       ID        `json:"ID"`
+	Owner    ID        `json:"Owner"`
+	Name     string    `json:"Name"`
+	Scopes   []Scope   `json:"Scopes"`
+	Disabled bool      `json:"Disabled"`
+	Digest   [32]byte  `json:"Digest"`
+	Created  time.Time `json:"Created"`
+	Expires  time.Time `json:"Expires"`  // zero: never
+	LastUsed time.Time `json:"LastUsed"` // to the minute
 
-	Session bool          `json:",omitempty"` // a session, not an API key
-	Slides  time.Duration `json:",omitempty"` // if not 0, use moves Expires to so much later
-	Device  string        `json:",omitempty"` // the client that got the key by the device flow
-	Agent   string        `json:",omitempty"` // of a session: the browser, as it calls itself
-	Address string        `json:",omitempty"` // of a session: where it signed in from
+	Session bool          `json:"Session,omitempty"` // a session, not an API key
+	Slides  time.Duration `json:"Slides,omitempty"`  // if not 0, use moves Expires to so much later
+	Device  string        `json:"Device,omitempty"`  // the client that got the key by the device flow
+	Agent   string        `json:"Agent,omitempty"`   // of a session: the browser, as it calls itself
+	Address string        `json:"Address,omitempty"` // of a session: where it signed in from
 }
 
 // SlideTime is how long sessions, and keys that clients got by the device
@@ -148,15 +149,15 @@ func CheckPassword(t, name string, common func(string) bool) error {
 
 // Settings are what an administrator sets for the whole instance.
 type Settings struct {
-	TokensOff    bool  // all API keys are off
-	DefaultQuota int64 // bytes of files a user may keep; 0 is no limit
-	MaxUpload    int64 // bytes of one file; 0 leaves it to the command line
-	LinkChecks   bool  // the pages of bookmarks are looked at
+	TokensOff    bool  `json:"TokensOff"`    // all API keys are off
+	DefaultQuota int64 `json:"DefaultQuota"` // bytes of files a user may keep; 0 is no limit
+	MaxUpload    int64 `json:"MaxUpload"`    // bytes of one file; 0 leaves it to the command line
+	LinkChecks   bool  `json:"LinkChecks"`   // the pages of bookmarks are looked at
 
-	Captcha        CaptchaProvider `json:",omitempty"` // "" leaves it to the command line
-	CaptchaSiteKey string          `json:",omitempty"`
-	CaptchaSecret  string          `json:",omitempty"`
-	CaptchaURL     string          `json:",omitempty"` // where tokens are verified; "" is the provider's own
+	Captcha        CaptchaProvider `json:"Captcha,omitempty"` // "" leaves it to the command line
+	CaptchaSiteKey string          `json:"CaptchaSiteKey,omitempty"`
+	CaptchaSecret  string          `json:"CaptchaSecret,omitempty"`
+	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" is the provider's own
 }
 
 // CaptchaProvider is who tells people from programs.
@@ -214,17 +215,17 @@ func ClientName(id string) string { return cmp.Or(clientNames[id], id) }
 
 // Device is a client's request to be let in by the device flow (RFC 8628).
 type Device struct {
-	Digest   [32]byte // of the device code
-	Code     string   // the user code, XXXX-XXXX
-	Client   string   // what the client calls itself
-	Address  string   // where it asks from; "" if that is not known
-	Network  string   // that of the address: few may wait of one
-	Created  time.Time
-	Expires  time.Time
-	Interval time.Duration // between two polls
-	Polled   time.Time     // the last time
-	State    DeviceState
-	Owner    ID // who decided
+	Digest   [32]byte      `json:"Digest"`  // of the device code
+	Code     string        `json:"Code"`    // the user code, XXXX-XXXX
+	Client   string        `json:"Client"`  // what the client calls itself
+	Address  string        `json:"Address"` // where it asks from; "" if that is not known
+	Network  string        `json:"Network"` // that of the address: few may wait of one
+	Created  time.Time     `json:"Created"`
+	Expires  time.Time     `json:"Expires"`
+	Interval time.Duration `json:"Interval"` // between two polls
+	Polled   time.Time     `json:"Polled"`   // the last time
+	State    DeviceState   `json:"State"`
+	Owner    ID            `json:"Owner"` // who decided
 }
 
 // DeviceState is how far a request is.

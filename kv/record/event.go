@@ -75,27 +75,29 @@ var Formats = []Format{FormatJSON, FormatDiscord}
 
 // Webhook is where an owner's events are delivered to.
 type Webhook struct {
-	ID, Owner ID
-	Name, URL string
-	Format    Format
-	Secret    string // "" signs nothing
-	Events    []Event
-	Enabled   bool
-	Created   time.Time
+	ID      ID        `json:"ID"`
+	Owner   ID        `json:"Owner"`
+	Name    string    `json:"Name"`
+	URL     string    `json:"URL"`
+	Format  Format    `json:"Format"`
+	Secret  string    `json:"Secret"` // "" signs nothing
+	Events  []Event   `json:"Events"`
+	Enabled bool      `json:"Enabled"`
+	Created time.Time `json:"Created"`
 
-	Former     string    `json:",omitempty"` // the secret before
-	FormerEnds time.Time // until when Former signs too
+	Former     string    `json:"Former,omitempty"` // the secret before
+	FormerEnds time.Time `json:"FormerEnds"`       // until when Former signs too
 
 	// What came of the latest tries.
-	LastStatus    int
-	LastError     string
-	LastTried     time.Time
-	LastTook      time.Duration
-	LastDelivered time.Time
-	Failures      int       // tries in a row that failed
-	Failing       time.Time // since when nothing but failures; zero if the last try went well
-	Tried         time.Time // the last try, by the clock of Failing
-	Paused        time.Time // since when nothing is sent because Failing is long ago; zero if not
+	LastStatus    int           `json:"LastStatus"`
+	LastError     string        `json:"LastError"`
+	LastTried     time.Time     `json:"LastTried"`
+	LastTook      time.Duration `json:"LastTook"`
+	LastDelivered time.Time     `json:"LastDelivered"`
+	Failures      int           `json:"Failures"` // tries in a row that failed
+	Failing       time.Time     `json:"Failing"`  // since when nothing but failures; zero if the last try went well
+	Tried         time.Time     `json:"Tried"`    // the last try, by the clock of Failing
+	Paused        time.Time     `json:"Paused"`   // since when nothing is sent because Failing is long ago; zero if not
 }
 
 // Wants reports whether the webhook is to be told of e.
@@ -200,15 +202,17 @@ const (
 
 // Delivery is one event on its way to one webhook.
 type Delivery struct {
-	ID, Hook, Owner ID
-	Subject         ID // what the event is about; those of one subject arrive in order
-	Event           Event
-	At              time.Time // of the event
-	Size            int64     // of the notice, in bytes
-	State           DeliveryState
-	Due             time.Time // the next try; zero while an earlier one of the subject waits
-	Tries           int       // since it was queued, or sent again by hand
-	Noted           time.Time // the last try, or when it was parked; zero: never tried
+	ID      ID            `json:"ID"`
+	Hook    ID            `json:"Hook"`
+	Owner   ID            `json:"Owner"`
+	Subject ID            `json:"Subject"` // what the event is about; those of one subject arrive in order
+	Event   Event         `json:"Event"`
+	At      time.Time     `json:"At"`   // of the event
+	Size    int64         `json:"Size"` // of the notice, in bytes
+	State   DeliveryState `json:"State"`
+	Due     time.Time     `json:"Due"`   // the next try; zero while an earlier one of the subject waits
+	Tries   int           `json:"Tries"` // since it was queued, or sent again by hand
+	Noted   time.Time     `json:"Noted"` // the last try, or when it was parked; zero: never tried
 
 	// The last try.
 	Try
@@ -216,14 +220,14 @@ type Delivery struct {
 
 // Try is what came of sending a delivery once.
 type Try struct {
-	At     time.Time `json:"TryAt"`
-	Took   time.Duration
-	URL    string
-	Format Format
-	Status int           // 0: no answer
-	Error  string        // a sentence; "" if it went well
-	Answer string        // the beginning of the answer's body
-	Wait   time.Duration `json:"-"` // that the target asks for
+	At     time.Time     `json:"TryAt"`
+	Took   time.Duration `json:"Took"`
+	URL    string        `json:"URL"`
+	Format Format        `json:"Format"`
+	Status int           `json:"Status"` // 0: no answer
+	Error  string        `json:"Error"`  // a sentence; "" if it went well
+	Answer string        `json:"Answer"` // the beginning of the answer's body
+	Wait   time.Duration `json:"-"`      // that the target asks for
 }
 
 // Record notes a try at the given time of the clock that retries go by.
@@ -266,16 +270,17 @@ func (w *Webhook) Resume() {
 // Notice is what a delivery tells: a record as it was, or anything else.
 type Notice struct {
 	// Of a record.
-	Key, Row []byte `json:",omitempty"`
-	Views    int64  `json:",omitempty"`
-	Tags     []Tag  `json:",omitempty"`
-	Folder   string `json:",omitempty"`
-	Page     *Page  `json:",omitempty"` // of a bookmark
+	Key    []byte `json:"Key,omitempty"`
+	Row    []byte `json:"Row,omitempty"`
+	Views  int64  `json:"Views,omitempty"`
+	Tags   []Tag  `json:"Tags,omitempty"`
+	Folder string `json:"Folder,omitempty"`
+	Page   *Page  `json:"Page,omitempty"` // of a bookmark
 
 	// Of anything else.
-	Title string          `json:",omitempty"` // in one line
-	Path  string          `json:",omitempty"` // of a page about it, below the server's address
-	Data  json.RawMessage `json:",omitempty"` // a JSON object
+	Title string          `json:"Title,omitempty"` // in one line
+	Path  string          `json:"Path,omitempty"`  // of a page about it, below the server's address
+	Data  json.RawMessage `json:"Data,omitempty"`  // a JSON object
 }
 
 // NoticeOf is a record as it is now.

@@ -19,24 +19,25 @@ var FetchStates = []FetchState{FetchWaits, FetchRuns, FetchDone, FetchFailed, Fe
 
 // Fetch is a remote upload: a file that the server fetches from an address.
 type Fetch struct {
-	ID, Owner ID
-	URL       string
-	Fields    string // what is said of the file, as JSON, without the password
-	Password  string // hash; "" is none
-	Slug      string // kept free for the file; "" has one made
-	By        ID     `json:",omitzero"` // the credential that asked for it; zero of older ones
+	ID       ID     `json:"ID"`
+	Owner    ID     `json:"Owner"`
+	URL      string `json:"URL"`
+	Fields   string `json:"Fields"`      // what is said of the file, as JSON, without the password
+	Password string `json:"Password"`    // hash; "" is none
+	Slug     string `json:"Slug"`        // kept free for the file; "" has one made
+	By       ID     `json:"By,omitzero"` // the credential that asked for it; zero of older ones
 
-	State   FetchState
-	Created time.Time
-	Due     time.Time // of one that waits: when it may be tried, on the store's steady clock
-	Ended   time.Time // zero: it is not over
-	Tries   int       // that were begun
-	Problem string    // what went wrong with the last try; "" if nothing did
+	State   FetchState `json:"State"`
+	Created time.Time  `json:"Created"`
+	Due     time.Time  `json:"Due"`     // of one that waits: when it may be tried, on the store's steady clock
+	Ended   time.Time  `json:"Ended"`   // zero: it is not over
+	Tries   int        `json:"Tries"`   // that were begun
+	Problem string     `json:"Problem"` // what went wrong with the last try; "" if nothing did
 
-	Name  string // of the file, once it is known
-	Bytes int64  // that came in, of the try that runs or was made last
-	Total int64  // that are to come in; -1 is not known
-	File  ID     // that was made of it; zero until then
+	Name  string `json:"Name"`  // of the file, once it is known
+	Bytes int64  `json:"Bytes"` // that came in, of the try that runs or was made last
+	Total int64  `json:"Total"` // that are to come in; -1 is not known
+	File  ID     `json:"File"`  // that was made of it; zero until then
 }
 
 // Over reports whether nothing more happens to it by itself.

@@ -8,10 +8,11 @@ import (
 
 // Tag is a label of an owner's, for all kinds of content.
 type Tag struct {
-	ID, Owner ID
-	Name      string
-	Color     string
-	Created   time.Time
+	ID      ID        `json:"ID"`
+	Owner   ID        `json:"Owner"`
+	Name    string    `json:"Name"`
+	Color   string    `json:"Color"`
+	Created time.Time `json:"Created"`
 }
 
 // DefaultColor is a tag's colour unless someone chose one.
@@ -19,10 +20,11 @@ const DefaultColor = "#6B7280"
 
 // Folder is where files lie.
 type Folder struct {
-	ID, Owner ID
-	Name      string
-	Color     string
-	Created   time.Time
+	ID      ID        `json:"ID"`
+	Owner   ID        `json:"Owner"`
+	Name    string    `json:"Name"`
+	Color   string    `json:"Color"`
+	Created time.Time `json:"Created"`
 }
 
 // LabelForm is what a caller may say of a tag or a folder.

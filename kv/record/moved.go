@@ -78,11 +78,12 @@ var ImportStates = []ImportState{ImportRuns, ImportDone, ImportStopped, ImportFa
 
 // Import is an import of a file that was sent to the server.
 type Import struct {
-	ID, Owner ID
-	Name      string // of the file
-	State     ImportState
-	Created   time.Time
-	Ended     time.Time // zero: it runs
-	Problem   string    // why it failed or was stopped
-	Moved     Moved
+	ID      ID          `json:"ID"`
+	Owner   ID          `json:"Owner"`
+	Name    string      `json:"Name"` // of the file
+	State   ImportState `json:"State"`
+	Created time.Time   `json:"Created"`
+	Ended   time.Time   `json:"Ended"`   // zero: it runs
+	Problem string      `json:"Problem"` // why it failed or was stopped
+	Moved   Moved       `json:"Moved"`
 }

@@ -29,20 +29,20 @@ type Page struct {
 	Owner ID `json:"-"`
 	ID    ID `json:"-"` // of the bookmark
 
-	Key  ID     // the same for all addresses of the page
-	Host uint64 // the same for all pages of the host
+	Key  ID     `json:"Key"`  // the same for all addresses of the page
+	Host uint64 `json:"Host"` // the same for all pages of the host
 
-	Due   time.Time // the next look, by the clock of retries
-	Fill  bool      `json:",omitempty"` // something of the page is wanted for the bookmark
-	Tries int       `json:",omitempty"` // looks since then that did not bring it
+	Due   time.Time `json:"Due"`             // the next look, by the clock of retries
+	Fill  bool      `json:"Fill,omitempty"`  // something of the page is wanted for the bookmark
+	Tries int       `json:"Tries,omitempty"` // looks since then that did not bring it
 
-	State    Reach     `json:",omitempty"` // "" is NotKnown
-	Checked  time.Time `json:",omitzero"`  // the latest look that came to a result
-	Failures int       `json:",omitempty"` // looks in a row
-	Failing  time.Time `json:",omitzero"`  // the first of them
-	Gone     time.Time `json:",omitzero"`  // since when it is Unreachable
+	State    Reach     `json:"State,omitempty"`    // "" is NotKnown
+	Checked  time.Time `json:"Checked,omitzero"`   // the latest look that came to a result
+	Failures int       `json:"Failures,omitempty"` // looks in a row
+	Failing  time.Time `json:"Failing,omitzero"`   // the first of them
+	Gone     time.Time `json:"Gone,omitzero"`      // since when it is Unreachable
 
-	Icon ID `json:",omitzero"` // the site whose icon is the page's; zero if none is known
+	Icon ID `json:"Icon,omitzero"` // the site whose icon is the page's; zero if none is known
 }
 
 // NewPage is what is known of the page of an address that nobody has looked at.

@@ -17,25 +17,26 @@ import (
 // Request is an upload request: an address at which strangers leave files for
 // its owner.
 type Request struct {
-	ID, Owner   ID
-	Slug        string
-	Title       string
-	Description string
-	FolderName  string // where files go; "" is none
-	Active      bool
-	Approval    bool   // files wait in the queue until the owner approves them
-	Password    string // hash; "" is none
-	Captcha     bool   // strangers must pass the instance's captcha
-	Expires     time.Time
-	MaxUploads  int64    // files in all; 0 is no limit, as with those below
-	MaxFile     int64    // bytes of one file
-	MaxTotal    int64    // bytes of all files
-	Types       []string // media types, type/* or .ext; none is any
-	PerSender   int64    // files that one sender may leave in Window hours
-	Window      int64
-	Color       string // #RRGGBB; "" is none
-	Created     time.Time
-	Updated     time.Time
+	ID          ID        `json:"ID"`
+	Owner       ID        `json:"Owner"`
+	Slug        string    `json:"Slug"`
+	Title       string    `json:"Title"`
+	Description string    `json:"Description"`
+	FolderName  string    `json:"FolderName"` // where files go; "" is none
+	Active      bool      `json:"Active"`
+	Approval    bool      `json:"Approval"` // files wait in the queue until the owner approves them
+	Password    string    `json:"Password"` // hash; "" is none
+	Captcha     bool      `json:"Captcha"`  // strangers must pass the instance's captcha
+	Expires     time.Time `json:"Expires"`
+	MaxUploads  int64     `json:"MaxUploads"` // files in all; 0 is no limit, as with those below
+	MaxFile     int64     `json:"MaxFile"`    // bytes of one file
+	MaxTotal    int64     `json:"MaxTotal"`   // bytes of all files
+	Types       []string  `json:"Types"`      // media types, type/* or .ext; none is any
+	PerSender   int64     `json:"PerSender"`  // files that one sender may leave in Window hours
+	Window      int64     `json:"Window"`
+	Color       string    `json:"Color"` // #RRGGBB; "" is none
+	Created     time.Time `json:"Created"`
+	Updated     time.Time `json:"Updated"`
 }
 
 // Bounds of upload requests.
@@ -252,16 +253,20 @@ var States = []State{Pending, Approved, Rejected}
 // long as it is pending: an approved one has become a file, a rejected one has
 // none.
 type Item struct {
-	ID, Owner, Request ID
-	State              State
-	Name, MimeType     string
-	Size               int64
-	Ref                [32]byte // of the content; zero unless pending
-	Sender, Message    string
-	Created            time.Time
-	Decided            time.Time // zero: not yet
-	File               ID        // that it became
-	FileSlug           string
+	ID       ID        `json:"ID"`
+	Owner    ID        `json:"Owner"`
+	Request  ID        `json:"Request"`
+	State    State     `json:"State"`
+	Name     string    `json:"Name"`
+	MimeType string    `json:"MimeType"`
+	Size     int64     `json:"Size"`
+	Ref      [32]byte  `json:"Ref"` // of the content; zero unless pending
+	Sender   string    `json:"Sender"`
+	Message  string    `json:"Message"`
+	Created  time.Time `json:"Created"`
+	Decided  time.Time `json:"Decided"` // zero: not yet
+	File     ID        `json:"File"`    // that it became
+	FileSlug string    `json:"FileSlug"`
 }
 
 // Decide moves the item on; Taken unless it is pending.
