@@ -1,0 +1,161 @@
+package admin_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// volatile are members of answers that say how a moment was and not what was
+// stored.
+var volatile = map[string]bool{
+	"lastUsedAt": true, // the test uses the keys
+	"checkedAt":  true, // pages are looked at again
+	// Deliveries are tried again.
+	"queued": true, "lastTriedAt": true, "consecutiveFailures": true, "lastError": true, "lastStatus": true,
+}
+
+// TestFirstAnswers serves a data directory of the first round's program. The
+// answers must have everything that they had.
+func TestFirstAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	is.NoErr(os.Mkdir(p.data(), 0o700))
+	p.untar("testdata/first/data.tar.gz", p.data())
+	text, err := os.ReadFile("testdata/first/answers.json")
+	is.NoErr(err)
+	var first struct {
+		Keys    map[string]string
+		Answers map[string]json.RawMessage
+	}
+	is.NoErr(json.Unmarshal(text, &first))
+
+	p.must("verify")
+	s := p.serve("--base-url", "http://127.0.0.1:17321")
+	defer s.stop()
+	for of, was := range first.Answers {
+		who, path, _ := strings.Cut(of, " ")
+		status, body := p.get("/api/v1"+path, first.Keys[who])
+		is.Equal(status, 200)
+		var a, b any
+		is.NoErr(json.Unmarshal(was, &a))
+		is.NoErr(json.Unmarshal([]byte(body), &b))
+		for _, lost := range lacking(path, a, b) {
+			t.Error(lost)
+		}
+	}
+}
+
+// lacking lists what the first answer has and the other has not, or otherwise.
+func lacking(at string, a, b any) (all []string) {
+	switch a := a.(type) {
+	case map[string]any:
+		other, _ := b.(map[string]any)
+		for name, v := range a {
+			if w, there := other[name]; !there {
+				all = append(all, at+"."+name+" is not there")
+			} else if !volatile[name] {
+				all = append(all, lacking(at+"."+name, v, w)...)
+			}
+		}
+	case []any:
+		other, _ := b.([]any)
+		if len(a) != len(other) {
+			return []string{fmt.Sprintf("%s has %d entries and had %d", at, len(other), len(a))}
+		}
+		for i := range a {
+			all = append(all, lacking(fmt.Sprintf("%s[%d]", at, i), a[i], other[i])...)
+		}
+	default:
+		none := a == "" && b == nil && strings.HasSuffix(at, "Url") // "" was an address that is not there
+		if !none && !reflect.DeepEqual(a, b) {
+			all = append(all, fmt.Sprintf("%s is %v and was %v", at, b, a))
+		}
+	}
+	return all
+}
+
+// TestFirstExport takes in an export that the first round's program wrote and
+// exports it again. Both must say the same.
+func TestFirstExport(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	defer p.serve().stop()
+	is.Equal(p.run("correct horse battery", "user", "add", "ann", "--admin", "--password-stdin").code, 0)
+	first, err := filepath.Abs("testdata/first/export.zip")
+	is.NoErr(err)
+	p.must("import", "--user", "ann", first)
+	p.must("export", "--user", "ann", p.path("again.zip"))
+	is.Equal(zipped(t, p.path("again.zip")), zipped(t, first))
+}
+
+// zipped is the content of each file of an export. The first round wrote "" for
+// a picture that a bookmark does not have.
+func zipped(t *testing.T, name string) map[string]string {
+	t.Helper()
+	z, err := zip.OpenReader(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	all := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		all[f.Name] = strings.ReplaceAll(string(text), `"imageUrl":""`, `"imageUrl":null`)
+	}
+	return all
+}
+
+// untar unpacks a compressed tar with the modes that a data directory has.
+func (p *place) untar(name, dir string) {
+	p.t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if h.FileInfo().IsDir() {
+			if err := os.MkdirAll(path, 0o700); err != nil {
+				p.t.Fatal(err)
+			}
+			continue
+		}
+		text, err := io.ReadAll(r)
+		if err := errors.Join(err, os.WriteFile(path, text, 0o600)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
