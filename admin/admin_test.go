@@ -258,6 +258,30 @@ kist user bob
 err Unexpected argument bob; kist user --help shows how it is used.
 exit 2
 
+kist start
+err Unexpected argument start (did you mean kist serve?); kist --help shows how it is used.
+exit 2
+
+kist user delete bob
+err Unexpected argument delete (did you mean kist user remove?); kist user --help shows how it is used.
+exit 2
+
+kist passwd
+err Unexpected argument passwd (did you mean kist user passwd?); kist --help shows how it is used.
+exit 2
+
+kist key delete
+err Unexpected argument delete (did you mean kist key revoke?); kist key --help shows how it is used.
+exit 2
+
+kist ls
+err Unexpected argument ls (did you mean kist user list or kist key list?); kist --help shows how it is used.
+exit 2
+
+kist serve --port 80
+err Unknown flag --port (did you mean --listen?); kist serve --help shows how it is used.
+exit 2
+
 kist user add
 err <name> is missing; kist user add --help shows how it is used.
 exit 2

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -71,8 +72,68 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 		}
 		return &usageError{}
 	}
+	meant := suggest(p.Model.Node, command, text)
+	if meant != "" { // the parser's own guess goes by the letters alone
+		text, _, _ = strings.Cut(text, ", did you mean")
+	}
 	for _, p := range plainly {
 		text = p.words.ReplaceAllString(text, p.plain)
 	}
+	if meant != "" {
+		text += fmt.Sprintf(" (did you mean %s?)", meant)
+	}
 	return Misused("%s; %s --help shows how it is used", text, command.FullPath())
+}
+
+// otherNames are names that other programs give to commands and flags, and
+// kist's names for them.
+var otherNames = map[string][]string{
+	"start": {"serve"}, "run": {"serve"}, "server": {"serve"}, "up": {"serve"},
+	"add": {"create"}, "create": {"add"}, "new": {"add", "create"},
+	"delete": {"remove", "revoke"}, "remove": {"revoke"}, "rm": {"remove", "revoke"}, "del": {"remove", "revoke"}, "revoke": {"remove"},
+	"ls": {"list"}, "password": {"passwd"}, "check": {"verify", "doctor"}, "repair": {"verify"}, "status": {"healthcheck", "doctor"},
+	"index": {"reindex"}, "token": {"key"}, "apikey": {"key"}, "account": {"user"},
+
+	"--port": {"--listen"}, "--host": {"--listen"}, "--addr": {"--listen"}, "--address": {"--listen"}, "--bind": {"--listen"},
+	"--data": {"--data-dir"}, "--dir": {"--data-dir"}, "--url": {"--base-url"}, "--domain": {"--tls-domain"},
+	"--verbose": {"--log-level"}, "--debug": {"--log-level"},
+}
+
+var unreadWord = regexp.MustCompile(`^(?:unexpected argument|unknown flag) (\S+?)(, did you mean .*)?$`)
+
+// suggest names what was probably meant by the word that the parser complains
+// of at a command; "" if nothing comes to mind.
+func suggest(root, at *kong.Node, complaint string) string {
+	match := unreadWord.FindStringSubmatch(complaint)
+	if match == nil {
+		return ""
+	}
+	names := append([]string{match[1]}, otherNames[match[1]]...)
+	var all []string
+	if strings.HasPrefix(match[1], "--") {
+		for _, group := range at.AllFlags(false) {
+			for _, f := range group {
+				if slices.Contains(names, "--"+f.Name) {
+					all = append(all, "--"+f.Name)
+				}
+			}
+		}
+		return strings.Join(all, " or ")
+	}
+	for _, below := range []*kong.Node{at, root} {
+		for _, child := range below.Children {
+			if slices.Contains(names, child.Name) {
+				all = append(all, child.FullPath())
+			}
+		}
+		if len(all) > 0 {
+			break
+		}
+		for _, leaf := range below.Leaves(true) {
+			if slices.Contains(names, leaf.Name) {
+				all = append(all, leaf.FullPath())
+			}
+		}
+	}
+	return strings.Join(all, " or ")
 }
