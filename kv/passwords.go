@@ -33,6 +33,10 @@ const (
 // known, and no seat has more than its share, so a flood from one network, or
 // from many unknown ones, does not keep users out.
 type Passwords struct {
+	// Memory (KiB) and Passes are the cost of a new hash, as NewPasswords sets
+	// it. Only tests that need many hashes lower it.
+	Memory, Passes uint32
+
 	slots chan struct{}
 
 	mu       sync.Mutex
@@ -59,7 +63,7 @@ const (
 
 // NewPasswords makes a hasher; a process needs one.
 func NewPasswords() *Passwords {
-	return &Passwords{slots: make(chan struct{}, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+	return &Passwords{Memory: argonMemory, Passes: argonTime, slots: make(chan struct{}, min(2, runtime.NumCPU())), occupied: map[string]int{}}
 }
 
 // take takes a place in the queue and reports whether there was one.
@@ -119,8 +123,8 @@ func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, e
 	defer leave()
 	salt := make([]byte, argonSalt)
 	random(salt)
-	sum := argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonLanes, argonSum)
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, argonMemory, argonTime, argonLanes,
+	sum := argon2.IDKey([]byte(password), salt, p.Passes, p.Memory, argonLanes, argonSum)
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.Memory, p.Passes, argonLanes,
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
 }
 
@@ -134,7 +138,7 @@ func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) 
 	}
 	defer leave()
 	if phc == "" {
-		argon2.IDKey([]byte(password), make([]byte, argonSalt), argonTime, argonMemory, argonLanes, argonSum)
+		argon2.IDKey([]byte(password), make([]byte, argonSalt), p.Passes, p.Memory, argonLanes, argonSum)
 		return false, nil
 	}
 	h, err := parseHash(phc)
