@@ -7,6 +7,7 @@ import (
 )
 
 func TestEveryKind(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for path, body := range map[string]string{
@@ -29,6 +30,7 @@ func TestEveryKind(t *testing.T) {
 }
 
 func TestUploadAndRead(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.upload(map[string]string{"isPublic": "true", "newTags": "a,b", "folderName": "F"}, file{"a b.txt", "application/octet-stream", "hello"}).want(201)
@@ -47,6 +49,7 @@ func TestUploadAndRead(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/shorten", `{"originalUrl":"https://example.org/a","slug":"go","isPublic":true,"maxClicks":2,"url":"https://example.org/a"}`).want(201)

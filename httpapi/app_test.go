@@ -45,6 +45,7 @@ func (g *answer) first(name string) any {
 // TestAppAddresses: every page of the app is there for its owner, with what it
 // shows first, and sends everyone else to sign in and back.
 func TestAppAddresses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", map[string]any{"title": "Shopping", "content": "</script><!-- milk"}).want(201)
@@ -73,6 +74,7 @@ func TestAppAddresses(t *testing.T) {
 // TestAppFirstAnswers: what comes with a page is what the API answers to its
 // caller, narrowed as the address says.
 func TestAppFirstAnswers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for i := range 3 {
@@ -99,6 +101,7 @@ func TestAppFirstAnswers(t *testing.T) {
 // TestAppWithManyTags: they weigh on no page, and are there when the script
 // has asked for them.
 func TestAppWithManyTags(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for i := range 10 {
@@ -114,6 +117,7 @@ func TestAppWithManyTags(t *testing.T) {
 }
 
 func TestListsCanBeBrief(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	long := strings.Repeat("é", 400)
@@ -137,6 +141,7 @@ var onDemand = regexp.MustCompile(`/static/(admin|bookmarks|keys|moving|remote|r
 // TestAppIsLight: a page full of records, whichever it is, takes less than
 // 60 KB with all that it loads, which is kept for good.
 func TestAppIsLight(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for i := range 60 {
@@ -174,6 +179,7 @@ func TestAppIsLight(t *testing.T) {
 }
 
 func TestManifest(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/kist" })
 	got := a.visit("/manifest.webmanifest").want(200)
@@ -192,6 +198,7 @@ func TestManifest(t *testing.T) {
 }
 
 func TestQR(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.get("/api/v1/qr?text=https://kist.example.org/v/summer").want(200)
@@ -211,6 +218,7 @@ func (a *app) shareSheet(fields map[string]string, files ...file) request {
 }
 
 func TestShareTarget(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, c := range []struct {
@@ -244,6 +252,7 @@ func TestShareTarget(t *testing.T) {
 // TestShareTargetOfStrangers: nothing is kept for who is not signed in, and
 // what was written waits behind the sign-in.
 func TestShareTargetOfStrangers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	before := a.state()
@@ -270,6 +279,7 @@ func TestShareTargetOfStrangers(t *testing.T) {
 // TestShareTargetBadBodies: what is no form of the share sheet is refused and
 // leaves nothing.
 func TestShareTargetBadBodies(t *testing.T) {
+	t.Parallel()
 	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -283,6 +293,7 @@ func TestShareTargetBadBodies(t *testing.T) {
 
 // Anyone gets the extension, in a form that browsers take, and gets it once.
 func TestExtensionZip(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.visit("/extension.zip").want(200)

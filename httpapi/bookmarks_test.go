@@ -30,6 +30,7 @@ import (
 // A bookmark of a page that is there already is made all the same, and the
 // answer names the others.
 func TestDuplicateBookmarks(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	type answered struct {
@@ -103,6 +104,7 @@ func (a *app) until(path string, good func(*answer) bool) *answer {
 // A bookmark without a title gets that of its page, in the background. What its
 // owner gave is left as it is, and the look is no edit.
 func TestBookmarkIsFilledIn(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	asked := make(chan string, 10)
@@ -174,6 +176,7 @@ func iconSite(t testing.TB) (address string, asked *atomic.Int32) {
 // A bookmark gets the icon of its site, once for all of them, whatever its owner
 // wrote; who may see the bookmark may see it, and nobody else.
 func TestBookmarkIcon(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	site, asked := iconSite(t)
@@ -262,6 +265,7 @@ func TestBookmarkIcon(t *testing.T) {
 // The icon is the server's own picture: it comes from the origin of the pages,
 // and nothing of it is at the one for content.
 func TestIconOrigin(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	site, _ := iconSite(t)

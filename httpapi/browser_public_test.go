@@ -128,6 +128,7 @@ func (a *app) publicPages(t *testing.T) map[string]string {
 // TestPublicIsLight: a page for visitors takes less than 15 KB on the wire with
 // all that it loads, pictures aside.
 func TestPublicIsLight(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	pages := a.publicPages(t)

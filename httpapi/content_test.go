@@ -26,6 +26,7 @@ const contentHost = "content.example.org"
 func apart(c *Config) { c.Content = "https://" + contentHost }
 
 func TestContentOrigin(t *testing.T) {
+	t.Parallel()
 	const base = "https://kist.example.org/at/home"
 	for address, want := range map[string]string{
 		"https://content.example.org":      "https://content.example.org",
@@ -76,6 +77,7 @@ func TestContentOrigin(t *testing.T) {
 // TestContentHost: hosts are compared as origins are, and those that proxies
 // tell of are believed as their addresses are.
 func TestContentHost(t *testing.T) {
+	t.Parallel()
 	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for name, c := range map[string]struct {
 		content   string
@@ -121,6 +123,7 @@ func TestContentHost(t *testing.T) {
 // TestContentAlone: nothing but content is at its origin, and no credential is
 // of use there.
 func TestContentAlone(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	a.withPassword(a.user, "correct horse")
@@ -190,6 +193,7 @@ func rawApart(page *answer) string {
 // TestContentSent: whoever may have an item at the base gets it by way of the
 // other origin, and nobody else does.
 func TestContentSent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	a.withPassword(a.user, "correct horse")
@@ -230,6 +234,7 @@ func TestContentSent(t *testing.T) {
 // belongs to the page, and who had the last view goes on reading, until the
 // grant ends that was given for it.
 func TestContentLimited(t *testing.T) {
+	t.Parallel()
 	for _, action := range []string{"make_private", "delete"} {
 		for _, by := range []string{"page", "raw"} {
 			t.Run(action+"/"+by, func(t *testing.T) {
@@ -275,6 +280,7 @@ func TestContentLimited(t *testing.T) {
 // TestGrantPassedOn: a grant that is passed on, into an address or to the other
 // origin, ends when it would have.
 func TestGrantPassedOn(t *testing.T) {
+	t.Parallel()
 	t.Run("page", func(t *testing.T) { // with one origin
 		is := is.New(t)
 		a := start(t)
@@ -344,6 +350,7 @@ func TestGrantPassedOn(t *testing.T) {
 // TestContentLeadsBack: who is not to get the content at its origin is led to the
 // page at the base, which is the only place with pages.
 func TestContentLeadsBack(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	a.share("0123456789", "slug", "few", "maxViews", "1")
@@ -366,6 +373,7 @@ func TestContentLeadsBack(t *testing.T) {
 // TestContentMisses: who has missed too often has what a grant is for, and
 // nothing else.
 func TestContentMisses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	a.share("0123456789", "slug", "hidden", "isPublic", "false")
@@ -385,6 +393,7 @@ func TestContentMisses(t *testing.T) {
 // TestContentPages: the policies of pages name the origin that their content
 // comes from.
 func TestContentPages(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, apart)
 	a.share("x", "slug", "item")
@@ -411,6 +420,7 @@ func TestContentPages(t *testing.T) {
 // TestContentOwner: what the owner has at the origin for content ends with the
 // session or the API key that it was given to, at the next request.
 func TestContentOwner(t *testing.T) {
+	t.Parallel()
 	type scene struct {
 		*app                       // of an administrator
 		user          *record.User // the owner
@@ -494,6 +504,7 @@ func TestContentOwner(t *testing.T) {
 // networks. What that opens to others is nothing of an item with a limit or a
 // password, and of the owner's others for a short while alone.
 func TestContentNetworks(t *testing.T) {
+	t.Parallel()
 	behind := func(c *Config) {
 		apart(c)
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

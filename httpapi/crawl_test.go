@@ -25,6 +25,7 @@ import (
 // address can have, as everyone but the owner, while uploads wait, are approved
 // and are rejected: nothing of them is told but by the owner's queue.
 func TestQuarantine(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(map[string]any{"slug": "inbox", "folderName": "Quarantine-folder"})

@@ -110,6 +110,7 @@ func (a *app) talk(addr, text string) string {
 
 // TestDoorSlowClients: who sends or takes too slowly is cut off.
 func TestDoorSlowClients(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t)
 	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
@@ -188,6 +189,7 @@ func TestDoorSlowClients(t *testing.T) {
 // TestDoorCrowd: clients that send and take as slowly as they can, many at
 // once, are cut off, and meanwhile others are served without delay.
 func TestDoorCrowd(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t)
 	big := a.share(strings.Repeat("0123456789abcdef", 1<<20)) // 16 MiB: more than the system buffers
@@ -249,6 +251,7 @@ func TestDoorCrowd(t *testing.T) {
 // TestDoorAnswersAtOnce: no one waits for a body that will not be read, when
 // its client waits for the answer first or when it is too long to be taken.
 func TestDoorAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	addr, stop, _ := a.serve(itself, time.Minute) // whose time-outs are longer than talk's
@@ -265,6 +268,7 @@ func TestDoorAnswersAtOnce(t *testing.T) {
 // TestDoorSteadyClients: who keeps sending is not cut off, however long it
 // takes, and a connection can be used again after long answers.
 func TestDoorSteadyClients(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t)
 	addr, stop, _ := a.serve(hastily, time.Minute)
@@ -332,6 +336,7 @@ func TestDoorSteadyClients(t *testing.T) {
 
 // TestDoorMalformed sends what is no HTTP, or HTTP that is read in two ways.
 func TestDoorMalformed(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	addr, stop, _ := a.serve(itself, time.Minute)
@@ -399,6 +404,7 @@ func TestDoorMalformed(t *testing.T) {
 // TestDoorStops: a server that is told to stop lets an upload finish, takes no
 // other request, and returns when all is done.
 func TestDoorStops(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	addr, stop, stopping := a.serve(itself, time.Minute)
@@ -453,6 +459,7 @@ func (a *app) beginUpload(addr string) net.Conn {
 
 // TestDoorCutsOff: an answer that fails on its way does not look whole.
 func TestDoorCutsOff(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for name, fail := range map[string]func(*call) error{
@@ -532,6 +539,7 @@ func (c filedConn) ReadFrom(r io.Reader) (int64, error) {
 
 // TestDoorSendsFiles: the bytes of files do not pass through the process.
 func TestDoorSendsFiles(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	const size = 1 << 20

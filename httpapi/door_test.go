@@ -34,6 +34,7 @@ func withHeader(pairs ...string) http.Header {
 }
 
 func TestDoorCredentials(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	other := a.addKey(a.user, record.ScopeAll)
@@ -90,6 +91,7 @@ func TestDoorCredentials(t *testing.T) {
 // TestDoorNextRequest turns credentials off in every way and back on; each
 // holds from the next request on, also for keys that were in use.
 func TestDoorNextRequest(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -167,6 +169,7 @@ func TestDoorNextRequest(t *testing.T) {
 // TestDoorScopes tries every scope at every route of the table. What a route
 // needs is worked out from the method and path alone.
 func TestDoorScopes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	const anyScope, browserAlone record.Scope = "any", "browser"
@@ -277,6 +280,7 @@ func TestDoorScopes(t *testing.T) {
 // TestDoorBadKeyAtOpenRoutes: a key that cannot be used shuts nobody out of
 // what is open to everyone.
 func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -306,6 +310,7 @@ func TestDoorBadKeyAtOpenRoutes(t *testing.T) {
 }
 
 func TestDoorCrossOrigin(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, origin := range []string{"chrome-extension://abcdefghijklmnopabcdefghijklmnop", "moz-extension://0d8b2a3c-5c3e-4d2f-9d51-0123456789ab", "null", "https://example.org"} {
@@ -349,6 +354,7 @@ func TestDoorCrossOrigin(t *testing.T) {
 }
 
 func TestDoorRequestID(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for id, taken := range map[string]bool{
@@ -380,6 +386,7 @@ func (a *app) lines(mark int) []string {
 // TestDoorLog: one line a request, in which no secret of a request stands,
 // wherever in the request it was.
 func TestDoorLog(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", `{"content":"x","slug":"locked","isPublic":true,"password":"SECRET-pass"}`).want(201)
@@ -441,6 +448,7 @@ func TestDoorLog(t *testing.T) {
 // TestDoorLogEscapes: nothing of a request can end the line, forge one, or
 // reach the terminal of its reader.
 func TestDoorLogEscapes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	mark := len(a.log.String())
@@ -458,6 +466,7 @@ func TestDoorLogEscapes(t *testing.T) {
 }
 
 func TestDoorClientAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("127.0.0.1/32")}
 	for name, c := range map[string]struct {
@@ -506,6 +515,7 @@ func TestDoorClientAddress(t *testing.T) {
 }
 
 func TestDoorMissesCount(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	addr := netip.MustParseAddr
@@ -539,6 +549,7 @@ func TestDoorMissesCount(t *testing.T) {
 
 // TestDoorOddRequests sends what routers and muxes stumble over.
 func TestDoorOddRequests(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, c := range []struct {
@@ -611,6 +622,7 @@ func setTarget(r *http.Request, target string) error {
 // TestDoorHome: the address that the pages' logo leads to is the app for who is
 // signed in, and leads to the sign-in otherwise, also below a prefix.
 func TestDoorHome(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for base, prefix := range map[string]string{"https://kist.example.org": "", "https://example.org/kist": "/kist"} {
 		a := start(t, func(c *Config) { c.Base = base })
@@ -627,6 +639,7 @@ func TestDoorHome(t *testing.T) {
 }
 
 func TestDoorQueryBounds(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	get := func(query string) int {
@@ -645,6 +658,7 @@ func TestDoorQueryBounds(t *testing.T) {
 
 // TestDoorErrors holds what errors are answered with against the table.
 func TestDoorErrors(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for fault := record.Malformed; fault <= record.Full; fault++ {
 		is.True(statuses[fault] >= 400)

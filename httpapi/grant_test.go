@@ -31,6 +31,7 @@ func sealed(t testing.TB) (g *grants, p passing, text string, ends time.Time) {
 }
 
 func TestPassing(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	g, p, text, ends := sealed(t)
 	is.True(len(text) < 256)
@@ -99,6 +100,7 @@ func startsAny(all map[string]bool, prefix string) bool {
 // TestGrantCookies: a browser keeps so many grants of a kind and so many bytes
 // of them; the oldest go, and a view that is over is counted again.
 func TestGrantCookies(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	const extra = 3

@@ -76,6 +76,26 @@ func local(t testing.TB) *outbound.Client {
 	return outbound.New(outbound.Options{Allow: []outbound.Allowed{here}})
 }
 
+// cheapPasswords hashes passwords at next to no cost.
+func cheapPasswords() *kv.Passwords {
+	p := kv.NewPasswords()
+	p.Memory, p.Passes = 8, 1
+	return p
+}
+
+// realPasswords has a server hash passwords at the cost of the product, for
+// tests of what that cost leads to.
+func realPasswords(c *Config) { c.Passwords = kv.NewPasswords() }
+
+// alone marks a test that measures time or memory, of which parallel tests
+// would be a part. Tests that are not parallel run one at a time, before the
+// parallel ones go on. Setting a variable makes package testing refuse
+// t.Parallel in this test.
+func alone(t *testing.T) {
+	t.Helper()
+	t.Setenv("KIST_TEST_ALONE", "yes")
+}
+
 func start(t testing.TB, with ...func(*Config)) *app {
 	t.Helper()
 	a := startEmpty(t, with...)
@@ -104,7 +124,7 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	c := Config{
 		Outbound: local(t),
-		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: kv.NewPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
+		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: cheapPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Search: indexOf(dir, store, files),
 		Log:    slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

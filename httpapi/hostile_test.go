@@ -250,6 +250,7 @@ func (l *lair) notes() float64 { return l.get("/api/v1/notes").want(200).at("tot
 // TestBrowserHostile: no upload runs a script, at whatever address it is
 // opened and whatever embeds it, while its owner is signed in.
 func TestBrowserHostile(t *testing.T) {
+	t.Parallel()
 	for name, apart := range map[string]bool{"one origin": false, "content apart": true} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -354,6 +355,7 @@ func (l *lair) forgive() {
 // TestBrowserShows: what is held back so still serves: pictures show, films can
 // be sought in, and documents are shown and not saved.
 func TestBrowserShows(t *testing.T) {
+	t.Parallel()
 	for name, apart := range map[string]bool{"one origin": false, "content apart": true} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

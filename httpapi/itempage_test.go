@@ -152,6 +152,7 @@ func renderPage(t *testing.T, p embed.Page) string {
 
 // TestGallery writes pages for people to look at, with -gallery.
 func TestGallery(t *testing.T) {
+	t.Parallel()
 	if *gallery == "" {
 		t.Skip("no -gallery")
 	}
@@ -194,6 +195,7 @@ func TestGallery(t *testing.T) {
 const samplePicture = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 400" width="1600" height="1000"><rect width="640" height="400" fill="#b9d0d8"/><circle cx="470" cy="110" r="38" fill="#f2dfb8"/><path d="M0 270 150 170l90 60 120-110 130 120 150-60v220H0z" fill="#4b6a72"/><path d="M0 330l170-50 150 40 160-50 160 40v90H0z" fill="#2f474d"/></svg>`
 
 func TestItemPages(t *testing.T) {
+	t.Parallel()
 	for name, v := range samples() {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -213,6 +215,7 @@ func TestItemPages(t *testing.T) {
 }
 
 func TestEveryKindHasAPage(t *testing.T) {
+	t.Parallel()
 	for _, k := range record.Kinds {
 		is := is.New(t)
 		p, err := pageServer().itemPage(viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()})
@@ -223,6 +226,7 @@ func TestEveryKindHasAPage(t *testing.T) {
 }
 
 func TestFilePreviews(t *testing.T) {
+	t.Parallel()
 	for mimeType, want := range map[string]embed.Show{
 		"image/png": embed.ShowImage, "image/svg+xml": embed.ShowImage, "image/jxl": "", "video/mp4": embed.ShowVideo,
 		"video/x-matroska": "", "audio/flac": embed.ShowAudio, "application/pdf": embed.ShowPDF,
@@ -242,6 +246,7 @@ func TestFilePreviews(t *testing.T) {
 }
 
 func TestTextPreview(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	v := sampleFile("text/html", "a.html")
 	v.Text = []byte("<script>alert(1)</script>\nhalf a li")
@@ -272,6 +277,7 @@ func TestTextPreview(t *testing.T) {
 // Only an item that is open has a picture for other sites, and only its
 // thumbnail.
 func TestPicture(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	v := sampleFile("image/jpeg", "a.jpg")
 	v.Thumb = "https://kist.example.org/t/winter-light"
@@ -285,6 +291,7 @@ func TestPicture(t *testing.T) {
 }
 
 func TestHostileFieldsStayText(t *testing.T) {
+	t.Parallel()
 	const script = `"><img src=x onerror=alert(1)><script>alert(1)</script>`
 	for _, text := range []string{script, "javascript:alert(1)", "JavaScript://example.org/%0aalert(1)", "data:text/html,x", "vbscript:x", "//evil.example"} {
 		for name, body := range map[string]record.Body{
@@ -314,6 +321,7 @@ func TestHostileFieldsStayText(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1.0 kB", 4_123_456: "4.1 MB", 9_960_000: "10 MB", 999_600: "1.0 MB", 1 << 53: "9.0 PB"} {
 		is.Equal(sizeText(n), want)
@@ -332,6 +340,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestGamesPage(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := pageServer().gamesPage(record.User{Name: "ann"}, "https://kist.example.org/g/ann", []listedGame{
 		{&record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, "/v/a"},

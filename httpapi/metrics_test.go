@@ -12,6 +12,7 @@ import (
 
 // The figures are for administrators, by a key of whatever scope.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.get("/metrics").want(404) // off

@@ -42,6 +42,7 @@ func (a *app) movedIn(begun *answer) *answer {
 }
 
 func TestImport(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	dry := a.movedIn(a.moveIn(map[string]string{"dryRun": "true"}, "bookmarks.html", browserBookmarks))
@@ -86,6 +87,7 @@ func TestImport(t *testing.T) {
 // An update fills in what is there already; its progress stays within bounds, also of
 // a source that is read twice.
 func TestImportUpdate(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/bookmarks", `{"url":"https://go.dev","title":"Mine"}`).want(201)
@@ -109,6 +111,7 @@ func TestImportUpdate(t *testing.T) {
 // Imports are their owner's alone, one at a time, and need a key that may do
 // everything.
 func TestImportWhose(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	done := a.movedIn(a.moveIn(nil, "bookmarks.html", browserBookmarks))
@@ -133,6 +136,7 @@ func TestImportWhose(t *testing.T) {
 
 // An import that the server's end cuts short says so, and may be run again.
 func TestImportCutShort(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for range importsAtOnce { // so that it waits
@@ -165,6 +169,7 @@ func TestImportCutShort(t *testing.T) {
 
 // What is exported over the API goes into another account of another server.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.upload(map[string]string{"slug": "one", "password": "open sesame"}, file{"a.txt", "text/plain", "hello"}).want(201)

@@ -34,6 +34,7 @@ func TestOpenAPI(t *testing.T) {
 
 // TestOpenAPIIsValid validates the document, with its examples, as OpenAPI 3.0.
 func TestOpenAPIIsValid(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
 	is.NoErr(err)
@@ -71,6 +72,7 @@ var wildcard = regexp.MustCompile(`[:*](\w+)`)
 // TestOpenAPIHoldsTheRoutes compares the operations of the document with those
 // of the routers, both ways.
 func TestOpenAPIHoldsTheRoutes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
 	is.NoErr(err)
@@ -114,6 +116,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 // TestOpenAPITellsOfConditions: what http.ServeContent heeds of a request is
 // declared where it answers.
 func TestOpenAPITellsOfConditions(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
 	is.NoErr(err)

@@ -82,6 +82,7 @@ func (a *app) isHostile(what string, h http.Header) {
 }
 
 func TestPublicRanges(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	slug := a.share("0123456789")
@@ -150,6 +151,7 @@ func TestPublicRanges(t *testing.T) {
 // TestPublicManyRanges: several ranges are answered as they are asked for, in
 // one answer that is about as long as they are, or with all of it.
 func TestPublicManyRanges(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	content := strings.Repeat("0123456789abcdef", 256)
@@ -215,6 +217,7 @@ func TestPublicManyRanges(t *testing.T) {
 }
 
 func TestPublicConditions(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	slug := a.share("hello")
@@ -265,6 +268,7 @@ func TestPublicConditions(t *testing.T) {
 
 // TestPublicAddress: an extension is ignored, unless a slug has it.
 func TestPublicAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("plain", "slug", "abc")
@@ -291,6 +295,7 @@ func TestPublicAddress(t *testing.T) {
 // TestPublicHeaders: stored bytes come in the headers that tame them, on every
 // status.
 func TestPublicHeaders(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	up := func(name, content string) string {
@@ -351,6 +356,7 @@ func TestPublicHeaders(t *testing.T) {
 // TestRawHeaders: at every address of stored bytes, at both origins, every
 // answer has them, whatever its status and whoever asks.
 func TestRawHeaders(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	var b bytes.Buffer
 	is.NoErr(png.Encode(&b, image.NewGray(image.Rect(0, 0, 900, 600))))
@@ -439,6 +445,7 @@ func TestRawHeaders(t *testing.T) {
 // TestDisposition: a name is one line of ASCII that every reader takes for the
 // same name, or, if it knows no better, for a harmless one.
 func TestDisposition(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"a.txt":           `filename="a.txt"`,
 		"a b;c,d='e'.txt": `filename="a b;c,d='e'.txt"`,
@@ -478,6 +485,7 @@ func TestDisposition(t *testing.T) {
 }
 
 func TestPublicCaching(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for name, c := range map[string]struct {
@@ -510,6 +518,7 @@ func TestPublicCaching(t *testing.T) {
 // TestPublicOwner: the owner's key opens everything and counts nothing;
 // another user's is a visitor's.
 func TestPublicOwner(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Admin)
@@ -537,6 +546,7 @@ func TestPublicOwner(t *testing.T) {
 // TestPublicHidden: what is private, unknown or of another kind is answered
 // alike, byte for byte.
 func TestPublicHidden(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("x", "slug", "private", "isPublic", "false")
@@ -585,6 +595,7 @@ func TestPublicHidden(t *testing.T) {
 }
 
 func TestPublicExpiry(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.server.Store.Now().Add(time.Hour).Truncate(time.Millisecond)
@@ -610,6 +621,7 @@ func TestPublicExpiry(t *testing.T) {
 
 // TestPublicViews: what is a view of an item without a limit, and what is not.
 func TestPublicViews(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	slug := a.share("0123456789")
@@ -654,6 +666,7 @@ func TestPublicViews(t *testing.T) {
 // TestPublicLimitedViews: every byte of a limited item costs a view, and
 // nothing else does.
 func TestPublicLimitedViews(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("0123456789", "slug", "few", "maxViews", "5")
@@ -701,6 +714,7 @@ func TestPublicLimitedViews(t *testing.T) {
 // TestPublicUsedUp: visitors are told that an item is used up until its owner
 // says that it is private, or takes the limit away.
 func TestPublicUsedUp(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	use := func(slug string) {
@@ -731,6 +745,7 @@ func TestPublicUsedUp(t *testing.T) {
 // TestPublicLimitRace: of 200 clients at once exactly N get the item, whole,
 // whatever becomes of it then.
 func TestPublicLimitRace(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	const clients, most = 200, 7
 	content := strings.Repeat("0123456789abcdef", 16<<10) // longer than buffers
@@ -818,6 +833,7 @@ func TestPublicLimitRace(t *testing.T) {
 }
 
 func TestPublicLinks(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	link := func(slug, more string) {
@@ -860,6 +876,7 @@ func TestPublicLinks(t *testing.T) {
 }
 
 func TestPublicPasswords(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	a.share("x", "slug", "locked", "password", "sésame ")
@@ -927,8 +944,9 @@ func (a *app) id(slug string) string {
 // TestPublicGuessesInParallel: many guesses at once tell no more than as many
 // one by one.
 func TestPublicGuessesInParallel(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
-	a := start(t)
+	a := start(t, realPasswords)
 	a.share("x", "slug", "locked", "password", "secret")
 	got := make([]int, 12)
 	var all sync.WaitGroup
@@ -949,6 +967,7 @@ func TestPublicGuessesInParallel(t *testing.T) {
 // TestPublicGuessUnknown: a password for what is not there costs the same work
 // as for what is, and is limited in the same way.
 func TestPublicGuessUnknown(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for i := range guessesFrom {
@@ -962,6 +981,7 @@ func TestPublicGuessUnknown(t *testing.T) {
 // TestPublicMisses: slugs cannot be tried out, and who has seen nothing but
 // what is shared, or is signed in, is not hindered.
 func TestPublicMisses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	a.share("x", "slug", "there")
@@ -1000,6 +1020,7 @@ func TestPublicMisses(t *testing.T) {
 // TestPublicGuessExtension: an extension after the slug makes no second guess
 // of a password, nor one at something unknown.
 func TestPublicGuessExtension(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("x", "slug", "locked", "password", "secret")
@@ -1028,6 +1049,7 @@ func TestPublicGuessExtension(t *testing.T) {
 }
 
 func TestPublicReadCounts(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, k := range record.Kinds[1:] {
@@ -1057,6 +1079,7 @@ func TestPublicReadCounts(t *testing.T) {
 // TestPublicReadHides: what a record is to its owner is not shown to others,
 // nor to its owner where others look.
 func TestPublicReadHides(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, k := range record.Kinds[1:] {
@@ -1085,6 +1108,7 @@ func TestPublicReadHides(t *testing.T) {
 // TestPublicLostContent: a record without its bytes answers as if it were not
 // there; with other bytes it answers none of them.
 func TestPublicLostContent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("hello", "slug", "lost", "maxViews", "5")

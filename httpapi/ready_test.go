@@ -12,6 +12,7 @@ import (
 
 // TestReady: the server is ready while it can store things.
 func TestReady(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	is.Equal(string(a.visit("/readyz").want(200).body), "ok\n")
@@ -76,6 +77,7 @@ func TestReadyHangs(t *testing.T) {
 // TestReadyStopping: a server that is told to stop says so to those it still
 // talks with.
 func TestReadyStopping(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, stop, _ := a.serve(itself, time.Minute)

@@ -635,6 +635,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 // What is under way when its owner's account is shut goes back in line, and on
 // when it is open again.
 func TestRemoteUploadOfShutAccount(t *testing.T) {
+	t.Parallel()
 	for name, piece := range map[string]int{"while it comes in": noteBytes + 1, "at its end": 1000} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -676,6 +677,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 
 // What an answer may say of the name becomes one that is safe to save under.
 func TestNameOf(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ disposition, address, want string }{
 		{"", "https://example.org/a/b.txt?c=d#e", "b.txt"},
 		{"", "https://example.org/a/b/", "b"},

@@ -55,6 +55,7 @@ func (a *app) codeOf(g *answer, status int) string { a.Helper(); return g.want(s
 
 // Who would rather have text is told in a sentence.
 func TestLeavePlainly(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for approval, became := range map[bool]string{true: " waits for approval.\n", false: " came in.\n"} {
@@ -69,6 +70,7 @@ func TestLeavePlainly(t *testing.T) {
 }
 
 func TestUploadRequests(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.post("/api/v1/upload-requests", map[string]any{
@@ -128,6 +130,7 @@ func TestUploadRequests(t *testing.T) {
 }
 
 func TestUploadLink(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(map[string]any{"description": "please", "maxUploads": 3, "maxFileSize": 100, "allowedTypes": []string{"text/plain", ".bin"}, "folderName": "In"})
@@ -259,6 +262,7 @@ func TestUploadLink(t *testing.T) {
 }
 
 func TestUploadLinkPassword(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"password": "sesame", "description": "inner", "requiresCaptcha": true})
@@ -303,6 +307,7 @@ func TestUploadLinkPassword(t *testing.T) {
 
 // TestPlainForm: the page works without JavaScript.
 func TestPlainForm(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(map[string]any{"maxUploads": 1, "brandColor": "#FF0000"})
@@ -331,6 +336,7 @@ func TestPlainForm(t *testing.T) {
 // TestRacingSenders: of a hundred who send at the same time, as many get
 // through as the limit says.
 func TestRacingSenders(t *testing.T) {
+	t.Parallel()
 	const size = 3000
 	for name, c := range map[string]struct {
 		fields map[string]any
@@ -390,6 +396,7 @@ func (a *app) half(slug, length string) net.Conn {
 // TestBrokenTransfers: whatever breaks off or is refused gives its place back
 // and leaves nothing.
 func TestBrokenTransfers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxUploads": 1, "maxTotalSize": 200_000, "perUserUploadLimit": 1, "maxFileSize": 150_000})
@@ -426,6 +433,7 @@ func TestBrokenTransfers(t *testing.T) {
 // TestUploadLinkFullDisk: nothing is read that the disk has no room for, beside
 // what it is to have of uploads that have been begun.
 func TestUploadLinkFullDisk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
@@ -465,6 +473,7 @@ func (a *app) solve() string {
 }
 
 func TestProofOfWork(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
@@ -519,6 +528,7 @@ func TestProofOfWork(t *testing.T) {
 // TestSpentChallengesAreBounded: what is remembered of solved challenges does
 // not grow without end, and nothing is taken that could not be remembered.
 func TestSpentChallengesAreBounded(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	p := a.server.captcha
@@ -535,6 +545,7 @@ func TestSpentChallengesAreBounded(t *testing.T) {
 // TestCaptchaProvider holds the providers' verification against a server that
 // behaves in every way.
 func TestCaptchaProvider(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	var replies atomic.Pointer[http.HandlerFunc]
 	how := func(h http.HandlerFunc) { replies.Store(&h) }
@@ -606,6 +617,7 @@ func TestCaptchaProvider(t *testing.T) {
 // TestConfiguredCaptcha: what the server was started with holds until an
 // administrator says otherwise.
 func TestConfiguredCaptcha(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) {
 		c.Captcha = Captcha{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
@@ -638,6 +650,7 @@ func FuzzCaptchaToken(f *testing.F) {
 // TestMessageBounds: line ends are counted as people count them, not as
 // browsers send them.
 func TestMessageBounds(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(nil)
@@ -656,6 +669,7 @@ func TestMessageBounds(t *testing.T) {
 // TestPromisesAreNoLargerThanFiles: who says nothing of a body's length, or
 // lies, is promised what so many files can be, not all that there is.
 func TestPromisesAreNoLargerThanFiles(t *testing.T) {
+	t.Parallel()
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * maxParts, "maxFileSize": 100})
 	conn := a.half(slug, "Transfer-Encoding: chunked")
@@ -666,6 +680,7 @@ func TestPromisesAreNoLargerThanFiles(t *testing.T) {
 // TestSendersBehindProxies: a sender is an address, or the /64 of one, as a
 // proxy that is trusted says and nobody else.
 func TestSendersBehindProxies(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for trusted, want := range map[bool][]int{true: {201, 429, 429, 201, 201}, false: {201, 429, 429, 429, 429}} {
 		a := start(t, func(c *Config) {
@@ -685,6 +700,7 @@ func TestSendersBehindProxies(t *testing.T) {
 // TestRequestSlugsAreNotTriedOut: the links of upload requests are shared
 // addresses like all others.
 func TestRequestSlugsAreNotTriedOut(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)

@@ -73,6 +73,7 @@ func TestScopes(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.post("/api/v1/keys", `{"name":"  my\tlaptop ","scopes":["read","upload"],"expiresAt":"2099-01-01T00:00:00Z"}`).want(201)
@@ -122,6 +123,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestKeyExpiry(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.clock.now().Add(time.Hour).UTC().Truncate(time.Millisecond)
@@ -188,6 +190,7 @@ func mustID(t *testing.T, text string) [16]byte {
 }
 
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.post("/api/v1/admin/users", `{"username":"Bob","password":"long enough","quotaBytes":10}`).want(201)
@@ -251,6 +254,7 @@ func TestUsers(t *testing.T) {
 
 // TestLastAdministrator: there is always one who can act.
 func TestLastAdministrator(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	me := "/api/v1/admin/users/" + a.user.ID.String()
@@ -274,6 +278,7 @@ func TestLastAdministrator(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.get("/api/v1/admin/settings").want(200)

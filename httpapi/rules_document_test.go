@@ -12,6 +12,7 @@ import (
 // TestDocumentIsWhole: every parameter, body and answer has a schema and an
 // example, and the credential is lifted only where none is needed.
 func TestDocumentIsWhole(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	doc, err := document1()
 	is.NoErr(err)

@@ -367,6 +367,7 @@ func TestPasswordBounds(t *testing.T) {
 }
 
 func TestExpiryInThePast(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for k, body := range whole {
@@ -471,6 +472,7 @@ func TestFileBounds(t *testing.T) {
 }
 
 func TestColours(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, path := range []string{"/api/v1/tags", "/api/v1/folders"} {

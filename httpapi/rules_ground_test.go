@@ -115,6 +115,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 }
 
 func TestLenientScalars(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.do(request{method: "POST", path: "/api/v1/games", raw: true, json: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).want(201)
@@ -250,6 +251,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 }
 
 func TestRequestID(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, path := range []string{"/api/v1/notes", "/api/v1/notes/none", "/api/v1/nothing", "/healthz", "/x/none"} {
@@ -309,6 +311,7 @@ func TestMethods(t *testing.T) {
 }
 
 func TestUnknownPaths(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, path := range []string{
@@ -334,6 +337,7 @@ func TestUnknownPaths(t *testing.T) {
 }
 
 func TestAnswersAreNotCached(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id := a.made("/api/v1/notes", `{"content":"x"}`)

@@ -15,6 +15,7 @@ var tagPaths = []string{"tags", "bookmark-tags", "note-tags", "snippet-tags", "r
 // TestTagsAreOneStore makes, changes and removes tags under each of their
 // names and looks under all others.
 func TestTagsAreOneStore(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for i, at := range tagPaths {
@@ -35,6 +36,7 @@ func TestTagsAreOneStore(t *testing.T) {
 }
 
 func TestTagNames(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.post("/api/v1/tags", `{"name":"  Straße \t und\u2003Weg "}`).want(201)
@@ -64,6 +66,7 @@ func TestTagNames(t *testing.T) {
 // TestTagsOfRecords: a new name shows on all records, counts follow, and a
 // tag that goes leaves the records.
 func TestTagsOfRecords(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for k, body := range whole {
@@ -131,6 +134,7 @@ func TestTagsOfRecords(t *testing.T) {
 }
 
 func TestBadMerges(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", `{"content":"x","tags":["one"]}`).want(201)
@@ -145,6 +149,7 @@ func TestBadMerges(t *testing.T) {
 }
 
 func TestFolders(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	made := a.post("/api/v1/folders", `{"name":"  Holi \t days ","color":"abc"}`).want(201)
@@ -184,6 +189,7 @@ func TestFolders(t *testing.T) {
 
 // TestTagsOfFiles: a file's tags are changed by id, by name, or as a whole.
 func TestTagsOfFiles(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	x, y := a.made("/api/v1/tags", `{"name":"x"}`), a.made("/api/v1/tags", `{"name":"y"}`)

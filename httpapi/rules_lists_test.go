@@ -277,6 +277,7 @@ func TestListQueries(t *testing.T) {
 
 // TestCursorsAreOfOneQuery takes the cursor of each query to every other.
 func TestCursorsAreOfOneQuery(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := collection(t, record.Files, 14)
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
@@ -307,6 +308,7 @@ func TestCursorsAreOfOneQuery(t *testing.T) {
 
 // TestListsOfAccounts: folders, keys and users are listed as records are.
 func TestListsOfAccounts(t *testing.T) {
+	t.Parallel()
 	for path, make := range map[string]func(a *app, name string) string{
 		"folders": func(a *app, name string) string { return a.made("/api/v1/folders", map[string]any{"name": name}) },
 		"keys":    func(a *app, name string) string { return a.made("/api/v1/keys", map[string]any{"name": name}) },
@@ -372,6 +374,7 @@ func TestListsOfAccounts(t *testing.T) {
 
 // TestNewRecordsDoNotDisturbAWalk: while one walks, others write.
 func TestNewRecordsDoNotDisturbAWalk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := collection(t, record.Notes, 9)
 	before := a.get("/api/v1/notes?limit=500").ids()

@@ -116,6 +116,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 
 // TestReadOnlyMembers sends what only the server sets.
 func TestReadOnlyMembers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -191,6 +192,7 @@ func TestTakenSlugs(t *testing.T) {
 }
 
 func TestGeneratedSlugs(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	seen := map[string]bool{}

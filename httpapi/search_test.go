@@ -55,6 +55,7 @@ func (a *app) found(q string, more ...string) string {
 // What was just written is found by the next request, whether the index is
 // there, is not, or is behind.
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"index", "scan"} {
 		t.Run(how, func(t *testing.T) {
 			is := is.New(t)
@@ -106,6 +107,7 @@ func TestSearch(t *testing.T) {
 
 // Pages of a search are what is found in one.
 func TestSearchPages(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	end := a.indexed()
@@ -140,6 +142,7 @@ func TestSearchPages(t *testing.T) {
 
 // q of a list is complete and in the list's order, with its filters.
 func TestListsSearch(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"index", "scan"} {
 		t.Run(how, func(t *testing.T) {
 			is := is.New(t)
@@ -180,6 +183,7 @@ func TestListsSearch(t *testing.T) {
 
 // While writers do not stop, whatever was acknowledged is found.
 func TestSearchWhileWriting(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.indexed()
@@ -202,6 +206,7 @@ func TestSearchWhileWriting(t *testing.T) {
 
 // A client that goes away before the answer leaves no error in the log.
 func TestSearchAbandoned(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", map[string]any{"title": "sea", "content": ""}).want(201)
@@ -222,6 +227,7 @@ func TestSearchAbandoned(t *testing.T) {
 // A request that panics amid a search gives the index back, which could not be
 // closed otherwise.
 func TestSearchPanics(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	end := a.indexed()

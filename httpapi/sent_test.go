@@ -37,6 +37,7 @@ func (a *app) sendPiece(at string, offset int, body string, header ...string) *a
 
 // TestSending takes an upload to a link from its beginning into the queue.
 func TestSending(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(map[string]any{"maxUploads": 2, "slug": "in"})
@@ -120,6 +121,7 @@ func TestSending(t *testing.T) {
 // TestSendingRefuses begins what is refused at the beginning, as the form is;
 // nothing is left.
 func TestSendingRefuses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
 	_, plain := a.ask(map[string]any{"maxFileSize": 100, "allowedTypes": []string{".txt"}, "slug": "plain"})
@@ -172,6 +174,7 @@ func TestSendingRefuses(t *testing.T) {
 // TestSendingTypes: what the link does not take is refused with its first bytes,
 // however they come, and gives its place back.
 func TestSendingTypes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxUploads": 1, "allowedTypes": []string{"image/png"}})
@@ -219,6 +222,7 @@ func TestSendingTypes(t *testing.T) {
 // TestRacingSendings: of a hundred who begin at the same time as many have a
 // place as the limit says; when they give it up, others have it.
 func TestRacingSendings(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		fields map[string]any
 		code   string
@@ -266,6 +270,7 @@ func TestRacingSendings(t *testing.T) {
 // its owner is shut, those who send are told, and what they had set aside is
 // free.
 func TestSendingToAClosedLink(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		end    func(a *app, id string)
 		status int
@@ -308,6 +313,7 @@ func TestSendingToAClosedLink(t *testing.T) {
 
 // A large file of a sender's is the one that was sent.
 func TestSendingWhole(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(nil)
@@ -325,6 +331,7 @@ func TestSendingWhole(t *testing.T) {
 // An upload whose bytes are coming in is not over, be they noted only at their
 // end, as those with a checksum are.
 func TestSweepLeavesWhatIsSent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)

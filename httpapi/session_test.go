@@ -64,6 +64,7 @@ func as(cookie, method, path string, json any) request {
 }
 
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -135,6 +136,7 @@ func TestSignIn(t *testing.T) {
 // What another site has a browser send is refused wherever the cookie would
 // count, and where one would be set; keys are not a browser's to send.
 func TestCrossOrigin(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -176,6 +178,7 @@ func TestCrossOrigin(t *testing.T) {
 // A user who is no administrator manages keys and sessions of their own in a
 // browser, and nothing more; turning keys off does not shut browsers out.
 func TestSessionOfAUser(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -202,6 +205,7 @@ func TestSessionOfAUser(t *testing.T) {
 
 // Passwords cannot be tried out, whether the name is there or not.
 func TestSignInThrottle(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -222,6 +226,7 @@ func TestSignInThrottle(t *testing.T) {
 // The pages sign in and out without scripts, and lead on within the server
 // alone.
 func TestSignInPages(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -291,6 +296,7 @@ func (s *script) poll(secret string) (key string, done bool) {
 }
 
 func TestDeviceFlow(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -363,6 +369,7 @@ func TestDeviceFlow(t *testing.T) {
 
 // The page says where a device asks from, as far as that is known.
 func TestDeviceAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	a.withPassword(a.user, "correct horse")
@@ -392,6 +399,7 @@ func TestDeviceAddress(t *testing.T) {
 
 // Requests that wait are bounded, in a way that both clients understand.
 func TestDeviceFlowBusy(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	ask := func() *answer {
@@ -411,6 +419,7 @@ func TestDeviceFlowBusy(t *testing.T) {
 // With API keys turned off, for all or for who approves, nobody is let in, and
 // each step says so. A request can still be denied.
 func TestDeviceFlowOff(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -454,6 +463,7 @@ func TestDeviceFlowOff(t *testing.T) {
 
 // What clients of the device flow are answered, to the letter.
 func TestDeviceAnswers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
@@ -511,6 +521,7 @@ func TestDeviceAnswers(t *testing.T) {
 // Clients of the device flow read errors in the form of OAuth alone (RFC 6749,
 // section 5.2).
 func TestDeviceFlowBadRequests(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for path, bodies := range map[string][]string{
@@ -529,6 +540,7 @@ func TestDeviceFlowBadRequests(t *testing.T) {
 
 // Who signs in where nobody has an account is told how there comes to be one.
 func TestSignInBeforeTheClaim(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := startEmpty(t)
 	const told = "There is no account yet."
@@ -539,6 +551,7 @@ func TestSignInBeforeTheClaim(t *testing.T) {
 
 // A client leaves by taking its own key away, and can take no other.
 func TestDeviceRevoke(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "correct horse")

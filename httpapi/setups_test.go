@@ -134,6 +134,7 @@ func picture(t *testing.T) string {
 // TestShareX does with each uploader what ShareX does, down to the deletion
 // address in its history.
 func TestShareX(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.setUp("sharex", true)
@@ -175,6 +176,7 @@ func TestShareX(t *testing.T) {
 // TestSetups: each has a key that is just enough, or none, and its secret is
 // told once.
 func TestSetups(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/a{b}'c" })
 	list := a.get("/api/v1/setups").want(200)
@@ -209,6 +211,7 @@ func TestSetups(t *testing.T) {
 // TestDeletionAddress: who has it deletes the one item, by a button and once;
 // nothing is told of the item but its name, and nothing of what is not there.
 func TestDeletionAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	visit := func(path string) *answer { return a.visit(path, "Accept", "text/html") }
@@ -281,6 +284,7 @@ func TestDeletionAddress(t *testing.T) {
 
 // TestPrefersText weighs as RFC 9110 says.
 func TestPrefersText(t *testing.T) {
+	t.Parallel()
 	for accept, want := range map[string]bool{
 		"":           false,
 		"*/*":        false,
@@ -310,6 +314,7 @@ func TestPrefersText(t *testing.T) {
 // TestBareAddresses: who asks for text has the addresses alone, and sentences
 // where something is wrong.
 func TestBareAddresses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bare := func(q request) *answer {

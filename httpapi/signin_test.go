@@ -83,6 +83,7 @@ func (got *answer) retryAfter() time.Duration {
 // One network has so many wrong passwords in all, whatever names they are for,
 // and no more of them are hashed.
 func TestSignInGuessesOfNetwork(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
@@ -136,13 +137,14 @@ func (a *app) flood(connections int, from func(n int) string) (end func()) {
 // While one address floods sign-in, or many that the server does not know do,
 // the owner is signed in within two seconds.
 func TestSignInUnderFlood(t *testing.T) {
+	alone(t)
 	for name, from := range map[string]func(int) string{
 		"one address":   func(int) string { return "192.0.2.66" },
 		"new addresses": func(n int) string { return fmt.Sprintf("2001:db8:%x:%x::1", n>>16, n&0xffff) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			a := start(t, behindProxy)
+			a := start(t, behindProxy, realPasswords)
 			a.withPassword(a.user, "correct horse")
 			begun := time.Now()
 			device := a.login("192.0.2.7", "ann", "correct horse").want(200).cookieOf("__Host-kist_device")
@@ -163,6 +165,7 @@ func TestSignInUnderFlood(t *testing.T) {
 // When strangers have tried too often for one name, a browser that has signed
 // in before signs in as ever, and others after a proof of work.
 func TestSignInProof(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
@@ -195,6 +198,7 @@ func TestSignInProof(t *testing.T) {
 
 // The form says so too, and works with the proof.
 func TestSignInProofForm(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
@@ -224,6 +228,7 @@ func TestSignInProofForm(t *testing.T) {
 // A browser that has signed in has a count of its own for that account, until
 // the password changes. Nobody else can make a cookie.
 func TestDeviceCookie(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
@@ -271,6 +276,7 @@ func TestDeviceCookie(t *testing.T) {
 // Passwords that many use, and those with the user's name, are refused wherever
 // one is set, and are no hindrance to signing in.
 func TestCommonPasswords(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.withPassword(a.user, "trustno1")
@@ -291,6 +297,7 @@ func TestCommonPasswords(t *testing.T) {
 // A new password ends all other sessions and revokes devices, or the keys that
 // are named.
 func TestNewPasswordRevokes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		revoke func(ids map[string]string) any
 		gone   []string
@@ -335,6 +342,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 
 // Disabling an account ends its sessions for good.
 func TestDisableEndsSessions(t *testing.T) {
+	t.Parallel()
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
 	a.withPassword(bob, "correct horse")
@@ -350,6 +358,7 @@ func TestDisableEndsSessions(t *testing.T) {
 // webhook is for those who may change it; addresses inside the network are for
 // administrators.
 func TestUploadKeySeesItsOwn(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -391,6 +400,7 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 }
 
 func TestHideAddresses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -417,6 +427,7 @@ func TestHideAddresses(t *testing.T) {
 // Retry-After is accurate: a second before it is over the answer is the same,
 // then it is not.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	ask := func(a *app) *answer {
 		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
 	}

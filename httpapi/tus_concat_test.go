@@ -34,6 +34,7 @@ func (a *app) join(parts []string, header ...string) *answer {
 // Parts that were uploaded side by side become one file, in the order in which
 // they are named.
 func TestTusConcatenation(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	parts := []string{a.part("hello "), a.part(""), a.part("world")}
@@ -66,6 +67,7 @@ func TestTusConcatenation(t *testing.T) {
 
 // What cannot be joined leaves the parts as they were.
 func TestTusConcatenationRefuses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 10 })
 	whole := a.begin(1)
@@ -118,6 +120,7 @@ func TestTusConcatenationRefuses(t *testing.T) {
 
 // Parts and what they are joined into have one place in the quota.
 func TestTusConcatenationQuota(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
@@ -140,6 +143,7 @@ func TestTusConcatenationQuota(t *testing.T) {
 // HEAD without the version of tus is GET without the body, and what is not
 // allowed says what is.
 func TestTusHead(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(5)

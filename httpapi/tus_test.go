@@ -83,6 +83,7 @@ func (a *app) parts() int {
 }
 
 func TestTusDescribes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for _, path := range []string{tusPath, tusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
@@ -105,6 +106,7 @@ func TestTusDescribes(t *testing.T) {
 
 // TestTus takes an upload from its beginning to its file.
 func TestTus(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	tag := a.post("/api/v1/tags", `{"name":"old"}`).want(201).text("data.id")
@@ -175,6 +177,7 @@ func TestTus(t *testing.T) {
 
 // TestTusRefuses sends what is refused at the beginning; nothing is left.
 func TestTusRefuses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
 	a.post("/api/v1/notes", `{"content":"c","slug":"taken"}`).want(201)
@@ -257,6 +260,7 @@ func TestTusRefuses(t *testing.T) {
 // Bytes may come with the beginning; a length may come later; nothing is a file
 // too.
 func TestTusShapes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.tus("POST", tusPath, "hel", "Upload-Length", "5").want(201)
@@ -290,6 +294,7 @@ func TestTusShapes(t *testing.T) {
 }
 
 func TestTusChecksum(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(10)
@@ -304,6 +309,7 @@ func TestTusChecksum(t *testing.T) {
 
 // An upload is counted against the quota from its beginning.
 func TestTusQuota(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.patch("/api/v1/admin/settings", `{"defaultQuotaBytes":100,"maxUploadBytes":90}`).want(200)
@@ -355,6 +361,7 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 // Whoever comes back does not wait for the connection that died: what that
 // brought is kept.
 func TestTusTakesOver(t *testing.T) {
+	alone(t)
 	for name, come := range map[string]func(a *app, at string) string{
 		"HEAD":  func(a *app, at string) string { return a.offset(at) },
 		"PATCH": func(a *app, at string) string { return a.piece(at, 0, "x").want(409).header.Get("Upload-Offset") },
@@ -384,6 +391,7 @@ func TestTusTakesOver(t *testing.T) {
 
 // What a connection brought before it broke is kept, unless it has a checksum.
 func TestTusBreaksOff(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(200_000)
@@ -400,6 +408,7 @@ func TestTusBreaksOff(t *testing.T) {
 
 // Where the bytes are not there, as in a backup, the upload begins anew.
 func TestTusWithoutItsBytes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(11)
@@ -417,6 +426,7 @@ func TestTusWithoutItsBytes(t *testing.T) {
 // An end that fails, such as for want of room, loses nothing: asking again
 // tries again. So it is when the process ends before the record is made.
 func TestTusEndFails(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(5)
@@ -431,6 +441,7 @@ func TestTusEndFails(t *testing.T) {
 
 // A large upload passes through little memory, however it comes.
 func TestTusMemory(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
 	base, most := heap(), int64(0)
@@ -459,6 +470,7 @@ func (a *app) tusZeros(size int64, at func()) *answer {
 // TestTusLong uploads 20 GiB of zeros, for which the heap never grows past 48
 // MiB, garbage and all: go test ./httpapi -run TusLong -long -timeout 1h
 func TestTusLong(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	if !*long {
 		t.Skip("takes -long, and 20 GiB of disk")
@@ -476,6 +488,7 @@ func TestTusLong(t *testing.T) {
 
 // An upload of unknown length that is over a bound by now takes no more.
 func TestTusBoundLowered(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	at := a.tus("POST", tusPath, "", "Upload-Defer-Length", "1").want(201).header.Get("Location")
@@ -526,6 +539,7 @@ func FuzzMetadata(f *testing.F) {
 
 // A user who is gone takes their uploads along.
 func TestTusWithoutItsOwner(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)

@@ -56,6 +56,7 @@ func (a *app) uploadZeros(size int64, at func()) {
 
 // TestUploadMemory: an upload is never held in memory.
 func TestUploadMemory(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
 	base, most := heap(), int64(0)
@@ -79,6 +80,7 @@ const memoryChild = "KIST_TEST_MEMORY_CHILD"
 // TestUploadMemoryLong uploads 1 GiB in a process of its own, client and all,
 // which never takes more than 64 MiB.
 func TestUploadMemoryLong(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	if os.Getenv(memoryChild) != "" {
 		a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })

@@ -92,6 +92,7 @@ func aField(name, value string) string {
 }
 
 func TestUploadFields(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	tag := a.post("/api/v1/tags", `{"name":"old"}`).want(201).text("data.id")
@@ -140,6 +141,7 @@ func TestUploadFields(t *testing.T) {
 }
 
 func TestUploadSeveral(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	got := a.upload(map[string]string{"isPublic": "true", "newTags": "x"}, file{"a.txt", "", "one"}, file{"b.txt", "", "two"}, file{"c.txt", "", "one"}).want(201)
@@ -156,6 +158,7 @@ func TestUploadSeveral(t *testing.T) {
 
 // TestUploadRefused sends what is refused; nothing of it may be left.
 func TestUploadRefused(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
 	const end = "--b--\n"
@@ -256,6 +259,7 @@ func manyFields(n int) string {
 // TestUploadConflict: content of an upload that is refused by the store is
 // unlinked at once, unless something else has it, or had it lately.
 func TestUploadConflict(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.post("/api/v1/notes", `{"content":"x","slug":"taken"}`).want(201)
@@ -277,6 +281,7 @@ func TestUploadConflict(t *testing.T) {
 }
 
 func TestUploadSameContent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	first := a.upload(nil, file{"a.txt", "", "same"}).want(201)
@@ -302,6 +307,7 @@ func TestUploadSameContent(t *testing.T) {
 // TestUploadLimits: the bounds hold for the bytes that are read, whatever the
 // request announces, and to the byte.
 func TestUploadLimits(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	const most = 100_000
 	a := start(t, func(c *Config) { c.MaxUpload = most })
@@ -327,6 +333,7 @@ func TestUploadLimits(t *testing.T) {
 }
 
 func TestUploadQuota(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -369,6 +376,7 @@ func TestUploadQuota(t *testing.T) {
 
 // TestUploadCutOff cuts connections in the middle of a file and of a field.
 func TestUploadCutOff(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	body := strings.ReplaceAll(aFile+aField("description", "x")+"--b--\n", "\n", "\r\n")
@@ -395,6 +403,7 @@ func TestUploadCutOff(t *testing.T) {
 }
 
 func TestUploadIdempotent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
@@ -440,6 +449,7 @@ func TestUploadIdempotent(t *testing.T) {
 // TestUploadIdempotencyMismatch: an Idempotency-Key belongs to one upload. The
 // client of another is told that nothing of it was stored.
 func TestUploadIdempotencyMismatch(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	send := func(fields map[string]string, files ...file) *answer {
@@ -480,6 +490,7 @@ func TestUploadIdempotencyMismatch(t *testing.T) {
 }
 
 func TestUploadIdempotentRace(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	bodies := make([]string, 20)
@@ -513,6 +524,7 @@ func TestUploadIdempotentRace(t *testing.T) {
 // TestUploadDiskFails: an upload that the disk does not take is answered with
 // the reason, and leaves nothing.
 func TestUploadDiskFails(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for err, status := range map[error]int{
 		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 503, io.ErrUnexpectedEOF: 500,
@@ -529,6 +541,7 @@ func TestUploadDiskFails(t *testing.T) {
 
 // TestUploadNames sends names as hostile clients do.
 func TestUploadNames(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for sent, want := range map[string]string{
@@ -582,6 +595,7 @@ func TestUploadNames(t *testing.T) {
 
 // TestUploadTypes: what a file is said to be and how it is then served.
 func TestUploadTypes(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	const png = "\x89PNG\r\n\x1a\n0000"
 	const octets = "application/octet-stream"
@@ -662,6 +676,7 @@ func TestUploadTypes(t *testing.T) {
 
 // What the disk has no room for is refused with 507, and nothing of it stays.
 func TestUploadFullDisk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	m := &room{file: 100, left: 100, disk: 10}
 	is.NoErr(m.over(10))

@@ -72,6 +72,7 @@ func rawIn(page *answer) string {
 // What each sort of visitor does, and how many views that is. Limited and
 // unlimited items differ where the limit must be exact.
 func TestVisitors(t *testing.T) {
+	t.Parallel()
 	const text = "0123456789abcdef"
 	for name, row := range map[string]struct {
 		free, limited int
@@ -215,6 +216,7 @@ func TestVisitors(t *testing.T) {
 // The one who had the last view goes on reading, others do not; and what the
 // owner does ends that at once.
 func TestLastView(t *testing.T) {
+	t.Parallel()
 	for _, action := range []string{"make_private", "delete"} {
 		for name, row := range map[string]struct {
 			does func(a *app)
@@ -267,6 +269,7 @@ func TestLastView(t *testing.T) {
 // A grant of a file that its limit may delete ends like any other while the
 // file is there.
 func TestGrantEnds(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]string{"password": `{"password":"secret"}`, "private": `{"isPublic":false}`} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -284,6 +287,7 @@ func TestGrantEnds(t *testing.T) {
 
 // However many race, a page's views are exact.
 func TestPageRace(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("0123456789", "slug", "item", "maxViews", "7")
@@ -311,6 +315,7 @@ func TestPageRace(t *testing.T) {
 // The form of a locked item opens it, and it alone, for twelve hours or until
 // the password changes; a password never stands in an address.
 func TestUnlock(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	a.share("0123456789", "slug", "item", "password", "open sesame")
@@ -347,6 +352,7 @@ func TestUnlock(t *testing.T) {
 // A browser is asked for the password at every address of a locked item, and
 // ends where it wanted; programs are told of the header.
 func TestUnlockLeadsOn(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	const target = "https://example.org/far"
@@ -386,6 +392,7 @@ func TestUnlockLeadsOn(t *testing.T) {
 // TestGameListIsLong: what visitors may not see takes no place on the list, and
 // the page says when it does not show all.
 func TestGameListIsLong(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	add := func(n int, locked bool) {
@@ -424,6 +431,7 @@ func TestGameListIsLong(t *testing.T) {
 // TestLinkLeadsBack: a short link that would lead back to itself is not made,
 // and one that came to be so shows its page instead of going round.
 func TestLinkLeadsBack(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/at/home" })
 	const host = "kist.example.org"
@@ -499,6 +507,7 @@ func TestLinkLeadsBack(t *testing.T) {
 // There is a page for every kind, and an address at the root; what is not
 // there, private, over or used up has a page with its status.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	for at, body := range map[string]string{
@@ -543,6 +552,7 @@ func TestPages(t *testing.T) {
 // A picture has a thumbnail for whoever may see it; one with a limit, for who
 // has paid. It is no view.
 func TestThumbnail(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	var b bytes.Buffer
@@ -569,6 +579,7 @@ func TestThumbnail(t *testing.T) {
 // Other sites are told of a picture by its thumbnail, if it has one and is for
 // everyone.
 func TestPictureForOthers(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
 	var b bytes.Buffer
@@ -597,6 +608,7 @@ func TestPictureForOthers(t *testing.T) {
 // Who was let in on other terms does not read on when the last view, somebody
 // else's, deletes the item.
 func TestPassingHasTheTerms(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]string{
 		"password": `{"password":"secret"}`, "limit": `{"maxViews":2}`, "end": `{"expiresAt":"2040-01-01T00:00:00Z"}`,
 	} {

@@ -451,6 +451,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 // another, take no memory to speak of, and are not looked through again and
 // again.
 func TestTenThousandQueued(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	a := start(t)
 	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
