@@ -202,6 +202,7 @@ out There are no API keys; kist key create makes one.
 `
 
 func TestCommandsLive(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	s := p.serve()
 	p.script(commands)
@@ -209,6 +210,7 @@ func TestCommandsLive(t *testing.T) {
 }
 
 func TestCommandsStopped(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	store, err := kv.Open(p.data(), kv.Options{})
@@ -218,6 +220,7 @@ func TestCommandsStopped(t *testing.T) {
 }
 
 func TestUserAddMakesTheDataDirectory(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -228,6 +231,7 @@ func TestUserAddMakesTheDataDirectory(t *testing.T) {
 
 // Commands that can only read or change make no data directory by mistake.
 func TestNoDataDirectory(t *testing.T) {
+	t.Parallel()
 	for _, command := range []string{
 		"user list", "user role ann admin", "user disable ann", "user remove ann --yes",
 		"key list", "key create --user ann --name x", "key revoke 1", "tokens status", "tokens disable", "gc", "gc --now",
@@ -245,6 +249,7 @@ func TestNoDataDirectory(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	newPlace(t).script(`
 kist frob
 err Unexpected argument frob; kist --help shows how it is used.
@@ -481,6 +486,7 @@ out }
 // Without a command the help is printed, and it is a mistake all the same: a
 // script that has lost its command must not go on.
 func TestNoCommand(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	for _, command := range []string{"", "user", "key", "tokens"} {
@@ -492,6 +498,7 @@ func TestNoCommand(t *testing.T) {
 // A flag that configures shows its variable. One that says what a command is
 // to do has none.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	acts := strings.Fields("help admin display-name password-stdin yes user name scope expires now url")
@@ -510,6 +517,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -554,6 +562,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestTokensTakeEffectAtOnce(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -575,6 +584,7 @@ func TestTokensTakeEffectAtOnce(t *testing.T) {
 
 // A password that is no UTF-8 would be kept as another one.
 func TestPasswordInUTF8(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	is.Equal(p.run("gr\xfcne Wiese\n", "user", "add", "ann", "--admin", "--password-stdin"), result{2, "", "The password must be valid UTF-8.\n"})
@@ -582,6 +592,7 @@ func TestPasswordInUTF8(t *testing.T) {
 }
 
 func TestUsersInJSON(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -597,6 +608,7 @@ func TestUsersInJSON(t *testing.T) {
 }
 
 func TestRemoveUserTells(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.env = []string{"KIST_PASSWORD=correct horse"}
@@ -614,6 +626,7 @@ func TestRemoveUserTells(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.write("where", "  elsewhere\n")
@@ -654,6 +667,7 @@ func TestEnvironment(t *testing.T) {
 
 // What a command is to do is said on its command line and nowhere else.
 func TestEnvironmentDoesNotAct(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -670,6 +684,7 @@ func TestEnvironmentDoesNotAct(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	r := p.run("", "healthcheck")
@@ -686,6 +701,7 @@ func TestHealthcheck(t *testing.T) {
 
 // Where no flag says where the server listens, it says so itself, by its socket.
 func TestHealthcheckAsks(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.addr = "127.0.0.1:0"
@@ -713,6 +729,7 @@ func TestHealthcheckAsks(t *testing.T) {
 // A command that finds the store locked and no server behind it says who has
 // it.
 func TestLockedWithoutServer(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	store, err := kv.Open(p.data(), kv.Options{})
@@ -725,6 +742,7 @@ func TestLockedWithoutServer(t *testing.T) {
 
 // Commands on a stopped instance wait for one another.
 func TestCommandsAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -738,6 +756,7 @@ func TestCommandsAtTheSameTime(t *testing.T) {
 }
 
 func TestSocketPathTooLongForAnAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	long := filepath.Join(p.dir, strings.Repeat("d", 100), strings.Repeat("e", 100))
@@ -754,6 +773,7 @@ func TestSocketPathTooLongForAnAddress(t *testing.T) {
 
 // What people try first shows them on.
 func TestAsked(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	is.Equal(p.run("", "help"), p.run("", "--help"))

@@ -127,6 +127,7 @@ func tree(t *testing.T, dir string) map[string]string {
 // The original, its backups and what is restored of them answer the same; and
 // a folder is brought up to date by copying what is new alone.
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
 	key := s.inhabit()
@@ -188,6 +189,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 // A folder that is no backup, and a data directory, are left alone.
 func TestBackupRefuses(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
 	s.inhabit()
@@ -218,6 +220,7 @@ func TestBackupRefuses(t *testing.T) {
 // A backup is not written over by another instance, nor by an older state, and
 // what has gone bad in it is mended.
 func TestBackupKeeps(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
 	key := s.inhabit()
@@ -264,6 +267,7 @@ func tree2(all map[string]string, dir string) map[string]string {
 
 // What is removed is gone from the backup when it is brought up to date.
 func TestBackupForgets(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
 	key := s.inhabit()
@@ -285,6 +289,7 @@ func TestBackupForgets(t *testing.T) {
 // Each kind of damage is found, named, and told by the exit code; a repair
 // mends what can be.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s := newPlace(t).serve()
 	s.inhabit()

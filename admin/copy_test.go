@@ -183,6 +183,7 @@ func (p *place) serveCopy(name string) *server {
 // speed, holds everything that was acknowledged before the copy began, of one
 // moment; with the derived files or without.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 6)
 	stop := l.run()
@@ -228,6 +229,7 @@ func TestCopy(t *testing.T) {
 // rsync, told as the README tells to, never meets a name that vanishes, and
 // what it makes starts with everything.
 func TestRsync(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	if !hasTool(t, "rsync") {
 		t.Skip("rsync is missing on this machine")
@@ -258,6 +260,7 @@ func TestRsync(t *testing.T) {
 // So does a copy that began before the server was killed, or stopped, and
 // ends after it was started again.
 func TestCopyAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 6)
 	stop := l.run()
@@ -306,6 +309,7 @@ func TestCopyAcrossRestarts(t *testing.T) {
 // A copy may meet the proof of a stop that came after it had read the journal.
 // That is a copy of everything up to there, and no damage.
 func TestCopyWithALaterProof(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 2)
 	work := func() {

@@ -46,6 +46,7 @@ func (p *place) killSoon(within time.Duration) {
 // Whenever the server is killed, what it had acknowledged is there when it is
 // started again, and nothing is there twice, half, or too often.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 8)
 	for n := range times(12, 200) {
@@ -85,6 +86,7 @@ func TestKill(t *testing.T) {
 // A snapshot of what is there is written in the background after an unclean
 // stop. Killed while it is, the server has the logs, and tries again.
 func TestKillAtSnapshot(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("this system does not tell what files a process has open")

@@ -68,6 +68,7 @@ func (h harm) to(t *testing.T, path string) {
 // Whatever happens to the files that are derived from others, after a clean
 // stop or a crash, the server starts with everything.
 func TestTornDerivedFiles(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 2)
 	names := []string{"cache/kist.db", "CLEAN", "cache", "cache/CACHEDIR.TAG", "cache/kist.db.new", "cache/ballast", "LOCK", "CLAIM", "kist.sock"}
@@ -121,6 +122,7 @@ type entry struct {
 // end that was never acknowledged is the last record of the newest log, and an
 // end that is cut off; nothing before that is lost with it.
 func TestTornJournal(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -276,6 +278,7 @@ func ends(t *testing.T, path string) []int64 {
 // Content that is damaged or gone never keeps the server from starting, is
 // never delivered short, and comes back when it is uploaded again.
 func TestTornContent(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 1)
 	c := l.clients[0]

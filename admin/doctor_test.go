@@ -51,6 +51,7 @@ func (p *place) proxy(most int64, forwards bool, change ...func(*http.Request)) 
 // Each thing that is wrong between visitors and the server is found, and what
 // is said to change mends it.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		most     int64
 		forwards bool
@@ -220,6 +221,7 @@ func TestDoctor(t *testing.T) {
 
 // Who answers on the socket and is no server is not taken for nobody.
 func TestDoctorSocket(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.key()

@@ -9,6 +9,7 @@ import (
 )
 
 func TestExtension(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	out := p.must("extension", "ext")

@@ -62,6 +62,7 @@ func (s *server) signsIn(client *http.Client) time.Duration {
 // Bodies of JSON that cost many times their length to build do not fill the
 // memory, with a key or without.
 func TestFloodOfBodies(t *testing.T) {
+	alone(t)
 	values := func(n int) string { return `{"z":[` + strings.Repeat(`{"a":{}},`, n/9) + `0]}` }
 	for _, row := range []struct {
 		name, path string
@@ -123,6 +124,7 @@ func TestFloodOfBodies(t *testing.T) {
 // Long notes, read as pages by many at once, do not fill the memory, and every
 // note is on one page.
 func TestFloodOfPages(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()
@@ -178,6 +180,7 @@ func TestFloodOfPages(t *testing.T) {
 // Bodies that stop coming take no memory, nor does it stay taken when they are
 // cut off; and others are served meanwhile.
 func TestFloodOfStalledBodies(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()

@@ -51,6 +51,7 @@ func fill(t *testing.T, path string) {
 // is room again, so does that, by itself. Nothing acknowledged is lost, be the
 // server killed on the full disk or started on it.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	disk := t.TempDir()
 	mountSmall(t, disk, "64m")
@@ -175,6 +176,7 @@ func TestFullDisk(t *testing.T) {
 // Doctor tells of a disk that has no room, and of one that can hold no more
 // files.
 func TestDoctorOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	disk := t.TempDir()
 	mountSmall(t, disk, "64m,nr_inodes=400")

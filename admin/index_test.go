@@ -30,6 +30,7 @@ func (p *place) found(key, q string) string {
 // The index is made anew live and offline, and again by itself after it was
 // killed, damaged or deleted; what was written is found all the while.
 func TestReindex(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()

@@ -15,6 +15,7 @@ import (
 
 // What kist install prints by default stands in the README word for word.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	readme, err := os.ReadFile("../README.md")
 	is.NoErr(err)
@@ -101,6 +102,7 @@ func TestInstall(t *testing.T) {
 
 // systemd is told when the server is ready, that it lives, and when it ends.
 func TestSupervised(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	dir, err := os.MkdirTemp("", "kist") // t.TempDir may be too long for a socket
 	is.NoErr(err)

@@ -48,6 +48,16 @@ func TestMain(m *testing.M) {
 // patience bounds every wait for a condition.
 const patience = 30 * time.Second
 
+// alone marks a test that must not run beside others: it measures time or
+// memory, changes what the whole process has, or runs a program that it has just
+// written, which a process that another test starts may still hold open. Tests
+// that are not parallel run one at a time, before the parallel ones go on.
+// Setting a variable makes package testing refuse t.Parallel in this test.
+func alone(t *testing.T) {
+	t.Helper()
+	t.Setenv("KIST_TEST_ALONE", "yes")
+}
+
 // A place is a folder to run kist in, with an environment of its own. The
 // data directory is the default one.
 type place struct {
@@ -64,14 +74,24 @@ func newPlace(t *testing.T) *place {
 	return &place{t: t, dir: t.TempDir(), addr: freeAddr(t)}
 }
 
+// given holds the addresses that freeAddr has returned.
+var given sync.Map
+
+// freeAddr is an address that nothing listens on. No two tests get the same
+// one: a test may listen on its address late, or stop and listen again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		_ = l.Close()
+		if _, taken := given.LoadOrStore(addr, true); !taken {
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // path is a path in the place.

@@ -15,6 +15,7 @@ import (
 // Late lines wait, for a moment and for others; a line that may not wait takes
 // them along, so that no two change places, and a normal stop loses none.
 func TestLogWriter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		var out strings.Builder
@@ -52,6 +53,7 @@ func TestLogWriter(t *testing.T) {
 
 // A line of the log is the same, byte by byte, as the standard library's.
 func TestTextHandler(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	var got, want strings.Builder
 	fast, slow := newTextHandler(&got, nil), slog.NewTextHandler(&want, nil)

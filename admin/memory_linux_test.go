@@ -261,6 +261,7 @@ func (j *small) bookmarks(n int) string {
 // Every program that reads all of a large store works within little memory. With
 // -long there are a million records.
 func TestSmallMachine(t *testing.T) {
+	alone(t)
 	if raceEnabled {
 		t.Skip("filling the store takes minutes with the race detector; the gate runs this without it")
 	}

@@ -24,6 +24,7 @@ const formats = "netscape, firefox, chrome, linkding, karakeep, linkwarden, wall
 // What is moved in from elsewhere comes out as an export, and goes into another
 // instance, all of it equal: while the server runs, and while it does not.
 func TestMoving(t *testing.T) {
+	t.Parallel()
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {
 			is := is.New(t)
@@ -102,6 +103,7 @@ func TestMoving(t *testing.T) {
 
 // Moving leaves nothing behind: what is verified afterwards is whole.
 func TestMovingVerified(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()

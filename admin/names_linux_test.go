@@ -17,6 +17,7 @@ import (
 // complain of each one that vanishes. What comes and goes is looked at as the
 // system tells it.
 func TestNamesStay(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	s, l := crowded(t, 4)
 	stop := l.run()

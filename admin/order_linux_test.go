@@ -47,6 +47,7 @@ func trace(text string) []syscallLine {
 // What is acknowledged is on stable storage: the bytes of a file, its name,
 // and the record that refers to it, in this order, and then the answer.
 func TestOrderOfSyncs(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	if !hasTool(t, "strace") {
 		t.Skip("strace is missing on this machine")

@@ -12,6 +12,7 @@ import (
 // Long work says how far it is, how fast it goes and how long it will take: on
 // a terminal in one line, elsewhere in a line every ten seconds.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		terminal bool
 		total    int64

@@ -18,6 +18,7 @@ import (
 // TestREADME runs the session of the README word for word; only the port is
 // another one where the usual one is taken.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("there is no curl")

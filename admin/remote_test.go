@@ -33,6 +33,7 @@ type remoteUpload struct {
 // However a server ends while it fetches a file, the next one goes on from the
 // beginning; there is one file then, and nothing else is left.
 func TestKillRemoteUpload(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	content := make([]byte, 1<<20)
 	seed := rand.NewChaCha8([32]byte{9})

@@ -64,6 +64,7 @@ func TestCaptchaFlags(t *testing.T) {
 // What waits for approval is kept by the sweep, and in backups; what was
 // rejected is freed, unless a file has the same content.
 func TestUploadsOnDisk(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()

@@ -36,6 +36,7 @@ import (
 func pid(n int) string { return strconv.Itoa(n) }
 
 func TestSecondServer(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -55,6 +56,7 @@ func TestSecondServer(t *testing.T) {
 }
 
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	l, err := net.Listen("tcp", p.addr)
@@ -139,6 +141,7 @@ func (p *place) refused() bool {
 }
 
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -158,6 +161,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 }
 
 func TestStopCutsOffAfterTheGrace(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve("--grace", "100ms")
@@ -168,6 +172,7 @@ func TestStopCutsOffAfterTheGrace(t *testing.T) {
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -185,6 +190,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 
 // The second signal is heard to the very end of the stop.
 func TestSecondSignalLate(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -207,6 +213,7 @@ func TestSecondSignalLate(t *testing.T) {
 // A killed server leaves its socket, which keeps neither a command nor the
 // next server away.
 func TestStaleSocket(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -223,6 +230,7 @@ func TestStaleSocket(t *testing.T) {
 
 // A disk that is not mounted must not become a new, empty instance.
 func TestExpectData(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.env = []string{"KIST_EXPECT_DATA=true"}
@@ -242,6 +250,7 @@ func TestExpectData(t *testing.T) {
 var claimLink = regexp.MustCompile(`http://\S+/claim/[0-9A-Za-z]{43}`)
 
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -289,6 +298,7 @@ func TestClaim(t *testing.T) {
 // With port 0 the system chooses; what is printed and kept has the port that
 // it chose.
 func TestPortOfTheSystem(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.addr = "127.0.0.1:0"
@@ -309,6 +319,7 @@ func TestPortOfTheSystem(t *testing.T) {
 // A new password from the command line ends the sessions of its user, and of
 // no one else, in the running server.
 func TestPasswdEndsSessions(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -353,6 +364,7 @@ func TestPasswdEndsSessions(t *testing.T) {
 
 // Whatever the umask, the files are their owner's alone.
 func TestModes(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	old := syscall.Umask(0)
 	p := newPlace(t)
@@ -386,6 +398,7 @@ func TestModes(t *testing.T) {
 
 // The socket answers its own user even where the file modes let others in.
 func TestSocketRefusesOtherUsers(t *testing.T) {
+	alone(t)
 	is := is.New(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else")
@@ -440,6 +453,7 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 }
 
 func TestListenOnASocket(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.addr = "unix:" + p.path("front.sock")
@@ -498,6 +512,7 @@ func (p *place) certify(serial int64) {
 // check of the authority's is answered on the same port, and nobody can have a
 // certificate asked for under another name.
 func TestTLSDomain(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	is.NoErr(os.MkdirAll(p.data("cache", "acme"), 0o700))
@@ -526,6 +541,7 @@ func TestTLSDomain(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.certify(1)

@@ -112,6 +112,7 @@ func (d *desk) setUp(key, program, name string) (secret string) {
 
 // TestSetupScripts runs the scripts of setups in the shells that there are.
 func TestSetupScripts(t *testing.T) {
+	alone(t)
 	p := newPlace(t)
 	s := p.serve()
 	p.key()

@@ -97,6 +97,7 @@ func (p *place) key() string {
 
 // The bytes of a removed file go when their delay is over.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -115,6 +116,7 @@ func TestSweep(t *testing.T) {
 
 // The thumbnail of a removed picture goes, without a delay.
 func TestSweepThumbs(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -142,6 +144,7 @@ func TestSweepThumbs(t *testing.T) {
 
 // The icon of a site goes when no bookmark leads there any more.
 func TestSweepIcons(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/favicon.ico" {
@@ -175,6 +178,7 @@ func TestSweepIcons(t *testing.T) {
 
 // What cannot be removed keeps nothing else.
 func TestSweepPassesOver(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -204,6 +208,7 @@ func TestSweepPassesOver(t *testing.T) {
 
 // However many have to stay, those after them are reached.
 func TestSweepBeyondABatch(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
 	store, err := kv.Open(dir, kv.Options{})
@@ -246,6 +251,7 @@ func TestSweepBeyondABatch(t *testing.T) {
 
 // gc does the same over the socket and without a server.
 func TestGC(t *testing.T) {
+	t.Parallel()
 	for _, live := range []bool{true, false} {
 		t.Run(map[bool]string{true: "live", false: "stopped"}[live], func(t *testing.T) {
 			is := is.New(t)
@@ -295,6 +301,7 @@ out There is nothing to remove.
 
 // An upload under way keeps its content, were it just removed elsewhere.
 func TestGCSparesUploads(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -308,6 +315,7 @@ func TestGCSparesUploads(t *testing.T) {
 }
 
 func TestGCDelayWithoutServer(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	s := p.serve()
@@ -319,6 +327,7 @@ func TestGCDelayWithoutServer(t *testing.T) {
 
 // What gc cannot remove it tells after what it could.
 func TestGCSaysWhatStays(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	s := p.serve()
 	key := p.key()

@@ -65,6 +65,7 @@ func copyTo(to *buffer, from *os.File) {
 }
 
 func TestPasswordOnATerminal(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	add := []string{"user", "add", "ann", "--admin"}
@@ -83,6 +84,7 @@ func TestPasswordOnATerminal(t *testing.T) {
 }
 
 func TestRemoveAsksOnATerminal(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.ann()

@@ -26,6 +26,7 @@ var tusClient = flag.String("tus-client", "", "a folder in which npm has install
 // that is killed at random: an owner's and a stranger's, in one stream and in
 // pieces.
 func TestTusClient(t *testing.T) {
+	t.Parallel()
 	if *tusClient == "" {
 		t.Skip("no -tus-client")
 	}
@@ -68,6 +69,7 @@ func TestTusClient(t *testing.T) {
 
 // Clients that upload parts of a file side by side have it joined.
 func TestTusClientParallel(t *testing.T) {
+	t.Parallel()
 	if *tusClient == "" {
 		t.Skip("no -tus-client")
 	}

@@ -10,6 +10,7 @@ import (
 )
 
 func TestSpan(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for text, want := range map[string]time.Duration{"0s": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "90d": 90 * 24 * time.Hour} {
 		var s admin.Span
@@ -23,6 +24,7 @@ func TestSpan(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for text, want := range map[string]int64{"1": 1, "1048576": 1 << 20, "500MB": 500e6, "64KB": 64e3, "64kB": 64e3, "64KiB": 64 << 10, "5GiB": 5 << 30, "2 kib": 2048, "8388607TiB": 8388607 << 40} {
 		var s admin.Size
@@ -36,6 +38,7 @@ func TestSize(t *testing.T) {
 }
 
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for text, want := range map[string]string{
 		"10.1.2.3/8": "10.0.0.0/8", "192.0.2.1": "192.0.2.1/32", "::1": "::1/128", "fd00::/8": "fd00::/8",
@@ -52,6 +55,7 @@ func TestNetwork(t *testing.T) {
 }
 
 func TestLocalAddress(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	for _, c := range []struct {
 		listen string

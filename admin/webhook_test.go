@@ -255,6 +255,7 @@ func TestWebhooksAcrossKills(t *testing.T) {
 // TestWebhooksOfCommands: what a command does is told as well, also what was
 // done while no server ran, once one does.
 func TestWebhooksOfCommands(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
 	p.env = append(p.env, "KIST_ALLOW_OUTBOUND=127.0.0.1")
