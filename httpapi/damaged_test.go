@@ -54,9 +54,9 @@ func (a *app) fetch(path string, header http.Header) (status int, body []byte, c
 // text is some text of the length, which differs for each seed.
 func noise(seed uint64, size int) string {
 	b := make([]byte, size)
-	rnd := rand.New(rand.NewPCG(seed, 11))
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), 11}).Read(b) // it never fails
 	for i := range b {
-		b[i] = byte('a' + rnd.IntN(26))
+		b[i] = 'a' + b[i]%26
 	}
 	return string(b)
 }

@@ -65,6 +65,19 @@ func strict(v any) {
 
 // answer says what is wrong with the body of an answer with JSON.
 func (j *judge) answer(method, path string, status int, body []byte) error {
+	schema, err := j.schema(method, path, status)
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(v)
+}
+
+// schema is that of the body of an answer, compiled once.
+func (j *judge) schema(method, path string, status int) (*jsonschema.Schema, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := []string{"paths", path, strings.ToLower(method), "responses", strconv.Itoa(status)}
@@ -73,25 +86,20 @@ func (j *judge) answer(method, path string, status int, body []byte) error {
 	}
 	at = append(at, "content", jsonType, "schema")
 	if _, ok := j.find(at); !ok {
-		return fmt.Errorf("no JSON is documented for %s %s with %d", method, path, status)
+		return nil, fmt.Errorf("no JSON is documented for %s %s with %d", method, path, status)
 	}
 	pointer := ""
 	for _, part := range at {
 		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(part)
 	}
-	schema := j.schemas[pointer]
-	if schema == nil {
-		var err error
-		if schema, err = j.compiler.Compile("mem:///document#" + pointer); err != nil {
-			return err
-		}
+	if schema := j.schemas[pointer]; schema != nil {
+		return schema, nil
+	}
+	schema, err := j.compiler.Compile("mem:///document#" + pointer)
+	if err == nil {
 		j.schemas[pointer] = schema
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	return schema.Validate(v)
+	return schema, err
 }
 
 func (j *judge) find(at []string) (found map[string]any, ok bool) {

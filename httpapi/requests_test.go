@@ -325,12 +325,9 @@ func TestPlainForm(t *testing.T) {
 	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(403).body), "as many files"))
 	a.patch("/api/v1/upload-requests/"+id, map[string]any{"maxUploads": nil, "requiresCaptcha": true}).want(200)
 	is.True(strings.Contains(string(post(file{"c.txt", "", "x"}).want(400).body), "needs JavaScript"))
-	deadline := time.Now().Add(5 * time.Second)
-	for a.get("/api/v1/upload-requests/"+id).at("data.viewsCount") != 1.0 { // counted within a second
-		if time.Now().After(deadline) {
-			t.Fatal("the view of the page is not counted")
-		}
-	}
+	eventually(t, "the view of the page is not counted", func() bool { // within a second
+		return a.get("/api/v1/upload-requests/"+id).at("data.viewsCount") == 1.0
+	})
 }
 
 // TestRacingSenders: of a hundred who send at the same time, as many get

@@ -398,11 +398,7 @@ func TestTusBreaksOff(t *testing.T) {
 	status, end := a.sending(at, 0, strings.Repeat("x", 150_000), 200_000)
 	end()
 	<-status
-	for deadline := time.Now().Add(10 * time.Second); a.get(at).at("data.offset") != 150_000.0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("the upload is at %v", a.get(at).at("data.offset"))
-		}
-	}
+	eventually(t, "the upload is not where it broke off", func() bool { return a.get(at).at("data.offset") == 150_000.0 })
 	is.Equal(a.offset(at), "150000")
 }
 

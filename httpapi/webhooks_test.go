@@ -84,7 +84,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 }
 
