@@ -44,6 +44,7 @@ func TestParseAccepts(t *testing.T) {
 		{"empty name", `{"":1}`, Object{"": json.Number("1")}},
 		{"a pair of surrogates", `{"s":"\ud83d\ude00\uD83D\uDE00"}`, Object{"s": "😀😀"}},
 		{"escapes", `{"s":"\"\\\/\b\f\n\r\t\u0041\u0000"}`, Object{"s": "\"\\/\b\f\n\r\tA\x00"}},
+		{"letters after an escape that are hexadecimal digits", `{"s":"\nbeef\tface\/0000\\d800"}`, Object{"s": "\nbeef\tface/0000\\d800"}},
 		{"an escaped backslash before u", `{"s":"\\ud800"}`, Object{"s": `\ud800`}},
 		{"escapes beside the surrogates", `{"s":"\ud7ff\ue000"}`, Object{"s": "\ud7ff\ue000"}},
 		{"the replacement character", `{"s":"\ufffd` + "\ufffd" + `"}`, Object{"s": "\ufffd\ufffd"}},

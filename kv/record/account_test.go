@@ -55,3 +55,45 @@ func TestCheckPasswordShortName(t *testing.T) {
 	is.NoErr(record.CheckPassword("an apple a day", "an", never))
 	is.NoErr(record.CheckPassword("an apple a day", "", never))
 }
+
+// A code has letters of its alphabet alone, and each of them as often as the
+// others.
+func TestNewUserCode(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	next, count := 0, map[rune]int{}
+	for range 30 { // 240 letters: each of the bytes that are taken once
+		code := record.NewUserCode(func(b []byte) { b[0] = byte(next); next++ })
+		is.Equal(len(code), 9)
+		is.Equal(code[4], byte('-'))
+		is.Equal(record.CleanUserCode(code), code)
+		for _, letter := range strings.ReplaceAll(code, "-", "") {
+			count[letter]++
+		}
+	}
+	is.Equal(len(count), 20)
+	for _, n := range count {
+		is.Equal(n, 12)
+	}
+	code := record.NewUserCode(func(b []byte) { b[0] = byte(next); next++ })
+	is.Equal(code, "BCDF-GHJK") // 240 to 255 are passed over
+}
+
+func TestCleanUserCode(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"":                    "",
+		"BCDF-GHJK":           "BCDF-GHJK",
+		"bcdf ghjk":           "BCDF-GHJK",
+		"bcdfghjk":            "BCDF-GHJK",
+		" b.c.d.f_g-h-j-k\n":  "BCDF-GHJK",
+		"ABCDEF-GHIJK":        "BCDF-GHJK", // no vowels
+		"B0C1D2F3-4Y5G6H7J8K": "BCDF-GHJK", // no digits, no Y
+		"BÇCDÉF-GHJßK":        "BCDF-GHJK",
+		"BCDF":                "BCDF",
+		"BCDF-GHJ":            "BCDF-GHJ",
+		"BCDF-GHJK-L":         "",
+	} {
+		is.New(t).Equal(record.CleanUserCode(typed), want)
+	}
+}

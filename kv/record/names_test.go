@@ -349,3 +349,28 @@ func TestCut(t *testing.T) {
 	}
 	is.Equal(record.Cut("", 0), "")
 }
+
+func TestCleanTitle(t *testing.T) {
+	t.Parallel()
+	for title, want := range map[string]string{
+		"":                          "",
+		"as it is":                  "as it is",
+		" two  spaces ":             " two  spaces ",
+		"a\tb\nc\r\nd\re\vf\fg":     "a b c d e f g",
+		"a\u2028b\u2029c\u0085d":    "a b c d",
+		"non\u00a0breaking":         "non\u00a0breaking",
+		"\x00bell\a\x7f":            "bell",
+		"exe\u202efdp\u2066\u200f.": "exefdp.",
+		"wide\u3000space":           "wide\u3000space",
+	} {
+		got, err := record.CleanTitle(title)
+		if err != nil || got != want {
+			t.Errorf("%q: %q, %v", title, got, err)
+		}
+	}
+	is := is.New(t)
+	_, err := record.CleanTitle(strings.Repeat("é", record.MaxName))
+	is.NoErr(err)
+	_, err = record.CleanTitle(strings.Repeat("é", record.MaxName+1))
+	is.True(err != nil)
+}

@@ -68,6 +68,22 @@ func TestPageThatIsGone(t *testing.T) {
 	is.True(p.Gone.IsZero())
 }
 
+// While the server itself is offline, a page that lacks nothing is looked at
+// again after six hours, at its usual time otherwise.
+func TestPageWhileOffline(t *testing.T) {
+	is := is.New(t)
+	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
+	is.True(!p.Record(record.Look{Verdict: record.Answers, Read: true}, monday))
+	for range 3 {
+		now := p.Due
+		is.True(!p.Record(record.Look{Verdict: record.Offline}, now))
+		is.Equal(p.Due.Sub(now), 6*time.Hour)
+	}
+	now := p.Due
+	is.True(!p.Record(record.Look{Verdict: record.Barred}, now))
+	is.True(p.Due.Sub(now) > 12*day)
+}
+
 // Failures in a short time are not enough, however many, nor are those before
 // an answer. What the server itself could not do says nothing of a page.
 func TestPageThatIsNotGone(t *testing.T) {

@@ -280,6 +280,30 @@ func TestDamagedRows(t *testing.T) {
 	is.True(strings.Contains(err.Error(), "version 2"))
 }
 
+// Values that no record has make a row unreadable.
+func TestParseRowOfWrongValues(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		set func(r *record.Record)
+		ok  bool
+	}{
+		"as it is":       {func(*record.Record) {}, true},
+		"largest limit":  {func(r *record.Record) { r.Limit = field.MaxCount }, true},
+		"limit":          {func(r *record.Record) { r.Limit = field.MaxCount + 1 }, false},
+		"size":           {func(r *record.Record) { r.Bytes.Size = -1 }, false},
+		"class":          {func(r *record.Record) { r.Bytes.Class = 200 }, false},
+		"largest size":   {func(r *record.Record) { r.Bytes.Size = 1<<63 - 1 }, true},
+		"negative limit": {func(r *record.Record) { r.Limit = -1 }, false},
+	} {
+		r, _ := create(t, record.Files, `{}`)
+		row.set(r)
+		_, err := record.ParseRow(r.Key(), r.AppendRow(nil))
+		if (err == nil) != row.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // checkRow holds for any bytes: what ParseRow accepts is written as a row
 // that is read as an equal record.
 func checkRow(t testing.TB, key, row []byte) {
