@@ -128,6 +128,13 @@ func TestPruneForSpace(t *testing.T) {
 	}
 	is.NoErr(j.Prune())
 	is.Equal(count(), 5)
+	log := int64(len(m.seen[fileName(logName, 0)].data)) // of the first generation, which has no snapshot
+	is.True(log > 0)
+	space.Free = space.Reserve - log
+	is.NoErr(j.Prune())
+	g, err := j.list()
+	is.NoErr(err)
+	is.Equal(g, generations{[]uint64{3, 6, 9, 12, 15}, []uint64{3, 6, 9, 12, 15}}) // its log alone makes the room
 	space.Free = space.Reserve / 2
 	is.NoErr(j.Prune())
 	is.Equal(count(), 3)
