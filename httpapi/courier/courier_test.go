@@ -397,6 +397,59 @@ func TestManySlowTargets(t *testing.T) {
 	}
 }
 
+// An owner has a share of what is under way, of which targets that are ill have
+// a part, and all owners together have no more than so many to such targets.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	r := newRound()
+	out := map[record.ID][]kv.Turn{}
+	begin := func(owner byte, n int, ill bool) {
+		t.Helper()
+		for range n {
+			id := record.ID{owner}
+			is.True(r.room(id, ill))
+			turn := kv.Turn{Place: kv.Place{Owner: id, Hook: record.ID{owner, byte(len(out[id]))}}}
+			r.begin(turn, ill)
+			out[id] = append(out[id], turn)
+		}
+	}
+	begin(1, maxOfOwner, false)
+	is.True(!r.room(record.ID{1}, false))
+	is.True(!r.room(record.ID{1}, true))
+	r.settle(out[record.ID{1}][0])
+	begin(1, 1, true)
+	is.True(!r.room(record.ID{1}, false))
+	for owner := byte(2); owner < 5; owner++ {
+		begin(owner, maxIllOfOwner, true)
+		is.True(!r.room(record.ID{owner}, true))
+		is.True(r.room(record.ID{owner}, false))
+	}
+	begin(5, maxIll-3*maxIllOfOwner-1, true)
+	is.True(!r.room(record.ID{6}, true)) // of all owners
+	is.True(r.room(record.ID{6}, false))
+	for _, turns := range out {
+		for _, turn := range turns {
+			r.settle(turn)
+		}
+	}
+}
+
+// A delivery or a webhook that is removed while it is its turn is not sent, and
+// nothing is written down.
+func TestRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory()
+	h := m.hook("gone.example")
+	var log bytes.Buffer
+	c := newCourier(m, nil, "", slog.New(slog.NewTextHandler(&log, nil)))
+	c.bring(t.Context(), kv.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{9}})
+	_, written := m.counts()
+	is.Equal(written, 0)
+	is.Equal(log.String(), "")
+}
+
 // A target that is back gets what waits for it soon, though many hang and
 // others get theirs all the time.
 func TestRecoveredTarget(t *testing.T) {

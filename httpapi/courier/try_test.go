@@ -324,6 +324,33 @@ func TestDiscordBody(t *testing.T) {
 	is.True(strings.Contains(string(body), `"title":"a b"`) && !strings.Contains(string(body), "localhost"))
 }
 
+// A message says how many views there were of an item that has a limit, and
+// nothing of views otherwise.
+func TestDiscordViews(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for limit, want := range map[int64]string{0: "", 1: "3 of 1", 5: "3 of 5"} {
+		m := theEvent
+		m.Event, m.Notice = "note.created", noticeOf(t, record.Notes, `{"title":"T","content":"c"}`)
+		v, err := m.Notice.Shown()
+		is.NoErr(err)
+		v.Limit = limit
+		n := record.NoticeOf(v)
+		m.Notice = &n
+		body, err := m.Body(record.FormatDiscord, "https://kist.example.org")
+		is.NoErr(err)
+		var got struct{ Embeds []discordEmbed }
+		is.NoErr(json.Unmarshal(body, &got))
+		views := ""
+		for _, f := range got.Embeds[0].Fields {
+			if f.Name == "Views" {
+				views = f.Value
+			}
+		}
+		is.Equal(views, want)
+	}
+}
+
 func FuzzEscape(f *testing.F) {
 	for _, seed := range []string{"", "plain", "@everyone", "[x](http://evil)", "\U0001F600\U0001F600", "\xff\x00", strings.Repeat("*", 300), "a\u202eb"} {
 		f.Add(seed)
