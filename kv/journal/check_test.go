@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -107,6 +108,56 @@ func TestCheckNewerLayout(t *testing.T) {
 		_, err = New(m, format)
 		is.True(errors.As(err, &newer))
 	}
+}
+
+// A file of any known layout, in which nothing but the number of the layout is
+// damaged, is damaged and not a later version's.
+func TestCheckDamagedLayout(t *testing.T) {
+	t.Parallel()
+	for n := uint32(plainLayout); n <= layout; n++ {
+		is := is.New(t)
+		head := header{n, format, State{}, 7}.append(nil, logMagic)
+		_, err := parseHeader(head, logMagic)
+		is.NoErr(err)
+		head[11] = 77
+		_, err = parseHeader(head, logMagic)
+		is.True(errors.Is(err, errFrame))
+	}
+}
+
+// The errors say which file it is and what is wrong with it.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"journal/log-1 is damaged at byte 7 (why)":                       &Damaged{Name: "log-1", At: 7, Why: "why"},
+		"journal/log-1 is damaged at byte 7 (why); two records are lost": &Damaged{Name: "log-1", At: 7, Why: "why", Lost: "two records are lost"},
+		"journal/log-1 is missing: it is needed":                         &Missing{"log-1", "it is needed"},
+		"journal/log-1 is a symbolic link, not a file":                   &Irregular{"log-1", fs.ModeSymlink},
+		"journal/log-1 is a directory, not a file":                       &Irregular{"log-1", fs.ModeDir},
+		"journal/log-1 is not a regular file":                            &Irregular{"log-1", fs.ModeSocket},
+	} {
+		is.New(t).Equal(err.Error(), want)
+	}
+}
+
+// Files says how much a snapshot holds, compressed or not.
+func TestFilesSayTheirSize(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	j, b := opened(t, newMemory(rand.New(rand.NewPCG(1, 17))))
+	for range 3 {
+		b = add(t, j, b, "key "+string(rune('a'+b.Seq)))
+	}
+	is.NoErr(j.Begin(b.State))
+	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+	parts, err := j.Files()
+	is.NoErr(err)
+	raw := 0
+	for k, v := range b.entries {
+		raw += len(k) - 1 + len(v) + opOverhead // the key has its bucket in front
+	}
+	is.Equal(parts[0].Raw, int64(raw))
+	is.True(parts[0].Final)
 }
 
 // Files has what a copy needs: not a snapshot that cannot be read, nor less
