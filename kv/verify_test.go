@@ -6,8 +6,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
@@ -121,6 +123,117 @@ func TestAuditFinds(t *testing.T) {
 				is.True(found > 0)
 			})
 		}
+	}
+}
+
+// Audit names everything that a row refers to and that is not there. It reports
+// nothing where all is well, also after removals, which leave their marks.
+func TestAuditOfReferences(t *testing.T) {
+	t.Parallel()
+	dir, _ := inhabited(t)
+	first := func(b table.Bucket) func(tx *Tx) error { // removes the first row of a bucket, and nothing else
+		return func(tx *Tx) error {
+			for k := range tx.Walk(b, nil, nil, false) {
+				return tx.Delete(b, bytes.Clone(k))
+			}
+			return errors.New("there is none")
+		}
+	}
+	for name, row := range map[string]struct {
+		harm func(tx *Tx) error
+		says []string
+	}{
+		"nothing": {func(*Tx) error { return nil }, nil},
+		"user": {first(userBucket), []string{
+			"key * refers to user ", "tag * refers to user ", "folder * refers to user ", "webhook * refers to user ", "upload * refers to user ",
+			"remote upload * refers to user ", "note * refers to user ", "upload request * refers to user ",
+		}},
+		"webhook":        {first(hookBucket), []string{"delivery * refers to webhook "}},
+		"notice":         {first(noticeBucket), []string{"delivery * refers to notice "}},
+		"tag":            {first(tagBucket), []string{"note * refers to tag "}},
+		"folder":         {first(folderBucket), []string{"file * refers to folder "}},
+		"upload request": {first(requestBucket), []string{"upload * refers to request ", "sender of * refers to request "}},
+		"delivery": {func(tx *Tx) error {
+			for k := range tx.Walk(deliveryBucket, nil, nil, true) {
+				_, err := deliveries.Delete(tx.Tx, bytes.Clone(k))
+				return err
+			}
+			return nil
+		}, []string{"notice * is told by no delivery"}},
+		"view": {func(tx *Tx) error {
+			return tx.Put(viewBucket, bytes.Repeat([]byte{7}, 16), make([]byte, 16))
+		}, []string{"1 counters of views belong to no item"}},
+		"loose content": {func(tx *Tx) error {
+			for k := range tx.Walk(blobBucket, nil, nil, false) {
+				if err := tx.Put(looseBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+					return err
+				}
+			}
+			for k := range tx.Walk(itemBlob, nil, nil, false) {
+				if err := tx.Put(looseBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, []string{"file * has content that is marked as nobody's", "upload * has content that is marked as nobody's"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
+			is.NoErr(err)
+			defer func() { is.NoErr(i.Close()) }()
+			var found []string
+			is.NoErr(i.s.bolt.Update(func(b *bolt.Tx) error {
+				tx := &Tx{Tx: table.On(b), s: i.s, Now: time.Now()}
+				is.NoErr(row.harm(tx))
+				is.NoErr(tx.Flush())
+				return tx.Audit(func(err error) { found = append(found, err.Error()) })
+			}))
+			is.Equal(len(found) == 0, len(row.says) == 0)
+			for _, says := range row.says {
+				before, after, _ := strings.Cut(says, "*")
+				if !slices.ContainsFunc(found, func(text string) bool { return strings.HasPrefix(text, before) && strings.Contains(text, after) }) {
+					t.Errorf("nothing says %q: %q", says, found)
+				}
+			}
+		})
+	}
+}
+
+// Deliveries whose webhook cannot be read are lost in a repair, which says so,
+// and nothing is left of them.
+func TestRepairOfOrphans(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]table.Bucket{"webhook": hookBucket, "notice": noticeBucket} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			u := user(t, s, "ann")
+			kept, gone := hookFor(t, s, u.ID, record.Notes.Created()), hookFor(t, s, u.ID, record.Bookmarks.Created())
+			add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+			add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
+			var lost record.Delivery
+			update(t, s, func(tx *Tx) error {
+				lost = deliveriesOf(t, tx, gone.ID)[0]
+				if b == hookBucket {
+					return tx.Delete(hookBucket, pair(u.ID, gone.ID[:]...))
+				}
+				return tx.Delete(noticeBucket, noticeKey(&lost))
+			})
+			is.NoErr(s.Close())
+			repaired, err := Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			is.Equal(len(repaired.Lost), 1)
+			is.True(strings.Contains(repaired.Lost[0], "delivery "+lost.ID.String()))
+			s = openAt(t, dir, nil)
+			view(t, s, func(tx *Tx) error {
+				is.Equal(len(deliveriesOf(t, tx, gone.ID)), 0)
+				is.Equal(len(deliveriesOf(t, tx, kept.ID)), 1)
+				is.Equal(tx.Count(noticeBucket), 1)
+				return audit(tx)
+			})
+		})
 	}
 }
 
@@ -244,4 +357,51 @@ func TestCheckCopy(t *testing.T) {
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 1)
 	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(looseBucket.Name)).Delete([]byte("k")) }))
+	found = 0
+	is.NoErr(s.CheckCopy(func(error) { found++ }))
+	is.Equal(found, 0)
+}
+
+// A working copy whose pages are damaged is named as such, and nothing more is
+// concluded from it.
+func TestCheckCopyOfDamagedPages(t *testing.T) {
+	is := is.New(t)
+	s := open(t)
+	change := func(fn func(b *bolt.Bucket) error) {
+		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(looseBucket.Name))) }))
+	}
+	large := make([]byte, 2000) // so that the bucket has pages of its own
+	change(func(b *bolt.Bucket) error {
+		return errors.Join(b.Put([]byte("first key"), large), b.Put([]byte("second key"), large))
+	})
+	path := filepath.Join(s.Dir(), "cache", "kist.db")
+	rewrite := func(from, to string) { // in the file, which the store has mapped
+		text, err := os.ReadFile(path)
+		is.NoErr(err)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		is.NoErr(err)
+		defer f.Close()
+		n := 0
+		for at := 0; ; n++ {
+			next := bytes.Index(text[at:], []byte(from))
+			if next < 0 {
+				break
+			}
+			_, err := f.WriteAt([]byte(to), int64(at+next))
+			is.NoErr(err)
+			at += next + 1
+		}
+		is.True(n > 0)
+	}
+	rewrite("first key", "wrong key")
+	var found []string
+	is.NoErr(s.CheckCopy(func(err error) { found = append(found, err.Error()) }))
+	is.True(len(found) > 0)
+	for _, text := range found {
+		is.True(strings.HasPrefix(text, "cache/kist.db: "))
+	}
+	rewrite("wrong key", "first key")
+	change(func(b *bolt.Bucket) error {
+		return errors.Join(b.Delete([]byte("first key")), b.Delete([]byte("second key")))
+	})
 }
