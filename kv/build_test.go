@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
+	"kist/kv/table"
 )
 
 // built is what a builder made, by bucket and key.
@@ -133,6 +136,66 @@ func TestBuilderPacks(t *testing.T) {
 	is.True(info.Size() < raw*115/100)
 	is.True(after.HeapSys-before.HeapSys < 64<<20)
 	is.NoErr(b.close())
+}
+
+// However large single changes are and however many runs there are, a builder
+// holds no more than its bounds say, and gives back what one large change took.
+func TestBuilderBounds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const sort = 10_000
+	b := &builder{path: filepath.Join(t.TempDir(), "kist.db"), sort: sort}
+	is.NoErr(b.start())
+	const large = batchBytes + 1
+	for n := range 200 {
+		size := 1000
+		if n%50 == 0 {
+			size = large
+		}
+		is.NoErr(b.apply([]journal.Op{{Bucket: 1, Key: fmt.Appendf(nil, "%03d", 200-n), Value: make([]byte, size)}}))
+		is.True(len(b.part.mem) < sort)
+		if len(b.part.mem) == 0 { // it was just written
+			is.True(cap(b.part.mem) <= 2*sort)
+		}
+	}
+	is.True(len(b.runs) > 15)
+	is.NoErr(b.finish())
+	is.Equal(cap(b.part.mem)+cap(b.part.items), 0)
+	is.NoErr(b.close())
+
+	// A reader of a run gives back the memory of a large value at the next.
+	values := []int{large, 10, 10}
+	var run []byte
+	for i, n := range values {
+		run = append(binary.AppendUvarint(append(run, 0, 1, byte('a'+i)), uint64(n)+1), make([]byte, n)...)
+	}
+	f := &runReader{r: bufio.NewReader(bytes.NewReader(run))}
+	var at stream
+	for _, n := range values {
+		more, err := f.step(&at)
+		is.NoErr(err)
+		is.True(more)
+		is.Equal(len(at.value), n)
+		is.True(n == large || cap(f.value) <= batchBytes)
+	}
+
+	// A transaction ends as soon as it has its measure.
+	db, err := openCopy(filepath.Join(t.TempDir(), "kist.db"))
+	is.NoErr(err)
+	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, buckets) }))
+	out := batch{db: db}
+	commits := 0
+	for n := range 100 {
+		is.NoErr(out.put(fmt.Appendf([]byte{1}, "%03d", n), make([]byte, batchBytes/10)))
+		is.True(out.bytes < batchBytes)
+		is.True(cap(out.values) <= batchBytes)
+		if out.tx == nil {
+			commits++
+		}
+	}
+	is.Equal(commits, 10)
+	is.NoErr(out.flush())
+	is.NoErr(db.Close())
 }
 
 // A disk that is full while the journal is sorted, or while the working copy
