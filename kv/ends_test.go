@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/record"
 )
@@ -62,6 +63,45 @@ func TestEnds(t *testing.T) {
 	}
 	c.add(time.Minute)
 	is.Equal(told(), 2+2*endBatch+10)
+}
+
+// An end that cannot be recorded leaves nothing behind, does not delay the ends
+// after it, and is told once it can be recorded.
+func TestEndThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, t.TempDir(), c.now)
+	u := user(t, s, "ann")
+	h := hookFor(t, s, u.ID, record.ItemExpired)
+	end := func(after time.Duration) *record.Record {
+		return add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","expiresAt":%q}`, c.now().Add(after).UTC().Format(time.RFC3339)))
+	}
+	first, second := end(time.Minute), end(2*time.Minute)
+	slugOf := func(r *record.Record, key []byte) { // files the slug of a record under a key
+		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
+			return tx.Bucket([]byte(recordSlug.Name)).Put([]byte(r.Slug), key)
+		}))
+	}
+	told := func() (subjects []record.ID) {
+		is.NoErr(s.tellEnds())
+		view(t, s, func(tx *Tx) error {
+			all := deliveriesOf(t, tx, h.ID)
+			for _, d := range all {
+				subjects = append(subjects, d.Subject)
+			}
+			is.Equal(tx.Count(noticeBucket), len(all))
+			is.Equal(tx.Queued(h.ID), int64(len(all)))
+			return nil
+		})
+		return subjects
+	}
+	c.add(time.Hour)
+	slugOf(first, second.Key())
+	is.Equal(told(), []record.ID{second.ID})
+	slugOf(first, first.Key())
+	is.Equal(told(), []record.ID{second.ID, first.ID})
+	view(t, s, audit)
 }
 
 // However long the records are and however many webhooks there are, each event

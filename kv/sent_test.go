@@ -100,6 +100,28 @@ func TestSentIsSetAside(t *testing.T) {
 	}
 }
 
+// What is kept of a sender's address is the same at one link and different at
+// each other link.
+func TestSenderAtEachLink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	ann := user(t, s, "ann")
+	q, other := addRequest(t, s, ann.ID, nil), addRequest(t, s, ann.ID, nil)
+	view(t, s, func(tx *Tx) error {
+		seen := map[sender]bool{}
+		for _, at := range []*record.Request{q, other, q} {
+			for _, from := range []string{"192.0.2.1", "192.0.2.2"} {
+				one, err := tx.senderOf(at, from)
+				is.NoErr(err)
+				seen[one] = true
+			}
+		}
+		is.Equal(len(seen), 4)
+		return nil
+	})
+}
+
 // The uploads of strangers are none of the owner's, and do not count as such.
 func TestSentIsNotTheOwners(t *testing.T) {
 	is := is.New(t)
