@@ -175,6 +175,7 @@ func TestLoad(t *testing.T) {
 
 	is.Equal(set.Load([]byte(`{"views":1,"title":"","views":1}`)).Error(), "views is stored twice")
 	is.Equal(set.Load([]byte(`{"rating":11}`)).Error(), "rating must be a whole number from 0 to 10")
+	is.Equal(set.Load([]byte(`{"url":1}`)).Error(), "url must be text")
 	is.Equal(set.Load([]byte(`{"views":"x"}`)).Error(), "views must be a whole number from 0 to 2147483647")
 }
 

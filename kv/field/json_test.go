@@ -320,6 +320,13 @@ func TestParseFor(t *testing.T) {
 	o, err := ParseFor(newSample(), []byte(`{"title":[1],"kind":{"a":1},"tags":[["x"]],"views":3,"size":3,"url":{"b":2},"other":{}}`))
 	is.NoErr(err)
 	is.Equal(o, Object{"title": []any{}, "tags": []any{[]any{"x"}}, "size": json.Number("3"), "url": Object{}})
+	for _, name := range []string{"z", "title", "tags"} { // unknown, a text, a list
+		nested := func(n int) string { return `{"` + name + `":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
+		_, err := ParseFor(newSample(), []byte(nested(MaxDepth-1)))
+		is.NoErr(err)
+		_, err = ParseFor(newSample(), []byte(nested(MaxDepth)))
+		is.Equal(err, errDeep)
+	}
 	for body, want := range map[string]error{
 		`{"title":"a","\u0074itle":"b"}`: Malformed(`The body names "title" twice.`),
 		`{"z":1,"\u007a":2}`:             errTwice,

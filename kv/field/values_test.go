@@ -156,6 +156,7 @@ func TestURL(t *testing.T) {
 		hasUser = "must not carry a user name or a password"
 		control = "must not contain control characters or backslashes"
 		long    = "must be at most 8192 bytes long"
+		badPort = "must have a port from 1 to 65535, or none"
 	)
 	fill := func(before string, n int) string { return before + strings.Repeat("a", n-len(before)) }
 	testReadings(t, "old", func(s *Set, p *string) { s.URL("it", p) }, []reading[string]{
@@ -204,6 +205,10 @@ func TestURL(t *testing.T) {
 		{"only a scheme", "http://", "", notWeb},
 		{"only a port", "http://:80/", "", notWeb},
 		{"bad port", "http://a:b/", "", notWeb},
+		{"port 0", "http://a:0/", "", badPort},
+		{"first port", "http://a:1/", "http://a:1/", ""},
+		{"last port", "http://a:65535/", "http://a:65535/", ""},
+		{"port 65536", "http://a:65536/", "", badPort},
 		{"IPv6 without an end", "http://[::1/", "", notWeb},
 		{"space before", " http://a/", "", notWeb},
 		{"byte order mark before", "\ufeffhttp://a/", "", notWeb},
@@ -441,6 +446,8 @@ func TestTime(t *testing.T) {
 		{"seconds", json.Number("1798740000"), none, why},
 		{"boolean", true, none, why},
 		{"list", []any{}, none, why},
+		{"64 bytes", "2026-12-31T18:00:00." + strings.Repeat("0", 43) + "Z", at(2026, 12, 31, 18, 0, 0, 0), ""},
+		{"65 bytes", "2026-12-31T18:00:00." + strings.Repeat("0", 44) + "Z", none, why},
 		{"1 MiB", "2026-12-31T18:00:00." + strings.Repeat("0", 1<<20) + "Z", none, why},
 		{"NUL", "2026-12-31T18:00:00Z\x00", none, why},
 	})

@@ -97,3 +97,34 @@ func TestCleanUserCode(t *testing.T) {
 		is.New(t).Equal(record.CleanUserCode(typed), want)
 	}
 }
+
+// The end of a key moves with its use, by an hour at least, and that of a
+// session not beyond its longest time.
+func TestSlide(t *testing.T) {
+	t.Parallel()
+	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		key  record.Key
+		used time.Duration // after it was made
+		want time.Duration // the end, after it was made
+	}{
+		"a fixed end":             {record.Key{Expires: born.Add(time.Hour)}, time.Minute, time.Hour},
+		"less than an hour later": {record.Key{Expires: born.Add(24 * time.Hour), Slides: 24 * time.Hour}, time.Hour - 1, 24 * time.Hour},
+		"an hour later":           {record.Key{Expires: born.Add(24 * time.Hour), Slides: 24 * time.Hour}, time.Hour, 25 * time.Hour},
+		"much later":              {record.Key{Expires: born.Add(24 * time.Hour), Slides: 24 * time.Hour}, 20 * time.Hour, 44 * time.Hour},
+		"a key after a year":      {record.Key{Expires: born.Add(record.SessionTime), Slides: record.SlideTime}, record.SessionTime, record.SessionTime + record.SlideTime},
+		"a session in its last days": {
+			record.Key{Session: true, Expires: born.Add(record.SessionTime - 2*time.Hour), Slides: record.SlideTime}, record.SessionTime - 24*time.Hour, record.SessionTime,
+		},
+		"a session at its longest": {
+			record.Key{Session: true, Expires: born.Add(record.SessionTime), Slides: record.SlideTime}, record.SessionTime - time.Hour, record.SessionTime,
+		},
+	} {
+		c.key.Created = born
+		before := c.key.Expires
+		moved := c.key.Slide(born.Add(c.used))
+		if got := c.key.Expires.Sub(born); got != c.want || moved != !c.key.Expires.Equal(before) {
+			t.Errorf("%s: %v, %v", name, got, moved)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ func TestAdmit(t *testing.T) {
 		{"one too many", files, Intake{Files: 3}, Intake{Files: 1}, Denied},
 		{"two where one goes", files, Intake{Files: 2}, Intake{Files: 2}, Denied},
 		{"a limit set lower than what is there", files, Intake{Files: 9}, Intake{Files: 1}, Denied},
+		{"nothing more where there is too much", files, Intake{Files: 9}, Intake{}, 0},
 		{"the sender's last", sender, Intake{Sender: 1}, Intake{Sender: 1}, 0},
 		{"the sender's next", sender, Intake{Sender: 2}, Intake{Sender: 1}, TooMany},
 		{"a full queue", queue, Intake{Pending: MaxPending}, Intake{Pending: 1}, Denied},
@@ -183,5 +185,25 @@ func TestRequestForm(t *testing.T) {
 		in, err := field.Parse([]byte(bad))
 		is.NoErr(err)
 		is.True(field.Create(&RequestForm{Request: NewRequest()}, in) != nil) // bad
+	}
+}
+
+// A line end counts as one character, however it is sent.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sent, kept string
+		ok         bool
+	}{
+		"one line":     {"hello", "hello", true},
+		"lines":        {"a\r\nb\nc\rd", "a\nb\nc\rd", true},
+		"longest":      {strings.Repeat("é", MaxMessage-1) + "\r\n", strings.Repeat("é", MaxMessage-1) + "\n", true},
+		"one too long": {strings.Repeat("é", MaxMessage) + "\r\n", "", false},
+	} {
+		var f SenderForm
+		err := field.Create(&f, field.Object{"message": c.sent})
+		if (err == nil) != c.ok || f.Message != c.kept {
+			t.Errorf("%s: %q, %v", name, f.Message, err)
+		}
 	}
 }
