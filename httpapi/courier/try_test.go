@@ -324,30 +324,72 @@ func TestDiscordBody(t *testing.T) {
 	is.True(strings.Contains(string(body), `"title":"a b"`) && !strings.Contains(string(body), "localhost"))
 }
 
-// A message says how many views there were of an item that has a limit, and
-// nothing of views otherwise.
-func TestDiscordViews(t *testing.T) {
+// A message to Discord says of an item what people want to know: what it is,
+// whether others see it, where it is filed, and views only if they are limited.
+func TestDiscordFields(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	for limit, want := range map[int64]string{0: "", 1: "3 of 1", 5: "3 of 5"} {
-		m := theEvent
-		m.Event, m.Notice = "note.created", noticeOf(t, record.Notes, `{"title":"T","content":"c"}`)
-		v, err := m.Notice.Shown()
-		is.NoErr(err)
-		v.Limit = limit
-		n := record.NoticeOf(v)
-		m.Notice = &n
-		body, err := m.Body(record.FormatDiscord, "https://kist.example.org")
-		is.NoErr(err)
-		var got struct{ Embeds []discordEmbed }
-		is.NoErr(json.Unmarshal(body, &got))
-		views := ""
-		for _, f := range got.Embeds[0].Fields {
-			if f.Name == "Views" {
-				views = f.Value
+	none := func(*record.Shown) {}
+	for name, c := range map[string]struct {
+		kind   *record.Kind
+		text   string
+		set    func(*record.Shown)
+		base   string
+		title  string
+		url    string
+		fields string
+	}{
+		"a note":                {record.Notes, `{"title":"T","content":"c"}`, none, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Tags=a, \\[b\\]\\(http\\://evil\\)"},
+		"without a title":       {record.Notes, `{"content":" "}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "Untitled note", "https://kist.example.org/v/summer-24", "Public=no"},
+		"public, with a limit":  {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.Public, v.Limit, v.TagList = true, 5, nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=yes Views=3 of 5"},
+		"a limit of one":        {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.Limit, v.TagList = 1, nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Views=3 of 1"},
+		"in a folder":           {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.FolderName, v.TagList = "Trips", nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Public=no Folder=Trips"},
+		"a bookmark":            {record.Bookmarks, `{"title":"T","url":"https://example.org/a"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Page=https\\://example.org/a Public=no"},
+		"a short link":          {record.Links, `{"title":"T","originalUrl":"https://example.org/a"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "https\\://example.org/a", "https://kist.example.org/s/summer-24", "Leads to=https\\://example.org/a Public=no"},
+		"a game":                {record.Games, `{"title":"T","status":"playing"}`, func(v *record.Shown) { v.TagList = nil }, "https://kist.example.org", "T", "https://kist.example.org/v/summer-24", "Status=playing Public=no"},
+		"an address of no host": {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://localhost", "T", "", "Public=no"},
+		"a plain address":       {record.Notes, `{"title":"T","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://kist.example.org", "T", "http://kist.example.org/v/summer-24", "Public=no"},
+		"a very long title":     {record.Notes, `{"title":"` + strings.Repeat("é", 255) + `","content":"c"}`, func(v *record.Shown) { v.TagList = nil }, "http://localhost", strings.Repeat("é", 255), "", "Public=no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m := theEvent
+			m.Event, m.Notice = c.kind.Created(), noticeOf(t, c.kind, c.text)
+			v, err := m.Notice.Shown()
+			is.NoErr(err)
+			c.set(v)
+			n := record.NoticeOf(v)
+			m.Notice = &n
+			body, err := m.Body(record.FormatDiscord, c.base)
+			is.NoErr(err)
+			var got struct{ Embeds []discordEmbed }
+			is.NoErr(json.Unmarshal(body, &got))
+			var fields []string
+			for _, f := range got.Embeds[0].Fields {
+				fields = append(fields, f.Name+"="+f.Value)
 			}
-		}
-		is.Equal(views, want)
+			is.Equal(strings.Join(fields, " "), c.fields)
+			is.Equal(got.Embeds[0].Title, c.title)
+			is.Equal(got.Embeds[0].URL, c.url)
+		})
+	}
+}
+
+// A text that is cut says so, and one that just fits is not cut.
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                   "",
+		"abcdefghi":          "abcdefghi",
+		"abcdefghij":         "abcdefghi…",
+		"abcdefghijkl":       "abcdefghi…",
+		"a\tb\x7fc":          "a b c",
+		"12345678*":          "12345678…",
+		"1234567*":           `1234567\*`,
+		"1234567\U0001F600":  "1234567\U0001F600",
+		"12345678\U0001F600": "12345678…",
+	} {
+		is.New(t).Equal(escape(text, 10), want)
 	}
 }
 

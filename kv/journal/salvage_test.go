@@ -2,6 +2,7 @@ package journal
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -56,6 +57,58 @@ func TestSalvageRandomDamage(t *testing.T) {
 		is.NoErr(err)
 		is.True(c.records >= 20-len(hit))
 		is.Equal(done.Missing(), uint64(20-c.records))
+		for _, gap := range done.Gaps {
+			is.True(gap.First <= gap.Last)
+		}
 		is.Equal(done.Seq, uint64(20))
 	}
 }
+
+// A survey says what is wrong with each file, and what that means for the end.
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+	snap, logs := fileName(snapName, 6), []string{fileName(logName, 0), fileName(logName, 3), fileName(logName, 6)}
+	lastOf := func(t *testing.T, m *memory, name string) (at, size int) { // the last record
+		marks, end := frames(t, m.seen[name].data)
+		return marks[len(marks)-1], end - marks[len(marks)-1]
+	}
+	for name, c := range map[string]struct {
+		harm    func(t *testing.T, m *memory)
+		says    []string
+		blind   bool
+		tail    bool
+		reached uint64
+	}{
+		"nothing":              {func(*testing.T, *memory) {}, nil, false, false, 9},
+		"a damaged snapshot":   {func(_ *testing.T, m *memory) { m.seen[snap].data[headerSize+20]++ }, []string{"journal/" + snap + " is damaged at byte "}, false, false, 9},
+		"the end is cut":       {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at+5) }, nil, false, true, 8},
+		"the end is missing":   {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at) }, nil, false, false, 8},
+		"a log is cut":         {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at+5) }, []string{"records 6 to 6 cannot be read"}, false, false, 9},
+		"a log ends too early": {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at) }, []string{"it ends too early; records 6 to 6 are not there"}, false, false, 9},
+		"a record is damaged": {func(t *testing.T, m *memory) {
+			marks, _ := frames(t, m.seen[logs[1]].data)
+			m.seen[logs[1]].data[marks[1]+12]++
+		}, []string{"records that are whole follow from byte "}, false, false, 9},
+		"the newest log is missing": {func(_ *testing.T, m *memory) { delete(m.seen, logs[2]) }, []string{"journal/" + logs[2] + " is missing"}, true, false, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 78)))
+			j, _ := generationsOf(t, m, 3)
+			c.harm(t, m)
+			s, err := j.Survey(0, func(int64) {})
+			is.NoErr(err)
+			t.Log(s.Harm)
+			is.Equal(len(s.Harm), len(c.says))
+			for i, says := range c.says {
+				is.True(strings.Contains(s.Harm[i].Error(), says))
+			}
+			is.Equal(s.Blind, c.blind)
+			is.Equal(s.Tail > 0, c.tail)
+			is.Equal(s.Reached, c.reached)
+		})
+	}
+}
+
+// cutOff leaves the first bytes of a file.
+func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name].data[:size] }
