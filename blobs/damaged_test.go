@@ -215,10 +215,20 @@ func TestSendSize(t *testing.T) {
 			is.True(errors.Is(err, ErrDamaged))
 			is.NoErr(s.Quarantined(ref)) // the bytes are right
 		}
+		found := make(chan error, 1)
+		s.OnDamage(func(_ Ref, err error) { found <- err })
 		is.NoErr(os.Truncate(filepath.Join(dir, ref.path()), int64(size/2)))
 		_, _, err := sent(s, ref, size)
 		is.True(errors.Is(err, ErrDamaged))
+		select { // it is checked, in the background if it is large
+		case err := <-found:
+			is.True(errors.Is(err, ErrDamaged))
+			is.True(!strings.Contains(err.Error(), "marking")) // which did not fail
+		case <-time.After(time.Minute):
+			t.Fatal("it was not checked")
+		}
 	}
+	s.OnDamage(nil)
 	_, _, err := sent(s, Ref{1}, 1)
 	is.True(errors.Is(err, fs.ErrNotExist))
 	link := Ref{2}

@@ -22,6 +22,13 @@ func TestSmall(t *testing.T) {
 	kept.Release()
 	is.Equal(s.Small(kept.Ref, kept.Size), nil)
 	is.Equal(s.Small(kept.Ref, kept.Size), content)
+	other := keep(t, s, []byte("another"))
+	other.Release()
+	is.Equal(s.Small(other.Ref, other.Size), nil)
+	is.Equal(string(s.Small(other.Ref, other.Size)), "another")
+	is.Equal(len(s.hot.kept), 2) // while there is room, none goes for another
+	is.NoErr(os.Remove(filepath.Join(dir, other.Ref.path())))
+	s.hot.forget(other.Ref)
 	is.NoErr(os.Remove(filepath.Join(dir, kept.Ref.path())))
 	is.Equal(s.Small(kept.Ref, kept.Size), content)
 	kept = keep(t, s, content)

@@ -148,7 +148,15 @@ func TestAuditOfReferences(t *testing.T) {
 			"key * refers to user ", "tag * refers to user ", "folder * refers to user ", "webhook * refers to user ", "upload * refers to user ",
 			"remote upload * refers to user ", "note * refers to user ", "upload request * refers to user ",
 		}},
-		"webhook":        {first(hookBucket), []string{"delivery * refers to webhook "}},
+		"webhook": {first(hookBucket), []string{"delivery * refers to webhook "}},
+		"bookmark": {func(tx *Tx) error {
+			for r, err := range records.All(tx.Tx, nil) {
+				if err != nil || r.Kind == record.Bookmarks {
+					return errors.Join(err, tx.Delete(recordBucket, r.Key()))
+				}
+			}
+			return errors.New("there is none")
+		}, []string{"page * refers to record "}},
 		"notice":         {first(noticeBucket), []string{"delivery * refers to notice "}},
 		"tag":            {first(tagBucket), []string{"note * refers to tag "}},
 		"folder":         {first(folderBucket), []string{"file * refers to folder "}},
@@ -235,6 +243,73 @@ func TestRepairOfOrphans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Rows that have the name of another are there after a repair, under names of
+// their own, and the repair says so.
+func TestRepairOfNames(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openAt(t, dir, nil)
+	ann := user(t, s, "ann")
+	bob := user(t, s, "bob")
+	one := add(t, s, ann.ID, record.Notes, `{"content":"one","tags":["one","two"]}`)
+	two := add(t, s, ann.ID, record.Notes, `{"content":"two"}`)
+	asked, other := addRequest(t, s, ann.ID, nil), addRequest(t, s, ann.ID, nil)
+	var want []string
+	update(t, s, func(tx *Tx) error {
+		var filed []*record.Folder
+		for _, name := range []string{"first", "second"} {
+			f, err := tx.AddFolder(ann.ID, name, "")
+			if err != nil {
+				return err
+			}
+			filed = append(filed, f)
+		}
+		all, err := collect(tags, tx, ann.ID[:])
+		if err != nil {
+			return err
+		}
+		tag := &all[1]
+		tag.Name, filed[1].Name, bob.Name, other.Slug = all[0].Name, "first", "ann", asked.Slug
+		row, err := records.Get(tx.Tx, one.Key())
+		if err != nil {
+			return err
+		}
+		row.Slug = two.Slug
+		want = []string{
+			"account " + bob.ID.String() + ": another has its name", "tag " + tag.ID.String() + ": another has its name",
+			"folder " + filed[1].ID.String() + ": another has its name", "upload request " + other.ID.String() + ": another has its slug " + asked.Slug,
+			"note " + one.ID.String() + ": another has its slug " + two.Slug, // the one that was changed last keeps it
+		}
+		return errors.Join(rewrite(tx, users, bob), rewrite(tx, tags, tag), rewrite(tx, folders, filed[1]), rewrite(tx, requests, other), rewrite(tx, records, row))
+	})
+	is.NoErr(s.Close())
+	r, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.Equal(len(r.Lost), len(want))
+	for _, text := range want {
+		if !slices.ContainsFunc(r.Lost, func(lost string) bool { return strings.HasPrefix(lost, text) }) {
+			t.Errorf("nothing says %q: %q", text, r.Lost)
+		}
+	}
+	s = openAt(t, dir, nil)
+	view(t, s, func(tx *Tx) error {
+		for b, n := range map[table.Bucket]int{userBucket: 2, tagBucket: 2, folderBucket: 2, requestBucket: 2, recordBucket: 2} {
+			is.Equal(tx.Count(b), n)
+		}
+		kept, err := tx.Slug(two.Slug)
+		is.NoErr(err)
+		is.Equal(kept.ID, two.ID)
+		return audit(tx)
+	})
+}
+
+// rewrite writes a row and leaves its indexes as they are.
+func rewrite[T any](tx *Tx, t *table.Table[T], v *T) error {
+	row, err := t.Encode(v)
+	return errors.Join(err, tx.Put(t.Rows, t.Key(v), row))
 }
 
 // A delivery whose forerunner cannot be read is due after a repair, and Audit
