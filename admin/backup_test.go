@@ -370,3 +370,36 @@ func TestVerify(t *testing.T) {
 		})
 	}
 }
+
+// verify has a running server look at its working copy, and names the damage.
+func TestVerifyOfWorkingCopy(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.ann()
+	key := s.must("key", "create", "--user", "ann", "--name", "test")
+	s.post("/api/v1/notes", key, "application/json", strings.NewReader(`{"content":"what is written"}`))
+	path := s.data("cache", "kist.db")
+	rewrite := func(from, to string) {
+		text, err := os.ReadFile(path)
+		is.NoErr(err)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		is.NoErr(err)
+		defer f.Close()
+		n := 0
+		for at := bytes.Index(text, []byte(from)); at >= 0; at = bytes.Index(text, []byte(from)) {
+			_, err := f.WriteAt([]byte(to), int64(at))
+			is.NoErr(err)
+			copy(text[at:], to)
+			n++
+		}
+		is.True(n > 0)
+	}
+	rewrite("what is written", "what is damaged")
+	r := s.run("", "verify")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, "\ncache/kist.db has the digest "))
+	is.True(strings.Contains(r.err, "1 problem was found"))
+	rewrite("what is damaged", "what is written")
+	is.True(strings.HasSuffix(s.must("verify"), "No problems found."))
+}

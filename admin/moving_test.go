@@ -2,7 +2,11 @@ package admin_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,5 +123,32 @@ func TestMovingVerified(t *testing.T) {
 	is.NoErr(err)
 	for _, e := range entries {
 		is.True(!strings.HasPrefix(e.Name(), "export-"))
+	}
+}
+
+// A program that uses the socket by itself, without the command, is told which
+// formats there are.
+func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	s.ann()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.data("kist.sock"))
+	}}}
+	for ask, want := range map[string]string{
+		"format=other":  `{"fault":0,"code":"","error":"must be one of: ` + formats + `"}`,
+		"format=pocket": `"made":{"bookmark":1}`,
+		"":              `"format":"csv"`,
+	} {
+		res, err := client.Post("http://kist/import?user=ann&"+ask, "", strings.NewReader("url,title\nhttps://go.dev/"+ask+",Go\n"))
+		is.NoErr(err)
+		body, err := io.ReadAll(res.Body)
+		is.NoErr(err)
+		res.Body.Close()
+		is.Equal(res.StatusCode == http.StatusOK, ask != "format=other")
+		if !strings.Contains(string(body), want) {
+			t.Errorf("%s: %s", ask, body)
+		}
 	}
 }
