@@ -19,15 +19,16 @@ import (
 
 // A copier copies a folder. The load goes on meanwhile.
 type copier struct {
-	name string
-	copy func(l *load, from, to string) error
+	name  string
+	needs []string // programs
+	copy  func(l *load, from, to string) error
 }
 
-// tool is a copier that anyone has. The exit codes are those by which it says
+// tool is a copier that anyone has, a line of shell. The exit codes are those by which it says
 // that something has changed under its hands: files of the search index come and
 // go.
-func tool(script string, fine ...int) copier {
-	return copier{script, func(_ *load, from, to string) error {
+func tool(program, script string, fine ...int) copier {
+	return copier{script, []string{program, "sh"}, func(_ *load, from, to string) error {
 		cmd := exec.Command("sh", "-c", script, "sh", from, to)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
@@ -46,35 +47,24 @@ func tool(script string, fine ...int) copier {
 // copiers are those that this machine has.
 func copiers(t *testing.T) []copier {
 	all := []copier{
-		{"blocks at random", copyBlocks},
-		tool(`cp -a "$1" "$2"`, 1),
-		tool(`mkdir -m 700 "$2" && cd "$1" && tar cf "$2.tar" . 2>"$2.err"; code=$?; tar xf "$2.tar" -C "$2" && rm "$2.tar" && exit $code`, 1),
-		tool(`rsync -a --exclude /cache "$1/" "$2"`), // as the README has it
+		{"blocks at random", nil, copyBlocks},
+		tool("cp", `cp -a "$1" "$2"`, 1),
+		tool("tar", `mkdir -m 700 "$2" && cd "$1" && tar cf "$2.tar" . 2>"$2.err"; code=$?; tar xf "$2.tar" -C "$2" && rm "$2.tar" && exit $code`, 1),
+		tool("rsync", `rsync -a --exclude /cache "$1/" "$2"`), // as the README has it
 	}
 	var some []copier
 	for _, c := range all {
-		name, _, _ := strings.Cut(c.name, " ")
-		if strings.Contains(c.name, "tar cf") {
-			name = "tar"
-		}
-		if name != "blocks" && !hasTool(t, name) {
-			t.Logf("%s is missing on this machine; no copies are made with it", name)
+		why := missing(c.needs...)
+		if why == "" {
+			some = append(some, c)
 			continue
 		}
-		some = append(some, c)
+		what := "copies with " + c.needs[0]
+		if noteLeftOut(what, why); toolsRequired() {
+			t.Errorf("cannot test %s (%s), and %s=required", what, why, needTools)
+		}
 	}
 	return some
-}
-
-// hasTool reports whether this machine has the tool. It is an error if it has
-// not and KIST_TEST_TOOLS says that all tools are there.
-func hasTool(t *testing.T, name string) bool {
-	t.Helper()
-	_, err := exec.LookPath(name)
-	if err != nil && os.Getenv("KIST_TEST_TOOLS") == "required" {
-		t.Errorf("%s is missing on this machine", name)
-	}
-	return err == nil
 }
 
 // copyBlocks lists each folder once, opens each file once, and then reads
@@ -231,13 +221,11 @@ func TestCopy(t *testing.T) {
 func TestRsync(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	if !hasTool(t, "rsync") {
-		t.Skip("rsync is missing on this machine")
-	}
+	needs(t, "copies with rsync", "rsync", "sh")
 	s, l := crowded(t, 6)
 	stop := l.run()
 	l.untilDone(300)
-	by := tool(`rsync -a --delete --bwlimit=20m --exclude /cache "$1/" "$2"`)
+	by := tool("rsync", `rsync -a --delete --bwlimit=20m --exclude /cache "$1/" "$2"`)
 	n := times(10, 200)
 	var from mark
 	for range n {

@@ -14,29 +14,14 @@ import (
 	"github.com/matryer/is"
 )
 
-// needs says that the test cannot run without a program: it fails where
-// KIST_TEST_TOOLS=required promises that all of them are there, and is left out
-// elsewhere.
-func needs(t *testing.T, tool string) string {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("KIST_TEST_TOOLS") == "required" {
-		t.Fatalf("%s is missing, and KIST_TEST_TOOLS=required", tool)
-	}
-	t.Skipf("left out: %s is missing on this machine", tool)
-	return ""
-}
-
 // A disk that fails to sync for a while: writers are told to try again later,
 // readers notice nothing, /readyz says so until it works again, and all that
 // was acknowledged is there after a kill.
 func TestSyncsFail(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	strace := needs(t, "strace")
+	const what = "a disk that fails to sync"
+	needs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
@@ -76,7 +61,7 @@ func TestSyncsFail(t *testing.T) {
 		is.Equal(create(), http.StatusCreated)
 	}
 
-	cmd := exec.Command(strace, "-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO", "-o", "/dev/null", "-p", strconv.Itoa(server.cmd.Process.Pid))
+	cmd := exec.Command("strace", "-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO", "-o", "/dev/null", "-p", strconv.Itoa(server.cmd.Process.Pid))
 	log := new(buffer)
 	cmd.Stdout, cmd.Stderr = log, log
 	is.NoErr(cmd.Start())
@@ -84,8 +69,8 @@ func TestSyncsFail(t *testing.T) {
 	go func() { _ = cmd.Wait(); close(done) }()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
 	p.until("strace is attached", func() bool {
-		if strings.Contains(log.String(), "Operation not permitted") && os.Getenv("KIST_TEST_TOOLS") != "required" {
-			t.Skip("left out: strace may not trace on this machine")
+		if strings.Contains(log.String(), "Operation not permitted") {
+			lacks(t, what, "strace may not trace")
 		}
 		return strings.Contains(log.String(), " attached")
 	})

@@ -102,10 +102,8 @@ func jail(t *testing.T) *place {
 	cmd := p.command("version")
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
-		if os.Getenv("KIST_TEST_TOOLS") == "required" {
-			t.Fatalf("this system lets nobody make a jail: %v %s", err, &errs)
-		}
-		t.Skipf("this system lets nobody make a jail: %v %s", err, &errs)
+		t.Logf("%v: %s", err, &errs)
+		lacks(t, "a read-only root", "this user may not make one")
 	}
 	return p
 }

@@ -41,7 +41,9 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "cannot build kist:", err)
 			return 1
 		}
-		return m.Run()
+		code := m.Run()
+		printLeftOut()
+		return code
 	}())
 }
 

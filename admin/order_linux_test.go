@@ -49,9 +49,8 @@ func trace(text string) []syscallLine {
 func TestOrderOfSyncs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	if !hasTool(t, "strace") {
-		t.Skip("strace is missing on this machine")
-	}
+	const what = "the order of syncs"
+	needs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "load")
@@ -70,7 +69,7 @@ func TestOrderOfSyncs(t *testing.T) {
 	refused := regexp.MustCompile(`ptrace|Operation not permitted`)
 	p.until("the server listens", func() bool {
 		if refused.MatchString(log.String()) {
-			t.Skip("strace may not trace on this machine")
+			lacks(t, what, "strace may not trace")
 		}
 		return strings.Contains(log.String(), "is reachable at")
 	})

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -20,9 +22,7 @@ import (
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("there is no curl")
-	}
+	needs(t, "the session of the README", "bash", "curl", "sed", "cmp")
 	text, err := os.ReadFile("../README.md")
 	is.NoErr(err)
 	found := regexp.MustCompile("(?s)<!-- session[^\n]*-->\n+```sh\n(.*?)\n```").FindSubmatch(text)
@@ -88,6 +88,8 @@ func (p *place) reap() {
 		return
 	}
 	if text, err := os.ReadFile(p.data("LOCK")); err == nil {
-		_ = exec.Command("kill", strings.TrimSpace(string(text))).Run()
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,15 +23,13 @@ type desk struct {
 	path  string
 }
 
-func (p *place) desk(shell string) *desk {
-	p.t.Helper()
-	if _, err := exec.LookPath(shell); err != nil {
-		p.t.Skip("skipped: there is no " + shell)
-	}
-	if _, err := exec.LookPath("curl"); err != nil {
-		p.t.Skip("skipped: there is no curl")
-	}
-	d := &desk{p, shell, p.t.TempDir(), ""}
+// desk makes a desk for a test, which may be a part of the place's.
+func (p *place) desk(t *testing.T, shell string) *desk {
+	t.Helper()
+	needs(t, "setup scripts in "+shell, slices.Concat(bareSystem, []string{shell, "curl"})...)
+	its := *p
+	its.t = t
+	d := &desk{&its, shell, t.TempDir(), ""}
 	d.path = d.bin + ":" + os.Getenv("PATH")
 	d.program("xclip", "cat > "+d.bin+"/clipboard\n")
 	return d
@@ -44,11 +43,14 @@ func (d *desk) program(name, text string) {
 	}
 }
 
+// bareSystem is the programs that every system has.
+var bareSystem = []string{"sh", "cat", "mktemp", "rm", "sed", "head", "tail", "date"}
+
 // without takes all programs but those of a bare system and the named off the PATH.
 func (d *desk) without(but ...string) {
 	d.t.Helper()
 	bare := d.t.TempDir()
-	for _, name := range append(but, "sh", "cat", "mktemp", "rm", "sed", "head", "tail", "date") {
+	for _, name := range slices.Concat(but, bareSystem) {
 		from, err := exec.LookPath(name)
 		if err == nil {
 			err = os.Symlink(from, bare+"/"+name)
@@ -132,7 +134,7 @@ func TestSetupScripts(t *testing.T) {
 	for _, shell := range []string{"sh", "dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
 			is := is.New(t)
-			d := p.desk(shell)
+			d := p.desk(t, shell)
 			secret := d.setUp(key, "shell", "kist-upload")
 
 			// What shells and curl could take for something else.

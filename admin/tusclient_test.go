@@ -21,15 +21,22 @@ import (
 
 var tusClient = flag.String("tus-client", "", "a folder in which npm has installed tus-js-client: also upload with that, by Node.js")
 
+// needsTusClient ends a test that uploads by Node.js.
+func needsTusClient(t *testing.T) {
+	t.Helper()
+	if *tusClient == "" {
+		leaveOut(t, "uploads by tus-js-client and Uppy", "no -tus-client")
+	}
+	needs(t, "uploads by tus-js-client and Uppy", "node")
+}
+
 // The client that most programs use for resumable uploads brings them to their
 // end, unmodified, by way of connections that break after each MiB and a server
 // that is killed at random: an owner's and a stranger's, in one stream and in
 // pieces.
 func TestTusClient(t *testing.T) {
 	t.Parallel()
-	if *tusClient == "" {
-		t.Skip("no -tus-client")
-	}
+	needsTusClient(t)
 	for _, pieces := range []int{0, 3_000_000} {
 		t.Run(fmt.Sprintf("owner,%d", pieces), func(t *testing.T) {
 			is := is.New(t)
@@ -70,9 +77,7 @@ func TestTusClient(t *testing.T) {
 // Clients that upload parts of a file side by side have it joined.
 func TestTusClientParallel(t *testing.T) {
 	t.Parallel()
-	if *tusClient == "" {
-		t.Skip("no -tus-client")
-	}
+	needsTusClient(t)
 	for _, client := range []string{"parallel", "uppy"} {
 		t.Run(client, func(t *testing.T) {
 			is := is.New(t)

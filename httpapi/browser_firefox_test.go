@@ -37,8 +37,10 @@ const (
 	firefoxSelf = `const { extension } = WebExtensionPolicy.getByID('` + firefoxID + `'); const win = Services.wm.getMostRecentWindow('navigator:browser');`
 )
 
-// openFirefox starts a Firefox that reaches this machine alone. Where there is
-// none, or an older one than the extension is for, the test is skipped.
+const inFirefox = "the extension in Firefox"
+
+// openFirefox starts a Firefox that reaches this machine alone. The test ends where
+// there is none, or an older one than the extension is for.
 func (a *app) openFirefox() *firefox {
 	a.Helper()
 	at, err := exec.LookPath("firefox-esr")
@@ -46,7 +48,7 @@ func (a *app) openFirefox() *firefox {
 		at, err = exec.LookPath("firefox")
 	}
 	if err != nil {
-		a.Skip("skipped: this needs Firefox on the PATH")
+		leaveOut(a, inFirefox, "no Firefox")
 	}
 	dir := a.TempDir()
 	var prefs bytes.Buffer
@@ -112,7 +114,7 @@ func (a *app) openFirefox() *firefox {
 	a.fatal(json.Unmarshal(f.send("WebDriver:NewSession", map[string]any{}), &session))
 	major, _, _ := strings.Cut(session.Capabilities.Version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 142 {
-		a.Skip("skipped: this needs Firefox 142 or later, and not " + session.Capabilities.Version)
+		leaveOut(a, inFirefox, "Firefox "+session.Capabilities.Version+" is older than 142")
 	}
 	return f
 }
@@ -311,7 +313,7 @@ func (f *firefox) menu(selector, entry string) {
 func TestBrowserExtensionFirefox(t *testing.T) {
 	is := is.New(t)
 	if testing.Short() {
-		t.Skip("skipped: -short leaves out what needs a browser")
+		leaveOut(t, inFirefox, "-short")
 	}
 	t.Parallel()
 	a := start(t, atHome)

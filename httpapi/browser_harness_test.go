@@ -48,38 +48,29 @@ var chrome struct {
 	err  error
 }
 
-// needBrowser is the variable that makes a test fail where there is no browser
-// to run it in, if its value is "required".
-const needBrowser = "KIST_TEST_BROWSER"
-
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if chrome.end != nil {
 		chrome.end()
 	}
+	printLeftOut()
 	os.Exit(code)
 }
 
-// browserPath is where Chromium is. Where there is none, the test is skipped.
+// browserPath is where Chromium is. A test of the app ends where there is none.
 func browserPath(t testing.TB) string {
 	t.Helper()
-	at := ""
+	const what = "the app in Chromium"
+	if testing.Short() && !toolsRequired() {
+		leaveOut(t, what, "-short")
+	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			at = found
-			break
+		if at, err := exec.LookPath(name); err == nil {
+			return at
 		}
 	}
-	must := os.Getenv(needBrowser) == "required"
-	switch {
-	case at == "" && must:
-		t.Fatal("this needs Chromium on the PATH: " + needBrowser + " is required")
-	case at == "":
-		t.Skip("skipped: this needs Chromium on the PATH")
-	case testing.Short() && !must:
-		t.Skip("skipped: -short leaves out what needs a browser")
-	}
-	return at
+	lacks(t, what, "no Chromium")
+	return ""
 }
 
 // chromeOptions are those of every browser: it reaches this machine alone.
@@ -90,7 +81,7 @@ func chromeOptions(at string) []chromedp.ExecAllocatorOption {
 	)
 }
 
-// chromium is the browser's process. Where there is none, the test is skipped.
+// chromium is the browser's process. A test of the app ends where there is none.
 func chromium(t testing.TB) context.Context {
 	t.Helper()
 	at := browserPath(t)

@@ -20,16 +20,13 @@ const (
 	oapiRuntime   = "github.com/oapi-codegen/runtime@v1.8.0"
 )
 
-// toolsFor reports whether the programs that a test needs are to be fetched, from
-// npm or the Go module proxy: only where KIST_TEST_TOOLS is "required", so that
-// other runs need no network. Otherwise it says what is left out.
-func toolsFor(t *testing.T, what string) bool {
+// fetches ends a test that fetches programs, from npm or the Go module proxy, unless
+// all tools are required: other runs need no network.
+func fetches(t *testing.T, what string) {
 	t.Helper()
-	if os.Getenv("KIST_TEST_TOOLS") == "required" {
-		return true
+	if !toolsRequired() {
+		leaveOut(t, what, "fetched only with "+needTools+"=required")
 	}
-	t.Logf("left out: %s; set KIST_TEST_TOOLS=required to fetch what it needs", what)
-	return false
 }
 
 // workshop is a directory in which programs run.
@@ -87,9 +84,7 @@ func (w *workshop) copies(from string) {
 // TestLinters: the linters that strangers use find no error in the document that
 // is served.
 func TestLinters(t *testing.T) {
-	if !toolsFor(t, "the linters redocly and spectral") {
-		return
-	}
+	fetches(t, "the linters redocly and spectral")
 	t.Parallel()
 	a := start(t, atHome)
 	w := newWorkshop(t)
@@ -107,9 +102,7 @@ func TestLinters(t *testing.T) {
 // TestTypeScriptClient: types that are generated from the document compile under
 // the strictest rules, and a client of these types uses every kind.
 func TestTypeScriptClient(t *testing.T) {
-	if !toolsFor(t, "a client in TypeScript") {
-		return
-	}
+	fetches(t, "a client in TypeScript")
 	t.Parallel()
 	a := start(t, atHome)
 	w := newWorkshop(t)
@@ -125,9 +118,7 @@ func TestTypeScriptClient(t *testing.T) {
 // TestGoClient: a client that is generated from the document compiles, and uses
 // every kind.
 func TestGoClient(t *testing.T) {
-	if !toolsFor(t, "a client in Go") {
-		return
-	}
+	fetches(t, "a client in Go")
 	t.Parallel()
 	is := is.New(t)
 	a := start(t, atHome)

@@ -154,7 +154,7 @@ func renderPage(t *testing.T, p embed.Page) string {
 func TestGallery(t *testing.T) {
 	t.Parallel()
 	if *gallery == "" {
-		t.Skip("no -gallery")
+		leaveOut(t, "pages to look at", "no -gallery")
 	}
 	is := is.New(t)
 	is.NoErr(os.MkdirAll(filepath.Join(*gallery, "static"), 0o755))

@@ -469,7 +469,7 @@ func TestTusLong(t *testing.T) {
 	alone(t)
 	is := is.New(t)
 	if !*long {
-		t.Skip("takes -long, and 20 GiB of disk")
+		leaveOut(t, "a resumable upload of 20 GiB", "no -long")
 	}
 	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
 	var m runtime.MemStats

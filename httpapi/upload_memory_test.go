@@ -93,7 +93,7 @@ func TestUploadMemoryLong(t *testing.T) {
 		return
 	}
 	if !*long {
-		t.Skip("takes -long")
+		leaveOut(t, "the memory that 1 GiB takes", "no -long")
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUploadMemoryLong$", "-test.v")
 	child.Env = append(os.Environ(), memoryChild+"=1")
