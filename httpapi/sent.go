@@ -38,7 +38,7 @@ func sentRoutes() []route {
 			method: "POST", path: begin, id: "beginSending", tag: "public",
 			summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are set aside from now on. " + about,
 			door:    anyone, args: append([]param{
-				version, length, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), sum, uploadPassword,
+				version, length, tusArgs.concat, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), sum, uploadPassword,
 			}, captchaArgs...),
 			body: tusPiece(), reply: reply{201, "How far it is.", state}, fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, slugs: true, serve: tus(beginSent),
 		},
@@ -79,18 +79,17 @@ func beginSent(c *call) error {
 	if err != nil {
 		return err
 	}
-	if b.concat != "" {
-		return badTus("Uploads cannot be concatenated here.")
+	if b.final() {
+		return joinSent(c, q, b)
 	}
 	if b.length < 0 {
 		return badTus("The request needs Upload-Length.")
 	}
-	form := new(record.SenderForm)
-	if err := check(field.Create(form, b.meta.fields())); err != nil {
-		return err
-	}
-	if !q.MayTake(b.meta.fileName()) {
-		return typeRefused(q)
+	u := kv.Upload{Length: b.length, Partial: true}
+	if !b.partial() {
+		if u, err = b.sending(q); err != nil {
+			return err
+		}
 	}
 	room, err := c.roomAt(q)
 	if err == nil {
@@ -102,11 +101,75 @@ func beginSent(c *call) error {
 	if err != nil {
 		return err
 	}
-	u, secret, err := c.s.Store.BeginSent(c.r.Context(), q, kv.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, network(c.addr).String())
+	made, secret, err := c.s.Store.BeginSent(c.r.Context(), q, u, network(c.addr).String())
 	if err != nil {
 		return err
 	}
-	return c.begun(u, b, room, sentPath+"/"+secret)
+	return c.begun(made, b, room, sentPath+"/"+secret)
+}
+
+// sending is the upload that a sender's request begins, if what it says of the
+// file is good.
+func (b *opening) sending(q *record.Request) (u kv.Upload, err error) {
+	form := new(record.SenderForm)
+	if err := check(field.Create(form, b.meta.fields())); err != nil {
+		return u, err
+	}
+	if !q.MayTake(b.meta.fileName()) {
+		return u, typeRefused(q)
+	}
+	return kv.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, nil
+}
+
+// joinSent makes a sender's file of complete parts, which the limits of the link
+// hold for as for one that comes in one piece. That its sender is human was shown
+// when the parts began. If it fails, the parts are as they were, unless the link
+// does not take the type: then they are forgotten.
+func joinSent(c *call, q *record.Request, b opening) error {
+	secrets, err := b.parts(sentPath)
+	if err != nil {
+		return err
+	}
+	u, err := b.sending(q)
+	if err != nil {
+		return err
+	}
+	room, err := c.roomAt(q)
+	if err != nil {
+		return err
+	}
+	ids, length := make([]record.ID, len(secrets)), int64(0)
+	if err := c.s.Store.View(func(tx *kv.Tx) error {
+		for i, secret := range secrets {
+			part, err := tx.SentUpload(secret)
+			if err != nil {
+				return err
+			}
+			if part.Length > room.file-length {
+				return room.over(room.file + 1)
+			}
+			ids[i], length = part.ID, length+part.Length
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	release, err := c.s.turns.takeAll(c, ids)
+	if err != nil {
+		return err
+	}
+	defer release()
+	made, secret, err := c.s.Store.JoinSent(c.r.Context(), q, u, network(c.addr).String(), secrets)
+	if err != nil {
+		return err
+	}
+	err = c.begun(made, b, room, sentPath+"/"+secret)
+	if e := (*record.Error)(nil); errors.As(err, &e) && e.Code == codeType {
+		for _, secret := range secrets {
+			c.dropSent(secret)
+		}
+	}
+	return err
 }
 
 // sent is an operation at the address of a sender's upload. One that cannot be
@@ -119,14 +182,20 @@ func sent(serve func(*call) error) func(*call) error {
 		if !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
 			return err
 		}
-		var u *kv.Upload
-		switch e := c.s.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.DropSent(c.arg("secret")); return err }); {
-		case e == nil:
-			c.dropPart(u)
-		case !missing(e):
-			c.s.Log.Warn("an upload that cannot be finished is left to the sweep", "error", e)
-		}
+		c.dropSent(c.arg("secret"))
 		return err
+	}
+}
+
+// dropSent forgets a sender's upload that cannot be finished.
+func (c *call) dropSent(secret string) {
+	var all []*kv.Upload
+	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { all, err = tx.DropSent(secret); return err }); err != nil && !missing(err) {
+		c.s.Log.Warn("an upload that cannot be finished is left to the sweep", "error", err)
+		return
+	}
+	for _, u := range all {
+		c.dropPart(u)
 	}
 }
 
@@ -154,8 +223,8 @@ func (c *call) asked(u *kv.Upload) (q *record.Request, err error) {
 // before the rest is read. What it returns reads all of in.
 func (c *call) headTaken(u *kv.Upload, in io.Reader) (io.Reader, error) {
 	whole := min(media.Sniffed, u.Length)
-	if u.Offset >= whole {
-		return in, nil
+	if u.Partial || u.Offset >= whole {
+		return in, nil // the type of a part is that of nothing
 	}
 	q, err := c.asked(u)
 	if err != nil || len(q.Types) == 0 {

@@ -114,7 +114,7 @@ func TestSending(t *testing.T) {
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
 	a.visit("/x/" + a.get("/api/v1/files").text("data.0.slug")).want(404)
 	for _, path := range []string{requestsPath + "/p/" + slug + "/tus", at} {
-		is.Equal(a.do(request{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination")
+		is.Equal(a.do(request{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination,concatenation")
 	}
 }
 

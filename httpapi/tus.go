@@ -36,7 +36,7 @@ const (
 	tusPath       = apiPath + "tus"
 	tusVersion    = "1.0.0"
 	tusExtensions = "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
-	tusSending    = "creation,creation-with-upload,expiration,checksum,termination" // for senders
+	tusSending    = "creation,creation-with-upload,expiration,checksum,termination,concatenation" // for senders
 	tusChecksums  = "sha1,sha256"
 	tusBody       = "application/offset+octet-stream"
 )
@@ -62,10 +62,11 @@ var (
 )
 
 // tusArgs are the headers that requests of the protocol have.
-var tusArgs = struct{ version, offset, length, sum, override param }{
+var tusArgs = struct{ version, offset, length, concat, sum, override param }{
 	version:  param{"header", "Tus-Resumable", "The version of tus; 412 if it is another.", object{"type": "string", "enum": []string{tusVersion}}, tusVersion},
 	offset:   param{"header", "Upload-Offset", "Where the bytes of the body belong; 409 if that is not where the upload is.", object{"type": "integer", "minimum": 0}, 1048576},
 	length:   param{"header", "Upload-Length", "Bytes of the whole.", object{"type": "integer", "minimum": 0}, 20971520},
+	concat:   param{"header", "Upload-Concat", "partial for a part of a file, which is no file by itself; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", object{"type": "string"}, "partial"},
 	sum:      param{"header", "Upload-Checksum", "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", object{"type": "string"}, "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
 	override: param{"header", "X-HTTP-Method-Override", "PATCH, DELETE or HEAD.", object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, "PATCH"},
 }
@@ -100,8 +101,7 @@ func tusRoutes() []route {
 			method: "POST", path: tusPath, id: "beginUpload", tag: "tus",
 			summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + about,
 			door:    uploads, args: []param{
-				version, length,
-				{"header", "Upload-Concat", "partial for a part of a file, which is no file by itself; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", object{"type": "string"}, "partial"},
+				version, length, tusArgs.concat,
 				{"header", "Upload-Defer-Length", "1 in place of Upload-Length, if the length is not known yet.", object{"type": "integer", "enum": []int{1}}, 1},
 				tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
 				sum,
@@ -251,6 +251,8 @@ func (c *call) said(u *kv.Upload) error {
 	switch {
 	case u.Partial:
 		h.Set("Upload-Concat", "partial")
+	case u.Parts != nil && u.Sent(): // the store does not know the secret addresses of its parts
+		h.Set("Upload-Concat", "final;")
 	case u.Parts != nil:
 		all := make([]string, len(u.Parts))
 		for i, id := range u.Parts {
@@ -428,16 +430,49 @@ func (c *call) opening() (b opening, err error) {
 	return b, err
 }
 
+// partial reports whether a part of a file begins.
+func (b *opening) partial() bool { return b.concat == "partial" }
+
+// final reports whether a file is made of parts.
+func (b *opening) final() bool { return b.concat != "" && !b.partial() }
+
+// maxJoined is how many parts an upload may be made of.
+const maxJoined = 50
+
+// parts are the ends of the addresses of the parts that a file is made of, which
+// are below a path.
+func (b *opening) parts(below string) ([]string, error) {
+	var all []string
+	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
+		where, err := url.Parse(at)
+		if err != nil {
+			return nil, badTus("Upload-Concat names no addresses of uploads.")
+		}
+		end := path.Base(where.Path)
+		if !strings.HasSuffix(path.Dir(where.Path), below) || slices.Contains(all, end) {
+			return nil, badTus("Upload-Concat must name addresses of partial uploads, each once.")
+		}
+		all = append(all, end)
+	}
+	switch {
+	case len(all) == 0 || len(all) > maxJoined:
+		return nil, badTus("Upload-Concat must name 1 to " + strconv.Itoa(maxJoined) + " partial uploads.")
+	case b.length >= 0 || b.piece:
+		return nil, badTus("An upload that is made of others has neither a length nor bytes of its own.")
+	}
+	return all, nil
+}
+
 // beginUpload makes an upload of the caller's.
 func beginUpload(c *call) error {
 	b, err := c.opening()
 	if err != nil {
 		return err
 	}
-	if b.concat != "" && b.concat != "partial" {
+	if b.final() {
 		return joinUploads(c, b)
 	}
-	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID, Length: b.length, Partial: b.concat != ""}
+	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID, Length: b.length, Partial: b.partial()}
 	if u.Length < 0 && c.r.Header.Get("Upload-Defer-Length") != "1" {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
@@ -465,42 +500,30 @@ func beginUpload(c *call) error {
 	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
 }
 
-// maxJoined is how many parts an upload may be made of.
-const maxJoined = 50
-
 // joinUploads makes an upload of complete parts, and its file. If that fails, the
 // parts are as they were. Asked again after it succeeded, it answers as it did.
 func joinUploads(c *call, b opening) error {
 	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID}
-	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
-		where, err := url.Parse(at)
-		if err != nil {
-			return badTus("Upload-Concat names no addresses of uploads.")
-		}
-		id, err := uuid.Parse(path.Base(where.Path))
-		if err != nil || !strings.HasSuffix(path.Dir(where.Path), tusPath) || slices.Contains(u.Parts, id) {
+	ends, err := b.parts(tusPath)
+	if err != nil {
+		return err
+	}
+	for _, end := range ends {
+		id, err := uuid.Parse(end)
+		if err != nil || slices.Contains(u.Parts, id) {
 			return badTus("Upload-Concat must name addresses of partial uploads, each once.")
 		}
 		u.Parts = append(u.Parts, id)
-	}
-	switch {
-	case len(u.Parts) == 0 || len(u.Parts) > maxJoined:
-		return badTus("Upload-Concat must name 1 to " + strconv.Itoa(maxJoined) + " partial uploads.")
-	case b.length >= 0 || b.piece:
-		return badTus("An upload that is made of others has neither a length nor bytes of its own.")
 	}
 	form, problems := b.meta.form()
 	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
 		return err
 	}
-	// In an order that all agree on, so that nobody waits for one another.
-	for _, id := range slices.SortedFunc(slices.Values(u.Parts), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		_, release, err := c.s.turns.take(c, id)
-		if err != nil {
-			return err
-		}
-		defer release()
+	release, err := c.s.turns.takeAll(c, u.Parts)
+	if err != nil {
+		return err
 	}
+	defer release()
 	room, err := c.s.room(c.owner())
 	if err != nil {
 		return err
@@ -1048,6 +1071,26 @@ func (all *turns) take(c *call, id record.ID) (mine *turn, release func(), err e
 			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: turnTime}
 		}
 	}
+}
+
+// takeAll waits for the caller's turn on all of the uploads.
+func (all *turns) takeAll(c *call, ids []record.ID) (release func(), err error) {
+	var taken []func()
+	release = func() {
+		for _, release := range taken {
+			release()
+		}
+	}
+	// In an order that all agree on, so that nobody waits for one another.
+	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		_, one, err := all.take(c, id)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		taken = append(taken, one)
+	}
+	return release, nil
 }
 
 // myTurn waits for the caller's turn on the upload that the address names, and

@@ -277,15 +277,19 @@ func audit(tx *Tx) error {
 			there(requestBucket, requestKey(u.Owner, u.Request), u.ID)
 			file(uploadSecret, u.Secret[:], pair(u.Owner, u.ID[:]...))
 		}
-		if u.Done() {
+		if u.Done() || u.Joined() {
 			continue
 		}
 		if u.Slug != "" {
 			file(uploadSlug, []byte(u.Slug), pair(u.Owner, u.ID[:]...))
 		}
 		if u.Sent() {
-			sums[string(pair(u.Owner, append([]byte{0, 't'}, u.Request[:]...)...))]++
-			sums[string(pair(u.Owner, slices.Concat([]byte{0, 'v'}, u.Request[:], u.From[:])...))]++
+			to, by := byte('t'), byte('v')
+			if u.Partial {
+				to, by = 'w', 'x'
+			}
+			sums[string(pair(u.Owner, append([]byte{0, to}, u.Request[:]...)...))]++
+			sums[string(pair(u.Owner, slices.Concat([]byte{0, by}, u.Request[:], u.From[:])...))]++
 			sums[string(pair(u.Owner, append([]byte{0, 'u'}, u.Request[:]...)...))] += u.Length
 			sums[string(pair(uuid.Nil, 0, 'u'))] += u.Length - u.Offset
 		} else {

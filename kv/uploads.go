@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"math"
 	"slices"
@@ -22,8 +23,8 @@ const (
 	maxUploads = 100                // that an owner may have begun
 
 	emptyTime = 10 * time.Minute // that a sender's upload waits for its first bytes: it may have begun without its client's knowing
-	maxSentBy = 50               // that one sender may have begun at a request
-	maxSentAt = 500              // that all senders may have begun at a request
+	maxSentBy = 50               // that one sender may have begun at a request, parts included
+	maxSentAt = 500              // that all senders may have begun at a request, parts included
 )
 
 // An Upload is content that comes in pieces, over restarts, and of which a file
@@ -86,13 +87,22 @@ func reservedOf(owner record.ID) []byte { return pair(owner, 0, 'r') } // bytes 
 func begunOf(owner record.ID) []byte    { return pair(owner, 0, 'p') } // the owner's uploads that are not done
 
 // Those of strangers that are not done: how many at a request, from a sender
-// there, and the bytes that are set aside for them.
+// there, and the bytes that are set aside for them. Parts are counted apart, as a
+// part is not a file that the request takes; their bytes are not.
 func sentTo(owner, request record.ID) []byte {
 	return pair(owner, append([]byte{0, 't'}, request[:]...)...)
 }
 
 func sentBy(owner, request record.ID, from sender) []byte {
 	return append(append(pair(owner, 0, 'v'), request[:]...), from[:]...)
+}
+
+func partsTo(owner, request record.ID) []byte {
+	return pair(owner, append([]byte{0, 'w'}, request[:]...)...)
+}
+
+func partsBy(owner, request record.ID, from sender) []byte {
+	return append(append(pair(owner, 0, 'x'), request[:]...), from[:]...)
 }
 
 func sentBytes(owner, request record.ID) []byte {
@@ -128,8 +138,12 @@ var uploads = func() *table.Table[Upload] {
 			add(begunOf(u.Owner), 1)
 			return
 		}
-		add(sentTo(u.Owner, u.Request), 1)
-		add(sentBy(u.Owner, u.Request, u.From), 1)
+		to, by := sentTo(u.Owner, u.Request), sentBy(u.Owner, u.Request, u.From)
+		if u.Partial {
+			to, by = partsTo(u.Owner, u.Request), partsBy(u.Owner, u.Request, u.From)
+		}
+		add(to, 1)
+		add(by, 1)
 		add(sentBytes(u.Owner, u.Request), u.reserved())
 		add(strangersToCome, u.reserved()-u.Offset)
 	}
@@ -167,12 +181,19 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 // not there, and with Taken if one is not complete.
 func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
 	parts := make([]*Upload, len(u.Parts))
-	u.Length = 0
 	for i, id := range u.Parts {
-		part, err := tx.Upload(u.Owner, id)
-		if err != nil {
+		var err error
+		if parts[i], err = tx.Upload(u.Owner, id); err != nil {
 			return nil, err
 		}
+	}
+	return tx.join(&u, parts, func() (*Upload, error) { return tx.AddUpload(u) })
+}
+
+// join begins the upload that add adds, of parts.
+func (tx *Tx) join(u *Upload, parts []*Upload, add func() (*Upload, error)) (*Upload, error) {
+	u.Parts, u.Length = make([]record.ID, len(parts)), 0
+	for i, part := range parts {
 		if !part.Partial {
 			return nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "Only partial uploads can be joined."}
 		}
@@ -183,7 +204,7 @@ func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
 			return nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The parts are too long together."}
 		}
 		u.Length += part.Length
-		parts[i] = part
+		u.Parts[i] = part.ID
 	}
 	for _, part := range parts {
 		if !part.Joined() {
@@ -206,7 +227,8 @@ func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
 	}
 	set := func(into record.ID) error {
 		for _, part := range parts {
-			part.Into, part.Expires = into, tx.Now.Add(UploadTime)
+			part.Into = into
+			tx.prolong(part)
 			if err := uploads.Put(tx.Tx, part); err != nil {
 				return err
 			}
@@ -216,7 +238,7 @@ func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
 	if err := set(tx.NewID()); err != nil { // some id, which frees their place
 		return nil, err
 	}
-	made, err := tx.AddUpload(u)
+	made, err := add()
 	if err != nil {
 		return nil, err
 	}
@@ -227,10 +249,14 @@ func (tx *Tx) JoinUploads(u Upload) (*Upload, error) {
 func (tx *Tx) PartsOfUpload(u *Upload) ([]*Upload, error) {
 	parts := make([]*Upload, len(u.Parts))
 	for i, id := range u.Parts {
-		var err error
-		if parts[i], err = tx.Upload(u.Owner, id); err != nil {
+		part, err := uploads.Get(tx.Tx, pair(u.Owner, id[:]...))
+		if err != nil {
+			return nil, fault(err, "upload")
+		}
+		if err := tx.inTime(part); err != nil {
 			return nil, err
 		}
+		parts[i] = part
 	}
 	return parts, nil
 }
@@ -293,11 +319,16 @@ func (tx *Tx) SaveUpload(u *Upload) error {
 			return err
 		}
 	}
+	tx.prolong(u)
+	return uploads.Put(tx.Tx, u)
+}
+
+// prolong gives an upload its time again.
+func (tx *Tx) prolong(u *Upload) {
 	u.Expires = tx.Now.Add(UploadTime)
 	if last := u.Created.Add(uploadMost); u.Expires.After(last) {
 		u.Expires = last
 	}
-	return uploads.Put(tx.Tx, u)
 }
 
 // FinishUpload makes the file of an upload whose content is complete, as Add
@@ -468,23 +499,65 @@ func (s *Store) BeginSent(ctx context.Context, q *record.Request, u Upload, from
 }
 
 func (tx *Tx) addSent(q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
+	secret := strings.TrimPrefix(newSecret(), KeyPrefix)
+	made, err := tx.addSentAt(secret, q, u, from, disk)
+	return made, secret, err
+}
+
+func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
 	q, room, err := tx.admitted(r, 1, u.Length, u.Length)
 	strangers := uploads.Sum(tx.Tx, strangersToCome)
 	switch {
 	case err != nil:
-		return nil, "", err
+		return nil, err
 	case room < u.Length:
-		return nil, "", record.ErrNoRoom
-	case uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, r.sender)) >= maxSentBy, uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID)) >= maxSentAt:
-		return nil, "", &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many files have been begun here and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
+		return nil, record.ErrNoRoom
+	case uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, r.sender))+uploads.Sum(tx.Tx, partsBy(q.Owner, q.ID, r.sender)) >= maxSentBy,
+		uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID))+uploads.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
+		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many files have been begun here and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
 	case strangers+u.Length > (disk-tx.StillToCome()+strangers)/2:
-		return nil, "", ErrFull
+		return nil, ErrFull
 	}
-	secret := strings.TrimPrefix(newSecret(), KeyPrefix)
 	u.ID, u.Owner, u.Request, u.From, u.Secret = tx.NewID(), q.Owner, q.ID, r.sender, sha256.Sum256([]byte(secret))
 	u.Created, u.Expires = tx.Now, tx.Now.Add(emptyTime)
-	return &u, secret, uploads.Put(tx.Tx, &u)
+	return &u, uploads.Put(tx.Tx, &u)
+}
+
+// JoinSent begins a sender's upload, as BeginSent does, of complete parts that the
+// same sender has begun there; secrets are those of their addresses, in order. It
+// is to JoinUploads what BeginSent is to AddUpload. The secret of the new address
+// follows from those of the parts: who asks again gets the same.
+func (s *Store) JoinSent(ctx context.Context, q *record.Request, u Upload, from string, secrets []string) (made *Upload, secret string, err error) {
+	disk := s.Room()
+	secret = joinedSecret(secrets)
+	err = s.inTurn(ctx, func(tx *Tx) error {
+		by, err := tx.senderOf(q, from)
+		if err != nil {
+			return err
+		}
+		parts := make([]*Upload, len(secrets))
+		for i, of := range secrets {
+			part, err := tx.SentUpload(of)
+			if err == nil && (part.Request != q.ID || part.From != by) {
+				err = errNoSent
+			}
+			if err != nil {
+				return err
+			}
+			parts[i] = part
+		}
+		u.Owner = q.Owner
+		made, err = tx.join(&u, parts, func() (*Upload, error) { return tx.addSentAt(secret, q, u, from, disk) })
+		return err
+	})
+	return made, secret, err
+}
+
+// joinedSecret is the secret of what is joined of parts with these.
+func joinedSecret(secrets []string) string {
+	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
+	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
 // errNoSent is the one answer for a sender's upload that is not there.
@@ -519,9 +592,10 @@ func (tx *Tx) SentUpload(secret string) (*Upload, error) {
 	return u, nil
 }
 
-// DropSent forgets a sender's upload that is not done, whatever became of its
-// link, and returns it. Its bytes are for the caller to remove.
-func (tx *Tx) DropSent(secret string) (*Upload, error) {
+// DropSent forgets a sender's upload that is not done, and the parts that it is
+// joined of, whatever became of its link. It returns all of them: their bytes are
+// for the caller to remove.
+func (tx *Tx) DropSent(secret string) ([]*Upload, error) {
 	u, err := tx.sent(secret)
 	if err == nil && u.Done() {
 		err = errNoSent
@@ -529,7 +603,23 @@ func (tx *Tx) DropSent(secret string) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return uploads.Delete(tx.Tx, uploads.Key(u))
+	all := []*Upload{u}
+	for _, id := range u.Parts {
+		part, err := uploads.Get(tx.Tx, pair(u.Owner, id[:]...))
+		if errors.Is(err, table.ErrMissing) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part)
+	}
+	for _, one := range all {
+		if _, err := uploads.Delete(tx.Tx, uploads.Key(one)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // ReceiveUpload makes an item of the queue of a sender's upload whose content is

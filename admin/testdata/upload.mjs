@@ -8,7 +8,7 @@ const [, , folder, file, endpoint, pieces, key, client] = process.argv;
 if (client === 'uppy') {
   const load = async (name) => (await import(`${folder}/node_modules/@uppy/${name}/lib/index.js`)).default;
   const [Uppy, Tus] = [await load('core'), await load('tus')];
-  const uppy = new Uppy({ id: 'kist' }).use(Tus, { endpoint, headers: { 'x-api-key': key }, parallelUploads: 3, allowedMetaFields: ['filename'], storeFingerprintForResuming: false });
+  const uppy = new Uppy({ id: 'kist' }).use(Tus, { endpoint, headers: key ? { 'x-api-key': key } : {}, parallelUploads: 3, allowedMetaFields: ['filename'], storeFingerprintForResuming: false });
   const data = readFileSync(file); // what tus-js-client takes in Node.js in place of a Blob
   data.size = data.length;
   uppy.addFile({ name: 'a.bin', type: 'application/octet-stream', data, meta: { filename: 'a.bin' } });
