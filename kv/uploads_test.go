@@ -160,3 +160,46 @@ func TestUploadsEnd(t *testing.T) {
 	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 1})
 	is.NoErr(err)
 }
+
+// However often parts are joined, they end a week after their beginning.
+func TestPartsEnd(t *testing.T) {
+	is := is.New(t)
+	clock := newClock()
+	s := openAt(t, filepath.Join(t.TempDir(), "data"), clock.now)
+	ann := user(t, s, "ann")
+	q := addRequest(t, s, ann.ID, nil)
+	mine, err := beginUpload(s, Upload{Owner: ann.ID, Partial: true})
+	is.NoErr(err)
+	_, secret, err := s.BeginSent(t.Context(), q, Upload{Partial: true}, "here")
+	is.NoErr(err)
+	join := func() error {
+		if err := s.Update(func(tx *Tx) error {
+			made, err := tx.JoinUploads(Upload{Owner: ann.ID, Parts: []record.ID{mine.ID}})
+			if err != nil {
+				return err
+			}
+			return tx.RemoveUpload(ann.ID, made.ID)
+		}); err != nil {
+			return err
+		}
+		made, _, err := s.JoinSent(t.Context(), q, Upload{}, "here", []string{secret})
+		if err != nil {
+			return err
+		}
+		return s.Update(func(tx *Tx) error { return tx.RemoveUpload(ann.ID, made.ID) })
+	}
+	is.NoErr(join())
+	for range 8 {
+		clock.add(20 * time.Hour)
+		is.NoErr(join())
+	}
+	clock.add(7 * time.Hour)
+	is.NoErr(join())
+	clock.add(time.Hour) // the week is over
+	is.Equal(code(join()), "upload_expired")
+	view(t, s, func(tx *Tx) error {
+		_, err := tx.SentUpload(secret)
+		is.Equal(code(err), "upload_expired")
+		return audit(tx)
+	})
+}
