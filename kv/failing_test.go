@@ -21,7 +21,9 @@ import (
 // told so.
 type failingFolder struct {
 	*disk.Folder
-	fail atomic.Bool
+	fail  atomic.Bool
+	cause error // of what fails; EIO if nil
+	most  int64 // syncs of files of at most that many bytes work; -1 for none
 }
 
 type failingFile struct {
@@ -41,7 +43,13 @@ func (f failingFile) Size() (int64, error) {
 
 func (f failingFile) Datasync() error {
 	if f.in.fail.Load() {
-		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: syscall.EIO}
+		size, err := f.Size()
+		if err != nil {
+			return err
+		}
+		if size > f.in.most {
+			return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: f.in.cause}
+		}
 	}
 	return disk.Datasync(f.File)
 }
@@ -52,7 +60,7 @@ func failing(t *testing.T, s *Store) *failingFolder {
 	is := is.New(t)
 	folder, err := disk.OpenFolder(filepath.Join(s.dir, "journal"))
 	is.NoErr(err)
-	f := &failingFolder{Folder: folder}
+	f := &failingFolder{Folder: folder, cause: syscall.EIO, most: -1}
 	is.NoErr(s.between(func() error {
 		if s.gen.busy != nil {
 			return errors.New("a snapshot is being written")
@@ -132,4 +140,73 @@ func TestTooLargeCommit(t *testing.T) {
 	err := s.unwritten(errors.New("too large"))
 	is.Equal(err.Error(), "too large")
 	is.True(!s.Failing())
+}
+
+// A write that finds no room on a disk that says it has some, as when a quota
+// is used up, has the effects of a full disk. They last until a write of
+// ordinary size succeeds: a small one may fit into what is left.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
+				Log: quiet, space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
+			})
+			f := failing(t, s)
+			u := user(t, s, "ann")
+			r := add(t, s, u.ID, record.Notes, `{"content":"before"}`)
+			try := func() error {
+				return s.Update(func(tx *Tx) error {
+					_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c"}`), nil, "")
+					return err
+				})
+			}
+			ballast := filepath.Join(s.Dir(), "cache", ballastName)
+			s.watch()
+			_, err := os.Stat(ballast)
+			is.NoErr(err)
+
+			f.cause = cause
+			f.fail.Store(true)
+			err = try()
+			is.True(errors.Is(err, ErrFull))
+			is.True(errors.Is(err, cause))
+			_, err = os.Stat(ballast)
+			is.True(errors.Is(err, fs.ErrNotExist)) // given up, to make room
+			still := func() {
+				t.Helper()
+				s.watch()
+				s.retryWrite()
+				is.True(errors.Is(try(), ErrFull))
+				is.Equal(s.Room(), int64(0))
+				is.True(!s.Failing()) // it is full, not broken
+			}
+			still()
+			f.fail.Store(false)
+			_, size := s.journal.End()
+			f.most = size + retryBytes/2
+			f.fail.Store(true)
+			is.NoErr(s.Update(func(tx *Tx) error { // a removal fits
+				r, err := tx.Record(u.ID, record.Notes, r.ID.String())
+				if err != nil {
+					return err
+				}
+				return tx.Remove(r)
+			}))
+			still()
+			f.fail.Store(false)
+			s.watch()
+			s.retryWrite()
+			is.True(s.Room() > 0)
+			is.NoErr(try())
+			is.NoErr(s.Close())
+			s = openAt(t, s.Dir(), nil)
+			view(t, s, func(tx *Tx) error {
+				is.True(len(tx.Get(metaBucket, metaTried)) <= 8) // what was written to find out is gone
+				return audit(tx)
+			})
+		})
+	}
 }

@@ -82,7 +82,7 @@ func (tx *Tx) inLine(part byte, owner record.ID) int {
 // if the slug is in use, with Denied if MaxFetches wait already, and with
 // ErrFull while the disk has no room.
 func (tx *Tx) AddFetch(f record.Fetch) (*record.Fetch, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	if err := tx.owner(f.Owner); err != nil {
@@ -229,7 +229,7 @@ func (tx *Tx) NoteFetch(f *record.Fetch) error {
 // FinishFetch makes the file of a remote upload whose content is complete, as
 // FinishUpload does. It fails as NoteFetch and Add do.
 func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	was, err := tx.wanted(f)

@@ -371,7 +371,7 @@ func (tx *Tx) Looked(was *record.Page, l record.Look) error {
 		return err
 	}
 	fill := p.Fill
-	if fill && l.Read && tx.s.room.low.Load() { // it would grow: later
+	if fill && l.Read && tx.s.room.none() { // it would grow: later
 		l.Read = false
 	}
 	gone := p.Record(l, tx.s.Steady())

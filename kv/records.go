@@ -165,7 +165,7 @@ func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 
 // addCharged is Add of content that was charged before.
 func (tx *Tx) addCharged(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	var problems field.Problems
@@ -192,7 +192,7 @@ func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *re
 	if p.Password != "" && !ValidHash(p.Password) {
 		return nil, record.Bad(map[string]string{"passwordHash": "is none that kist makes"})
 	}
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	if bytes != nil {
@@ -351,7 +351,7 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	}
 	was := len(r.Body)
 	restart := f.Fill(r)
-	if len(r.Body) > was && tx.s.room.low.Load() {
+	if len(r.Body) > was && tx.s.room.none() {
 		return ErrFull
 	}
 	if err := tx.fileUnder(r, f); err != nil {

@@ -125,7 +125,7 @@ func (tx *Tx) Remaining(q *record.Request) int64 { return q.Remaining(tx.receive
 // fails with Taken if the slug is in use and with Invalid if it ends before it
 // begins.
 func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	if err := tx.owner(owner); err != nil {
@@ -444,7 +444,7 @@ func (tx *Tx) openLink(owner, request record.ID) (*record.Request, *record.User,
 // files may come, and how many of least to most more bytes. What is set aside
 // for uploads that are over is free before anything is refused for its sake.
 func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Request, size int64, err error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, 0, ErrFull
 	}
 	q, u, err := tx.openLink(r.owner, r.request)

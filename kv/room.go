@@ -26,6 +26,7 @@ const (
 	reserveShare = 50 // of the whole disk: 1/50
 	ballastMost  = 8 << 20
 	ballastShare = 64
+	ballastRetry = 600 // seconds after it could not be written: a try may take what a quota leaves to others
 	ballastName  = "ballast"
 )
 
@@ -33,11 +34,20 @@ const (
 type room struct {
 	folder *disk.Folder // of derived files
 	space  func() (disk.Room, error)
-	low    atomic.Bool // no new records
-	pruned time.Time   // when old generations were last given up for room; the ticking goroutine's
-	held   atomic.Bool // the ballast is there
-	failed atomic.Bool // the last write of a commit failed, and not for want of room
+	low    atomic.Bool  // the file system says that there is no room for new records
+	full   atomic.Bool  // a commit found no room, whatever the file system says: a quota may be used up
+	pruned time.Time    // when old generations were last given up for room; the ticking goroutine's
+	held   atomic.Bool  // the ballast is there
+	balked atomic.Int64 // when it could not be written, in seconds since 1970
+	failed atomic.Bool  // the last write of a commit failed, and not for want of room
 }
+
+// none reports whether there is no room for new records.
+func (r *room) none() bool { return r.low.Load() || r.full.Load() }
+
+// noRoom reports whether an error says that the disk, or what a quota leaves of
+// it, is full.
+func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // Reserve is how much of a disk of the total size is left free, in bytes.
 func Reserve(total uint64) uint64 {
@@ -96,6 +106,9 @@ func Retention(dir string) (journal.Retention, error) {
 // Room is how many bytes of new content the disk takes at present; a large
 // number where that cannot be found out.
 func (s *Store) Room() int64 {
+	if s.room.full.Load() {
+		return 0
+	}
 	r, err := s.room.space()
 	if err != nil {
 		return 1 << 62
@@ -135,13 +148,15 @@ func (s *Store) watch() {
 	switch held := s.room.held.Load(); {
 	case held && r.Free < size:
 		s.giveUpBallast()
-	case !held && r.Free > keep/4+2*size:
+	case !held && !s.room.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.room.balked.Load() > ballastRetry:
 		// Random bytes: a file system may keep no others in full.
 		if err := s.room.folder.Publish(ballastName, func(w io.Writer) error {
 			_, err := io.CopyN(w, rand.Reader, int64(size))
 			return err
 		}); err == nil {
 			s.room.held.Store(true)
+		} else {
+			s.room.balked.Store(time.Now().Unix())
 		}
 	}
 }
@@ -177,9 +192,11 @@ var ErrUnwritable = &record.Error{
 // unwritten notes why a commit could not be written, and turns the error into
 // one for the client.
 func (s *Store) unwritten(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noRoom(err) {
 		s.giveUpBallast()
-		s.room.low.Store(true)
+		if !s.room.full.Swap(true) {
+			s.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
+		}
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
 	if !errors.As(err, new(syscall.Errno)) {
@@ -203,15 +220,26 @@ func (s *Store) written() {
 // disk failed. It is tried again every second.
 func (s *Store) Failing() bool { return s.room.failed.Load() }
 
-// retryWrite makes a commit if the latest one failed, so that it shows when the
-// disk writes again though nobody stores anything.
+// retryBytes is the size of a commit that shows that there is room again. A
+// small one would fit into the last block of a file.
+const retryBytes = 64 << 10
+
+// retryWrite makes a commit if the latest one failed, or one found no room
+// where the file system says there is some. So it shows when the disk works
+// again though nobody stores anything.
 func (s *Store) retryWrite() {
-	if !s.Failing() {
-		return
+	try := func(n int) error { // a failure is noted already
+		return s.Update(func(tx *Tx) error {
+			value := make([]byte, n)
+			random(value)
+			return tx.Put(metaBucket, metaTried, value)
+		})
 	}
-	_ = s.Update(func(tx *Tx) error { // a failure is noted already
-		value := make([]byte, 8)
-		random(value)
-		return tx.Put(metaBucket, metaTried, value)
-	})
+	if s.room.full.Load() && !s.room.low.Load() && try(retryBytes) == nil && try(8) == nil {
+		s.room.full.Store(false)
+		s.log.Info("a write found room on the disk again")
+	}
+	if s.Failing() {
+		_ = try(8)
+	}
 }

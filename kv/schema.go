@@ -82,7 +82,7 @@ var (
 	metaInstant  = []byte("instant")  // uint64, milliseconds: the latest transaction's
 	metaSteady   = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
 	metaDoubt    = []byte("doubt")    // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
-	metaTried    = []byte("tried")    // any 8 bytes: written to find out whether the disk works again
+	metaTried    = []byte("tried")    // any bytes, 8 but for a moment: written to find out whether the disk works again
 	metaLast     = []byte("last")     // the latest id
 	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
 	metaTrimmed  = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed

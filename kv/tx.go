@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -203,7 +202,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
-	if errors.Is(err, syscall.ENOSPC) && s.giveUpBallast() {
+	if noRoom(err) && s.giveUpBallast() {
 		err = s.journal.Append(&s.record, to)
 	}
 	if err != nil {

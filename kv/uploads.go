@@ -155,7 +155,7 @@ var uploads = func() *table.Table[Upload] {
 // does not fit the quota or too many have been begun, and with ErrFull while the
 // disk has no room.
 func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	if err := tx.owner(u.Owner); err != nil {
@@ -336,7 +336,7 @@ func (tx *Tx) prolong(u *Upload) {
 // gone meanwhile are left out, and an end that has passed is kept. The upload
 // is remembered for a while, so that a client that missed the answer finds out.
 func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.s.room.low.Load() {
+	if tx.s.room.none() {
 		return nil, ErrFull
 	}
 	was, err := uploads.Delete(tx.Tx, pair(u.Owner, u.ID[:]...)) // frees what was set aside
