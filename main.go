@@ -146,6 +146,13 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return fmt.Errorf("cannot open the content: %w", err)
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
+	content.OnFailure(func(err error) {
+		if err == nil {
+			c.Log.Warn("files can be stored again")
+			return
+		}
+		c.Log.Error("files cannot be stored; what is stored can be read", "folder", filepath.Join(c.DataDir, "blobs"), "error", err)
+	})
 	content.OnDamage(func(ref blobs.Ref, reason error) {
 		c.Log.Warn("the stored bytes of a file are damaged; upload the same file again, or run kist restore --missing with a backup", "sha256", ref.String(), "error", reason)
 	})

@@ -4,15 +4,59 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
+	"golang.org/x/sys/unix"
 )
+
+// ask sends a request and returns the status, the header and the body of the
+// answer.
+func (p *place) ask(key, method, path, kind, body string) (int, http.Header, string) {
+	p.t.Helper()
+	is := is.New(p.t)
+	req, err := http.NewRequest(method, "http://"+p.addr+path, strings.NewReader(body))
+	is.NoErr(err)
+	req.Header.Set("X-Api-Key", key)
+	req.Header.Set("Content-Type", kind)
+	res, err := http.DefaultClient.Do(req)
+	is.NoErr(err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	is.NoErr(err)
+	return res.StatusCode, res.Header, string(b)
+}
+
+// inject makes a system call of the running server fail until letGo is called.
+func (s *server) inject(strace, call string, with syscall.Errno) (letGo func()) {
+	s.t.Helper()
+	cmd := exec.Command(strace, "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p", strconv.Itoa(s.cmd.Process.Pid))
+	log := new(buffer)
+	cmd.Stdout, cmd.Stderr = log, log
+	is.New(s.t).NoErr(cmd.Start())
+	done := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(done) }()
+	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
+	s.until("strace is attached", func() bool {
+		if strings.Contains(log.String(), "Operation not permitted") && os.Getenv("KIST_TEST_TOOLS") != "required" {
+			s.t.Skip("left out: strace may not trace on this machine")
+		}
+		return strings.Contains(log.String(), " attached")
+	})
+	return func() {
+		s.t.Helper()
+		is.New(s.t).NoErr(cmd.Process.Signal(os.Interrupt)) // strace lets go of the server
+		<-done
+	}
+}
 
 // A disk that fails to sync for a while: writers are told to try again later,
 // readers notice nothing, /readyz says so until it works again, and all that
@@ -29,16 +73,7 @@ func TestSyncsFail(t *testing.T) {
 	server := p.serve()
 
 	ask := func(method, path, body string) (int, http.Header, string) {
-		req, err := http.NewRequest(method, "http://"+p.addr+path, strings.NewReader(body))
-		is.NoErr(err)
-		req.Header.Set("X-Api-Key", key)
-		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
-		is.NoErr(err)
-		defer res.Body.Close()
-		b, err := io.ReadAll(res.Body)
-		is.NoErr(err)
-		return res.StatusCode, res.Header, string(b)
+		return p.ask(key, method, path, "application/json", body)
 	}
 	acknowledged := map[string]bool{}
 	failed := 0
@@ -61,19 +96,7 @@ func TestSyncsFail(t *testing.T) {
 		is.Equal(create(), http.StatusCreated)
 	}
 
-	cmd := exec.Command("strace", "-f", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO", "-o", "/dev/null", "-p", strconv.Itoa(server.cmd.Process.Pid))
-	log := new(buffer)
-	cmd.Stdout, cmd.Stderr = log, log
-	is.NoErr(cmd.Start())
-	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	p.until("strace is attached", func() bool {
-		if strings.Contains(log.String(), "Operation not permitted") {
-			lacks(t, what, "strace may not trace")
-		}
-		return strings.Contains(log.String(), " attached")
-	})
+	letGo := server.inject(strace, "fdatasync", syscall.EIO)
 	p.until("a write fails", func() bool { return create() == http.StatusServiceUnavailable })
 	status, _, body := ask("GET", "/readyz", "")
 	is.Equal(status, http.StatusServiceUnavailable)
@@ -84,8 +107,7 @@ func TestSyncsFail(t *testing.T) {
 	is.Equal(status, http.StatusOK)
 	is.Equal(strings.Count(body, `"content":"note `), len(acknowledged))
 	is.Equal(create(), http.StatusServiceUnavailable)
-	is.NoErr(cmd.Process.Signal(os.Interrupt)) // strace lets go of the server
-	<-done
+	letGo()
 	p.until("the server is ready again", func() bool { status, _, _ := ask("GET", "/readyz", ""); return status == http.StatusOK })
 	for range 10 {
 		is.Equal(create(), http.StatusCreated)
@@ -106,4 +128,149 @@ func TestSyncsFail(t *testing.T) {
 	}
 	is.Equal(len(found), len(acknowledged))
 	is.True(failed > 0)
+}
+
+// formOf is an upload of one file.
+func formOf(t *testing.T, name, content string) (kind, body string) {
+	t.Helper()
+	is := is.New(t)
+	var b strings.Builder
+	w := multipart.NewWriter(&b)
+	part, err := w.CreateFormFile("file", name)
+	is.NoErr(err)
+	_, err = io.WriteString(part, content)
+	is.NoErr(err)
+	is.NoErr(w.Close())
+	return w.FormDataContentType(), b.String()
+}
+
+// Writes that find no room though the disk says it has some, as when a quota is
+// used up: records and files are refused as on a full disk, /readyz says so for
+// as long as it lasts, and all goes on when it ends.
+func TestQuotaUsedUp(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	strace := needs(t, "strace")
+	p := newPlace(t)
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	server := p.serve()
+	note := func() (int, string) {
+		status, _, body := p.ask(key, "POST", "/api/v1/notes", "application/json", `{"content":"c"}`)
+		return status, body
+	}
+	upload := func(content string) (int, string) {
+		kind, form := formOf(t, "a.txt", content)
+		status, _, body := p.ask(key, "POST", "/api/v1/upload", kind, form)
+		return status, body
+	}
+	full := func(status int, body string) {
+		t.Helper()
+		is.Equal(status, http.StatusInsufficientStorage)
+		is.True(strings.Contains(body, `"disk_full"`))
+	}
+	ready := func() (int, string) { return p.get("/readyz", "") }
+	status, _ := note()
+	is.Equal(status, http.StatusCreated)
+	status, _ = upload("before")
+	is.Equal(status, http.StatusCreated)
+
+	letGo := server.inject(strace, "fdatasync", syscall.EDQUOT) // of the journal
+	p.until("a record is refused", func() bool { status, _ := note(); return status != http.StatusCreated })
+	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
+	begun := time.Now()
+	p.until("the server has looked at the disk again", func() bool {
+		full(note())
+		full(upload("refused"))
+		status, body := ready()
+		is.Equal(status, 503)
+		is.Equal(body, "The disk is full.\n")
+		return time.Since(begun) > 3*time.Second
+	})
+	letGo()
+	p.until("the server is ready again", func() bool { status, _ := ready(); return status == 200 })
+	status, _ = note()
+	is.Equal(status, http.StatusCreated)
+
+	letGo = server.inject(strace, "fsync", syscall.ENOSPC) // of files
+	full(upload("refused"))
+	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
+	begun = time.Now()
+	p.until("the server has looked at the disk again", func() bool {
+		status, _ := ready()
+		is.Equal(status, 503)
+		return time.Since(begun) > 3*time.Second
+	})
+	letGo()
+	p.until("the server is ready again", func() bool { status, _ := ready(); return status == 200 })
+	status, _ = upload("after")
+	is.Equal(status, http.StatusCreated)
+	server.stop()
+}
+
+// obeyModes has the modes of files hold for the commands of the place, also
+// those of root.
+func (p *place) obeyModes() {
+	p.t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	setpriv := needs(p.t, "setpriv")
+	p.within = func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{setpriv, "--bounding-set=-dac_override,-dac_read_search", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = setpriv
+	}
+}
+
+// A folder for files that may not be written to: uploads are told to try again
+// later, the log names the folder, /readyz says so for as long as it lasts, and
+// what is stored is served.
+func TestUnwritableFolder(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"while the server runs", "before it starts"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			p := newPlace(t)
+			p.obeyModes()
+			p.ann()
+			key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+			s := p.serve()
+			upload := func(content string) (int, http.Header, string) {
+				kind, form := formOf(t, "a.txt", content)
+				return p.ask(key, "POST", "/api/v1/upload", kind, form)
+			}
+			status, _, body := upload("before")
+			is.Equal(status, http.StatusCreated)
+			var made struct{ Slug string }
+			is.NoErr(json.Unmarshal([]byte(body), &made))
+			if when == "before it starts" {
+				s.stop()
+			}
+			is.NoErr(os.Chmod(p.data("blobs"), 0o500))
+			if when == "before it starts" {
+				s = p.serve()
+			}
+			for n := range 5 {
+				status, header, body := upload(fmt.Sprint("refused ", n))
+				is.Equal(status, http.StatusServiceUnavailable)
+				is.True(header.Get("Retry-After") != "")
+				is.True(strings.Contains(body, "cannot write to its folder for files"))
+				status, body = p.get("/readyz", "")
+				is.Equal(status, 503)
+				is.Equal(body, "The storage cannot be written to.\n")
+			}
+			is.Equal(strings.Count(s.log.String(), "files cannot be stored"), 1)
+			is.True(strings.Contains(s.log.String(), "folder=kist-data/blobs "))
+			status, body = p.get("/x/"+made.Slug, key)
+			is.Equal(status, 200)
+			is.Equal(body, "before")
+			is.NoErr(os.Chmod(p.data("blobs"), 0o700))
+			p.until("the server is ready again", func() bool { status, _ := p.get("/readyz", ""); return status == 200 })
+			status, _, _ = upload("after")
+			is.Equal(status, http.StatusCreated)
+			is.True(strings.Contains(s.log.String(), "files can be stored again"))
+			s.stop()
+		})
+	}
 }

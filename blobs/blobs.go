@@ -83,6 +83,7 @@ type Store struct {
 	proven  proven
 	damaged quarantine
 	checks  checks
+	failing failing
 	reading bool // nothing on disk is changed
 
 	making         sync.Mutex       // held to make a folder

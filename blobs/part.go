@@ -44,7 +44,7 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 	st := &Stage{store: s, part: name, hash: h, size: size, begun: size}
 	if err := s.do("open part", st.openPart); err != nil {
 		_ = st.discard()
-		return nil, fmt.Errorf("blobs: opening a part: %w", err)
+		return nil, s.unwritten(st.folder(), "opening a part", err)
 	}
 	return st, nil
 }
@@ -129,7 +129,7 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 	}
 	if err := st.store.do("sync part", func() error { return disk.Datasync(st.file) }); err != nil {
 		// The system may have given up pages that it could not write.
-		st.err = fmt.Errorf("blobs: syncing a part: %w", err)
+		st.err = st.store.unwritten(st.folder(), "syncing a part", err)
 		return 0, nil, st.err
 	}
 	state, err = st.hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it

@@ -67,7 +67,7 @@ func (s *Store) Stage() (*Stage, error) {
 	}
 	if err != nil {
 		_ = st.discard()
-		return nil, fmt.Errorf("blobs: staging content: %w", err)
+		return nil, s.unwritten(st.folder(), "staging content", err)
 	}
 	return st, nil
 }
@@ -155,7 +155,7 @@ func (st *Stage) write(p []byte) (int, error) {
 	})
 	st.size += int64(n)
 	if err != nil {
-		st.err = fmt.Errorf("blobs: writing staged content: %w", err)
+		st.err = st.store.unwritten(st.folder(), "writing staged content", err)
 		return n, st.err
 	}
 	if ready := st.size - st.begun; ready >= disk.WriteBack {
@@ -330,12 +330,13 @@ func (st *Stage) Keep() (*Kept, error) {
 	kept.Size = st.size
 	if err := st.keep(ref); err != nil {
 		kept.Release()
-		st.err = fmt.Errorf("blobs: keeping staged content: %w", err)
+		st.err = st.store.unwritten(st.store.root, "keeping staged content", err)
 		// What cannot be removed now is removed by the sweep or by Open.
 		_ = st.discard()
 		return nil, st.err
 	}
 	st.err = errKept
+	st.store.failing.note(nil)
 	return kept, nil
 }
 

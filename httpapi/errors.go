@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"kist/blobs"
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/field"
@@ -91,6 +92,8 @@ func understood(err error) (*record.Error, int) {
 		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
+	case errors.As(err, new(*blobs.Unwritable)):
+		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored; what is there can be read."}, http.StatusServiceUnavailable
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
 		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot use its disk at the moment. Nothing was stored."}, http.StatusServiceUnavailable
 	}

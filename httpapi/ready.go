@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kist/kv"
@@ -106,23 +107,14 @@ func (s *Server) tryStorage() error {
 	}
 	err := s.Store.Update(func(*kv.Tx) error { return nil })
 	if err == nil {
-		err = s.stageNothing()
+		err = s.Blobs.Try()
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return errNoRoom
 	}
 	if err != nil {
 		s.Log.Error("the storage cannot be written to", "error", err)
 		return errNoWrite
-	}
-	return nil
-}
-
-func (s *Server) stageNothing() error {
-	stage, err := s.Blobs.Stage()
-	if err != nil {
-		return err
-	}
-	_, err = stage.Write([]byte{0})
-	if err = errors.Join(err, stage.Drop()); err != nil {
-		return fmt.Errorf("trying the disk: %w", err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/blobs"
 	"kist/kv"
 	"kist/kv/media"
 	"kist/kv/record"
@@ -532,6 +533,14 @@ func TestUploadDiskFails(t *testing.T) {
 		_, got := understood(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
 		is.Equal(got, status)
 	}
+	for err, status := range map[error]int{syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EACCES: 503, syscall.EPERM: 503, syscall.EROFS: 503, syscall.EIO: 503} {
+		e, got := understood(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
+		is.Equal(got, status)
+		is.Equal(e.Retry > 0, status == 503)
+		is.True(!strings.Contains(e.Text, "x/")) // no path for the client
+	}
+	_, other := understood(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES})
+	is.Equal(other, 500)
 	a := start(t)
 	is.NoErr(a.server.Blobs.Close())
 	got := a.upload(nil, file{"a.txt", "", "x"}).want(500)

@@ -1,0 +1,125 @@
+package blobs
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// Unwritable says that the disk or the system refused to write new content.
+type Unwritable struct {
+	Folder string // that was to hold it
+	Err    error
+}
+
+func (e *Unwritable) Error() string { return fmt.Sprintf("cannot write to %s: %v", e.Folder, e.Err) }
+
+func (e *Unwritable) Unwrap() error { return e.Err }
+
+// failing knows whether content could be written the last time.
+type failing struct {
+	mu  sync.Mutex
+	now bool
+	// tell is nil, or is called with the error when writing begins to fail, and
+	// with nil when it works again.
+	tell func(error)
+}
+
+// OnFailure sets a function that is called when content can no longer be
+// written, with an Unwritable, and when it can be written again, with nil. It is
+// set before the store is used by more than one goroutine.
+func (s *Store) OnFailure(tell func(error)) { s.failing.tell = tell }
+
+// unwritten wraps the error of a step that writes content, and notes it if it
+// is the disk's or the system's. folder is where the step wrote.
+func (s *Store) unwritten(folder *os.Root, doing string, err error) error {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, fs.ErrPermission} {
+		if errors.Is(err, cause) {
+			err = &Unwritable{folder.Name(), err}
+			s.failing.note(err)
+			break
+		}
+	}
+	return fmt.Errorf("blobs: %s: %w", doing, err)
+}
+
+// note takes up whether content could be written; err is nil if it could.
+func (f *failing) note(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if was := f.now; was == (err != nil) {
+		return
+	}
+	f.now = err != nil
+	if f.tell != nil {
+		f.tell(err)
+	}
+}
+
+// tryBytes is how much Try writes after content could not be written. Less
+// might fit into what is left of a quota.
+const tryBytes = 64 << 10
+
+// Try reports why content cannot be written; nil if it can. It writes a byte and
+// leaves no trace of it. After a failure it writes more and brings that to the
+// disk, so that it does not take the disk for sound too early.
+func (s *Store) Try() error {
+	s.failing.mu.Lock()
+	failed := s.failing.now
+	s.failing.mu.Unlock()
+	stages := []func() (*Stage, error){s.Stage}
+	if !s.unnamed { // Stage writes elsewhere than to the folder that content ends up in
+		stages = append(stages, s.stageInRoot)
+	}
+	for _, stage := range stages {
+		st, err := stage()
+		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EISDIR) { // no files without a name
+			continue
+		}
+		if err == nil {
+			err = st.try(failed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.failing.note(nil)
+	return nil
+}
+
+// try writes some bytes, which need not be kept, and drops the stage.
+func (st *Stage) try(thoroughly bool) error {
+	n := 1
+	if thoroughly {
+		n = tryBytes
+	}
+	_, err := st.Write(make([]byte, n))
+	if err == nil && thoroughly {
+		if err = st.store.do("sync file", st.file.Sync); err != nil {
+			err = st.store.unwritten(st.folder(), "trying the disk", err)
+		}
+	}
+	return errors.Join(err, st.Drop())
+}
+
+// stageInRoot begins to take in content in a file without a name in the store's
+// folder, also where such a file cannot be given one later.
+func (s *Store) stageInRoot() (*Stage, error) {
+	st := &Stage{store: s, hash: sha256.New()}
+	if err := s.do("create", st.openUnnamed); err != nil {
+		return nil, s.unwritten(s.root, "trying the disk", err)
+	}
+	return st, nil
+}
+
+// folder is the one that the stage's file is in.
+func (st *Stage) folder() *os.Root {
+	if st.part != "" || !st.store.unnamed {
+		return st.store.uploads
+	}
+	return st.store.root
+}

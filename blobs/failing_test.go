@@ -1,0 +1,64 @@
+package blobs
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+// Content that the disk does not take is told of once, with the folder, and Try
+// fails for as long as that lasts, whatever the step.
+func TestUnwritable(t *testing.T) {
+	for _, step := range []string{"create", "write", "sync file"} {
+		for _, cause := range []error{syscall.EACCES, syscall.EROFS, syscall.EIO, syscall.ENOSPC, syscall.EDQUOT} {
+			t.Run(step+" "+cause.Error(), func(t *testing.T) {
+				bothWays(t, func(t *testing.T, s *Store, dir string) {
+					is := is.New(t)
+					var told []error
+					s.OnFailure(func(err error) { told = append(told, err) })
+					s.hook = func(at string) error {
+						if at == step {
+							return &fs.PathError{Op: step, Path: "x", Err: cause}
+						}
+						return nil
+					}
+					for range 3 {
+						_, err := tryKeep(s, []byte("not taken"))
+						is.True(errors.Is(err, cause))
+						e, ok := errors.AsType[*Unwritable](err)
+						is.True(ok && e.Folder == dir)
+						is.True(errors.Is(s.Try(), cause))
+					}
+					is.Equal(len(told), 1)
+					is.True(errors.Is(told[0], cause))
+					s.hook = nil
+					is.NoErr(s.Try())
+					is.Equal(tree(t, dir), []string{})
+					is.Equal(len(told), 2)
+					is.NoErr(told[1])
+					is.NoErr(s.Try())
+					keep(t, s, []byte("taken")).Release()
+					is.Equal(len(told), 2)
+				})
+			})
+		}
+	}
+}
+
+// A reader that fails, and a caller's mistake, are no failures of the disk.
+func TestNotTheDisksFault(t *testing.T) {
+	is := is.New(t)
+	s, _ := open(t)
+	s.OnFailure(func(err error) { t.Error(err) })
+	_, err := s.Resume("0123", 5, nil)
+	is.True(errors.Is(err, ErrPartLost))
+	st, err := s.Stage()
+	is.NoErr(err)
+	is.NoErr(st.Drop())
+	_, err = st.Keep()
+	is.Equal(err, errDropped)
+	is.NoErr(s.Try())
+}
