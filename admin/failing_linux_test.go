@@ -274,3 +274,34 @@ func TestUnwritableFolder(t *testing.T) {
 		})
 	}
 }
+
+// A disk or a system that fails while a server starts is told as such: a repair
+// is not advised, and nothing is changed.
+func TestStartOnFailingDisk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	strace := needs(t, "strace")
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	s.kill()
+	log, _ := newest(t, p)
+	for _, inject := range []string{"pread64:error=EIO", "openat:error=EMFILE"} {
+		call, _, _ := strings.Cut(inject, ":")
+		failing := *p
+		failing.within = func(cmd *exec.Cmd) {
+			cmd.Args = append([]string{strace, "-f", "-o", "/dev/null", "-P", p.data("journal", log), "-P", log, "-e", "trace=" + call, "-e", "inject=" + inject, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = strace
+		}
+		s := failing.start()
+		is.Equal(s.end(), 1)
+		text := s.log.String()
+		if strings.Contains(text, "Operation not permitted") && os.Getenv("KIST_TEST_TOOLS") != "required" {
+			t.Skip("left out: strace may not trace on this machine")
+		}
+		is.True(strings.Contains(text, log))
+		is.True(strings.Contains(text, "input/output error") || strings.Contains(text, "too many open files"))
+		is.True(!strings.Contains(text, "repair"))
+	}
+	p.serve().stop()
+}

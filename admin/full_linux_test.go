@@ -240,3 +240,25 @@ func TestStartOnReadOnlyCache(t *testing.T) {
 	is.True(strings.Contains(s.log.String(), "read-only file system"))
 	is.True(!strings.Contains(s.log.String(), "repair"))
 }
+
+// A scratch folder without room ends a verification with an error of its own. It
+// is not taken for damage of what was read.
+func TestVerifyWithFullScratch(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	s.stop()
+	scratch := t.TempDir()
+	mountSmall(t, scratch, "16k")
+	r := p.run("", "verify", "--scratch", scratch)
+	is.Equal(r.code, 1)
+	is.Equal(r.out, "")
+	is.True(strings.Contains(r.err, scratch))
+	is.True(strings.Contains(r.err, "no space left on device") || strings.Contains(r.err, "make room there"))
+	is.True(!strings.Contains(r.err, "repair"))
+	left, err := filepath.Glob(filepath.Join(scratch, ".kist-scratch-*"))
+	is.NoErr(err)
+	is.Equal(len(left), 0)
+}

@@ -74,7 +74,7 @@ func (b *builder) start() error {
 func (b *builder) apply(ops []journal.Op) error {
 	for _, op := range ops {
 		if int(op.Bucket) >= len(byNumber) || byNumber[op.Bucket].Name == "" {
-			return fmt.Errorf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket)
+			return inconsistent(fmt.Sprintf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket))
 		}
 		b.part.add(op)
 		if len(b.part.mem) >= b.sort {

@@ -90,24 +90,16 @@ func (s *Store) load() error {
 		}
 	}
 	done, entries, err := rebuild(s.journal, path+".new", false, progress)
-	if errors.Is(err, syscall.ENOSPC) && remove(filepath.Join(cache, ballastName)) == nil {
+	if noRoom(err) && remove(filepath.Join(cache, ballastName)) == nil {
 		done, entries, err = rebuild(s.journal, path+".new", false, progress)
 	}
-	switch {
-	case err == nil:
-	case errors.As(err, new(*newer)):
-		return err
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS): // nothing is damaged
-		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
-	default:
-		if proven {
+	if err != nil {
+		if proven && harmed(err) {
 			if healed, failed := s.restart(path, clean, nil, err); healed || failed != nil {
 				return failed
 			}
 		}
-		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
+		return refusal(err)
 	}
 	secret, err := s.examine(path + ".new")
 	if err != nil {
@@ -121,13 +113,13 @@ func (s *Store) load() error {
 		s.log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
 			"commits", done.Seq, "atTheStop", clean.Seq)
 	default:
-		harm := fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq)
+		harm := inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
 		if proven {
 			if healed, failed := s.restart(path, clean, secret, harm); healed || failed != nil {
 				return errors.Join(failed, remove(path+".new"))
 			}
 		}
-		return errors.Join(fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", harm), remove(path+".new"))
+		return errors.Join(refusal(harm), remove(path+".new"))
 	}
 	if harm := lastRecord(s.dir, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), remove(path+".new"))
@@ -149,6 +141,22 @@ func (s *Store) load() error {
 		debug.FreeOSMemory() // sorting took more than serving does
 	}
 	return s.journal.Begin(s.state)
+}
+
+// refusal is the error of a start that cannot read the journal. It says what to
+// do about that; a repair is advised against damage and nothing else.
+func refusal(err error) error {
+	switch {
+	case errors.As(err, new(*newer)):
+		return err
+	case noRoom(err):
+		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
+	case isDamage(err):
+		return fmt.Errorf("%w. Nothing was changed. Restore a backup, or run kist verify --repair to go on with what can be read", err)
+	}
+	return fmt.Errorf("%w. Nothing was changed. The disk or the system has failed, and the data may be sound: the system's log says more. Start again when it works; if the disk is broken, restore a backup to another one", err)
 }
 
 // examine looks at a working copy before it takes the place of the one that is
@@ -241,6 +249,20 @@ func (e *newer) Error() string {
 	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.format, Format)
 }
 
+// inconsistent says that the journal can be read, and that what it holds cannot
+// be right.
+type inconsistent string
+
+func (e inconsistent) Error() string { return string(e) }
+
+// isDamage reports whether the error is about the data in the journal and not
+// about the disk or the system: a repair may help.
+func isDamage(err error) bool { return journal.IsDamage(err) || errors.As(err, new(inconsistent)) }
+
+// harmed reports whether the error says that a part of the journal is damaged,
+// or that the disk cannot read it.
+func harmed(err error) bool { return isDamage(err) || errors.Is(err, journal.ErrRead) }
+
 // rebuild makes a working copy from the journal, in place of anything that
 // has the path. When it fails there is no such file, unless what can be read
 // of a damaged journal is wanted. tell is told how far it is, from 0 to 1; it
@@ -262,6 +284,7 @@ func rebuild(j *journal.Journal, path string, damaged bool, tell func(share floa
 		b.tell = func(n, of int) { tell(reading + (1-reading)*float64(n)/float64(of)) }
 	}
 	done, err := j.Replay(b.start, b.apply)
+	damaged = damaged && (err == nil || harmed(err))
 	if err == nil || damaged && b.db != nil {
 		if failed := b.finish(); failed != nil {
 			return done, 0, errors.Join(failed, b.drop())
@@ -273,7 +296,7 @@ func rebuild(j *journal.Journal, path string, damaged bool, tell func(share floa
 	if err == nil {
 		var digest journal.Digest
 		if digest, entries, err = contentDigest(b.db); err == nil && digest != done.Digest {
-			err = fmt.Errorf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest))
+			err = inconsistent(fmt.Sprintf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest)))
 		}
 	}
 	if err != nil && !damaged {

@@ -59,12 +59,15 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 	}
 	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
 	i.Replayed, i.Entries, err = rebuild(j, i.path, true, nil)
-	if errors.As(err, new(*newer)) {
-		return nil, errors.Join(err, remove(i.path))
-	}
 	whole := err == nil
-	if !whole {
+	switch {
+	case whole:
+	case harmed(err):
 		once(err)
+	case noRoom(err):
+		return nil, errors.Join(fmt.Errorf("there is no room left in %s, into which the journal is read (%w); make room there, or name another folder with --scratch", scratch, err), remove(i.path))
+	default: // a newer format, or a failure of the system
+		return nil, errors.Join(err, remove(i.path))
 	}
 	if whole {
 		if err := lastRecord(dir, i.Replayed); err != nil {

@@ -203,3 +203,21 @@ func copyOf(t *testing.T, j *Journal, parts []Part) *memory {
 	}
 	return m
 }
+
+// An error of those who take what a journal holds is theirs, and says nothing
+// of the file that is being read.
+func TestReplayToFullDisk(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 80)))
+	j, b := opened(t, m)
+	b = add(t, j, b, "one")
+	full := func([]Op) error { return syscall.ENOSPC }
+	_, err := j.Replay(func() error { return nil }, full)
+	is.Equal(err.Error(), syscall.ENOSPC.Error())
+	is.True(errors.Is(err, syscall.ENOSPC) && !IsDamage(err))
+	is.NoErr(j.Begin(b.State))
+	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+	_, err = j.Replay(func() error { return nil }, full)
+	is.True(errors.Is(err, syscall.ENOSPC) && !IsDamage(err))
+}

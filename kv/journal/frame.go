@@ -144,8 +144,9 @@ const MaxRecord = 1 << 30
 // errFrame says that no whole frame is there.
 var errFrame = fmt.Errorf("no whole record")
 
-// errRead says that bytes that should be there could not be read.
-var errRead = errors.New("reading")
+// ErrRead says that bytes of a file of the journal that should be there could
+// not be read: the disk or the system has failed.
+var ErrRead = errors.New("reading")
 
 // reader reads a file's frames.
 type reader struct {
@@ -246,7 +247,7 @@ func (r *reader) peek(n int) ([]byte, error) {
 	have := copy(mem, r.buf)
 	r.buf, r.mem = mem[:have], mem
 	if m, err := r.file.ReadAt(mem[have:], r.at+int64(have)); m < want-have {
-		return nil, fmt.Errorf("%w: %w", errRead, err)
+		return nil, fmt.Errorf("%w: %w", ErrRead, err)
 	}
 	if r.tell != nil {
 		r.tell(int64(want - have))
@@ -259,7 +260,7 @@ func (r *reader) peek(n int) ([]byte, error) {
 func (r *reader) sum(at, n int64) (uint32, error) {
 	h := crc32.New(castagnoli)
 	if m, err := io.Copy(h, io.NewSectionReader(r.file, at, n)); m < n {
-		return 0, fmt.Errorf("%w: %w", errRead, cmp.Or(err, io.ErrUnexpectedEOF))
+		return 0, fmt.Errorf("%w: %w", ErrRead, cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	return h.Sum32(), nil
 }

@@ -52,10 +52,16 @@ func (e *Irregular) Error() string {
 	return fmt.Sprintf("journal/%s is %s", e.Name, is)
 }
 
+// IsDamage reports whether the error is about what the journal's files hold, or
+// that one is not there. It is not about a disk or a system that fails.
+func IsDamage(err error) bool {
+	return errors.As(err, new(*Damaged)) || errors.As(err, new(*Missing)) || errors.As(err, new(*Irregular))
+}
+
 // unusable reports whether the error is about what a file holds or that it
 // cannot be read any more, and not about the system.
 func unusable(err error) bool {
-	return errors.Is(err, errRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
+	return errors.Is(err, ErrRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
 }
 
 // Replayed says what Replay did.
@@ -260,8 +266,10 @@ func (j *Journal) eachRecord(done *Replayed, seq, next uint64, take func(r *read
 			continue
 		}
 		switch {
-		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
+		case errors.Is(err, ErrRead):
 			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
+		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
+			return err // take's own: the file has no part in it
 		case next != 0 && done.Seq < next:
 			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
 			if err == io.EOF { //nolint:errorlint // as above

@@ -123,7 +123,7 @@ func endsWith(r *reader, name string, h header, at State) error {
 	from := max(headerSize, r.size-most)
 	b := make([]byte, r.size-from)
 	if _, err := r.file.ReadAt(b, from); err != nil {
-		return fmt.Errorf("cannot read journal/%s at byte %d: %w: %w", name, from, errRead, err)
+		return fmt.Errorf("cannot read journal/%s at byte %d: %w: %w", name, from, ErrRead, err)
 	}
 	for o := len(b) - frameHead - stateSize; o >= 0; o-- {
 		if binary.BigEndian.Uint64(b[o+frameHead:]) != at.Seq || binary.BigEndian.Uint64(b[o+frameHead+8:]) != uint64(at.Digest) || int(binary.BigEndian.Uint32(b[o:])) != len(b)-o-frameHead {
