@@ -237,6 +237,9 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	for _, harm := range survey.Harm {
 		r.Damage = append(r.Damage, harm.Error())
 	}
+	if survey.More > 0 {
+		r.Damage = append(r.Damage, fmt.Sprintf("… and %d more places", survey.More))
+	}
 	if empty {
 		r.Damage = append(r.Damage, "journal/ is empty or missing")
 	}
@@ -311,6 +314,14 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	if survey.Blind && !(certified && clean.Digest == digest && clean.Seq == done.Seq) {
 		r.Partial = true
 		r.Unknown = append(r.Unknown, "the newest log is missing, or nothing in it can be read: how many commits it had is not known")
+	}
+	for _, name := range survey.Unplaced {
+		// A working copy that is as the last commit left it shows that there was no
+		// later one.
+		if from == nil || !proven || done.Seq != *from {
+			r.Partial = true
+		}
+		r.Unknown = append(r.Unknown, fmt.Sprintf("nothing in journal/%s can be read, and nothing else tells of commits after %d: either it is no file of the journal, or what it held is lost", name, survey.Reached))
 	}
 	if survey.Tail > 0 && done.Seq <= survey.Last() {
 		r.Unknown = append(r.Unknown, fmt.Sprintf("the last %d bytes of the newest log are no whole commit: a crash leaves that of one that was never acknowledged, and damage to the last one looks the same", survey.Tail))

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -416,4 +417,36 @@ func TestRepairFromCopyAlone(t *testing.T) {
 	delete(got, "meta"+"seq")
 	delete(before, "meta"+"seq")
 	is.True(maps.Equal(got, before))
+}
+
+// A file that has the name of a log and holds nothing of one is not taken for
+// lost commits. With the working copy nothing is lost; without it nobody knows
+// whether the file held something, and the report says that and no more.
+func TestRepairWithStrayLog(t *testing.T) {
+	t.Parallel()
+	for _, cache := range []bool{true, false} {
+		t.Run(fmt.Sprintf("cache %v", cache), func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir, before := written(t, 20)
+			if !cache {
+				is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+			}
+			const name = "log-deadbeef00000000"
+			is.NoErr(os.WriteFile(filepath.Join(dir, "journal", name), bytes.Repeat([]byte("none of a log's "), 500), 0o600))
+			r, err := Repair(dir, RepairOptions{})
+			is.NoErr(err)
+			is.Equal(r.Missing, uint64(0))
+			is.Equal(len(r.Gaps), 0)
+			is.Equal(r.Whole(), cache)
+			is.True(strings.Contains(strings.Join(r.Damage, "\n"), name))
+			is.True(strings.Contains(strings.Join(r.Unknown, "\n"), name))
+			got := contentOf(t, openAt(t, dir, nil))
+			if !cache {
+				delete(got, "meta"+"seq")
+				delete(before, "meta"+"seq")
+			}
+			is.True(maps.Equal(got, before))
+		})
+	}
 }

@@ -14,12 +14,16 @@ import (
 
 // A Survey is what can still be read of a journal, damaged or not.
 type Survey struct {
-	Reached uint64  // the number of the latest record of which anything is known
-	Harm    []error // what is damaged, missing or no file, in the order of the files
+	Reached uint64  // the number of the latest record that a file of the journal tells of
+	Harm    []error // what is damaged, missing or no file, in the order of the files; at most mostHarm
+	More    int     // how much more of it there is
 	Tail    int64   // bytes at the end of the newest log that hold no whole record
-	// Blind says that the newest log is missing, or damaged where it begins with
-	// no whole record behind that: how many records it had cannot be told.
+	// Blind says that the newest log is missing, or that nothing in it can be
+	// read: how many records it had cannot be told.
 	Blind bool
+	// Unplaced are the names of logs and snapshots in which nothing can be read,
+	// and whose numbers are beyond Reached. They may be no part of the journal.
+	Unplaced []string
 	// Like are the records, by number, whose digest is the one asked for.
 	Like []uint64
 
@@ -33,6 +37,17 @@ type Survey struct {
 type foundSnapshot struct {
 	seq   uint64
 	whole bool
+}
+
+// mostHarm bounds Harm.
+const mostHarm = 1000
+
+func (s *Survey) harm(err error) {
+	if len(s.Harm) == mostHarm {
+		s.More++
+		return
+	}
+	s.Harm = append(s.Harm, err)
 }
 
 // run is a stretch of a log in which whole records follow each other.
@@ -57,7 +72,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		f, err := j.folder.Open(name)
 		if isLink(err) {
-			s.Harm = append(s.Harm, err)
+			s.harm(err)
 		} else if err == nil {
 			_ = f.Close() // only its name was wanted
 		}
@@ -67,6 +82,11 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 			s.Like = append(s.Like, at.Seq)
 		}
 	}
+	all := g
+	unread, err := s.setAside(&g)
+	if err != nil {
+		return nil, err
+	}
 	for _, seq := range g.snaps {
 		at, err := s.j.readSnapshot(seq, nothing)
 		switch {
@@ -75,7 +95,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		case errors.As(err, new(*Newer)):
 			return nil, err
 		case !isLink(err): // that is told already
-			s.Harm = append(s.Harm, err)
+			s.harm(err)
 		}
 		if h, size, err := s.j.measure(fileName(snapName, seq)); err == nil {
 			read(size)
@@ -83,8 +103,8 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		}
 		s.snaps = append(s.snaps, foundSnapshot{seq, err == nil})
 		s.Reached = max(s.Reached, seq)
-		if err == nil && !slices.Contains(g.logs, seq) {
-			s.Harm = append(s.Harm, lacks(g, seq))
+		if err == nil && !slices.Contains(all.logs, seq) {
+			s.harm(lacks(g, seq))
 		}
 	}
 	for i, seq := range g.logs {
@@ -101,11 +121,69 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		}
 	}
 	slices.Sort(s.Like)
+	for _, f := range unread {
+		// Nothing but its name tells where it belongs. The newest log goes on from
+		// the last record before it, of which one may never have been acknowledged.
+		switch {
+		case f.seq > s.Reached:
+			s.Unplaced = append(s.Unplaced, fileName(f.kind, f.seq))
+		case f.kind == logName && f.seq+1 >= s.Reached && (len(g.logs) == 0 || f.seq > g.logs[len(g.logs)-1]):
+			s.Blind = true
+		}
+	}
 	// A log is made before its snapshot.
 	if n := len(g.snaps); n > 0 && (len(g.logs) == 0 || g.logs[len(g.logs)-1] < g.snaps[n-1]) {
 		s.Blind = true
 	}
 	return s, nil
+}
+
+// named is what the name of a file says.
+type named struct {
+	kind string
+	seq  uint64
+}
+
+// setAside takes out of g the files in which nothing can be read, neither a head
+// with the number of the name nor anything behind it, and returns them: their
+// names alone must not tell how long other logs are, nor how many records there
+// were. Anything may have such a name.
+func (s *Survey) setAside(g *generations) (unread []named, err error) {
+	doubt := func(kind string, all []uint64, sure func(seq uint64) bool, likely func(seq uint64) func(first []byte) bool) []uint64 {
+		return slices.DeleteFunc(slices.Clone(all), func(seq uint64) bool {
+			if sure(seq) {
+				return false
+			}
+			name := fileName(kind, seq)
+			h, wrong := s.j.header(name)
+			if errors.As(wrong, new(*Newer)) {
+				err = errors.Join(err, wrong)
+			}
+			if err != nil || wrong == nil && h.Seq == seq {
+				return false
+			}
+			if f, r, failed := s.j.behindHead(name); failed == nil {
+				_, found := r.find(r.at, likely(seq))
+				_ = f.Close() // it was only read
+				if found {
+					return false
+				}
+			}
+			if wrong == nil {
+				wrong = &Damaged{Name: name, Why: fmt.Sprintf("its head is that of record %d", h.Seq)}
+			}
+			if !isLink(wrong) { // that is told already
+				s.harm(wrong)
+			}
+			unread = append(unread, named{kind, seq})
+			return true
+		})
+	}
+	g.logs = doubt(logName, g.logs, func(uint64) bool { return false }, func(seq uint64) func([]byte) bool {
+		return func(first []byte) bool { return claims(first, seq, seq+near) }
+	})
+	g.snaps = doubt(snapName, g.snaps, func(seq uint64) bool { return slices.Contains(g.logs, seq) }, func(uint64) func([]byte) bool { return likelyEntries() })
+	return unread, err
 }
 
 // scan looks for the whole records of one log. The next log begins at next; 0
@@ -120,9 +198,8 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		return err
 	default:
 		if !isLink(err) { // that is told already
-			s.Harm = append(s.Harm, err)
+			s.harm(err)
 		}
-		s.Blind = next == 0
 		if f, r, err = s.j.behindHead(name); err != nil {
 			return nil //nolint:nilerr // it is in Harm
 		}
@@ -150,19 +227,18 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 				s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
 			} else {
 				if to.Seq != last+1 && !sought {
-					s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are not there", last+1, to.Seq-1)})
+					s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are not there", last+1, to.Seq-1)})
 				}
 				s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
 				open, sought = true, false
 			}
 			last = to.Seq
-			s.Blind = false
 			same(to)
 			continue
 		}
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			if next != 0 {
-				s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are not there", last+1, next)})
+				s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are not there", last+1, next)})
 			}
 			break
 		}
@@ -176,11 +252,11 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, most) })
 		switch {
 		case ok:
-			s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", found)})
+			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", found)})
 			r.at, r.buf, sought = found, nil, true
 			continue
 		case next != 0:
-			s.Harm = append(s.Harm, &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read", last+1, next)})
+			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read", last+1, next)})
 		default:
 			s.Tail = r.size - at
 		}
@@ -495,8 +571,7 @@ func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 		ops, err := r.ops(payload[1:])
 		return ops, err == nil
 	}
-	const mostTries = 1 << 12 // checksums that are worked out in vain, of about chunk bytes each
-	tries := 0
+	likely := likelyEntries()
 	for {
 		at := r.at
 		payload, err := r.next()
@@ -511,17 +586,24 @@ func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			return nil
 		}
-		found, ok := r.find(at+1, func(first []byte) bool {
-			if first[0] != entriesFrame && first[0] != packedFrame || tries == mostTries {
-				return false
-			}
-			tries++
-			return true
-		})
+		found, ok := r.find(at+1, likely)
 		if !ok {
 			return nil
 		}
 		r.at, r.buf = found, nil
+	}
+}
+
+// likelyEntries tells find what may be a frame of entries of a snapshot. It
+// bounds the checksums that are worked out in vain, of about chunk bytes each.
+func likelyEntries() func(first []byte) bool {
+	tries := 1 << 12
+	return func(first []byte) bool {
+		if first[0] != entriesFrame && first[0] != packedFrame || tries == 0 {
+			return false
+		}
+		tries--
+		return true
 	}
 }
 

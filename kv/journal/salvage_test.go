@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,5 +112,84 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
+// A file that has the name of a log or of a snapshot and holds nothing of the
+// kind says nothing of records: none is lost by it, and all others are read.
+func TestSalvageStrayFile(t *testing.T) {
+	t.Parallel()
+	random := func(n int) []byte { return someBytes(rand.New(rand.NewPCG(uint64(n), 3)), n) }
+	for name, row := range map[string]struct {
+		seq     uint64
+		data    func(log []byte) []byte
+		placed  bool // it cannot be later than the last record
+		blind   bool // it may be the newest log
+		kind    string
+		harmful int
+	}{
+		"far ahead":               {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return random(5000) }, harmful: 1},
+		"far ahead, empty":        {seq: 0xdeadbeef00000000, data: func([]byte) []byte { return nil }, harmful: 1},
+		"a little ahead":          {seq: 23, data: func([]byte) []byte { return random(5000) }, harmful: 1},
+		"in the middle":           {seq: 7, data: func([]byte) []byte { return random(5000) }, placed: true, harmful: 1},
+		"at the end":              {seq: 20, data: func([]byte) []byte { return random(5000) }, placed: true, blind: true, harmful: 1},
+		"another log's content":   {seq: 1 << 50, data: bytes.Clone, harmful: 1},
+		"a snapshot far ahead":    {seq: 0xdeadbeef00000000, kind: snapName, data: func([]byte) []byte { return random(5000) }, harmful: 1},
+		"a snapshot in the midst": {seq: 7, kind: snapName, data: func([]byte) []byte { return random(5000) }, placed: true, harmful: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			rnd := rand.New(rand.NewPCG(1, 78))
+			m := newMemory(rnd)
+			j, b := opened(t, m)
+			var r Record
+			for range 20 {
+				b = b.with(&r, someOps(rnd))
+				is.NoErr(j.Append(&r, b.State))
+			}
+			kind := row.kind
+			if kind == "" {
+				kind = logName
+			}
+			stray := fileName(kind, row.seq)
+			m.seen[stray] = &inode{data: row.data(m.seen[fileName(logName, 0)].data)}
+			s, err := j.Survey(0, func(int64) {})
+			is.NoErr(err)
+			is.Equal(s.Reached, uint64(20))
+			is.Equal(s.Blind, row.blind)
+			is.Equal(slices.Contains(s.Unplaced, stray), !row.placed)
+			is.Equal(len(s.Harm), row.harmful)
+			c := &counted{t: t}
+			done, err := s.Salvage(nil, c)
+			is.NoErr(err)
+			is.Equal(c.records, 20)
+			is.Equal(done.Missing(), uint64(0))
+			is.Equal(done.Seq, uint64(20))
+		})
+	}
+}
+
 // cutOff leaves the first bytes of a file.
 func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name].data[:size] }
+// However much is damaged, the list of it is bounded, and the rest is counted.
+func TestSurveyHarmIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(1, 79))
+	m := newMemory(rnd)
+	j, b := opened(t, m)
+	var r Record
+	for range 2*mostHarm + 100 {
+		b = b.with(&r, []Op{{Bucket: 1, Key: []byte("key"), Value: someBytes(rnd, 8)}})
+		is.NoErr(j.Append(&r, b.State))
+	}
+	log := m.seen[fileName(logName, 0)]
+	marks, _ := frames(t, log.data)
+	harmed := 0
+	for n := 0; n < len(marks)-1; n += 2 {
+		log.data[marks[n]+frameHead+stateSize] ^= 1
+		harmed++
+	}
+	s, err := j.Survey(0, func(int64) {})
+	is.NoErr(err)
+	is.Equal(len(s.Harm), mostHarm)
+	is.Equal(len(s.Harm)+s.More, harmed)
+}
