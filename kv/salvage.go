@@ -298,6 +298,16 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		r.From = fmt.Sprintf("the working copy, which is of commit %d, and the logs", *from)
 	}
 	r.Seq, r.Partial = done.Seq, done.Partial || from != nil && !proven
+	if len(done.Gaps) == 0 && !done.Partial && (from == nil || proven) {
+		has, err := digestOf(s.b.path)
+		if err != nil {
+			return nil, err
+		}
+		if has != done.Digest {
+			r.Partial = true
+			r.Unknown = append(r.Unknown, fmt.Sprintf("every commit up to %d could be read, but what they lead to has the digest %016x, and the last one says %016x: something was lost or changed that no checksum shows, and nobody knows what it was", done.Seq, uint64(has), uint64(done.Digest)))
+		}
+	}
 	if done.Partial {
 		r.Unknown = append(r.Unknown, "no snapshot is whole: what was in its damaged parts and was not changed later is lost, and nobody knows what it was")
 	}
@@ -333,6 +343,16 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		r.Unknown = append(r.Unknown, "items that were made or removed by missing commits, and that nothing later tells of, cannot be named; what was removed by them is back")
 	}
 	return r, o.rewrite(dir, scratch, last+1, s, r, torn == nil && from == nil && !proven, copied)
+}
+
+// digestOf is the digest of everything in a bbolt file.
+func digestOf(path string) (journal.Digest, error) {
+	db, err := openCopy(path)
+	if err != nil {
+		return 0, err
+	}
+	digest, _, err := contentDigest(db)
+	return digest, errors.Join(err, db.Close())
 }
 
 // rewrite copies the rows of what was salvaged, works out the rest, and writes

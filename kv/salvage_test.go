@@ -2,8 +2,10 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
@@ -449,4 +451,40 @@ func TestRepairWithStrayLog(t *testing.T) {
 			is.True(maps.Equal(got, before))
 		})
 	}
+}
+
+// A commit that is not what was written, though its checksum is right, is found
+// by the digest that the last one has, and a repair does not call that whole.
+func TestRepairComparesDigest(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, _ := written(t, 20)
+	is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
+	path := newestFile(t, dir, "log")
+	b, err := os.ReadFile(path)
+	is.NoErr(err)
+	changed := 0
+	const head, frameHead = 44, 8
+	for at := head; at < len(b); {
+		n := int(binary.BigEndian.Uint32(b[at:]))
+		payload := b[at+frameHead : at+frameHead+n]
+		if i := bytes.Index(payload, []byte("note 15")); i >= 0 && changed == 0 {
+			payload[i] = 'N'
+			binary.BigEndian.PutUint32(b[at+4:], crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+			changed++
+		}
+		at += frameHead + n
+	}
+	is.Equal(changed, 1)
+	is.NoErr(os.WriteFile(path, b, 0o600))
+	_, err = Open(dir, Options{Log: quiet})
+	is.True(err != nil)
+	is.True(strings.Contains(err.Error(), "kist verify --repair"))
+	r, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.Equal(r.Missing, uint64(0))
+	is.True(!r.Whole())
+	is.True(r.Partial)
+	is.True(strings.Contains(strings.Join(r.Unknown, "\n"), "digest"))
+	view(t, openAt(t, dir, nil), audit)
 }

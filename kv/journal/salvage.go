@@ -28,6 +28,7 @@ type Survey struct {
 	Like []uint64
 
 	j     *Journal
+	like  Digest
 	snaps []foundSnapshot
 	runs  []run
 	zero  bool // the logs begin with the empty store
@@ -63,7 +64,7 @@ type run struct {
 // store whose place in the history is wanted. read is told how many bytes were
 // read. The error is for what makes it impossible to go on.
 func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
-	s := &Survey{j: &Journal{folder: lenient{j.folder}, format: j.format, now: j.now, most: j.most}}
+	s := &Survey{like: like, j: &Journal{folder: lenient{j.folder}, format: j.format, now: j.now, most: j.most}}
 	g, err := s.j.list()
 	if err != nil {
 		return nil, err
@@ -393,6 +394,7 @@ type Span struct {
 // Salvaged says what Salvage has handed over.
 type Salvaged struct {
 	Seq     uint64 // of the last record, or of what it began with
+	Digest  Digest // that the store has then, if nothing is missing
 	Base    uint64 // what it began with; 0 is the empty store
 	Partial bool   // what it began with is not whole: how much it lacks is not known
 	Gaps    []Span // the records that are missing
@@ -453,13 +455,15 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	}
 	switch {
 	case from != nil:
-		done.Base = *from
+		done.Base, done.Digest = *from, s.like
 	case whole:
 		done.Base = base
 		if base > 0 {
-			if _, err := s.j.readSnapshot(base, to.Entries); err != nil {
+			at, err := s.j.readSnapshot(base, to.Entries)
+			if err != nil {
 				return done, err
 			}
+			done.Digest = at.Digest
 		}
 	case len(s.snaps) > 0: // none is whole, and there is nothing before the first
 		done.Base, done.Partial = s.snaps[0].seq, true
@@ -506,15 +510,15 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 		if run.last <= done.Seq {
 			continue
 		}
-		if err := s.j.readRun(run, func(seq uint64, ops []Op) error {
-			if seq <= done.Seq {
+		if err := s.j.readRun(run, func(at State, ops []Op) error {
+			if at.Seq <= done.Seq {
 				return nil
 			}
-			if err := reach(seq); err != nil {
+			if err := reach(at.Seq); err != nil {
 				return err
 			}
-			done.Seq = seq
-			return to.Record(seq, ops)
+			done.Seq, done.Digest = at.Seq, at.Digest
+			return to.Record(at.Seq, ops)
 		}); err != nil {
 			return done, err
 		}
@@ -526,7 +530,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 }
 
 // readRun hands over the records of a run.
-func (j *Journal) readRun(run run, each func(seq uint64, ops []Op) error) (err error) {
+func (j *Journal) readRun(run run, each func(at State, ops []Op) error) (err error) {
 	f, r, err := j.behindHead(fileName(logName, run.log))
 	if err != nil {
 		return err
@@ -542,11 +546,11 @@ func (j *Journal) readRun(run run, each func(seq uint64, ops []Op) error) (err e
 		if err != nil {
 			return err
 		}
-		seq := binary.BigEndian.Uint64(payload)
-		if seq < run.first || seq > run.last {
+		at := State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}
+		if at.Seq < run.first || at.Seq > run.last {
 			continue
 		}
-		if err := each(seq, ops); err != nil {
+		if err := each(at, ops); err != nil {
 			return err
 		}
 	}

@@ -63,6 +63,9 @@ func TestSalvageRandomDamage(t *testing.T) {
 			is.True(gap.First <= gap.Last)
 		}
 		is.Equal(done.Seq, uint64(20))
+		if c.records == 20 {
+			is.Equal(done.Digest, b.Digest)
+		}
 	}
 }
 
@@ -163,6 +166,7 @@ func TestSalvageStrayFile(t *testing.T) {
 			is.Equal(c.records, 20)
 			is.Equal(done.Missing(), uint64(0))
 			is.Equal(done.Seq, uint64(20))
+			is.Equal(done.Digest, b.Digest)
 		})
 	}
 }
