@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -304,4 +306,43 @@ func TestStartOnFailingDisk(t *testing.T) {
 		is.True(!strings.Contains(text, "repair"))
 	}
 	p.serve().stop()
+}
+
+// A content that may not be read does not keep the others from being healed. It
+// is named, and the command says that it was skipped.
+func TestRestoreMissingSkipsUnreadable(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.obeyModes()
+	s := p.serve()
+	key := s.inhabit()
+	s.must("backup", "copy")
+	want := s.everything(key)
+	all := contents(t, s.data())
+	is.Equal(len(all), 4)
+	for _, running := range []bool{true, false} {
+		is.NoErr(os.Remove(all[3]))
+		is.NoErr(os.Chmod(all[0], 0))
+		is.NoErr(os.Chmod(filepath.Dir(all[1]), 0))
+		s.stop() // what was read once is not read again
+		if running {
+			s = s.serve()
+		}
+		r := s.run("", "restore", "copy", "--missing")
+		is.Equal(r.code, 4)
+		is.True(strings.Contains(r.out, "Restored the content of 1 file ("))
+		is.Equal(strings.Count(r.out, " was skipped: its bytes cannot be read: "), 2)
+		is.Equal(strings.Count(r.out, "permission denied"), 2)
+		is.True(strings.Contains(r.err, "2 files could not be read and were skipped"))
+		_, err := os.Stat(all[3])
+		is.NoErr(err)
+		is.NoErr(os.Chmod(all[0], 0o600))
+		is.NoErr(os.Chmod(filepath.Dir(all[1]), 0o700))
+		if !running {
+			s = s.serve()
+		}
+		is.Equal(s.must("restore", "copy", "--missing"), "No file is missing or damaged. Nothing was changed.")
+		is.True(maps.Equal(s.everything(key), want))
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"kist/blobs"
 	"kist/kv"
@@ -26,14 +27,21 @@ type Healed struct {
 	Files   int    `json:"files"`   // contents that were put back
 	Bytes   int64  `json:"bytes"`   // of those
 	Missing []Lost `json:"missing"` // files whose bytes are still missing or damaged
+	// Unreadable are files whose bytes could not be looked at, at most
+	// mostUnreadable; UnreadableTotal is how many there are.
+	Unreadable      []Lost `json:"unreadable"`
+	UnreadableTotal int    `json:"unreadableTotal"`
 }
+
+const mostUnreadable = 1000
 
 // content is what the handler tells of one content that records have.
 type content struct {
-	Ref   string
-	Size  int64
-	Files []Lost `json:",omitempty"` // that have it, if it is missing or damaged
-	End   bool   `json:",omitempty"` // there are no more contents
+	Ref    string
+	Size   int64
+	Files  []Lost `json:",omitempty"` // that have it, if it is missing or damaged, or cannot be read
+	Unread bool   `json:",omitempty"` // it cannot be read: whether it is damaged is not known
+	End    bool   `json:",omitempty"` // there are no more contents
 }
 
 // putBack is what the handler tells of contents that were sent to it.
@@ -62,22 +70,41 @@ func (cmd *restoreCommand) heal(c *Call) error {
 		return err
 	}
 	text := "No file is missing or damaged. Nothing was changed."
+	if out.UnreadableTotal > 0 {
+		text = "No file that could be read is missing or damaged. Nothing was changed."
+	}
 	if n := len(out.Missing); out.Files > 0 || n > 0 {
 		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", count(out.Files, "file"), size(out.Bytes), cmd.Source)
 	}
 	for _, m := range out.Missing {
 		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, printable(m.Name), m.Why, cmd.Source)
 	}
-	if err := c.say(out, "%s", text); err != nil || len(out.Missing) == 0 {
+	for i, u := range out.Unreadable {
+		if i == mostTold {
+			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", count(out.UnreadableTotal-i, "file"), mostUnreadable)
+			break
+		}
+		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, printable(u.Name), printable(u.Why))
+	}
+	if err := c.say(out, "%s", text); err != nil {
 		return err
 	}
-	n := len(out.Missing)
-	return &found{count(n, "file") + word(n == 1, " is", " are") + " still missing or damaged; try another backup, or upload the same " + word(n == 1, "file", "files") + " again"}
+	var bad []string
+	if n := len(out.Missing); n > 0 {
+		bad = append(bad, count(n, "file")+word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+word(n == 1, "file", "files")+" again")
+	}
+	if n := out.UnreadableTotal; n > 0 {
+		bad = append(bad, count(n, "file")+" could not be read and "+word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return &found{strings.Join(bad, ". ")}
 }
 
 func (cmd *restoreCommand) healWith(ctx context.Context, c *Call, client *client) (*Healed, error) {
-	out := &Healed{Source: cmd.Source, Missing: []Lost{}}
-	wanted, total, err := c.unsound(ctx, client)
+	out := &Healed{Source: cmd.Source, Missing: []Lost{}, Unreadable: []Lost{}}
+	wanted, total, err := c.unsound(ctx, client, out)
 	if err != nil || len(wanted) == 0 {
 		return out, err
 	}
@@ -117,8 +144,9 @@ func sortedRefs(all map[blobs.Ref][]Lost) []blobs.Ref {
 }
 
 // unsound has all contents read, and returns the files of those that are
-// missing or damaged, and how many bytes those contents should have.
-func (c *Call) unsound(ctx context.Context, client *client) (wanted map[blobs.Ref][]Lost, total int64, err error) {
+// missing or damaged, and how many bytes those contents should have. Files that
+// cannot be read are noted in out.
+func (c *Call) unsound(ctx context.Context, client *client, out *Healed) (wanted map[blobs.Ref][]Lost, total int64, err error) {
 	res, err := client.do(ctx, http.MethodGet, "/contents", http.NoBody)
 	if err != nil {
 		return nil, 0, err
@@ -136,6 +164,11 @@ func (c *Call) unsound(ctx context.Context, client *client) (wanted map[blobs.Re
 			return wanted, total, nil
 		}
 		p.add(one.Size)
+		if one.Unread {
+			out.UnreadableTotal += len(one.Files)
+			out.Unreadable = append(out.Unreadable, one.Files[:min(len(one.Files), mostUnreadable-len(out.Unreadable))]...)
+			continue
+		}
 		if len(one.Files) == 0 {
 			continue
 		}
@@ -239,60 +272,80 @@ func (cmd *restoreCommand) sendTar(c *Call, wanted map[blobs.Ref][]Lost, put put
 	}
 }
 
+// listedAtOnce is how many contents are looked up in one transaction: reading
+// them all may take hours.
+const listedAtOnce = 256
+
 // listContents reads the bytes of all contents that records have, and says
-// which are missing or damaged. Those that this process has hashed are not read
-// again.
+// which are missing or damaged, or cannot be read. Those that this process has
+// hashed are not read again.
 func (v verbs) listContents(w http.ResponseWriter, r *http.Request) {
-	var all []content
-	err := v.store.View(func(tx *kv.Tx) error {
-		for ref, n := range tx.Contents() {
-			all = append(all, content{Ref: blobs.Ref(ref).String(), Size: n})
-		}
-		return nil
-	})
-	if err != nil {
-		answerWith(w, nil, err)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
-	err = v.contents(func(store *blobs.Store) error {
-		for _, one := range all {
-			if err := r.Context().Err(); err != nil {
-				return err
-			}
-			ref, err := blobs.ParseRef(one.Ref)
+	begun := false
+	err := v.contents(func(store *blobs.Store) error {
+		var last []byte
+		for {
+			page, err := view(v, func(tx *kv.Tx) (page []content, err error) {
+				for ref, n := range tx.ContentsAfter(last) {
+					page, last = append(page, content{Ref: blobs.Ref(ref).String(), Size: n}), ref[:]
+					if len(page) == listedAtOnce {
+						break
+					}
+				}
+				return page, nil
+			})
 			if err != nil {
 				return err
 			}
-			why := ""
-			switch err := store.Prove(ref); {
-			case errors.Is(err, fs.ErrNotExist):
-				why = "its bytes are missing"
-			case errors.Is(err, blobs.ErrDamaged):
-				why = "its bytes are damaged"
-			case err != nil:
-				return err
+			begun = true
+			if len(page) == 0 {
+				return out.Encode(content{End: true})
 			}
-			if why != "" {
-				if err := v.store.View(func(tx *kv.Tx) error {
-					for _, h := range tx.Having(ref) {
-						one.Files = append(one.Files, Lost{ID: h.ID, Name: h.Name, Content: one.Ref, Why: why})
-					}
-					return nil
-				}); err != nil {
+			for _, one := range page {
+				if err := r.Context().Err(); err != nil {
+					return err
+				}
+				if err := v.look(store, &one); err != nil {
+					return err
+				}
+				if err := out.Encode(one); err != nil {
 					return err
 				}
 			}
-			if err := out.Encode(one); err != nil {
-				return err
-			}
 		}
-		return out.Encode(content{End: true})
 	})
-	if err != nil {
+	if err != nil && !begun {
+		answerWith(w, nil, err)
+	} else if err != nil {
 		panic(http.ErrAbortHandler) // the end is missing, which the client sees
 	}
+}
+
+// look reads a content, and notes the files that have it if something is wrong.
+func (v verbs) look(store *blobs.Store, one *content) error {
+	ref, err := blobs.ParseRef(one.Ref)
+	if err != nil {
+		return err
+	}
+	why := ""
+	switch err := store.Prove(ref); {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		why = "its bytes are missing"
+	case errors.Is(err, blobs.ErrDamaged):
+		why = "its bytes are damaged"
+	default:
+		one.Unread, why = true, "its bytes cannot be read: "+err.Error()
+	}
+	one.Files, err = view(v, func(tx *kv.Tx) (all []Lost, err error) {
+		for _, h := range tx.Having(ref) {
+			all = append(all, Lost{ID: h.ID, Name: h.Name, Content: one.Ref, Why: why})
+		}
+		return all, nil
+	})
+	return err
 }
 
 // putContents keeps the contents of a tar, each proven by its hash, that records

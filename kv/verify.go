@@ -218,44 +218,61 @@ func (tx *Tx) Audit(problem func(error)) error {
 	return nil
 }
 
-// Contents yields each content that records or pending uploads have, once, and
-// its size in bytes.
-func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] {
+// Contents yields each content that records or pending uploads have, once, in
+// the order of their refs, and its size in bytes.
+func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] { return tx.ContentsAfter(nil) }
+
+// ContentsAfter is Contents of the refs that come after one; of all if that is
+// nil.
+func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 	return func(yield func([32]byte, int64) bool) {
-		var last []byte
-		for k := range tx.Walk(blobBucket, nil, nil, false) {
-			if len(k) < 32 || bytes.Equal(k[:32], last) {
-				continue
+		first := func(b table.Bucket, past []byte) []byte {
+			for k := range tx.Walk(b, nil, past, false) {
+				if len(k) >= 32 {
+					return bytes.Clone(k)
+				}
 			}
-			last = bytes.Clone(k[:32])
-			r, err := records.Get(tx.Tx, k[32:])
-			if err != nil || r.Bytes == nil {
-				continue // Audit tells of it
-			}
-			if !yield([32]byte(last), r.Bytes.Size) {
-				return
-			}
+			return nil
 		}
-		last = nil
-		for k := range tx.Walk(itemBlob, nil, nil, false) {
-			if len(k) < 32 || bytes.Equal(k[:32], last) {
-				continue
+		past, more := following(ref)
+		file, item := first(blobBucket, past), first(itemBlob, past)
+		for more && (file != nil || item != nil) {
+			key := file
+			if key == nil || item != nil && bytes.Compare(item[:32], key[:32]) < 0 {
+				key = item
 			}
-			last = bytes.Clone(k[:32])
-			shared := false
-			for range tx.Walk(blobBucket, last, nil, false) {
-				shared = true
-				break
+			at := [32]byte(key)
+			size, known := int64(0), false // Audit tells of rows that cannot be read
+			if file != nil && [32]byte(file) == at {
+				if r, err := records.Get(tx.Tx, file[32:]); err == nil && r.Bytes != nil {
+					size, known = r.Bytes.Size, true
+				}
+			} else if i, err := items.Get(tx.Tx, item[32:]); err == nil {
+				size, known = i.Size, true
 			}
-			i, err := items.Get(tx.Tx, k[32:])
-			if shared || err != nil {
-				continue
-			}
-			if !yield([32]byte(last), i.Size) {
+			if known && !yield(at, size) {
 				return
+			}
+			past, more = following(at[:])
+			if file != nil && [32]byte(file) == at {
+				file = first(blobBucket, past)
+			}
+			if item != nil && [32]byte(item) == at {
+				item = first(itemBlob, past)
 			}
 		}
 	}
+}
+
+// following is the ref after one; there is none after the last.
+func following(ref []byte) (next []byte, found bool) {
+	next = bytes.Clone(ref)
+	for i := len(next) - 1; i >= 0; i-- {
+		if next[i]++; next[i] != 0 {
+			return next, true
+		}
+	}
+	return next, ref == nil
 }
 
 // A Holder is a file, or an upload that waits for approval.

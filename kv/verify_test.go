@@ -480,3 +480,55 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 		return errors.Join(b.Delete([]byte("first key")), b.Delete([]byte("second key")))
 	})
 }
+
+// Each content comes once and in order, whoever has it, and a listing goes on
+// after any ref.
+func TestContents(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	q := addRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 100 })
+	want := map[[32]byte]int64{}
+	file := func(ref [32]byte, size int64) {
+		update(t, s, func(tx *Tx) error {
+			_, err := tx.Add(u.ID, record.Files, form(t, record.Files, `{}`), &record.Content{Ref: ref, Size: size}, "")
+			return err
+		})
+		want[ref] = size
+	}
+	sent := func(mark byte, size int64) {
+		c := came(mark, size)
+		if _, err := leave(s, q, "here", c); err != nil {
+			t.Fatal(err)
+		}
+		want[c.Ref] = size
+	}
+	last := [32]byte(bytes.Repeat([]byte{0xff}, 32))
+	file([32]byte{5}, 7)
+	file([32]byte{5}, 7) // twice
+	file([32]byte{}, 1)
+	file(last, 2)
+	file([32]byte{3, 0xff}, 3)
+	file([32]byte{3}, 4)
+	for _, mark := range []byte{2, 5, 8, 4} {
+		sent(mark, 7)
+	}
+	view(t, s, func(tx *Tx) error {
+		refs := slices.SortedFunc(maps.Keys(want), func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+		is.True(len(refs) >= 8)
+		for from := -1; from < len(refs); from++ {
+			var after []byte
+			if from >= 0 {
+				after = refs[from][:]
+			}
+			var got [][32]byte
+			for ref, size := range tx.ContentsAfter(after) {
+				got = append(got, ref)
+				is.Equal(size, want[ref])
+			}
+			is.True(slices.Equal(got, refs[from+1:]))
+		}
+		return nil
+	})
+}
