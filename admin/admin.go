@@ -146,6 +146,7 @@ func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index In
 	}
 	mux.Handle("POST /clock", verb(func(*http.Request, nothing) (kv.ClockReset, error) { return v.store.ResetClock() }))
 	mux.Handle("POST /gc", verb(v.collect))
+	mux.Handle("POST /scrub", verb(v.scrub))
 	mux.HandleFunc("POST /import", func(w http.ResponseWriter, r *http.Request) {
 		out, err := v.moveIn(r)
 		answerWith(w, out, err)

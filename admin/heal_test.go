@@ -156,3 +156,39 @@ func TestDamagedFile(t *testing.T) {
 	s.must("backup", "copy")
 	s.stop()
 }
+
+// What verify finds in the data of a running server, the server looks at itself
+// at once: it heals its journal and no longer sends damaged bytes.
+func TestVerifyTellsServer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newPlace(t).serve()
+	key := s.inhabit()
+	admin := s.must("key", "create", "--user", "ann", "--name", "admin", "--scope", "admin")
+	s.until("the journal was read once, and is not read again today", func() bool {
+		_, body := s.get("/api/v1/admin/health", admin)
+		return strings.Contains(body, `"checkedAt":"`)
+	})
+	is.True(!strings.Contains(s.must("verify"), "The running server"))
+	addNotes(t, s.place, key, 0, 20)
+	log := flipBit(t, s.place)
+	damaged := contents(t, s.data())[0]
+	b, err := os.ReadFile(damaged)
+	is.NoErr(err)
+	b[len(b)/2] ^= 1
+	is.NoErr(os.WriteFile(damaged, b, 0o600))
+	r := s.run("", "verify")
+	is.Equal(r.code, 4)
+	is.True(strings.Contains(r.out, log))
+	is.True(strings.Contains(r.out, "The running server checks this itself now"))
+	is.True(strings.Contains(r.err, "run kist verify again in a few minutes"))
+	s.until("the journal is healed", func() bool {
+		status, body := s.get("/readyz", "")
+		return status == 200 && strings.Contains(body, "damage was found and healed")
+	})
+	s.until("the content is in quarantine", func() bool {
+		_, err := os.Stat(s.data("blobs", "damaged", filepath.Base(damaged)))
+		return err == nil
+	})
+	s.stop()
+}

@@ -38,7 +38,8 @@ type Verified struct {
 	Orphans  int          `json:"orphans"`  // contents that no record has; the sweep removes them
 	Missing  []Lost       `json:"missing"`  // records without their bytes
 	Problems []string     `json:"problems"`
-	Notes    []string     `json:"notes,omitempty"` // what is wrong and does no harm
+	Notes    []string     `json:"notes,omitempty"`      // what is wrong and does no harm
+	Told     bool         `json:"toldServer,omitempty"` // the running server looks at what was found itself
 	Repaired *kv.Repaired `json:"repaired,omitempty"`
 }
 
@@ -100,7 +101,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return err
 	}
 	v.Repaired = repaired
-	if err := errors.Join(c.copyProblems(dir, v)); err != nil {
+	if err := c.consult(dir, v); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
@@ -116,6 +117,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	for _, p := range v.Problems {
 		text += "\n" + printable(p)
+	}
+	if v.Told {
+		text += "\nThe running server checks this itself now, and heals its journal if it can."
 	}
 	bad := len(v.Missing) + len(v.Problems)
 	switch {
@@ -133,6 +137,9 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	if bad == 0 {
 		return nil
+	}
+	if len(v.Problems) > 0 && v.Told {
+		return &found{problems(bad) + "; run kist verify again in a few minutes, and if it still finds some, stop the server and run kist verify --repair, or restore a backup"}
 	}
 	if len(v.Problems) > 0 && !cmd.Repair {
 		return &found{problems(bad) + "; stop the server and run kist verify --repair, or restore a backup"}
@@ -209,17 +216,48 @@ func lossy(r *kv.Repaired) error {
 	return &found{"the repair could not save everything as it was"}
 }
 
-// copyProblems has a running server look at its own working copy.
-func (c *Call) copyProblems(dir string, v *Verified) error {
+// consult has a running server look at its own working copy, and, if anything
+// is wrong, at its journal and at the contents in question.
+func (c *Call) consult(dir string, v *Verified) error {
 	conn, err := dialUnix(context.Background(), filepath.Join(dir, SocketName))
 	if err != nil {
 		return nil //nolint:nilerr // no server: the working copy is derived, and proves itself at the next start
 	}
 	client := overSocket(filepath.Join(dir, SocketName))
 	var problems []string
-	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/copy", nothing{}, &problems), client.close())
+	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/copy", nothing{}, &problems))
 	v.Problems = append(v.Problems, problems...)
-	return err
+	if err == nil && len(v.Missing)+len(v.Problems) > 0 {
+		in := suspects{}
+		for _, m := range v.Missing[:min(len(v.Missing), mostSuspects)] {
+			in.Contents = append(in.Contents, m.Content)
+		}
+		// A server of another version may not know how.
+		v.Told = client.call(context.Background(), http.MethodPost, "/scrub", in, &nothing{}) == nil
+	}
+	return errors.Join(err, client.close())
+}
+
+// mostSuspects is how many contents a server is asked to check at once. The
+// others have their turn within the week.
+const mostSuspects = 200
+
+// suspects are contents that may be damaged.
+type suspects struct{ Contents []string }
+
+// scrub has the journal and some contents checked in the background.
+func (v verbs) scrub(_ *http.Request, in suspects) (nothing, error) {
+	v.store.ScrubNow()
+	return nothing{}, v.contents(func(store *blobs.Store) error {
+		for _, text := range in.Contents {
+			ref, err := blobs.ParseRef(text)
+			if err != nil {
+				return err
+			}
+			store.CheckSoon(ref)
+		}
+		return nil
+	})
 }
 
 func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {

@@ -59,11 +59,21 @@ func (s *Store) scrubLoop() {
 		case <-s.stopping.Done():
 			return
 		case <-s.timer(wait):
+		case <-s.scrubNow:
 		}
 		wait = scrubEvery
 		if !s.scrubAndHeal() {
 			wait = scrubRetry
 		}
+	}
+}
+
+// ScrubNow has the journal read through in the background at once. It is for
+// when somebody else has found damage.
+func (s *Store) ScrubNow() {
+	select {
+	case s.scrubNow <- struct{}{}:
+	default: // it is about to be
 	}
 }
 

@@ -155,6 +155,24 @@ func TestScrubHeals(t *testing.T) {
 	}
 }
 
+// A scrub that is asked for does not wait for its turn.
+func TestScrubNow(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := newScrubs()
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: c.after})
+	u := user(t, s, "ann")
+	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	flip(t, newestFile(t, s.Dir(), "log"), 300)
+	<-c.ended // it waits for its turn, which does not come
+	s.ScrubNow()
+	<-c.ended
+	h := s.JournalHealth()
+	is.Equal(len(h.Damaged), 1)
+	is.True(!h.Healed.IsZero())
+}
+
 // Damage that cannot be healed is told as such, and healed as soon as that is
 // possible.
 func TestScrubCannotHeal(t *testing.T) {

@@ -80,8 +80,9 @@ type Store struct {
 	work    sync.WaitGroup // the committer and a snapshot
 	ticking sync.WaitGroup // flushLoop and scrubLoop
 
-	timer  func(time.Duration) <-chan time.Time // how a scrub waits
-	health struct {
+	timer    func(time.Duration) <-chan time.Time // how a scrub waits
+	scrubNow chan struct{}                        // see ScrubNow
+	health   struct {
 		sync.Mutex
 		JournalHealth
 	}
@@ -136,7 +137,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
