@@ -38,9 +38,9 @@ func (p *place) ask(key, method, path, kind, body string) (int, http.Header, str
 }
 
 // inject makes a system call of the running server fail until letGo is called.
-func (s *server) inject(strace, call string, with syscall.Errno) (letGo func()) {
+func (s *server) inject(what, call string, with syscall.Errno) (letGo func()) {
 	s.t.Helper()
-	cmd := exec.Command(strace, "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p", strconv.Itoa(s.cmd.Process.Pid))
+	cmd := exec.Command("strace", "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p", strconv.Itoa(s.cmd.Process.Pid))
 	log := new(buffer)
 	cmd.Stdout, cmd.Stderr = log, log
 	is.New(s.t).NoErr(cmd.Start())
@@ -48,8 +48,8 @@ func (s *server) inject(strace, call string, with syscall.Errno) (letGo func()) 
 	go func() { _ = cmd.Wait(); close(done) }()
 	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
 	s.until("strace is attached", func() bool {
-		if strings.Contains(log.String(), "Operation not permitted") && os.Getenv("KIST_TEST_TOOLS") != "required" {
-			s.t.Skip("left out: strace may not trace on this machine")
+		if strings.Contains(log.String(), "Operation not permitted") {
+			lacks(s.t, what, "strace may not trace here")
 		}
 		return strings.Contains(log.String(), " attached")
 	})
@@ -98,7 +98,7 @@ func TestSyncsFail(t *testing.T) {
 		is.Equal(create(), http.StatusCreated)
 	}
 
-	letGo := server.inject(strace, "fdatasync", syscall.EIO)
+	letGo := server.inject(what, "fdatasync", syscall.EIO)
 	p.until("a write fails", func() bool { return create() == http.StatusServiceUnavailable })
 	status, _, body := ask("GET", "/readyz", "")
 	is.Equal(status, http.StatusServiceUnavailable)
@@ -152,7 +152,8 @@ func formOf(t *testing.T, name, content string) (kind, body string) {
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	strace := needs(t, "strace")
+	const what = "a quota that is used up"
+	needs(t, what, "strace")
 	p := newPlace(t)
 	p.ann()
 	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
@@ -177,7 +178,7 @@ func TestQuotaUsedUp(t *testing.T) {
 	status, _ = upload("before")
 	is.Equal(status, http.StatusCreated)
 
-	letGo := server.inject(strace, "fdatasync", syscall.EDQUOT) // of the journal
+	letGo := server.inject(what, "fdatasync", syscall.EDQUOT) // of the journal
 	p.until("a record is refused", func() bool { status, _ := note(); return status != http.StatusCreated })
 	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
 	begun := time.Now()
@@ -194,7 +195,7 @@ func TestQuotaUsedUp(t *testing.T) {
 	status, _ = note()
 	is.Equal(status, http.StatusCreated)
 
-	letGo = server.inject(strace, "fsync", syscall.ENOSPC) // of files
+	letGo = server.inject(what, "fsync", syscall.ENOSPC) // of files
 	full(upload("refused"))
 	p.until("/readyz says so", func() bool { status, body := ready(); return status == 503 && body == "The disk is full.\n" })
 	begun = time.Now()
@@ -217,7 +218,9 @@ func (p *place) obeyModes() {
 	if os.Geteuid() != 0 {
 		return
 	}
-	setpriv := needs(p.t, "setpriv")
+	needs(p.t, "a folder that may not be written to", "setpriv")
+	setpriv, err := exec.LookPath("setpriv")
+	is.New(p.t).NoErr(err)
 	p.within = func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{setpriv, "--bounding-set=-dac_override,-dac_read_search", cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = setpriv
@@ -282,7 +285,10 @@ func TestUnwritableFolder(t *testing.T) {
 func TestStartOnFailingDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	strace := needs(t, "strace")
+	const what = "a disk that fails at a start"
+	needs(t, what, "strace")
+	strace, err := exec.LookPath("strace")
+	is.NoErr(err)
 	p := newPlace(t)
 	s := p.serve()
 	p.ann()
@@ -298,8 +304,8 @@ func TestStartOnFailingDisk(t *testing.T) {
 		s := failing.start()
 		is.Equal(s.end(), 1)
 		text := s.log.String()
-		if strings.Contains(text, "Operation not permitted") && os.Getenv("KIST_TEST_TOOLS") != "required" {
-			t.Skip("left out: strace may not trace on this machine")
+		if strings.Contains(text, "Operation not permitted") {
+			lacks(t, what, "strace may not trace here")
 		}
 		is.True(strings.Contains(text, log))
 		is.True(strings.Contains(text, "input/output error") || strings.Contains(text, "too many open files"))

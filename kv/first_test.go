@@ -134,4 +134,3 @@ func lackOf(at string, a, b any) string {
 	}
 	return ""
 }
-
