@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -29,6 +31,10 @@ type order struct {
 	From string `json:"from"` // the bbolt file
 	To   string `json:"to"`   // the folder of a journal that is made; if "", the digest is printed
 }
+
+// exitNoRoom is how that process ends if there is no room for what it writes,
+// which says nothing about what it reads.
+const exitNoRoom = 3
 
 // childMemory is what reading a working copy may take, in bytes. It needs next
 // to nothing, unless pages of a torn file lead in a circle.
@@ -51,6 +57,9 @@ func Child() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		if noRoom(err) {
+			os.Exit(exitNoRoom)
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -103,7 +112,8 @@ var errTorn = errors.New("cache/kist.db cannot be read")
 
 // readCopy has another process read the working copy and write it as a journal
 // into the folder to, and returns its digest. The error is errTorn if that
-// cannot be read, and fs.ErrNotExist if there is none.
+// cannot be read, fs.ErrNotExist if there is none, and ENOSPC if there is no room
+// in the folder.
 func (o *RepairOptions) readCopy(from, to string) (digest journal.Digest, err error) {
 	if _, err := o.runChild(from, to); err != nil {
 		return 0, err
@@ -164,6 +174,8 @@ func (o *RepairOptions) runChild(from, to string) (printed string, err error) {
 	var out, said tail
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
 	switch err := cmd.Run(); {
+	case err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitNoRoom:
+		return "", fmt.Errorf("there is no room to read cache/kist.db into %s: %w", filepath.Dir(to), syscall.ENOSPC)
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%w: reading it does not end", errTorn)
 	case err != nil:

@@ -213,6 +213,9 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	}
 	copied := filepath.Join(scratch, "copy")
 	digest, torn := o.readCopy(filepath.Join(dir, "cache", "kist.db"), copied)
+	if noRoom(torn) { // without it more might be lost than has to be
+		return nil, fmt.Errorf("%w. Nothing was changed. Make room there, or name another folder with --scratch for a dry run", torn)
+	}
 	clean, certified := readProof(dir)
 
 	j, err := journal.Read(filepath.Join(dir, "journal"), Format)

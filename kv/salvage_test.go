@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ func misbehave(how string) {
 		}
 	case "nothing":
 		os.Exit(0)
+	case "full":
+		os.Exit(exitNoRoom)
 	}
 }
 
@@ -487,4 +490,27 @@ func TestRepairComparesDigest(t *testing.T) {
 	is.True(r.Partial)
 	is.True(strings.Contains(strings.Join(r.Unknown, "\n"), "digest"))
 	view(t, openAt(t, dir, nil), audit)
+}
+
+// A repair that has no room to read the working copy ends before it changes
+// anything. To go on without the copy could lose what that has.
+func TestRepairWithoutRoom(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, before := written(t, 20)
+	flip(t, newestFile(t, dir, "log"), 500)
+	files := filesIn(t, dir)
+	delete(files, filepath.Join(dir, "LOCK"))
+	for _, dry := range []bool{true, false} {
+		_, err := Repair(dir, RepairOptions{DryRun: dry, env: []string{hangEnv + "=full"}})
+		is.True(errors.Is(err, syscall.ENOSPC))
+		is.True(strings.Contains(err.Error(), "Make room there"))
+		now := filesIn(t, dir)
+		delete(now, filepath.Join(dir, "LOCK"))
+		is.True(maps.Equal(now, files))
+	}
+	r, err := Repair(dir, RepairOptions{})
+	is.NoErr(err)
+	is.True(r.Whole())
+	is.True(maps.Equal(contentOf(t, openAt(t, dir, nil)), before))
 }
