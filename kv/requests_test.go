@@ -335,6 +335,27 @@ func TestRequestsModel(t *testing.T) {
 	})
 }
 
+// What one transfer was promised is not promised to another while it lasts.
+func TestPromisedBytes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	q := addRequest(t, s, user(t, s, "ann").ID, func(f *record.RequestForm) { f.MaxTotal = 25 })
+	one, err := s.Reserve(t.Context(), q, "192.0.2.1", 10, 10)
+	is.NoErr(err)
+	two, err := s.Reserve(t.Context(), q, "192.0.2.1", 10, 10)
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Reserve(ctx, q, "192.0.2.1", 10, 10)
+	is.True(err != nil) // there is room once the others have ended
+	is.NoErr(one.Release())
+	three, err := s.Reserve(t.Context(), q, "192.0.2.1", 10, 10)
+	is.NoErr(err)
+	is.NoErr(errors.Join(two.Release(), three.Release()))
+	view(t, s, audit)
+}
+
 // TestReserve: of a hundred senders who race, as many get a place as there are
 // places, and each limit holds by itself.
 func TestReserve(t *testing.T) {

@@ -181,6 +181,40 @@ func TestSentIsBounded(t *testing.T) {
 	view(t, s, audit)
 }
 
+// When a link is closed, what came in by it is remembered, and the uploads at
+// other links go on.
+func TestSentOfClosedLink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	ann := user(t, s, "ann")
+	q, other := addRequest(t, s, ann.ID, nil), addRequest(t, s, ann.ID, nil)
+	u, done, err := beginSent(s, q, "here", 10)
+	is.NoErr(err)
+	_, err = receive(s, u, 1)
+	is.NoErr(err)
+	_, begun, err := beginSent(s, q, "here", 10)
+	is.NoErr(err)
+	_, elsewhere, err := beginSent(s, other, "here", 10)
+	is.NoErr(err)
+	update(t, s, func(tx *Tx) error {
+		now, err := tx.Request(ann.ID, q.ID)
+		if err != nil {
+			return err
+		}
+		now.Active = false
+		return tx.SaveRequest(now)
+	})
+	view(t, s, func(tx *Tx) error {
+		for secret, want := range map[string]string{done: "", begun: "not_found", elsewhere: ""} {
+			_, err := tx.SentUpload(secret)
+			is.Equal(code(err), want)
+		}
+		is.Equal(tx.Count(uploadBucket), 2)
+		return audit(tx)
+	})
+}
+
 // Of what nobody goes on with the place is free at once, and so it is when the
 // link is closed.
 func TestSentEnds(t *testing.T) {
