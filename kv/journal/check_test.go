@@ -110,6 +110,26 @@ func TestCheckNewerLayout(t *testing.T) {
 	}
 }
 
+// Damage to what no start needs any more is told apart.
+func TestCheckSuperseded(t *testing.T) {
+	t.Parallel()
+	for name, superseded := range map[string]bool{
+		fileName(snapName, 3): true, fileName(snapName, 6): true, fileName(snapName, 9): false, fileName(logName, 3): true, fileName(logName, 9): false,
+	} {
+		is := is.New(t)
+		m := newMemory(rand.New(rand.NewPCG(1, 18)))
+		j, _ := generationsOf(t, m, 4)
+		m.seen[name].data[headerSize+20]++
+		var all []error
+		is.NoErr(j.Check(func(int64) {}, func(err error) { all = append(all, err) }))
+		is.True(len(all) > 0)
+		for _, err := range all {
+			is.Equal(errors.As(err, new(*Superseded)), superseded)
+			is.True(strings.Contains(err.Error(), name))
+		}
+	}
+}
+
 // A file of any known layout, in which nothing but the number of the layout is
 // damaged, is damaged and not a later version's.
 func TestCheckDamagedLayout(t *testing.T) {

@@ -198,3 +198,106 @@ func TestSurveyHarmIsBounded(t *testing.T) {
 	is.Equal(len(s.Harm), mostHarm)
 	is.Equal(len(s.Harm)+s.More, harmed)
 }
+
+// A frame is found wherever it begins, also at the first byte of what is looked
+// at or of a window.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m := newMemory(rand.New(rand.NewPCG(1, 79)))
+	generationsOf(t, m, 1)
+	log := m.seen[fileName(logName, 0)].data
+	marks, end := frames(t, log)
+	frame := log[marks[1]:marks[2]]
+	for _, at := range []int{0, 1, 100, window - 1, window, window + 1, 2 * window} {
+		file := append(make([]byte, at), frame...)
+		r := &reader{file: bytes.NewReader(file), size: int64(len(file))}
+		found, ok := r.find(0, func(first []byte) bool { return bytes.HasPrefix(frame[frameHead:], first) })
+		is.True(ok)
+		is.Equal(found, int64(at))
+	}
+	r := &reader{file: bytes.NewReader(log[:end]), size: int64(end)}
+	_, ok := r.find(0, func([]byte) bool { return false })
+	is.True(!ok)
+}
+
+// Of a snapshot that is damaged, and with nothing whole before it, everything in
+// its other frames is handed over.
+func TestSalvagePieces(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	rnd := rand.New(rand.NewPCG(1, 80))
+	m := newMemory(rnd)
+	j, b := opened(t, m)
+	var r Record
+	for n := range 100 {
+		b = b.with(&r, []Op{{1, []byte{byte(n)}, someBytes(rnd, 3000)}})
+		is.NoErr(j.Append(&r, b.State))
+	}
+	is.NoErr(j.Begin(b.State))
+	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
+	delete(m.seen, fileName(logName, 0))
+	snap := m.seen[fileName(snapName, 100)].data
+	snap[len(snap)/2]++
+	s, err := j.Survey(0, func(int64) {})
+	is.NoErr(err)
+	c := &pieces{counted: counted{t: t}, found: map[string]string{}}
+	done, err := s.Salvage(nil, c)
+	is.NoErr(err)
+	is.True(done.Partial)
+	is.True(len(c.found) >= 60 && len(c.found) < 100)
+	for key, value := range c.found {
+		is.Equal(value, b.entries[key])
+	}
+}
+
+// pieces keeps the entries that Salvage hands over.
+type pieces struct {
+	counted
+	found map[string]string
+}
+
+func (p *pieces) Entries(ops []Op) error {
+	for _, op := range ops {
+		p.found[string(append([]byte{op.Bucket}, op.Key...))] = string(op.Value)
+	}
+	return nil
+}
+
+// The bytes at the end of a log are told to be a record only if they have its
+// length and its number.
+func TestTorn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm func(log []byte, at int) []byte // at is where the last record begins
+		torn bool
+	}{
+		"its last byte":     {func(log []byte, _ int) []byte { log[len(log)-1]++; return log }, true},
+		"cut":               {func(log []byte, _ int) []byte { return log[:len(log)-1] }, false},
+		"more behind it":    {func(log []byte, _ int) []byte { log[len(log)-1]++; return append(log, 0) }, false},
+		"its number":        {func(log []byte, at int) []byte { log[at+frameHead+7]++; return log }, false},
+		"cut in its head":   {func(log []byte, at int) []byte { return log[:at+frameHead+3] }, false},
+		"cut behind length": {func(log []byte, at int) []byte { return log[:at+4] }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			m := newMemory(rand.New(rand.NewPCG(1, 81)))
+			generationsOf(t, m, 1)
+			log := m.seen[fileName(logName, 0)]
+			marks, end := frames(t, log.data)
+			last := marks[len(marks)-1]
+			log.data = c.harm(log.data[:end], last)
+			j, err := New(m, format)
+			is.NoErr(err)
+			_, done, err := replay(j)
+			is.NoErr(err)
+			is.Equal(done.Seq, uint64(len(marks)-1))
+			is.Equal(done.Cut, int64(len(log.data)-last))
+			is.Equal(done.Torn != nil, c.torn)
+			if c.torn {
+				is.Equal(done.Torn.At, int64(last))
+				is.Equal(done.Torn.To.Seq, uint64(len(marks)))
+			}
+		})
+	}
+}
