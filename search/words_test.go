@@ -30,6 +30,7 @@ func TestWords(t *testing.T) {
 		{"שָׁלוֹם", "שלום"},
 		{"हिन्दी", "हिन्दी"}, // vowel signs are letters' own
 		{"می\u200cخواهم", "میخواهم"},
+		{"soft\u00adhyphen no\u2060break zero\u200dwidth", "softhyphen nobreak zerowidth"},
 		{"東京都", "東京 京都 都"},
 		{"東京", "東京 京"},
 		{"京", "京"},
@@ -63,7 +64,7 @@ func TestWords(t *testing.T) {
 
 func TestNear(t *testing.T) {
 	is := is.New(t)
-	for _, pair := range []string{"house house", "house hose", "house housse", "house houses", "house huose", "naïve naive", "über übre", "note notes", "東京都 東京"} {
+	for _, pair := range []string{"house house", "house hose", "house housse", "house houses", "house huose", "naïve naive", "über übre", "note notes", "東京都 東京", "a𐐨b ab", "𐐨ab𐐨 𐐨ab"} {
 		a, b, _ := strings.Cut(pair, " ")
 		is.True(near(a, b)) // one error
 		is.True(near(b, a)) // either way
