@@ -92,7 +92,8 @@ func (b *longText) set(v any) error {
 }
 
 // Name binds a label for people: one line of at most most characters without
-// control characters, white space trimmed and folded.
+// control characters, white space trimmed and folded. Characters that change the
+// direction of text are left out.
 func (s *Set) Name(name string, p *string, most int, traits ...Traits) *Field {
 	return s.add(name, &label{text{p, most}}, traits)
 }
@@ -118,9 +119,21 @@ func CleanName(most int) Rule {
 		if strings.ContainsFunc(t, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }) {
 			return "", errors.New("must not contain control characters")
 		}
+		t = strings.Map(func(r rune) rune {
+			if Bidi(r) {
+				return -1
+			}
+			return r
+		}, t)
 		t = strings.Join(strings.Fields(t), " ")
 		return t, tooLong(t, most)
 	}
+}
+
+// Bidi reports whether a character changes the direction of text and shows
+// nothing.
+func Bidi(r rune) bool {
+	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
 // A Secret is what an input says about a password.

@@ -185,7 +185,7 @@ func (b *Link) Title() string {
 	if b.Description == "" {
 		return b.URL
 	}
-	return b.Description
+	return printable(b.Description)
 }
 
 // briefly is how much of a long text a list needs, in characters.
@@ -213,11 +213,11 @@ func (r *Record) Brief() (*Record, error) {
 	return &short, nil
 }
 
-// firstLine is the first line of text with something on it, cut to MaxName
-// characters.
+// firstLine is the first line of text with something on it that can be seen, as
+// a title, cut to MaxName characters.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimSpace(printable(line)); line != "" {
 			return Cut(line, MaxName)
 		}
 	}

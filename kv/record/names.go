@@ -180,18 +180,23 @@ func tracks(name string) bool {
 // unprintable reports characters that control a terminal, the lines or the
 // direction of text.
 func unprintable(r rune) bool {
-	return unicode.IsControl(r) || bidi(r) || r == '\u2028' || r == '\u2029'
-}
-
-func bidi(r rune) bool {
-	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
+	return unicode.IsControl(r) || field.Bidi(r) || r == '\u2028' || r == '\u2029'
 }
 
 // CleanTitle is the rule of titles: one line of at most MaxName characters. Line
 // breaks and tabs become spaces; other control characters and those that change
 // the direction of text are left out, as they are in file names.
 func CleanTitle(t string) (string, error) {
-	t = strings.Map(func(r rune) rune {
+	t = printable(t)
+	if utf8.RuneCountInString(t) > MaxName {
+		return "", fmt.Errorf("must be at most %d characters long", MaxName)
+	}
+	return t, nil
+}
+
+// printable makes one line of any text, as titles are.
+func printable(t string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r) && r != ' ' && r != '\u00a0' && unprintable(r):
 			return ' '
@@ -200,10 +205,6 @@ func CleanTitle(t string) (string, error) {
 		}
 		return r
 	}, strings.ReplaceAll(t, "\r\n", "\n"))
-	if utf8.RuneCountInString(t) > MaxName {
-		return "", fmt.Errorf("must be at most %d characters long", MaxName)
-	}
-	return t, nil
 }
 
 // MaxFileName is the longest file name in bytes.
@@ -288,8 +289,7 @@ func CleanColor(t string) (string, error) {
 }
 
 // CleanName is the rule of the names that people see, of accounts, keys and
-// folders: one line of at most MaxName characters, white space trimmed and
-// folded, without control characters. It may be empty.
+// folders: the rule of Name fields. It may be empty.
 func CleanName(t string) (string, error) {
 	if !utf8.ValidString(t) {
 		return "", errors.New("must be valid UTF-8")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -373,4 +374,54 @@ func TestCleanTitle(t *testing.T) {
 	is.NoErr(err)
 	_, err = record.CleanTitle(strings.Repeat("é", record.MaxName+1))
 	is.True(err != nil)
+}
+
+// A title is one line without characters that change its direction, whatever it
+// is of, and wherever it comes from.
+func TestTitlesAreOneLine(t *testing.T) {
+	const hostile, clean = `a\r\nb\tc\u202ed\u2066e\u200ef\u061cg\u2028h`, "a b cdefg h"
+	bodies := map[*record.Kind]map[string]string{ // what is said, and the title of it
+		record.Files:     {`{"originalName":"` + hostile + `"}`: "abcdefgh"},
+		record.Bookmarks: {`{"url":"https://go.dev/","title":"` + hostile + `"}`: clean},
+		record.Notes:     {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},
+		record.Snippets:  {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},
+		record.Recipes:   {`{"title":"` + hostile + `"}`: clean},
+		record.Games:     {`{"title":"` + hostile + `"}`: clean},
+		record.Links:     {`{"originalUrl":"https://go.dev/","description":"` + hostile + `"}`: clean},
+	}
+	for _, k := range record.Kinds {
+		if len(bodies[k]) == 0 {
+			t.Errorf("%s is not tested", k.Name)
+		}
+		for text, want := range bodies[k] {
+			b := k.New()
+			in, err := field.Parse([]byte(text))
+			if err == nil {
+				err = field.Create(b, in)
+			}
+			if err != nil || b.Title() != want {
+				t.Errorf("%s %s: %q %v, want %q", k.Name, text, b.Title(), err, want)
+			}
+		}
+	}
+	in, err := field.Parse([]byte(`{"title":"` + hostile + `","folderName":"` + hostile + `"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &record.RequestForm{Request: record.NewRequest()}
+	if err := field.Create(q, in); err != nil || q.Title != clean || q.FolderName != clean {
+		t.Errorf("upload request: %q %q %v", q.Title, q.FolderName, err)
+	}
+	folder := record.FolderForm(record.Folder{})
+	in, err = field.Parse([]byte(`{"name":"` + hostile + `"}`))
+	if err == nil {
+		err = field.Create(folder, in)
+	}
+	if err != nil || folder.Name != clean {
+		t.Errorf("folder: %q %v", folder.Name, err)
+	}
+	from := &record.SenderForm{}
+	if err := field.Create(from, in); err != nil || from.Name != clean {
+		t.Errorf("sender: %q %v", from.Name, err)
+	}
 }
