@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -293,6 +295,41 @@ func (s *script) poll(secret string) (key string, done bool) {
 		s.every = got.at("interval").(float64)
 	}
 	return "", got.text("error") != "authorization_pending" && got.text("error") != "slow_down"
+}
+
+// Clients that are known by an id are shown by their name: where they ask, once
+// they are connected, and in the list of keys.
+func TestDeviceNames(t *testing.T) {
+	t.Parallel()
+	for id, name := range map[string]string{
+		"cgdfgoapmfgdjapeehbgcnldocokgbae": "Swush extension", "swush-cli": "Swush command line", "some <client>": "some <client>",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			a.withPassword(a.user, "correct horse")
+			cookie := a.enter("ann", "correct horse")
+			got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": id}}).want(200)
+			page := html.UnescapeString(string(a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(200).body))
+			is.True(strings.Contains(page, name))
+			is.Equal(strings.Contains(page, id), id == name)
+			h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
+			form := url.Values{"user_code": {got.text("user_code")}, "action": {"approve"}}
+			done := a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(200)
+			is.True(strings.Contains(html.UnescapeString(string(done.body)), name+" is connected to your account."))
+			key := a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(200)
+			is.True(key.text("api_key") != "")
+			keys := a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200)
+			var shown []string
+			for i := range keys.at("data").([]any) {
+				if keys.text(fmt.Sprintf("data.%d.device", i)) != "" {
+					shown = append(shown, keys.text(fmt.Sprintf("data.%d.name", i)))
+				}
+			}
+			is.Equal(shown, []string{name})
+		})
+	}
 }
 
 func TestDeviceFlow(t *testing.T) {
