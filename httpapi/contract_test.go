@@ -1,10 +1,15 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
 )
 
 // TestQueueCursor: deciding a page of a queue hides nothing of the next.
@@ -99,4 +104,100 @@ func TestBasePath(t *testing.T) {
 	is.Equal(a.do(request{method: "GET", path: "/kist/claim/none", anyone: true, raw: true}).status, 404)
 	is.Equal(a.do(request{method: "GET", path: "/kist/api/v1/notes", raw: true}).want(200).at("total"), 1.0)
 	is.Equal(a.do(request{method: "GET", path: "/kisto/api/v1/notes", raw: true}).status, 404)
+}
+
+// The pages of approval queues end at 4 MiB, like those of other lists, and what
+// follows is on the next one.
+func TestQueueBytes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	id := a.post(requestsPath, map[string]any{"title": "T", "slug": "drop"}).want(201).text("data.id")
+	const n = 450
+	store := a.server.Store
+	var q *record.Request
+	a.fatal(store.View(func(tx *kv.Tx) (err error) {
+		q, err = tx.Request(a.user.ID, record.ID(mustID(t, id)))
+		return err
+	}))
+	place, err := store.Reserve(t.Context(), q, "192.0.2.7", n, n)
+	is.NoErr(err)
+	a.fatal(store.Update(func(tx *kv.Tx) error {
+		var came []kv.Received
+		for i := range n {
+			came = append(came, kv.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
+		}
+		// Each of these characters is six in JSON.
+		_, err := tx.Receive(place, &record.SenderForm{Message: strings.Repeat("\x01", record.MaxMessage)}, came)
+		return err
+	}))
+	for _, path := range []string{requestsPath + "/queue?limit=500", requestsPath + "/" + id + "/queue?limit=500"} {
+		sizes := a.wholeList(path, "items", "itemId", n)
+		is.Equal(len(sizes), 2)
+		is.True(sizes[0] > pageBytes-100_000) // a page is full before it ends
+	}
+}
+
+// The log of a webhook has pages too.
+func TestDeliveryPages(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	at := hooksAt + "/" + a.post(hooksAt, map[string]any{"url": "https://hooks.example.org/", "events": []string{"note.created"}}).want(201).text("data.id") + "/deliveries"
+	const n = 110
+	for i := range n {
+		a.post("/api/v1/notes", fmt.Sprintf(`{"content":"%d"}`, i)).want(201)
+	}
+	store := a.server.Store
+	for tried := 0; tried < n; {
+		a.fatal(store.Update(func(tx *kv.Tx) error {
+			found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 50 }, func(kv.Turn) bool { return false })
+			for _, d := range found {
+				err = errors.Join(err, tx.Tried(d.Place, record.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
+				tried++
+			}
+			return err
+		}))
+	}
+	sizes := a.wholeList(at, "data", "id", n)
+	is.Equal(len(sizes), 2)
+	is.True(sizes[0] > pageBytes-100_000)
+	is.Equal(len(a.wholeList(at+"?limit=30", "data", "id", n)), 4)
+	is.Equal(len(a.wholeList(at+"?limit=110", "data", "id", n)), 2)
+	for _, bad := range []string{"?limit=0", "?limit=501", "?cursor=AQ", "?cursor=x"} {
+		a.do(request{method: "GET", path: at + bad, raw: true}).want(400)
+	}
+}
+
+// wholeList reads a list from page to page to its end: n things, each once. It
+// returns how many bytes each page has.
+func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
+	a.Helper()
+	seen := map[string]bool{}
+	for at := path; ; {
+		page := a.get(at).want(200)
+		if page.at("total") != float64(n) {
+			a.Fatalf("total %v", page.at("total"))
+		}
+		if len(page.body) > pageBytes+200 {
+			a.Errorf("a page has %d bytes", len(page.body))
+		}
+		sizes = append(sizes, len(page.body))
+		for i := range page.at(list).([]any) {
+			it := page.text(fmt.Sprintf("%s.%d.%s", list, i, id))
+			if seen[it] {
+				a.Errorf("%s is there twice", it)
+			}
+			seen[it] = true
+		}
+		next, more := page.at("nextCursor").(string)
+		if !more {
+			break
+		}
+		at = path + map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + "cursor=" + next
+	}
+	if len(seen) != n {
+		a.Errorf("%d are there of %d", len(seen), n)
+	}
+	return sizes
 }

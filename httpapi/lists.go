@@ -146,6 +146,28 @@ func answerList[T any, S field.Shaped](c *call, all func(*kv.Tx) ([]T, error), p
 	})
 }
 
+// pageFull reports whether a page ends before its next thing: bytes are those that
+// it would have with it, and n is how many things it has.
+func pageFull(bytes, n int) bool { return bytes > pageBytes && n > 0 }
+
+// appendPage appends a page of things, limit of them at most, and returns how
+// many there are on it.
+func appendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
+	dst = append(dst, '[')
+	first, n := len(dst), 0
+	for ; n < min(len(all), limit); n++ {
+		before := len(dst)
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		if dst = field.AppendJSON(dst, all[n]); pageFull(len(dst)-first, n) {
+			dst = dst[:before]
+			break
+		}
+	}
+	return append(dst, ']'), n
+}
+
 // appendEnd ends the answer of a list after its data.
 func appendEnd(dst []byte, total int, next string) []byte {
 	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)

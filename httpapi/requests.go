@@ -19,7 +19,7 @@ const requestsPath = apiPath + "upload-requests"
 func requestRoutes() []route {
 	status := param{"query", "status", "How far the items are; any if absent.", ref("UploadState"), "pending"}
 	page := []param{
-		{"query", "limit", "Items of a page.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
+		{"query", "limit", "Items of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
 		{"query", "offset", "Items to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
 		{"query", "cursor", "nextCursor of the page before. It holds a place and not a number: what is decided in between hides nothing.", object{"type": "string"}, "AQ"},
 	}
@@ -216,26 +216,26 @@ func listQueue(c *call) error {
 		q.After = record.ID(after)
 	}
 	q.Limit++ // to see whether there is another page
-	var items []*record.Item
-	var total int64
-	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
-		if q.Request != uuid.Nil {
-			if _, err := tx.Request(q.Owner, q.Request); err != nil {
-				return err
-			}
-		}
-		items, total, err = tx.Queue(q)
-		return err
-	}); err != nil {
-		return err
-	}
-	next := ""
-	if len(items) > p.limit {
-		items = items[:p.limit]
-		next = p.write(list, items[p.limit-1].ID[:])
-	}
 	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
-		return appendEnd(appendAll(append(dst, `{"items":`...), items), int(total), next), nil
+		var items []*record.Item
+		var total int64
+		if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+			if q.Request != uuid.Nil {
+				if _, err := tx.Request(q.Owner, q.Request); err != nil {
+					return err
+				}
+			}
+			items, total, err = tx.Queue(q)
+			return err
+		}); err != nil {
+			return dst, err
+		}
+		dst, n := appendPage(append(dst, `{"items":`...), items, p.limit)
+		next := ""
+		if n < len(items) {
+			next = p.write(list, items[n-1].ID[:])
+		}
+		return appendEnd(dst, int(total), next), nil
 	})
 }
 

@@ -287,7 +287,7 @@ func searchAll(c *call) error {
 				if dst, err = c.showResult(tx, dst, finder, r); err != nil {
 					return err
 				}
-				if len(dst)-first > pageBytes && before > first {
+				if pageFull(len(dst)-first, before-first) {
 					dst, next = bytes.TrimSuffix(dst[:before], []byte(",")), writeHit(print, page[i-1])
 					break
 				}

@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +62,11 @@ func webhookRoutes() []route {
 		},
 		{
 			method: "GET", path: at + "/{id}/deliveries", id: "listDeliveries", tag: "webhooks", summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
-			door: reads, reply: reply{200, "The deliveries.", named("DeliveryList", jsonOf(members(object{"data": allOf("Delivery")}, "data"), nil))},
+			door: reads, args: []param{
+				{"query", "limit", "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": kv.LogLength}, 50},
+				{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
+			},
+			reply: reply{200, "A page of the deliveries.", listOf("Delivery")},
 			fails: []int{404}, serve: listDeliveries,
 		},
 		{
@@ -425,42 +432,77 @@ func listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	var all []*shownDelivery
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		h, err := tx.Webhook(c.owner(), id)
-		if err != nil {
-			return err
-		}
-		log, err := tx.DeliveryLog(h.ID)
-		if err != nil {
-			return err
-		}
-		for _, d := range log {
-			v := &shownDelivery{Delivery: d}
-			v.Error = c.hide(v.Error)
-			if all = append(all, v); d.URL == "" {
-				continue // never sent
-			}
-			v.URL = c.mask(v.URL)
-			_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
-			m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
-			var body []byte
-			if err == nil {
-				body, err = m.Body(d.Format, c.s.Base)
-			}
-			if err != nil {
-				c.s.Log.Error("what was delivered cannot be shown", "webhook", h.ID, "delivery", d.ID, "error", err)
-				continue
-			}
-			v.headers, v.body = m.Headers(d.Try.At), append([]byte(nil), body[:min(len(body), maxShownBody)]...)
-		}
-		return nil
-	}); err != nil {
+	values, err := c.query()
+	if err != nil {
+		return err
+	}
+	args := arguments{Values: values}
+	p := page{limit: args.number("limit", 1, maxPage, kv.LogLength), cursor: args.Get("cursor"), sort: kv.Newest}
+	if err := args.err(); err != nil {
+		return err
+	}
+	after, err := p.position(c.r.URL.Path)
+	if err != nil {
 		return err
 	}
 	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
-		return append(appendAll(append(dst, `{"data":`...), all), '}'), nil
+		var all []*shownDelivery
+		total := 0
+		if err := c.s.Store.View(func(tx *kv.Tx) error {
+			h, err := tx.Webhook(c.owner(), id)
+			if err != nil {
+				return err
+			}
+			log, err := tx.DeliveryLog(h.ID)
+			if err != nil {
+				return err
+			}
+			total = len(log)
+			if len(after) > 0 {
+				log = slices.DeleteFunc(log, func(d record.Delivery) bool { return bytes.Compare(placeInLog(&d), after) >= 0 })
+			}
+			for i := range log[:min(len(log), p.limit+1)] { // one more shows whether there is another page
+				all = append(all, c.showDelivery(tx, h, &log[i]))
+			}
+			return nil
+		}); err != nil {
+			return dst, err
+		}
+		dst, n := appendPage(append(dst, `{"data":`...), all, p.limit)
+		next := ""
+		if n < len(all) {
+			next = p.write(c.r.URL.Path, placeInLog(&all[n-1].Delivery))
+		}
+		return appendEnd(dst, total, next), nil
 	})
+}
+
+// placeInLog is where a delivery stands in the log: a later one has a larger
+// place.
+func placeInLog(d *record.Delivery) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(d.Noted.UnixMilli())), d.ID[:]...)
+}
+
+// showDelivery is a delivery as the log of the webhook shows it.
+func (c *call) showDelivery(tx *kv.Tx, h *record.Webhook, d *record.Delivery) *shownDelivery {
+	v := &shownDelivery{Delivery: *d}
+	v.Error = c.hide(v.Error)
+	if d.URL == "" {
+		return v // never sent
+	}
+	v.URL = c.mask(v.URL)
+	_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+	m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
+	var body []byte
+	if err == nil {
+		body, err = m.Body(d.Format, c.s.Base)
+	}
+	if err != nil {
+		c.s.Log.Error("what was delivered cannot be shown", "webhook", h.ID, "delivery", d.ID, "error", err)
+		return v
+	}
+	v.headers, v.body = m.Headers(d.Try.At), bytes.Clone(body[:min(len(body), maxShownBody)])
+	return v
 }
 
 func redeliver(c *call) error {

@@ -121,7 +121,7 @@ func TestWebhooks(t *testing.T) {
 	list := a.get(hooksAt).want(200)
 	is.Equal(list.at("webhooks.0.id"), id)
 	is.Equal(list.at("data.0.id"), id)
-	is.Equal(string(a.get(at+"/deliveries").want(200).body), `{"data":[]}`)
+	is.Equal(string(a.get(at+"/deliveries").want(200).body), `{"data":[],"total":0,"nextCursor":null}`)
 
 	// Another's is not there.
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -565,7 +566,9 @@ func (tx *Tx) DeliveryLog(hook record.ID) ([]record.Delivery, error) {
 			all = append(all, *d)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b record.Delivery) int { return b.Noted.Compare(a.Noted) })
+	slices.SortFunc(all, func(a, b record.Delivery) int {
+		return cmp.Or(b.Noted.Compare(a.Noted), bytes.Compare(b.ID[:], a.ID[:]))
+	})
 	return all[:min(len(all), LogLength)], nil
 }
 
