@@ -64,15 +64,40 @@ func (c *call) answerUser(status int, id record.ID) error {
 type meForm struct {
 	name              string
 	password, current field.Secret
-	revoke            []string // ids of keys; nil is all devices
+	revoke            revoke
 }
 
 func (f *meForm) Fields(s *field.Set) {
 	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
 	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
 	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
-	s.IDs("revoke", &f.revoke, maxRevoked).
-		Says("With a new password: ids of API keys to revoke, those of connected devices included. If absent, all devices but the one that asks are revoked, and no other key. A new password ends all other sessions in any case.", `[]`)
+	f.revoke.Fields(s)
+}
+
+// revoke are the ids of the keys that a new password revokes; nil is all devices.
+type revoke []string
+
+func (f *revoke) Fields(s *field.Set) {
+	s.IDs("revoke", (*[]string)(f), maxRevoked).
+		Says("With a new password: ids of the account's API keys to revoke, those of connected devices included. If absent, all devices but the one that asks are revoked, and no other key. A new password ends all other sessions of the account in any case.", `[]`)
+}
+
+// check refuses ids without a new password.
+func (f revoke) check(in field.Object, p *field.Secret) error {
+	if in["revoke"] != nil && !p.Said {
+		return record.Bad(map[string]string{"revoke": "goes with a new password"})
+	}
+	return nil
+}
+
+// names says which keys are meant. The key that asks is no device among them.
+func (f revoke) names(c *call) func(*record.Key) bool {
+	return func(k *record.Key) bool {
+		if f == nil {
+			return k.Device != "" && k.ID != c.caller.Key.ID
+		}
+		return slices.Contains(f, k.ID.String())
+	}
 }
 
 // maxRevoked is more than an account may have keys.
@@ -93,8 +118,8 @@ func patchMe(c *call) error {
 	if err := check(err, strong(&form.password, c.caller.User.Name)); err != nil {
 		return err
 	}
-	if in["revoke"] != nil && !form.password.Said {
-		return record.Bad(map[string]string{"revoke": "goes with a new password"})
+	if err := form.revoke.check(in, &form.password); err != nil {
+		return err
 	}
 	var was, hash string
 	var changed *record.User
@@ -134,7 +159,7 @@ func patchMe(c *call) error {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
 			}
 			u.Password = hash
-			if _, err := tx.Revoke(u.ID, c.revoked(form)); err != nil {
+			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
 				return err
 			}
 		}
@@ -149,16 +174,6 @@ func patchMe(c *call) error {
 		}
 	}
 	return c.answerUser(http.StatusOK, c.owner())
-}
-
-// revoked says which keys a new password revokes.
-func (c *call) revoked(form *meForm) func(*record.Key) bool {
-	return func(k *record.Key) bool {
-		if form.revoke == nil {
-			return k.Device != "" && k.ID != c.caller.Key.ID
-		}
-		return slices.Contains(form.revoke, k.ID.String())
-	}
 }
 
 // strong is the rule of a new password for the account with the name.
@@ -176,6 +191,7 @@ func strong(p *field.Secret, name string) error {
 type userForm struct {
 	u        *record.User
 	password field.Secret
+	revoke   revoke
 	fresh    bool
 }
 
@@ -193,11 +209,18 @@ func (f *userForm) Fields(s *field.Set) {
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
 	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
 		Says("Bytes of files the user may keep; 0 is no limit, null the instance's default.", `10737418240`)
+	if !f.fresh {
+		f.revoke.Fields(s)
+	}
 }
 
 func newUserForm() *userForm {
-	return &userForm{u: &record.User{Role: record.Member, Quota: -1}, fresh: true}
+	f := newUserEdit()
+	f.fresh = true
+	return f
 }
+
+func newUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
 
 func listUsers(c *call) error {
 	return answerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, showUser)
@@ -235,9 +258,12 @@ func patchUser(c *call) error {
 	if err != nil {
 		return err
 	}
-	form := newUserForm()
+	form := newUserEdit()
 	in, err := c.change(form)
 	if err := check(err, strong(&form.password, form.u.Name)); err != nil {
+		return err
+	}
+	if err := form.revoke.check(in, &form.password); err != nil {
 		return err
 	}
 	hash, err := c.hash(form.password)
@@ -258,6 +284,9 @@ func patchUser(c *call) error {
 		}
 		if form.password.Said {
 			u.Password = hash
+			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
+				return err
+			}
 		}
 		return tx.SaveUser(u)
 	}); err != nil {

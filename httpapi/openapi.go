@@ -688,7 +688,7 @@ func components() []component {
 		{"TagMerge", new(mergeForm), create},
 		{"User", new(shownUser), shown},
 		{"UserCreate", newUserForm(), create},
-		{"UserEdit", newUserForm(), edit},
+		{"UserEdit", newUserEdit(), edit},
 		{"MeEdit", new(meForm), edit},
 		{"Key", new(shownKey), shown},
 		{"KeyCreate", &keyForm{fresh: true}, create},

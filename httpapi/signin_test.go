@@ -340,6 +340,62 @@ func TestNewPasswordRevokes(t *testing.T) {
 	}
 }
 
+// A password that an administrator sets ends all sessions of the account and
+// revokes its devices, or the keys of it that are named; no key of anyone else.
+func TestPasswordResetRevokes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		revoke func(ids map[string]string) any
+		gone   []string
+	}{
+		"absent": {nil, []string{"phone", "tablet"}},
+		"named":  {func(ids map[string]string) any { return []string{ids["phone"], ids["laptop"], ids["other"]} }, []string{"phone", "laptop"}},
+		"none":   {func(map[string]string) any { return []string{} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			bob := a.addUser("bob", record.Member)
+			a.withPassword(bob, "correct horse")
+			cookie := a.enter("bob", "correct horse")
+			secrets, ids := map[string]string{}, map[string]string{}
+			add := func(owner *record.User, name, device string) {
+				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+					k, secret, err := tx.AddKey(record.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
+					if err == nil {
+						secrets[name], ids[name] = secret, k.ID.String()
+					}
+					return err
+				}))
+			}
+			add(bob, "phone", "kist-extension")
+			add(bob, "tablet", "kist-extension")
+			add(bob, "laptop", "")
+			add(a.user, "other", "kist-extension")
+			path := "/api/v1/admin/users/" + bob.ID.String()
+			is.Equal(a.patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).want(422).text("fields.revoke"), "goes with a new password")
+			for _, secret := range secrets {
+				a.do(request{method: "GET", path: "/api/v1/notes", key: secret}).want(200)
+			}
+			form := map[string]any{"password": "battery staple"}
+			if c.revoke != nil {
+				form["revoke"] = c.revoke(ids)
+			}
+			a.patch(path, form).want(200)
+			a.do(as(cookie, "GET", "/api/v1/me", nil)).want(401)
+			for name, secret := range secrets {
+				want := 200
+				if slices.Contains(c.gone, name) {
+					want = 401
+				}
+				a.do(request{method: "GET", path: "/api/v1/notes", key: secret}).want(want)
+			}
+			a.enter("bob", "battery staple")
+		})
+	}
+}
+
 // Disabling an account ends its sessions for good.
 func TestDisableEndsSessions(t *testing.T) {
 	t.Parallel()

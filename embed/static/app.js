@@ -1991,7 +1991,7 @@ function userForm(u) {
     fields: [
       { name: 'username', label: 'User name', required: true, plain: true, half: true },
       { name: 'displayName', label: 'Display name', half: true },
-      { name: 'password', label: u ? 'New password' : 'Password', type: 'password', required: !u, autocomplete: 'new-password', placeholder: u ? 'as it is' : '', hint: 'At least 8 characters.' },
+      { name: 'password', label: u ? 'New password' : 'Password', type: 'password', required: !u, autocomplete: 'new-password', placeholder: u ? 'as it is' : '', hint: u ? 'At least 8 characters. A new one signs the user out and revokes connected devices.' : 'At least 8 characters.' },
       { name: 'role', label: 'Role', type: 'choice', required: true, half: true, choices: { user: 'User', admin: 'Administrator' } },
       { name: 'quotaBytes', label: 'Storage', type: 'size', placeholder: 'as for all', half: true },
       { name: 'apiTokensDisabled', label: 'API keys are off', type: 'check' },
