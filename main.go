@@ -21,7 +21,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -81,10 +80,6 @@ type serve struct {
 	Grace          admin.Span             `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
 }
 
-// gcPercent lets the heap grow to four times of what is in use before it is
-// collected: little is, and most of a request's memory is short-lived.
-const gcPercent = 300
-
 // leastThreads is how many threads run Go code at least. On a machine of one or
 // two cores one of them is often waiting for the disk and another makes the
 // search index: the system shares out the cores better than the runtime, which
@@ -139,7 +134,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		c.Log.Warn("what a command has left in the data directory could not be removed", "error", err)
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent) // opening a large store takes as much memory as it is let
+		admin.PaceGC() // not before: opening a large store takes as much memory as it is let
 	}
 	content, err := blobs.OpenIn(c.DataDir)
 	if err != nil {
