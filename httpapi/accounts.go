@@ -22,6 +22,7 @@ import (
 type shownUser struct {
 	record.User
 	usage kv.Usage
+	used  int64
 }
 
 func (v *shownUser) Fields(s *field.Set) {
@@ -32,8 +33,10 @@ func (v *shownUser) Fields(s *field.Set) {
 	s.Bool("disabled", &v.Disabled).Says("Whether the account is shut.", `false`)
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Whether the user's API keys are off.", `false`)
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
-		Says("Bytes of files the user may keep; 0 is no limit, null the instance's default.", `null`)
-	s.Number("usedBytes", &v.usage.Bytes, 0, 1<<53).Says("Bytes of files the user keeps.", `48213`)
+		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `null`)
+	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes the user keeps: files, files sent to upload requests that wait for approval, and textBytes. A file whose stored bytes are damaged counts as long as it is not deleted.", `48213`)
+	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of the stored records, of every kind: titles, contents, descriptions, addresses.", `1873`)
+	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes set aside for uploads and remote uploads that are not finished.", `0`)
 	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The quota that holds; 0 is no limit.", `0`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
 		return appendCounts(dst, v.usage.Count)
@@ -43,7 +46,7 @@ func (v *shownUser) Fields(s *field.Set) {
 
 func showUser(tx *kv.Tx, u *record.User) (*shownUser, error) {
 	usage, err := tx.Usage(u)
-	return &shownUser{*u, usage}, err
+	return &shownUser{*u, usage, usage.Used()}, err
 }
 
 func (c *call) answerUser(status int, id record.ID) error {
@@ -208,7 +211,7 @@ func (f *userForm) Fields(s *field.Set) {
 	s.Bool("disabled", &f.u.Disabled).Says("Shuts the account.", `false`)
 	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
 	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
-		Says("Bytes of files the user may keep; 0 is no limit, null the instance's default.", `10737418240`)
+		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `10737418240`)
 	if !f.fresh {
 		f.revoke.Fields(s)
 	}

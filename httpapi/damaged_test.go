@@ -80,6 +80,7 @@ func TestDamagedContent(t *testing.T) {
 				is.True(string(body) == content)
 			}
 			for _, first := range []http.Header{nil, owner} {
+				used := a.get("/api/v1/me").want(200).at("data.usedBytes")
 				// Of the small ones a copy in memory may be right still.
 				if size > 128<<10 {
 					ref := a.flip(content)
@@ -117,6 +118,7 @@ func TestDamagedContent(t *testing.T) {
 				is.True(strings.Contains(string(page.body), "kist restore --missing"))
 				is.True(strings.Contains(string(page.body), "damaged"))
 				is.Equal(a.get("/api/v1/files/"+slug).want(200).at("data.size"), float64(size)) // the record stays
+				is.Equal(a.get("/api/v1/me").want(200).at("data.usedBytes"), used)              // and counts
 
 				a.upload(nil, file{"again.txt", "text/plain", content}).want(201)
 				status, body, cut := a.fetch(at, nil)

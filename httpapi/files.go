@@ -244,7 +244,7 @@ func (s *Server) room(owner record.ID) (*room, error) {
 		m.disk = max(0, m.disk-tx.StillToCome())
 		use, err := tx.Usage(u)
 		if use.Quota > 0 {
-			m.quota, m.left = use.Quota, max(0, use.Quota-use.Bytes-use.Begun)
+			m.quota, m.left = use.Quota, max(0, use.Quota-use.Used()-use.Begun)
 		}
 		return err
 	})

@@ -194,16 +194,21 @@ func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
 
 // Usage is what an owner keeps.
 type Usage struct {
-	Bytes int64            // of files, and of what waits for approval
+	Bytes int64            // of files, damaged ones included, and of what waits for approval
+	Text  int64            // bytes of the stored rows of records
 	Begun int64            // set aside for files that are being uploaded in pieces, or fetched
-	Quota int64            // of files; 0 is no limit
+	Quota int64            // of all three; 0 is no limit
 	Count map[string]int64 // of records, by kind
 }
+
+// Used is how many bytes are kept and count against the quota. What is set aside
+// counts too, and is not in it.
+func (u *Usage) Used() int64 { return u.Bytes + u.Text }
 
 // Usage sums up what the user keeps.
 func (tx *Tx) Usage(u *record.User) (Usage, error) {
 	quota, err := tx.quota(u)
-	sum := Usage{Bytes: tx.kept(u.ID), Begun: tx.setAside(u.ID), Quota: quota, Count: map[string]int64{}}
+	sum := Usage{Bytes: tx.kept(u.ID), Text: tx.text(u.ID), Begun: tx.setAside(u.ID), Quota: quota, Count: map[string]int64{}}
 	for _, k := range record.Kinds {
 		sum.Count[k.Name] = records.Sum(tx.Tx, pair(u.ID, k.Code))
 	}

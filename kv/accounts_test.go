@@ -462,9 +462,14 @@ func TestQuota(t *testing.T) {
 		})
 		return r, err
 	}
-	_, err := upload(0, 1<<40) // no limit yet
+	small, err := upload(98, 10) // no limit yet
 	is.NoErr(err)
-	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 1<<40 + 35}) })
+	row := textNow(t, s, u.ID) // of each file
+	update(t, s, func(tx *Tx) error { return tx.Remove(small) })
+	_, err = upload(0, 1<<40)
+	is.NoErr(err)
+	quota := 1<<40 + 35 + textNow(t, s, u.ID) + 3*row
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: quota}) })
 	errs, made := make([]error, 8), make([]*record.Record, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -502,7 +507,7 @@ func TestQuota(t *testing.T) {
 		use, err := tx.Usage(u)
 		is.NoErr(err)
 		is.Equal(use.Bytes, int64(2<<40+35))
-		is.Equal(use.Quota, int64(1<<40+35)) // as the account was read
+		is.Equal(use.Quota, quota) // as the account was read
 		return audit(tx)
 	})
 }

@@ -68,6 +68,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	is.Equal(begun(), int64(70))
 
 	// The slug is nobody else's: not a record's, an upload's or an upload request's.
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{}) })
 	is.Equal(code(s.Update(func(tx *Tx) error {
 		_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c","slug":"mine"}`), nil, "")
 		return err

@@ -143,6 +143,13 @@ func user(t testing.TB, s *Store, name string) *record.User {
 	return u
 }
 
+// textNow is the text that counts against the owner's quota now.
+func textNow(t testing.TB, s *Store, owner record.ID) (n int64) {
+	t.Helper()
+	view(t, s, func(tx *Tx) error { n = tx.text(owner); return nil })
+	return n
+}
+
 // add makes a record.
 func add(t testing.TB, s *Store, owner record.ID, k *record.Kind, text string) *record.Record {
 	t.Helper()

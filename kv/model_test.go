@@ -561,7 +561,11 @@ func (m *model) check() {
 					count[r.kind.Name]++
 				}
 			}
-			is.Equal(use, Usage{Bytes: bytes, Count: count})
+			text := int64(0)
+			for _, row := range tx.Walk(recordBucket, id[:], nil, false) {
+				text += int64(len(row))
+			}
+			is.Equal(use, Usage{Bytes: bytes, Text: text, Count: count})
 		}
 		for _, t := range m.tags {
 			tag, err := tx.Tag(m.users[t.owner], t.id)

@@ -60,6 +60,7 @@ var records = &table.Table[record.Record]{
 			add(bytesOf(r.Owner), r.Bytes.Size)
 		}
 	},
+	Bytes: func(key []byte) (table.Bucket, []byte) { return metaBucket, textOf(record.ID(key[:16])) },
 }
 
 // signed is an instant in milliseconds such that those before 1970 sort first.
@@ -151,8 +152,8 @@ func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
 // Add makes a record out of a form: the row, its indexes and counters, the
 // mark in the feed of changes and the deliveries. bytes is for files, nil
 // otherwise; password is the hash of the form's password. It fails with Taken
-// if the slug is in use, with Denied if the file does not fit the owner's
-// quota, with Invalid if the form does not hold at this instant, and with
+// if the slug is in use, with Denied if the content of a file, or the text of
+// another record, does not fit the owner's quota, with Invalid if the form does not hold at this instant, and with
 // ErrFull while the disk has no room.
 func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
 	if bytes != nil {
@@ -239,7 +240,11 @@ func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
 	if err := tx.save(r); err != nil {
 		return err
 	}
-	if r.Bytes != nil {
+	if r.Bytes == nil { // of a file the content decides, which has been sent
+		if err := tx.charge(r.Owner, 0); err != nil {
+			return err
+		}
+	} else {
 		if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
 			return err
 		}
@@ -267,15 +272,26 @@ func (tx *Tx) newSlug() string {
 	}
 }
 
-// charge refuses what would take the owner's files, and what is set aside for
-// those that are on their way, over their quota.
+// charge refuses size more bytes if they do not fit the owner's quota beside
+// everything that counts already.
 func (tx *Tx) charge(owner record.ID, size int64) error {
+	return tx.withinQuota(owner, tx.charged(owner)+size)
+}
+
+// chargeAwaited is charge for content that had its place set aside until now.
+// Text that came since then counts, but an upload must not fail at its last
+// byte because of it.
+func (tx *Tx) chargeAwaited(owner record.ID, size int64) error {
+	return tx.withinQuota(owner, tx.kept(owner)+tx.setAside(owner)+size)
+}
+
+func (tx *Tx) withinQuota(owner record.ID, bytes int64) error {
 	u, err := tx.User(owner)
 	if err != nil {
 		return err
 	}
 	quota, err := tx.quota(u)
-	if err != nil || quota == 0 || tx.charged(owner)+size <= quota {
+	if err != nil || quota == 0 || bytes <= quota {
 		return err
 	}
 	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
@@ -351,7 +367,8 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	}
 	was := len(r.Body)
 	restart := f.Fill(r)
-	if len(r.Body) > was && tx.s.room.none() {
+	grew := len(r.Body) > was
+	if grew && tx.s.room.none() {
 		return ErrFull
 	}
 	if err := tx.fileUnder(r, f); err != nil {
@@ -366,6 +383,11 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	r.Updated = tx.Now
 	if err := tx.save(r); err != nil {
 		return err
+	}
+	if grew {
+		if err := tx.charge(r.Owner, 0); err != nil {
+			return err
+		}
 	}
 	if is, ok := f.Body.(*record.Bookmark); ok {
 		if err := tx.turnPage(r, before, is); err != nil {

@@ -509,16 +509,16 @@ func (tx *Tx) admits(q *record.Request, u *record.User, from sender, files, leas
 	return most, err
 }
 
-// kept is how many bytes count against the owner's quota: of files, and of what
-// waits for approval.
+// kept is how many bytes of content the owner has: of files, and of what waits
+// for approval.
 func (tx *Tx) kept(owner record.ID) int64 {
 	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
 }
 
-// charged is that, and what is set aside for the owner's uploads that are on
-// their way.
+// charged is how many bytes count against the owner's quota: content, text, and
+// what is set aside for uploads that are on their way.
 func (tx *Tx) charged(owner record.ID) int64 {
-	return tx.kept(owner) + tx.setAside(owner)
+	return tx.kept(owner) + tx.text(owner) + tx.setAside(owner)
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {

@@ -91,6 +91,8 @@ var (
 	metaSecret   = []byte("secret")   // 32 random bytes
 	metaOrphans  = []byte("orphans")  // there: contents without a record are kept
 	metaTry      = []byte("try ")     // begins the keys of wrong tries: see Tries
+	metaText     = []byte("text ")    // begins the keys of the sums of text: see text.go
+	metaTexts    = []byte("texts")    // uint64: the number of the feed that the sums of text belong to
 )
 
 // rows is a table whose values are kept as JSON.

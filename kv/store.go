@@ -242,6 +242,11 @@ func (s *Store) prepare(steps []migration) error {
 		return err
 	}
 	j := &job{fn: func(tx *Tx) error {
+		if !tx.textsHold() {
+			if err := tx.sumTexts(); err != nil {
+				return err
+			}
+		}
 		for ; from < Format; from++ {
 			if err := steps[from](tx); err != nil {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)

@@ -183,6 +183,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		s.keepSteady(t, now),
 		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
 		t.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
+		t.Put(metaBucket, metaTexts, binary.BigEndian.AppendUint64(nil, s.seq)),
 		t.Flush(),
 	); err != nil {
 		return rollback(err)

@@ -369,7 +369,7 @@ func (tx *Tx) addAwaited(owner record.ID, f *record.Form, content *record.Conten
 		}
 	}
 	f.AddTags = there
-	if err := tx.charge(owner, content.Size); err != nil {
+	if err := tx.chargeAwaited(owner, content.Size); err != nil {
 		return nil, err
 	}
 	return tx.addChecked(owner, record.Files, f, content, password)

@@ -36,6 +36,11 @@ func TestUploadIsSetAside(t *testing.T) {
 	is.Equal(code(err), "quota_exceeded")
 	is.Equal(code(plain(1, 41)), "quota_exceeded") // other uploads feel it
 	is.NoErr(plain(1, 10))
+	quota := func(content int64) { // beside the text
+		n := content + textNow(t, s, u.ID)
+		update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
+	}
+	quota(100)
 	open, err := beginUpload(s, Upload{Owner: u.ID, Length: -1})
 	is.NoErr(err)
 	open.Offset = 30
@@ -52,6 +57,7 @@ func TestUploadIsSetAside(t *testing.T) {
 	})
 
 	// The slug too.
+	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{}) })
 	_, err = beginUpload(s, Upload{Owner: u.ID, Slug: "mine"})
 	is.Equal(code(err), "slug_taken")
 	is.Equal(code(s.Update(func(tx *Tx) error {
@@ -75,6 +81,7 @@ func TestUploadIsSetAside(t *testing.T) {
 	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, mine, content(record.Files, 2, 60)); return err })), "not_found") // once
 	is.Equal(code(s.Update(func(tx *Tx) error { return tx.SaveUpload(one) })), "not_found")
 	update(t, s, func(tx *Tx) error { return tx.RemoveUpload(u.ID, open.ID) })
+	quota(100)
 	is.NoErr(plain(3, 30)) // to the last byte
 	view(t, s, func(tx *Tx) error {
 		got, err := tx.Upload(u.ID, one.ID)

@@ -179,6 +179,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 			say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
 		}
 	}, problem))
+	tx.checkTexts(problem)
 	add(requests.Check(tx.Tx, func(q *record.Request) {
 		there(userBucket, q.Owner[:], "upload request", q.ID)
 		if tx.Get(viewBucket, q.ID[:]) != nil {
@@ -402,6 +403,9 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		}
 		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
 			for k, v := range was.Walk(raw, nil, nil, false) {
+				if raw == metaBucket && bytes.HasPrefix(k, metaText) { // derived from records
+					continue
+				}
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
 					return err
 				}
@@ -472,6 +476,9 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		}
 		if v := tx.Get(metaBucket, metaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
 			err = errors.Join(err, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest)))
+		}
+		if v := tx.Get(metaBucket, metaSeq); v != nil {
+			err = errors.Join(err, tx.Put(metaBucket, metaTexts, bytes.Clone(v)))
 		}
 		if err = errors.Join(err, loosen(tx), tx.Flush()); err != nil {
 			return err

@@ -34,7 +34,7 @@ type User struct {
 	Role        Role      `json:"Role"`
 	Disabled    bool      `json:"Disabled"`
 	TokensOff   bool      `json:"TokensOff"` // the user's API keys are off
-	Quota       int64     `json:"Quota"`     // bytes of files; -1 is the instance's default
+	Quota       int64     `json:"Quota"`     // bytes; -1 is the instance's default
 	Password    string    `json:"Password"`
 	Created     time.Time `json:"Created"`
 }
@@ -150,7 +150,7 @@ func CheckPassword(t, name string, common func(string) bool) error {
 // Settings are what an administrator sets for the whole instance.
 type Settings struct {
 	TokensOff    bool  `json:"TokensOff"`    // all API keys are off
-	DefaultQuota int64 `json:"DefaultQuota"` // bytes of files a user may keep; 0 is no limit
+	DefaultQuota int64 `json:"DefaultQuota"` // bytes a user may keep; 0 is no limit
 	MaxUpload    int64 `json:"MaxUpload"`    // bytes of one file; 0 leaves it to the command line
 	LinkChecks   bool  `json:"LinkChecks"`   // the pages of bookmarks are looked at
 
@@ -189,7 +189,7 @@ func (v *Settings) Check() error {
 func (v *Settings) Fields(s *field.Set) {
 	s.Bool("apiTokensDisabled", &v.TokensOff).Says("Turns all API keys off, from the next request on.", `false`)
 	s.MaybeNumber("defaultQuotaBytes", &v.DefaultQuota, 1, 1<<53).
-		Says("Bytes of files a user may keep unless told otherwise; null is no limit.", `107374182400`)
+		Says("Bytes a user may keep unless told otherwise, of all that counts as usedBytes and unfinishedBytes; null is no limit.", `107374182400`)
 	s.MaybeNumber("maxUploadBytes", &v.MaxUpload, 1, 1<<53).
 		Says("Bytes of one file; null leaves it to --max-upload-size, which it cannot exceed.", `5368709120`)
 	s.Bool("linkChecks", &v.LinkChecks).

@@ -43,7 +43,7 @@ func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]
 			continue
 		}
 		owed[t.Sums]++
-		if is := tx.sum(t.Sums, []byte(key)); is != n {
+		if is := tx.Sum(t.Sums, []byte(key)); is != n {
 			problem(fmt.Errorf("%s %x is %d and should be %d", t.Sums.Name, key, is, n))
 		}
 	}

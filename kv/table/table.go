@@ -35,6 +35,9 @@ type Table[T any] struct {
 	Indexes []Index[T]
 	Sums    Bucket
 	Tally   func(v *T, add func(key []byte, n int64)) // may be nil
+	// Bytes says where the lengths of the stored rows are summed, for the row
+	// with the given key. It may be nil.
+	Bytes func(key []byte) (b Bucket, sum []byte)
 }
 
 // Get reads the row at key; ErrMissing if there is none.
@@ -64,6 +67,10 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	if err != nil && !errors.Is(err, ErrMissing) {
 		return err
 	}
+	before := 0
+	if t.Bytes != nil {
+		before = len(tx.Get(t.Rows, key))
+	}
 	row, err := t.Encode(v)
 	if err != nil {
 		return fmt.Errorf("%s: encode: %w", t.Rows.Name, err)
@@ -86,6 +93,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 		}
 	}
 	t.count(tx, old, v)
+	t.measure(tx, key, len(row)-before)
 	if old == nil {
 		return tx.insert(t.Rows, key, row)
 	}
@@ -104,6 +112,7 @@ func (t *Table[T]) Delete(tx *Tx, key []byte) (*T, error) {
 		}
 	}
 	t.count(tx, old, nil)
+	t.measure(tx, key, -len(tx.Get(t.Rows, key)))
 	return old, tx.Delete(t.Rows, key)
 }
 
@@ -182,8 +191,16 @@ func (t *Table[T]) count(tx *Tx, old, v *T) {
 	}
 }
 
+// measure adds n to the sum of the lengths of rows.
+func (t *Table[T]) measure(tx *Tx, key []byte, n int) {
+	if t.Bytes != nil && n != 0 {
+		b, sum := t.Bytes(key)
+		tx.add(b, sum, int64(n))
+	}
+}
+
 // Sum is the tally under key; 0 where no row adds to it.
-func (t *Table[T]) Sum(tx *Tx, key []byte) int64 { return tx.sum(t.Sums, key) }
+func (t *Table[T]) Sum(tx *Tx, key []byte) int64 { return tx.Sum(t.Sums, key) }
 
 // All walks the rows whose key begins with prefix, in the order of keys.
 func (t *Table[T]) All(tx *Tx, prefix []byte) func(yield func(*T, error) bool) {

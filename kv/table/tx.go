@@ -204,8 +204,8 @@ func (tx *Tx) add(b Bucket, key []byte, n int64) {
 	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), sum: n})
 }
 
-// sum is a tally as of now; 0 where nothing adds to it.
-func (tx *Tx) sum(b Bucket, key []byte) int64 {
+// Sum is a tally as of now; 0 where nothing adds to it.
+func (tx *Tx) Sum(b Bucket, key []byte) int64 {
 	n := tx.sums[sumKey{b, string(key)}]
 	if v := tx.Get(b, key); len(v) == 8 {
 		n += int64(binary.BigEndian.Uint64(v))
@@ -221,7 +221,7 @@ func (tx *Tx) Flush() error {
 			continue
 		}
 		key := []byte(at.key)
-		n := tx.sum(at.bucket, key)
+		n := tx.Sum(at.bucket, key)
 		tx.sums[at] = 0
 		var err error
 		if n == 0 {

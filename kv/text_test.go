@@ -1,0 +1,264 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/journal"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// rowsOf is how many bytes the stored rows of the owner's records have.
+func rowsOf(t testing.TB, s *Store, owner record.ID) (n int64) {
+	t.Helper()
+	view(t, s, func(tx *Tx) error {
+		for _, row := range tx.Walk(recordBucket, owner[:], nil, false) {
+			n += int64(len(row))
+		}
+		return nil
+	})
+	return n
+}
+
+// The text of records of every kind counts against the quota, exactly: what does
+// not fit is refused, whether it is new or an edit that grows.
+func TestQuotaOfText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	user(t, s, "admin")
+	u := user(t, s, "ann")
+	quota := func(n int64) {
+		update(t, s, func(tx *Tx) error {
+			u, err := tx.User(u.ID)
+			is.NoErr(err)
+			u.Quota = n
+			return tx.SaveUser(u)
+		})
+	}
+	for _, k := range record.Kinds {
+		long := strings.Repeat("x", 5000)
+		text := map[*record.Kind]string{
+			record.Files: `{"description":%q}`, record.Bookmarks: `{"url":"https://example.org/","description":%q}`, record.Notes: `{"content":%q}`, record.Snippets: `{"content":%q}`,
+			record.Recipes: `{"title":"t","ingredients":%q}`, record.Games: `{"title":"t","notes":%q}`, record.Links: `{"originalUrl":"https://example.org/","description":%q}`,
+		}[k]
+		quota(0)
+		before := textNow(t, s, u.ID)
+		first := add(t, s, u.ID, k, fmt.Sprintf(text, long))
+		row := textNow(t, s, u.ID) - before
+		is.True(row > 5000)
+		is.Equal(textNow(t, s, u.ID), rowsOf(t, s, u.ID))
+		change := func(words string) error {
+			return s.Update(func(tx *Tx) error {
+				r, err := tx.Record(u.ID, k, first.ID.String())
+				is.NoErr(err)
+				parts := strings.Split(text, `"`) // the name of the last member is the last but one
+				f, err := patch(r, fmt.Sprintf(`{%q:%q}`, parts[len(parts)-2], words))
+				is.NoErr(err)
+				return tx.Save(r, f, "")
+			})
+		}
+		more := func() error {
+			return s.Update(func(tx *Tx) error {
+				_, err := tx.Add(u.ID, k, form(t, k, fmt.Sprintf(text, long)), content(k, 0, 0), "")
+				return err
+			})
+		}
+		used := textNow(t, s, u.ID)
+		quota(used) // full
+		is.Equal(code(change(long+"x")), "quota_exceeded")
+		is.NoErr(change(strings.Repeat("y", 5000))) // as long as before
+		quota(1)
+		is.NoErr(change(strings.Repeat("y", 4000))) // shorter, though there is too much
+		is.Equal(textNow(t, s, u.ID), used-1000)
+		is.Equal(code(more()), "quota_exceeded")
+		quota(used)
+		if k == record.Files { // its content decides, and its text counts then
+			is.NoErr(more())
+			is.Equal(code(more()), "quota_exceeded")
+		} else {
+			is.Equal(code(more()), "quota_exceeded")
+			quota(used - 1000 + row - 1)
+			is.Equal(code(more()), "quota_exceeded")
+			quota(used - 1000 + row)
+			is.NoErr(more()) // to the last byte
+		}
+		view(t, s, func(tx *Tx) error {
+			use, err := tx.Usage(u)
+			is.NoErr(err)
+			is.Equal(use.Text, used-1000+row)
+			is.Equal(use.Used(), use.Text+use.Bytes)
+			return audit(tx)
+		})
+		_, err := beginUpload(s, Upload{Owner: u.ID, Length: 1}) // files feel it
+		is.Equal(code(err), "quota_exceeded")
+		update(t, s, func(tx *Tx) error {
+			r, err := tx.Record(u.ID, k, first.ID.String())
+			is.NoErr(err)
+			return tx.Remove(r)
+		})
+		is.Equal(textNow(t, s, u.ID), rowsOf(t, s, u.ID))
+	}
+	is.NoErr(s.RemoveUser(u.ID))
+	view(t, s, func(tx *Tx) error {
+		is.Equal(tx.Get(metaBucket, textOf(u.ID)), nil)
+		return audit(tx)
+	})
+}
+
+// A job that fails leaves the sum as it was, though others of the same commit
+// change it.
+func TestTextOfFailedJob(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	was := textNow(t, s, u.ID)
+	err := s.Update(func(tx *Tx) error {
+		_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"lost"}`), nil, "")
+		is.NoErr(err)
+		is.True(tx.text(u.ID) > was)
+		return fmt.Errorf("no")
+	})
+	is.True(err != nil)
+	is.Equal(textNow(t, s, u.ID), was)
+	view(t, s, audit)
+}
+
+// asOlder commits changes of meta as a program that does not know the sums of
+// text would.
+func asOlder(t *testing.T, s *Store, change func(tx *table.Tx) error) {
+	t.Helper()
+	if err := s.between(func() error {
+		b, err := s.bolt.Begin(true)
+		if err != nil {
+			return err
+		}
+		tx := table.On(b)
+		if err := change(tx); err != nil {
+			return err
+		}
+		s.record.Reset(s.state.Digest)
+		for is, was := range tx.Changes() {
+			s.record.Add(journal.Op(is), was)
+		}
+		to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
+		if err := s.journal.Append(&s.record, to); err != nil {
+			return err
+		}
+		s.state = to
+		return b.Commit()
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that has no sums of text, or those of an earlier state because an older
+// program has written to it meanwhile, has the right ones once it is opened;
+// before, it is not damaged.
+func TestTextOfOlderStore(t *testing.T) {
+	for name, change := range map[string]func(s *Store, tx *table.Tx) error{
+		"none": func(_ *Store, tx *table.Tx) error {
+			var all [][]byte
+			for k := range tx.Walk(metaBucket, []byte("text"), nil, false) {
+				all = append(all, bytes.Clone(k))
+			}
+			for _, k := range all {
+				if err := tx.Delete(metaBucket, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"outdated": func(s *Store, tx *table.Tx) error {
+			for k := range tx.Walk(metaBucket, metaText, nil, false) {
+				if err := tx.Put(metaBucket, bytes.Clone(k), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
+					return err
+				}
+				break
+			}
+			if err := tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
+				return err
+			}
+			s.seq++
+			return tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			ann, bob := user(t, s, "ann"), user(t, s, "bob")
+			add(t, s, ann.ID, record.Notes, `{"content":"hers"}`)
+			add(t, s, ann.ID, record.Files, `{"description":"d"}`)
+			add(t, s, bob.ID, record.Links, `{"originalUrl":"https://example.org/"}`)
+			asOlder(t, s, func(tx *table.Tx) error { return change(s, tx) })
+			dir = leftOf(t, s) // a stop would commit something as this program does
+			i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
+			is.NoErr(err)
+			is.NoErr(i.View(func(tx *Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
+			is.NoErr(i.Close())
+			for range 2 {
+				s = openAt(t, dir, nil)
+				for _, u := range []*record.User{ann, bob} {
+					is.Equal(textNow(t, s, u.ID), rowsOf(t, s, u.ID))
+				}
+				view(t, s, func(tx *Tx) error {
+					is.Equal(tx.Get(metaBucket, textOf(record.ID{1})), nil)
+					is.True(tx.textsHold())
+					return audit(tx)
+				})
+				is.NoErr(s.Close())
+			}
+		})
+	}
+}
+
+// Audit finds a sum of text that is missing, wrong or nobody's, and a repair
+// makes it right.
+func TestTextDamaged(t *testing.T) {
+	for name, change := range map[string]func(tx *table.Tx, owner record.ID) error{
+		"missing": func(tx *table.Tx, owner record.ID) error { return tx.Delete(metaBucket, textOf(owner)) },
+		"wrong": func(tx *table.Tx, owner record.ID) error {
+			return tx.Put(metaBucket, textOf(owner), binary.BigEndian.AppendUint64(nil, 7))
+		},
+		"nobody's": func(tx *table.Tx, _ record.ID) error {
+			return tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			dir := filepath.Join(t.TempDir(), "data")
+			s := openAt(t, dir, nil)
+			u := user(t, s, "ann")
+			add(t, s, u.ID, record.Notes, `{"content":"hers"}`)
+			asOlder(t, s, func(tx *table.Tx) error { return change(tx, u.ID) })
+			found := 0
+			view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })
+			is.Equal(found, 1)
+			to := filepath.Join(t.TempDir(), "new.db")
+			db, err := openCopy(to)
+			is.NoErr(err)
+			is.NoErr(rederive(s.bolt, db, func(err error) { t.Error(err) }))
+			other := &Store{bolt: db, now: s.now}
+			other.callers.Store(s.callers.Load())
+			other.tags.Store(s.tags.Load())
+			view(t, other, func(tx *Tx) error {
+				is.True(tx.textsHold())
+				return tx.Audit(func(err error) { t.Error(err) })
+			})
+			is.Equal(textNow(t, other, u.ID), rowsOf(t, other, u.ID))
+			is.NoErr(db.Close())
+		})
+	}
+}
