@@ -524,7 +524,7 @@ func (d *checkup) truth() error {
 		}
 		if n++; len(some) < sample {
 			some = append(some, info.Ref)
-		} else if i := rand.IntN(n); i < sample { //nolint:gosec // a sample, no secret
+		} else if i := rand.IntN(n); i < sample { // #nosec G404 -- a sample, no secret
 			some[i] = info.Ref
 		}
 	}

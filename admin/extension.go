@@ -33,9 +33,9 @@ func (cmd *extensionCommand) Run(c *Call) error {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == manifestFile })
 	for _, name := range slices.Insert(names, 0, manifestFile) {
 		at := filepath.Join(cmd.Dir, filepath.FromSlash(name))
-		err := os.MkdirAll(filepath.Dir(at), 0o777)
+		err := os.MkdirAll(filepath.Dir(at), 0o777) // #nosec G301 -- others may read it, as far as the umask lets them
 		if err == nil {
-			err = os.WriteFile(at, files[name], 0o666) //nolint:gosec // others may read it, as far as the umask lets them
+			err = os.WriteFile(at, files[name], 0o666) // #nosec G306 -- others may read it, as far as the umask lets them
 		}
 		if err != nil {
 			return fmt.Errorf("cannot write the extension: %w", err)

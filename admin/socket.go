@@ -112,7 +112,7 @@ func (l owned) Accept() (net.Conn, error) {
 		if unix, ok := conn.(*net.UnixConn); ok && allowed(unix) {
 			return conn, nil
 		}
-		conn.Close()
+		_ = conn.Close() // it was not allowed in
 	}
 }
 

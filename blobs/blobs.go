@@ -126,7 +126,7 @@ func openStore(dir, cache string) (*Store, error) {
 	err := os.Mkdir(dir, 0o700)
 	switch {
 	case err == nil:
-		err = os.Chmod(dir, 0o700)
+		err = os.Chmod(dir, 0o700) // #nosec G302 -- a folder, for its owner alone
 	case errors.Is(err, fs.ErrExist):
 		err = nil
 	}

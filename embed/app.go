@@ -21,7 +21,7 @@ type AppPage struct {
 func (p AppPage) Start() template.JS {
 	var safe bytes.Buffer
 	json.HTMLEscape(&safe, p.Data)
-	return template.JS(safe.String()) //nolint:gosec // it is JSON, with <, > and & escaped
+	return template.JS(safe.String()) // #nosec G203 -- it is JSON, with <, > and & escaped
 }
 
 // Policy implements [Page]. Pictures may be read out of what the page holds, for previews of what is about to be sent;

@@ -359,7 +359,7 @@ func captchaRoutes() []route {
 			summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
 			door:    anyone, body: bodyOf("CaptchaToken"), reply: reply{200, "The pass, for the header x-captcha-pass.", named("CaptchaPass", jsonOf(members(object{
 				"ok": object{"type": "boolean"}, "pass": text, "expiresAt": object{"type": "string", "format": "date-time"},
-			}, "ok", "pass", "expiresAt"), object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))},
+			}, "ok", "pass", "expiresAt"), object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))}, // #nosec G101 -- an example in the document
 			fails: []int{404, 503}, serve: tradeToken,
 		},
 	}

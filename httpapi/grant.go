@@ -377,13 +377,13 @@ func (c *call) give(kind grant, r *record.Record) error {
 	if c.away() {
 		at = "/"
 	}
-	cookie := &http.Cookie{
+	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: cookieName(kind, r.Slug), Value: text, Path: at,
 		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
 	}
 	http.SetCookie(c.w, cookie)
 	for _, name := range excess(c.r.Cookies(), kind, cookie) {
-		http.SetCookie(c.w, &http.Cookie{Name: name, Path: at, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure})
+		http.SetCookie(c.w, &http.Cookie{Name: name, Path: at, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure}) // #nosec G124 -- it is Secure on https
 	}
 	return nil
 }

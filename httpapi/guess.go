@@ -228,7 +228,7 @@ func (c *call) setDevice(u *record.User) {
 	_, _ = rand.Read(random[:]) // cannot fail
 	b = append(b, random[:]...)
 	b = append(b, c.s.grants.deviceMAC(b, u)...)
-	http.SetCookie(c.w, &http.Cookie{
+	http.SetCookie(c.w, &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: c.siteCookie(deviceCookie), Value: grantText.EncodeToString(b), Path: "/", MaxAge: int(deviceTime.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure(),
 	})

@@ -32,7 +32,7 @@ func (c *call) session() string {
 // setSession has the browser keep a session's secret, or forget it if it is
 // "".
 func (c *call) setSession(secret string) {
-	cookie := &http.Cookie{
+	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: c.siteCookie(sessionCookie), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure(),
 	}

@@ -169,7 +169,7 @@ func (o *RepairOptions) runChild(from, to string) (printed string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.patience(info.Size()))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self)
+	cmd := exec.CommandContext(ctx, self) // #nosec G204 -- the program itself
 	cmd.Env = append(append(os.Environ(), o.env...), childEnv+"="+string(text))
 	var out, said tail
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second

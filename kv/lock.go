@@ -44,7 +44,7 @@ func acquire(path string) (*lock, error) {
 		}
 		if !errors.Is(err, disk.ErrLocked) || time.Now().After(deadline) {
 			owner := &InUse{holder(f)}
-			f.Close()
+			_ = f.Close() // nothing was written
 			if errors.Is(err, disk.ErrLocked) {
 				return nil, owner
 			}

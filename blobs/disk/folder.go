@@ -70,7 +70,7 @@ func MakeFolder(path string) error {
 		return err
 	}
 	defer parent.Close()
-	return errors.Join(os.Chmod(path, 0o700), SyncFolder(parent))
+	return errors.Join(os.Chmod(path, 0o700), SyncFolder(parent)) // #nosec G302 -- a folder, for its owner alone
 }
 
 // Aside names another folder in which unfinished files may lie, so that no

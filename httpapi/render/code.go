@@ -54,8 +54,7 @@ func Code(src, language, filename string) (Highlighted, error) {
 	b.WriteString(`<pre class="code" dir="ltr" tabindex="0"><code>`)
 	writeCode(&b, tokens, lines <= maxNumbered)
 	b.WriteString("</code></pre>\n")
-	//nolint:gosec // writeCode escapes the text
-	return Highlighted{HTML: template.HTML(b.String()), Language: name, Lines: lines}, nil
+	return Highlighted{HTML: template.HTML(b.String()), Language: name, Lines: lines}, nil // #nosec G203 -- writeCode escapes the text
 }
 
 // highlight reads clean text. The tokens are the text, cut in pieces; if it

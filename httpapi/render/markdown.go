@@ -45,8 +45,7 @@ func Markdown(src []byte) (template.HTML, error) {
 	if err != nil {
 		return "", err
 	}
-	//nolint:gosec // goldmark escapes the text, and this package what it writes
-	return template.HTML(out), nil
+	return template.HTML(out), nil // #nosec G203 -- goldmark escapes the text, and this package what it writes
 }
 
 // markdown fails with errGivenUp at the deadline, or soon after it.

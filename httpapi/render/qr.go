@@ -38,5 +38,5 @@ func QR(text string) (template.HTML, error) {
 		}
 	}
 	b.WriteString(`"/></svg>`)
-	return template.HTML(b.String()), nil //nolint:gosec // numbers and what is written above
+	return template.HTML(b.String()), nil // #nosec G203 -- numbers and what is written above
 }
