@@ -25,6 +25,13 @@ func TestIDsOfThePast(t *testing.T) {
 		last = next
 	}
 	is.True(string(last[:]) < string(func() []byte { id := idAt(at.Add(time.Millisecond), last); return id[:] }()))
+	full := idAt(at, record.ID{}) // the last one of its millisecond: those after it go on in the next
+	copy(full[6:], "\x7f\xff\xbf\xff\xff\xff\xff\xff\xff\xff")
+	next := idAt(at, full)
+	is.True(string(next[:]) > string(full[:]))
+	is.Equal(next.Version(), uuid.Version(7))
+	sec, nsec := next.Time().UnixTime()
+	is.True(time.Unix(sec, nsec).Equal(at.Add(time.Millisecond)))
 	old := idAt(time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC), record.ID{})
 	is.Equal(old.Version(), uuid.Version(7))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -206,6 +207,35 @@ func TestAuditOfReferences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Holders follows a journal: who has a content is known, and forgotten when it is
+// removed or the journal is read again.
+func TestHolders(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := Holders{}
+	key := func(ref byte, of string) []byte { return append(append([]byte{ref}, make([]byte, 31)...), of...) }
+	refs := func() (all string) {
+		for ref := range h.Refs() {
+			all += string('a' + rune(ref[0]))
+		}
+		b := []byte(all)
+		slices.Sort(b)
+		return string(b)
+	}
+	is.NoErr(h.Note([]journal.Op{
+		{Bucket: blobBucket.No, Key: key(0, "one"), Value: []byte{}},
+		{Bucket: blobBucket.No, Key: key(0, "two"), Value: []byte{}},
+		{Bucket: itemBlob.No, Key: key(1, "one"), Value: []byte{}},
+		{Bucket: recordBucket.No, Key: key(2, "one"), Value: []byte{}},
+		{Bucket: blobBucket.No, Key: []byte("short"), Value: []byte{}},
+	}))
+	is.Equal(refs(), "aab")
+	is.NoErr(h.Note([]journal.Op{{Bucket: blobBucket.No, Key: key(0, "one")}, {Bucket: itemBlob.No, Key: key(0, "two")}}))
+	is.Equal(refs(), "ab")
+	is.NoErr(h.Begin())
+	is.Equal(refs(), "")
 }
 
 // Deliveries whose webhook cannot be read are lost in a repair, which says so,
