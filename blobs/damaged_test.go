@@ -238,6 +238,52 @@ func TestSendSize(t *testing.T) {
 	is.True(errors.Is(s.Quarantined(link), ErrDamaged))
 }
 
+// Damage is listed in the order of the refs.
+func TestDamagedOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	for i := range 20 {
+		kept := keep(t, s, random(uint64(i), 100))
+		kept.Release()
+		flip(t, dir, kept.Ref, 7)
+		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
+	}
+	all := s.Damaged()
+	is.Equal(len(all), 20)
+	is.True(slices.IsSortedFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) }))
+}
+
+// Names of folders that the store does not make, and files in the place of its
+// folders, are foreign.
+func TestForeignFolders(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, dir := open(t)
+	keep(t, s, []byte("one")).Release()
+	names := []string{"AB", "0", "000", "g0", partFolder, damagedFolder}
+	for i, name := range names {
+		path := filepath.Join(dir, name)
+		is.NoErr(os.RemoveAll(path))
+		if i < 4 {
+			is.NoErr(os.Mkdir(path, 0o700))
+		} else {
+			is.NoErr(os.WriteFile(path, nil, 0o600))
+		}
+	}
+	found, blobs := 0, 0
+	for _, err := range s.All() {
+		if err == nil {
+			blobs++
+			continue
+		}
+		is.True(errors.Is(err, ErrForeign))
+		found++
+	}
+	is.Equal(found, len(names))
+	is.Equal(blobs, 1)
+}
+
 // The quarantine outlives the process, is seen by those who only read, and ends
 // when the right bytes are put back by hand and read.
 func TestQuarantineLasts(t *testing.T) {
