@@ -284,6 +284,27 @@ func TestForeignFolders(t *testing.T) {
 	is.Equal(blobs, 1)
 }
 
+// What is known to be right is bounded, and the latest is among it.
+func TestProvenIsBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	name := filepath.Join(t.TempDir(), "file")
+	is.NoErr(os.WriteFile(name, nil, 0o600))
+	is.NoErr(os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)))
+	f, err := os.Open(name)
+	is.NoErr(err)
+	defer f.Close()
+	info, err := observe(f)
+	is.NoErr(err)
+	var p proven
+	for i := range mostProven + 100 {
+		ref := Ref{byte(i), byte(i >> 8), byte(i >> 16)}
+		p.add(ref, info)
+		is.True(p.has(ref, info))
+	}
+	is.Equal(len(p.seen), mostProven)
+}
+
 // The quarantine outlives the process, is seen by those who only read, and ends
 // when the right bytes are put back by hand and read.
 func TestQuarantineLasts(t *testing.T) {

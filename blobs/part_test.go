@@ -224,3 +224,28 @@ func TestPartHead(t *testing.T) {
 	_, err = s.PartHead("../x", 1)
 	is.True(errors.Is(err, ErrForeign))
 }
+
+// A part is read only if it has all the bytes that it should.
+func TestOpenPart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := open(t)
+	_, err := s.OpenPart(partID, 0)
+	is.True(errors.Is(err, ErrPartLost))
+	st, err := s.Resume(partID, 0, nil)
+	is.NoErr(err)
+	_, err = st.Write([]byte("ten bytes."))
+	is.NoErr(err)
+	_, _, err = st.Sync()
+	is.NoErr(err)
+	is.NoErr(st.Drop())
+	for size, want := range map[int64]error{0: nil, 9: nil, 10: nil, 11: ErrPartLost} {
+		f, err := s.OpenPart(partID, size)
+		is.True(errors.Is(err, want))
+		if err == nil {
+			is.NoErr(f.Close())
+		}
+	}
+	_, err = s.OpenPart("../x", 0)
+	is.True(errors.Is(err, ErrForeign))
+}
