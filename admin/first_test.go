@@ -22,6 +22,7 @@ import (
 var volatile = map[string]bool{
 	"lastUsedAt": true, // the test uses the keys
 	"checkedAt":  true, // pages are looked at again
+	"usedBytes":  true, // the text of records counts too now
 	// Deliveries are tried again.
 	"queued": true, "lastTriedAt": true, "consecutiveFailures": true, "lastError": true, "lastStatus": true,
 }
