@@ -173,7 +173,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	}
 	defer front.Close()
 	cmd.Listen = admin.Bound(cmd.Listen, front)
-	base, apart, err := cmd.addresses() // with the port that was bound
+	base, separate, err := cmd.addresses() // with the port that was bound
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := httpapi.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
-		Base: base, Content: apart, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections, Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
+		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections, Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
 	}
 	for _, n := range cmd.TrustedProxies {
@@ -208,14 +208,14 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	work.Go(func() { scrubber.Run(ctx) })
 	work.Go(func() { index.Run(ctx) })
 	about := func() admin.About {
-		is := admin.About{
-			Version: version, Base: base, Content: apart, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
+		got := admin.About{
+			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
 			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(), Journal: store.JournalHealth(),
 		}
 		if doubt, ok := store.ClockDoubt(); ok {
-			is.Doubt = &doubt
+			got.Doubt = &doubt
 		}
-		return is
+		return got
 	}
 	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about, func(fn func(*blobs.Store) error) error { return fn(content) }), ReadHeaderTimeout: time.Minute}
 	work.Go(func() {
@@ -282,11 +282,11 @@ func (cmd *serve) doubt(log *slog.Logger, base string, proxies bool) {
 
 // addresses are those that generated links begin with: base, and apart for
 // stored bytes, which is "" if they are served from base.
-func (cmd *serve) addresses() (base, apart string, err error) {
+func (cmd *serve) addresses() (base, separate string, err error) {
 	if base, err = cmd.base(); err == nil {
-		apart, err = cmd.content(base)
+		separate, err = cmd.content(base)
 	}
-	return base, apart, err
+	return base, separate, err
 }
 
 // base is the address that every generated link begins with.

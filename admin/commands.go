@@ -449,8 +449,8 @@ func count[N int | int64 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %s%s", n, thing, word(n == 1, "", "s"))
 }
 
-func word(is bool, yes, no string) string {
-	if is {
+func word(got bool, yes, no string) string {
+	if got {
 		return yes
 	}
 	return no

@@ -304,16 +304,16 @@ func (d *checkup) content(about About) {
 
 // bodies finds out how large a body the proxy lets through. None is sent: a
 // proxy says so when it sees the length (RFC 9110, section 10.1.1).
-func (d *checkup) bodies(address string, most int64) {
+func (d *checkup) bodies(address string, limit int64) {
 	passes := int64(0)
-	for _, n := range []int64{1 << 20, 10 << 20, 100 << 20, 1 << 30, most} {
-		if n > most {
+	for _, n := range []int64{1 << 20, 10 << 20, 100 << 20, 1 << 30, limit} {
+		if n > limit {
 			continue
 		}
 		_, status, err := probe(http.MethodPost, address, n)
 		switch {
 		case status == http.StatusRequestEntityTooLarge:
-			d.say(wrong, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", size(n), size(passes), size(most)),
+			d.say(wrong, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", size(n), size(passes), size(limit)),
 				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), or lower --max-upload-size")
 			return
 		case err != nil || status != http.StatusOK:
@@ -322,7 +322,7 @@ func (d *checkup) bodies(address string, most int64) {
 		}
 		passes = n
 	}
-	d.well("uploads", "bodies up to %s pass", size(most))
+	d.well("uploads", "bodies up to %s pass", size(limit))
 }
 
 // probe asks the server by its public address. A body of the length is

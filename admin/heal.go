@@ -262,7 +262,7 @@ func (cmd *restoreCommand) sendTar(c *Call, wanted map[blobs.Ref][]Lost, put put
 		if err != nil || sent[ref] {
 			continue
 		}
-		if _, is := wanted[ref]; !is {
+		if _, got := wanted[ref]; !got {
 			continue
 		}
 		sent[ref] = true

@@ -30,7 +30,7 @@ func NewIndex(store *kv.Store, content *blobs.Store, log *slog.Logger) (*search.
 	name := sha256.Sum256(append([]byte("search index of "), secret[:]...))
 	return search.New(search.Options{
 		Dir: filepath.Join(store.Dir(), "cache", "index"), Store: hex.EncodeToString(name[:]),
-		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.Room, Relax: store.Relax, Mapped: kv.FileMemory, Log: log,
+		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.FreeForContent, Relax: store.SetRelaxed, Mapped: kv.FileMemory, Log: log,
 		Content: func(r *record.Record) ([]byte, error) {
 			return content.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent)
 		},
@@ -49,8 +49,8 @@ type indexing struct {
 
 // over reports whether the index was made anew since, or could not be. One that
 // was is opened again, which is not yet the end.
-func (is indexing) over(was indexing) bool {
-	return is.Built > was.Built && is.Phase != search.Building && is.Phase != search.Opening
+func (got indexing) over(before indexing) bool {
+	return got.Built > before.Built && got.Phase != search.Building && got.Phase != search.Opening
 }
 
 func (v verbs) indexState(*http.Request, nothing) (indexing, error) {
@@ -64,15 +64,15 @@ func (v verbs) indexState(*http.Request, nothing) (indexing, error) {
 
 // reindex begins the index anew, and tells how it was.
 func (v verbs) reindex(r *http.Request, in nothing) (indexing, error) {
-	was, err := v.indexState(r, in)
+	before, err := v.indexState(r, in)
 	if err != nil {
-		return was, err
+		return before, err
 	}
 	x, err := v.index()
 	if err == nil {
 		x.Rebuild()
 	}
-	return was, err
+	return before, err
 }
 
 // indexOn runs the index of a store that is open in this process, from when it
@@ -120,26 +120,26 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.close()) }()
-	var was, is indexing
-	if err := client.call(ctx, http.MethodPost, "/index", nothing{}, &was); err != nil {
+	var before, got indexing
+	if err := client.call(ctx, http.MethodPost, "/index", nothing{}, &before); err != nil {
 		return err
 	}
 	p := c.progress("Indexing", 0)
 	p.unit = func(n int64) string { return strconv.FormatInt(n, 10) }
 	for {
-		if err := client.call(ctx, http.MethodGet, "/index", nothing{}, &is); err != nil {
+		if err := client.call(ctx, http.MethodGet, "/index", nothing{}, &got); err != nil {
 			return err
 		}
-		if is.over(was) {
+		if got.over(before) {
 			break
 		}
-		p.total = int64(is.Latest)
-		p.add(int64(is.Place) - p.done)
+		p.total = int64(got.Latest)
+		p.add(int64(got.Place) - p.done)
 		time.Sleep(reindexPoll)
 	}
 	p.end()
-	if is.Phase != search.Ready {
-		return fmt.Errorf("the search index could not be made: %s", cmp.Or(is.Problem, "the server is ending"))
+	if got.Phase != search.Ready {
+		return fmt.Errorf("the search index could not be made: %s", cmp.Or(got.Problem, "the server is ending"))
 	}
-	return c.say(is, "Indexed %s in %s.", count(is.Documents, "record"), time.Since(p.begun).Round(10*time.Millisecond))
+	return c.say(got, "Indexed %s in %s.", count(got.Documents, "record"), time.Since(p.begun).Round(10*time.Millisecond))
 }

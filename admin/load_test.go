@@ -159,7 +159,7 @@ func (l *load) run() (stop func()) {
 	}
 }
 
-// untilDone waits until the load has done so much more.
+// contextReader waits until the load has done so much more.
 func (l *load) untilDone(more int64) {
 	l.t.Helper()
 	goal := l.done.Load() + more

@@ -23,9 +23,9 @@ import (
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
-	"kist/kv/moving"
-	"kist/kv/moving/format"
 	"kist/kv/record"
+	"kist/kv/transfer"
+	"kist/kv/transfer/format"
 )
 
 type importCommand struct {
@@ -229,7 +229,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 }
 
 // fetch has the handler write the export, beside its place until it is whole.
-func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x moving.Exported, err error) {
+func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x transfer.Exported, err error) {
 	p := c.progress("Exporting", 0)
 	defer p.end()
 	res, err := from.do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
@@ -269,7 +269,7 @@ func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x m
 }
 
 // readBack reads an export and sums it up.
-func readBack(s format.Source) (x moving.Exported, err error) {
+func readBack(s format.Source) (x transfer.Exported, err error) {
 	seen := map[[32]byte]bool{}
 	for row, err := range format.Read(format.Kist, s) {
 		switch {
@@ -305,7 +305,7 @@ func readBack(s format.Source) (x moving.Exported, err error) {
 	return x, nil
 }
 
-// moveIn takes the body of a request in.
+// runImport takes the body of a request in.
 func (v verbs) moveIn(r *http.Request) (out Imported, err error) {
 	ask := r.URL.Query()
 	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })
@@ -330,7 +330,7 @@ func (v verbs) moveIn(r *http.Request) (out Imported, err error) {
 			}
 			rows = format.Read(name, s)
 		}
-		m := &moving.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
+		m := &transfer.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
 		done, err := m.Run(r.Context(), name, rows)
 		out.Moved = *done
 		if err != nil && done.Entries > 0 { // what was done is told as well
@@ -356,15 +356,15 @@ func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source
 	if err != nil {
 		return s, nil, err
 	}
-	defer stage.Drop()   //nolint:errcheck // what cannot be removed now is removed by the next sweep
-	room := store.Room() // before the source takes of it
+	defer stage.Drop()             //nolint:errcheck // what cannot be removed now is removed by the next sweep
+	room := store.FreeForContent() // before the source takes of it
 	if _, err := stage.ReadFrom(io.LimitReader(body, room)); err != nil {
 		return s, nil, err
 	}
 	if stage.Size() >= room {
 		return s, nil, kv.ErrFull
 	}
-	return moving.Lay(content, store, stage)
+	return transfer.Lay(content, store, stage)
 }
 
 // moveOut writes what an account keeps.
@@ -375,7 +375,7 @@ func (v verbs) moveOut(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		x, err := moving.NewExport(v.store, content, u.ID)
+		x, err := transfer.NewExport(v.store, content, u.ID)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ var mutated = []struct {
 	{"kv/field", 12},
 	{"kv/record", 14},
 	{"kv/journal", 14},
-	{"httpapi/courier", 8},
+	{"httpapi/webhook", 8},
 	{"blobs", 12},
 	{"search", 8},
 	{"kv", 22},

@@ -60,12 +60,12 @@ func SweepScratch(dir string) error {
 // room refuses to begin what needs more bytes than the disk has that holds the
 // folder.
 func room(folder string, need int64) error {
-	is, err := disk.Space(folder)
+	got, err := disk.Space(folder)
 	if err != nil {
 		return nil //nolint:nilerr // then the disk says so itself when it is full
 	}
-	if need > int64(min(is.Free, 1<<62)) {
-		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, or choose a folder on another disk", folder, size(int64(is.Free)), size(need))
+	if need > int64(min(got.Free, 1<<62)) {
+		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, or choose a folder on another disk", folder, size(int64(got.Free)), size(need))
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update((*kv.Tx).DropAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent), s.Store.Update((*kv.Tx).DropSenders))
+	err = errors.Join(err, s.Store.Update((*kv.Tx).DropIdempotentAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent), s.Store.Update((*kv.Tx).DropSenders))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}
@@ -192,9 +192,9 @@ type sweep struct {
 }
 
 // free reports whether the content may go.
-func (w *sweep) free(ref blobs.Ref) (is bool, err error) {
-	err = w.Store.View(func(tx *kv.Tx) error { is = tx.Loose(ref, w.since); return nil })
-	return is, err
+func (w *sweep) free(ref blobs.Ref) (got bool, err error) {
+	err = w.Store.View(func(tx *kv.Tx) error { got = tx.Unreferenced(ref, w.since); return nil })
+	return got, err
 }
 
 // loose unlinks what records have had, batch by batch.
@@ -202,7 +202,7 @@ func (w *sweep) loose(ctx context.Context) error {
 	for {
 		var refs []blobs.Ref
 		if err := w.Store.View(func(tx *kv.Tx) error {
-			for _, ref := range tx.LooseRefs(w.since, len(w.stay)+sweepBatch) {
+			for _, ref := range tx.UnreferencedRefs(w.since, len(w.stay)+sweepBatch) {
 				if !w.stay[ref] {
 					refs = append(refs, ref)
 				}
@@ -236,12 +236,12 @@ func (w *sweep) thumbs(ctx context.Context) (err error) {
 	if w.Thumbs == nil {
 		return nil
 	}
-	w.swept.Thumbs, err = w.Thumbs(func(ref blobs.Ref) (is bool, err error) {
+	w.swept.Thumbs, err = w.Thumbs(func(ref blobs.Ref) (got bool, err error) {
 		if err := context.Cause(ctx); err != nil {
 			return false, err
 		}
-		err = w.Store.View(func(tx *kv.Tx) error { is = tx.Referenced(ref); return nil })
-		return is, err
+		err = w.Store.View(func(tx *kv.Tx) error { got = tx.Referenced(ref); return nil })
+		return got, err
 	})
 	return err
 }
@@ -286,7 +286,7 @@ func (w *sweep) parts() error {
 	names, err2 := w.Blobs.Parts()
 	var awaited map[string]bool
 	if err = errors.Join(err, err2); err == nil && len(names) > 0 {
-		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = tx.AwaitedUploads(); return err })
+		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = tx.OpenUploads(); return err })
 	}
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (w *sweep) note(gone []blobs.Ref) error {
 	}
 	return w.Store.Update(func(tx *kv.Tx) error {
 		for _, ref := range gone {
-			if !tx.Loose(ref, w.since) {
+			if !tx.Unreferenced(ref, w.since) {
 				continue // a record has it again, or had it a moment ago
 			}
 			if err := tx.Unlinked(ref); err != nil {

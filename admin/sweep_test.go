@@ -245,7 +245,7 @@ func TestSweepBeyondABatch(t *testing.T) {
 	is.True(err != nil && len(err.Error()) < 1000) // one sentence, however many there are
 	is.Equal(swept, admin.Swept{Blobs: 1, Bytes: 4, Failed: 250})
 	left := 0
-	is.NoErr(store.View(func(tx *kv.Tx) error { left = len(tx.LooseRefs(store.Now(), 1000)); return nil }))
+	is.NoErr(store.View(func(tx *kv.Tx) error { left = len(tx.UnreferencedRefs(store.Now(), 1000)); return nil }))
 	is.Equal(left, 250)
 }
 

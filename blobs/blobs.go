@@ -79,7 +79,7 @@ type Store struct {
 	// before it is taken; an error it returns is the outcome of the step.
 	hook func(step string) error
 
-	hot     hot
+	hot     smallCache
 	proven  proven
 	damaged quarantine
 	checks  checks
@@ -221,7 +221,7 @@ func (s *Store) openUploads(cache string) error {
 	return s.moveIn()
 }
 
-// moveIn moves the uploads that are in the store's folder, where earlier
+// runImport moves the uploads that are in the store's folder, where earlier
 // versions kept them, to the folder for uploads.
 func (s *Store) moveIn() error {
 	if _, err := s.sweepTempsIn(s.root, func(fs.FileInfo) bool { return true }); err != nil {
@@ -333,13 +333,13 @@ func (s *Store) openBlob(ref Ref) (*os.File, error) {
 }
 
 // Head reads the first bytes of a content, at most most.
-func (s *Store) Head(ref Ref, most int64) ([]byte, error) {
+func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 	f, err := s.Get(ref)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // Stat describes the blob without opening it, also one in quarantine. The error
@@ -404,7 +404,7 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 			case (folder.Name() == tempFolder || folder.Name() == partFolder || folder.Name() == damagedFolder) && folder.IsDir():
 				continue
 			case !ok || !folder.IsDir():
-				if !yield(Info{}, foreign(folder.Name())) {
+				if !yield(Info{}, errForeign(folder.Name())) {
 					return
 				}
 				continue
@@ -435,19 +435,19 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 func (s *Store) describe(b byte, name string) (Info, error) {
 	ref, err := ParseRef(path.Base(name))
 	if err != nil || ref[0] != b {
-		return Info{}, foreign(name)
+		return Info{}, errForeign(name)
 	}
 	file, err := s.root.Lstat(name)
 	if err != nil {
 		return Info{}, fmt.Errorf("blobs: looking at a blob: %w", err)
 	}
 	if !file.Mode().IsRegular() {
-		return Info{}, foreign(name)
+		return Info{}, errForeign(name)
 	}
 	return Info{Ref: ref, Size: file.Size(), ModTime: file.ModTime()}, nil
 }
 
-func foreign(name string) error { return fmt.Errorf("blobs: %q: %w", name, ErrForeign) }
+func errForeign(name string) error { return fmt.Errorf("blobs: %q: %w", name, ErrForeign) }
 
 // list returns the entries of a folder of the store in the order of their
 // names.
@@ -480,7 +480,7 @@ func openFolder(root *os.Root, name string) (*os.File, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, foreign(name)
+		return nil, errForeign(name)
 	}
 	return root.Open(name)
 }

@@ -56,7 +56,7 @@ func (s *Store) Damaged() []Damage {
 func (s *Store) Quarantined(ref Ref) error {
 	s.damaged.mu.RLock()
 	defer s.damaged.mu.RUnlock()
-	if _, is := s.damaged.found[ref]; is {
+	if _, got := s.damaged.found[ref]; got {
 		return fmt.Errorf("blobs: the bytes of %s: %w", ref, ErrDamaged)
 	}
 	return nil
@@ -97,17 +97,17 @@ func (s *Store) loadDamaged() error {
 	return nil
 }
 
-// condemn puts a blob in quarantine for the given reason. The bytes stay where
+// quarantineBlob puts a blob in quarantine for the given reason. The bytes stay where
 // they are. If f is not the file that has the blob's name now, the blob was
 // replaced while f was read, and nothing happens. f is nil if the blob could
 // not be opened as a file.
 //
 // A marker that cannot be written does not stop the quarantine in this process.
-func (s *Store) condemn(ref Ref, f *os.File, reason error) {
+func (s *Store) quarantineBlob(ref Ref, f *os.File, reason error) {
 	q := &s.damaged
 	q.mu.Lock()
 	_, known := q.found[ref]
-	if known || !s.stands(ref, f) {
+	if known || !s.isCurrent(ref, f) {
 		q.mu.Unlock()
 		return
 	}
@@ -124,15 +124,15 @@ func (s *Store) condemn(ref Ref, f *os.File, reason error) {
 	}
 }
 
-// stands reports whether f is the file under the blob's name; with f nil,
+// isCurrent reports whether f is the file under the blob's name; with f nil,
 // whether something is there that cannot be opened as a blob.
-func (s *Store) stands(ref Ref, f *os.File) bool {
+func (s *Store) isCurrent(ref Ref, f *os.File) bool {
 	now, err := s.root.Lstat(ref.path())
 	if f == nil {
 		return err == nil && !now.Mode().IsRegular()
 	}
-	was, err2 := f.Stat()
-	return err == nil && err2 == nil && os.SameFile(was, now)
+	before, err2 := f.Stat()
+	return err == nil && err2 == nil && os.SameFile(before, now)
 }
 
 // mark makes the marker of a blob and its name durable.
@@ -177,7 +177,7 @@ func (s *Store) release(ref Ref) error {
 
 // unmark is release for those who hold the quarantine.
 func (s *Store) unmark(ref Ref) error {
-	if _, is := s.damaged.found[ref]; !is {
+	if _, got := s.damaged.found[ref]; !got {
 		return nil
 	}
 	if !s.reading {
@@ -193,17 +193,17 @@ func (s *Store) unmark(ref Ref) error {
 	return nil
 }
 
-// acquit notes that the bytes of the open file were read and are right; info is
+// markProven notes that the bytes of the open file were read and are right; info is
 // what the file was before they were read. If the blob was in quarantine,
 // somebody has put the right bytes back, and it ends.
-func (s *Store) acquit(ref Ref, f *os.File, info observed) error {
+func (s *Store) markProven(ref Ref, f *os.File, info observed) error {
 	s.proven.add(ref, info)
 	if s.Quarantined(ref) == nil {
 		return nil
 	}
 	s.damaged.mu.Lock()
 	defer s.damaged.mu.Unlock()
-	if !s.stands(ref, f) {
+	if !s.isCurrent(ref, f) {
 		return nil
 	}
 	if !s.reading { // who put the bytes back may not have synced them
@@ -230,7 +230,7 @@ func (s *Store) Check(ref Ref) error { return s.check(ref, nil) }
 func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 	f, err := s.openBlob(ref)
 	if errors.Is(err, ErrDamaged) { // it is no regular file
-		s.condemn(ref, nil, err)
+		s.quarantineBlob(ref, nil, err)
 	}
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 
 // prove is check for a blob that is open. It leaves f at its end.
 func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) error {
-	was, err := observe(f)
+	before, err := observe(f)
 	if err != nil {
 		return fmt.Errorf("blobs: looking at a blob: %w", err)
 	}
@@ -258,13 +258,13 @@ func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) er
 		}
 	}
 	if err == nil {
-		return s.acquit(ref, f, was)
+		return s.markProven(ref, f, before)
 	}
 	if errors.Is(err, syscall.EIO) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if errors.Is(err, ErrDamaged) {
-		s.condemn(ref, f, err)
+		s.quarantineBlob(ref, f, err)
 	}
 	return err
 }
@@ -309,7 +309,7 @@ func (s *Store) checkQueued() {
 		c.mu.Unlock()
 		// Damage is told by condemn; a blob that is gone needs no check, and
 		// the weekly check tells of what cannot be opened.
-		_ = s.check(ref, func(r io.Reader) io.Reader { return untilDone{c.over, r} })
+		_ = s.check(ref, func(r io.Reader) io.Reader { return contextReader{c.over, r} })
 		c.mu.Lock()
 		c.queue = c.queue[1:]
 		last := len(c.queue) == 0
@@ -331,13 +331,13 @@ func (c *checks) stop() {
 	c.running.Wait()
 }
 
-// untilDone is a reader that fails once the context is done.
-type untilDone struct {
+// contextReader is a reader that fails once the context is done.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-func (u untilDone) Read(p []byte) (int, error) {
+func (u contextReader) Read(p []byte) (int, error) {
 	if err := context.Cause(u.ctx); err != nil {
 		return 0, err
 	}

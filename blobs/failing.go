@@ -51,7 +51,7 @@ func (s *Store) unwritten(folder *os.Root, doing string, err error) error {
 func (f *failing) note(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if was := f.now; was == (err != nil) {
+	if before := f.now; before == (err != nil) {
 		return
 	}
 	f.now = err != nil

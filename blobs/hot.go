@@ -12,11 +12,11 @@ const (
 	hotAll = 8 << 20
 )
 
-// hot are small blobs that were asked for again within a short time: opening,
+// smallCache are small blobs that were asked for again within a short time: opening,
 // describing and closing a file takes longer than sending it. A ref names its
 // content for good, so that what is kept cannot be out of date; whether it may
 // be seen is for those who ask.
-type hot struct {
+type smallCache struct {
 	mu    sync.Mutex
 	kept  map[Ref][]byte
 	size  int
@@ -40,12 +40,12 @@ func (s *Store) Small(ref Ref, size int64) []byte {
 	if b != nil || !again {
 		return b
 	}
-	return s.warm(ref, size)
+	return s.loadSmall(ref, size)
 }
 
-// warm reads a blob and keeps it, if it is what its name says. If it is not,
+// loadSmall reads a blob and keeps it, if it is what its name says. If it is not,
 // the blob goes into quarantine.
-func (s *Store) warm(ref Ref, size int64) []byte {
+func (s *Store) loadSmall(ref Ref, size int64) []byte {
 	f, err := s.Get(ref)
 	if err != nil {
 		return nil
@@ -70,7 +70,7 @@ func (s *Store) retain(ref Ref, b []byte) {
 }
 
 // add keeps a blob, in the place of others if need be.
-func (h *hot) add(ref Ref, b []byte) {
+func (h *smallCache) add(ref Ref, b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kept[ref] != nil {
@@ -91,7 +91,7 @@ func (h *hot) add(ref Ref, b []byte) {
 }
 
 // forget drops a blob that is unlinked or damaged.
-func (h *hot) forget(ref Ref) {
+func (h *smallCache) forget(ref Ref) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.size -= len(h.kept[ref])

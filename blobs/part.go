@@ -39,7 +39,7 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 		return nil, err
 	}
 	if !partName(name) {
-		return nil, foreign(partFolder + "/" + name)
+		return nil, errForeign(partFolder + "/" + name)
 	}
 	st := &Stage{store: s, part: name, hash: h, size: size, begun: size}
 	if err := s.do("open part", st.openPart); err != nil {
@@ -88,7 +88,7 @@ func (st *Stage) openPart() error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return foreign(name)
+		return errForeign(name)
 	case info.Size() < st.size:
 		return ErrPartLost
 	}
@@ -176,7 +176,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 // it has not. The caller must close it.
 func (s *Store) OpenPart(name string, size int64) (*os.File, error) {
 	if !partName(name) {
-		return nil, foreign(partFolder + "/" + name)
+		return nil, errForeign(partFolder + "/" + name)
 	}
 	f, err := s.uploads.Open(partFolder + "/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +202,7 @@ func (s *Store) PartHead(name string, size int64) ([]byte, error) {
 		return nil, nil
 	}
 	if !partName(name) {
-		return nil, foreign(partFolder + "/" + name)
+		return nil, errForeign(partFolder + "/" + name)
 	}
 	f, err := s.uploads.Open(partFolder + "/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +225,7 @@ func (s *Store) PartHead(name string, size int64) ([]byte, error) {
 // open writes to no avail from then on.
 func (s *Store) DropPart(name string) error {
 	if !partName(name) {
-		return foreign(partFolder + "/" + name)
+		return errForeign(partFolder + "/" + name)
 	}
 	err := s.uploads.Remove(partFolder + "/" + name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -55,7 +55,7 @@ func (s *Store) Pin(ref Ref) (*Kept, error) {
 // record, and the next sweep removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
 	lock := s.hold(ref)
-	defer s.letGo(ref)
+	defer s.unlinkOrRelease(ref)
 	if !lock.TryLock() {
 		return false, nil
 	}
@@ -100,7 +100,7 @@ func (s *Store) hold(ref Ref) *nameLock {
 	return lock
 }
 
-func (s *Store) letGo(ref Ref) {
+func (s *Store) unlinkOrRelease(ref Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lock := s.locks[ref]
@@ -115,6 +115,6 @@ func (s *Store) pin(ref Ref) *Kept {
 	lock.RLock()
 	return &Kept{Ref: ref, release: sync.OnceFunc(func() {
 		lock.RUnlock()
-		s.letGo(ref)
+		s.unlinkOrRelease(ref)
 	})}
 }

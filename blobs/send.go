@@ -52,8 +52,8 @@ type proving struct {
 func (p *proven) has(ref Ref, info fs.FileInfo) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen, is := p.seen[ref]
-	return is && seen == proof{info.Size(), info.ModTime().UnixNano()}
+	seen, got := p.seen[ref]
+	return got && seen == proof{info.Size(), info.ModTime().UnixNano()}
 }
 
 // observed is a file as it was at an instant.
@@ -112,7 +112,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	}
 	f, err := s.Get(ref)
 	if errors.Is(err, ErrDamaged) && s.Quarantined(ref) == nil { // it is no regular file
-		s.condemn(ref, nil, err)
+		s.quarantineBlob(ref, nil, err)
 	}
 	if err != nil {
 		return nil, err
@@ -258,10 +258,10 @@ func (u *unproven) Read(p []byte) (int, error) {
 func (u *unproven) decide() error {
 	if got := Ref(u.hash.Sum(nil)); got != u.ref {
 		err := fmt.Errorf("blobs: the bytes of %s hash to %s: %w", u.ref, got, ErrDamaged)
-		u.store.condemn(u.ref, u.file, err)
+		u.store.quarantineBlob(u.ref, u.file, err)
 		return err
 	}
-	return u.store.acquit(u.ref, u.file, u.was)
+	return u.store.markProven(u.ref, u.file, u.was)
 }
 
 func (u *unproven) Close() error {

@@ -230,8 +230,8 @@ type filled struct {
 // gather reads until it has most bytes or a few more, into the buffers that take
 // has; of each, what could be written is handed to give. At the end of r the
 // error is io.EOF.
-func (st *Stage) gather(r io.Reader, most int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {
-	for total < most {
+func (st *Stage) gather(r io.Reader, limit int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {
+	for total < limit {
 		// Not io.ReadFull: it reports a short read with the same error by
 		// which a reader says that its source was cut off.
 		buf := take()

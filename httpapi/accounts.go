@@ -49,7 +49,7 @@ func showUser(tx *kv.Tx, u *record.User) (*shownUser, error) {
 	return &shownUser{*u, usage, usage.Used()}, err
 }
 
-func (c *call) answerUser(status int, id record.ID) error {
+func (c *request) answerUser(status int, id record.ID) error {
 	var v *shownUser
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		u, err := tx.User(id)
@@ -60,7 +60,7 @@ func (c *call) answerUser(status int, id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(status, v)
+	return c.respondData(status, v)
 }
 
 // meForm is what a user may change of their own account.
@@ -94,7 +94,7 @@ func (f revoke) check(in field.Object, p *field.Secret) error {
 }
 
 // names says which keys are meant. The key that asks is no device among them.
-func (f revoke) names(c *call) func(*record.Key) bool {
+func (f revoke) names(c *request) func(*record.Key) bool {
 	return func(k *record.Key) bool {
 		if f == nil {
 			return k.Device != "" && k.ID != c.caller.Key.ID
@@ -108,35 +108,35 @@ const maxRevoked = 1000
 
 // readMe is asked whenever the web app is opened, so that the cookie of a
 // session that is used lives on with it.
-func readMe(c *call) error {
+func readMe(c *request) error {
 	if c.caller.Key.Session {
 		c.setSession(c.session())
 	}
 	return c.answerUser(http.StatusOK, c.owner())
 }
 
-func patchMe(c *call) error {
+func patchMe(c *request) error {
 	form := new(meForm)
-	in, err := c.change(form)
-	if err := check(err, strong(&form.password, c.caller.User.Name)); err != nil {
+	in, err := c.decodePatch(form)
+	if err := joinProblems(err, strong(&form.password, c.caller.User.Name)); err != nil {
 		return err
 	}
 	if err := form.revoke.check(in, &form.password); err != nil {
 		return err
 	}
-	var was, hash string
+	var before, hash string
 	var changed *record.User
 	if form.password.Said {
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
 			u, err := tx.User(c.owner())
 			if err == nil {
-				was = u.Password
+				before = u.Password
 			}
 			return err
 		}); err != nil {
 			return err
 		}
-		right, err := c.try(guess{at: "user:" + c.owner().String(), hash: was, password: form.current.Text})
+		right, err := c.checkPassword(guess{at: "user:" + c.owner().String(), hash: before, password: form.current.Text})
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func patchMe(c *call) error {
 		}
 		u.DisplayName = form.name
 		if form.password.Said {
-			if u.Password != was {
+			if u.Password != before {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
 			}
 			u.Password = hash
@@ -172,7 +172,7 @@ func patchMe(c *call) error {
 		return err
 	}
 	if form.password.Said && c.caller.Key.Session { // the new password has ended all sessions
-		if err := c.begin(changed); err != nil {
+		if err := c.startSession(changed); err != nil {
 			return err
 		}
 	}
@@ -225,13 +225,13 @@ func newUserForm() *userForm {
 
 func newUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
 
-func listUsers(c *call) error {
+func listUsers(c *request) error {
 	return answerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, showUser)
 }
 
-func createUser(c *call) error {
+func createUser(c *request) error {
 	form := newUserForm()
-	if err := check(c.create(form), strong(&form.password, form.u.Name)); err != nil {
+	if err := joinProblems(c.decodeNew(form), strong(&form.password, form.u.Name)); err != nil {
 		return err
 	}
 	var err error
@@ -248,7 +248,7 @@ func createUser(c *call) error {
 	return c.answerUser(http.StatusCreated, u.ID)
 }
 
-func readUser(c *call) error {
+func readUser(c *request) error {
 	id, err := c.uuid("user")
 	if err != nil {
 		return err
@@ -256,14 +256,14 @@ func readUser(c *call) error {
 	return c.answerUser(http.StatusOK, id)
 }
 
-func patchUser(c *call) error {
+func patchUser(c *request) error {
 	id, err := c.uuid("user")
 	if err != nil {
 		return err
 	}
 	form := newUserEdit()
-	in, err := c.change(form)
-	if err := check(err, strong(&form.password, form.u.Name)); err != nil {
+	in, err := c.decodePatch(form)
+	if err := joinProblems(err, strong(&form.password, form.u.Name)); err != nil {
 		return err
 	}
 	if err := form.revoke.check(in, &form.password); err != nil {
@@ -298,7 +298,7 @@ func patchUser(c *call) error {
 	return c.answerUser(http.StatusOK, id)
 }
 
-func removeUser(c *call) error {
+func removeUser(c *request) error {
 	id, err := c.uuid("user")
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ func removeUser(c *call) error {
 	if err := c.s.Store.RemoveUser(id); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // shownKey is an API key without its secret.
@@ -364,16 +364,16 @@ func (f *keyForm) ends(now time.Time) error {
 	return nil
 }
 
-func listKeys(c *call) error {
+func listKeys(c *request) error {
 	return answerList(c,
 		func(tx *kv.Tx) ([]record.Key, error) { return tx.Keys(c.owner()) },
 		func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
 		func(_ *kv.Tx, k *record.Key) (*shownKey, error) { return &shownKey{*k}, nil })
 }
 
-func createKey(c *call) error {
+func createKey(c *request) error {
 	form := &keyForm{fresh: true}
-	if err := check(c.create(form), form.ends(c.s.Store.Now())); err != nil {
+	if err := joinProblems(c.decodeNew(form), form.ends(c.s.Store.Now())); err != nil {
 		return err
 	}
 	k := record.Key{Owner: c.owner(), Name: form.name, Expires: form.expires}
@@ -391,19 +391,19 @@ func createKey(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusCreated, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"data":`...), &shownKey{*made})
 		dst = field.AppendString(append(dst, `,"key":`...), secret)
 		return append(dst, '}'), nil
 	})
 }
 
-func patchKey(c *call) error {
+func patchKey(c *request) error {
 	id, err := c.uuid("key")
 	if err != nil {
 		return err
 	}
-	in, err := c.change(new(keyForm))
+	in, err := c.decodePatch(new(keyForm))
 	if err != nil {
 		return err
 	}
@@ -423,10 +423,10 @@ func patchKey(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, v)
+	return c.respondData(http.StatusOK, v)
 }
 
-func removeKey(c *call) error {
+func removeKey(c *request) error {
 	id, err := c.uuid("key")
 	if err != nil {
 		return err
@@ -434,10 +434,10 @@ func removeKey(c *call) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.owner(), id) }); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
-func readSettings(c *call) error {
+func readSettings(c *request) error {
 	var set record.Settings
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
 		set, err = tx.Settings()
@@ -445,11 +445,11 @@ func readSettings(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, &set)
+	return c.respondData(http.StatusOK, &set)
 }
 
-func patchSettings(c *call) error {
-	in, err := c.change(new(record.Settings))
+func patchSettings(c *request) error {
+	in, err := c.decodePatch(new(record.Settings))
 	if err != nil {
 		return err
 	}
@@ -465,7 +465,7 @@ func patchSettings(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, &set)
+	return c.respondData(http.StatusOK, &set)
 }
 
 // stats is what an administrator sees of the whole instance.
@@ -502,16 +502,16 @@ func (v *indexState) Fields(s *field.Set) {
 	s.LongText("problem", &v.Problem, record.MaxContent).Says("What is wrong, if something is.", `""`)
 }
 
-func readStats(c *call) error {
+func readStats(c *request) error {
 	v, err := c.s.stats()
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, v)
+	return c.respondData(http.StatusOK, v)
 }
 
-// page answers with an HTML page.
-func (c *call) page(status int, p embed.Page) error {
+// respondPage answers with an HTML page.
+func (c *request) respondPage(status int, p embed.Page) error {
 	body, err := rendered(c.w.Header(), c.r, p)
 	if err != nil {
 		return err
@@ -555,11 +555,11 @@ func (s *Server) prefix() string {
 	return strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
-func claimPage(c *call) error {
+func claimPage(c *request) error {
 	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.arg("token")) }); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.ClaimPage{Base: c.s.prefix(), Shortest: record.MinPassword})
+	return c.respondPage(http.StatusOK, embed.ClaimPage{Base: c.s.prefix(), Shortest: record.MinPassword})
 }
 
 // claimForm is what the claim page sends.
@@ -577,15 +577,15 @@ func (f *claimForm) Fields(s *field.Set) {
 
 // claimed makes the first administrator, and an API key to begin with, out of
 // a form.
-func claimed(c *call) error {
+func claimed(c *request) error {
 	token := c.arg("token")
-	if err := c.isForm(); err != nil {
+	if err := c.requireForm(); err != nil {
 		return err
 	}
 	if err := c.s.Store.View(func(tx *kv.Tx) error { return tx.Claimable(token) }); err != nil {
 		return err
 	}
-	values, err := c.form()
+	values, err := c.readForm()
 	if err != nil {
 		return err
 	}
@@ -598,10 +598,10 @@ func claimed(c *call) error {
 	if form.repeat.Said && form.repeat != form.password {
 		repeat = field.Problems{"repeat": "must be the same password"}
 	}
-	err = check(problems, strong(&form.password, form.name), repeat)
+	err = joinProblems(problems, strong(&form.password, form.name), repeat)
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Invalid {
-		return c.page(http.StatusUnprocessableEntity, embed.ClaimPage{
+		return c.respondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
 			Base: c.s.prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
 			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
 		})
@@ -629,10 +629,10 @@ func claimed(c *call) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.begin(first); err != nil { // the account is there: who made it is signed in
+	if err := c.startSession(first); err != nil { // the account is there: who made it is signed in
 		return err
 	}
-	return c.page(http.StatusCreated, embed.ClaimedPage{Base: c.s.prefix(), UserName: form.name, APIKey: secret, Address: c.s.Base})
+	return c.respondPage(http.StatusCreated, embed.ClaimedPage{Base: c.s.prefix(), UserName: form.name, APIKey: secret, Address: c.s.Base})
 }
 
 func sentence(subject, problem string) string {

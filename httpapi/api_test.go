@@ -23,7 +23,7 @@ func TestEveryKind(t *testing.T) {
 		a.get("/api/v1/" + path + "/" + id).want(200)
 		is.Equal(a.get("/api/v1/"+path).want(200).at("total"), 1.0)
 		a.patch("/api/v1/"+path+"/"+slug, `{"isFavorite":true,"tags":["z"]}`).want(200)
-		a.do(request{method: "POST", path: "/api/v1/" + path + "/p/" + slug, anyone: true, json: "{}"}).want(200)
+		a.do(apiRequest{method: "POST", path: "/api/v1/" + path + "/p/" + slug, anyone: true, json: "{}"}).want(200)
 		is.Equal(a.delete("/api/v1/"+path+"/"+id).want(200).at("ok"), true)
 		a.get("/api/v1/" + path + "/" + id).want(404)
 	}

@@ -77,52 +77,52 @@ func appRoutes() []route {
 	rows := []route{
 		{
 			method: "GET", path: "/about", id: "readAbout", tag: "app", summary: "Tells visitors what this server is.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *call) error { return c.page(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+			access: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *request) error { return c.respondPage(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
 		},
 		{
 			method: "GET", path: "/manifest.webmanifest", id: "readManifest", tag: "app", summary: "Describes the app to a browser that installs it.",
-			door: anyone, reply: reply{200, "The manifest.", &content{media: manifestType, schema: object{"type": "object"}, example: object{"name": "kist"}}}, serve: readManifest,
+			access: anyone, reply: reply{200, "The manifest.", &content{media: manifestType, schema: object{"type": "object"}, example: object{"name": "kist"}}}, serve: readManifest,
 		},
 		{
 			method: "POST", path: "/share", id: "share", tag: "app", summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
-			door: visitors, body: formBody, reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
+			access: visitors, body: formBody, reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
 			fails: []int{403, 503, 507}, serve: keepShared,
 		},
 		{
 			method: "GET", path: apiPath + "qr", id: "readQR", tag: "app", summary: "Draws a QR code.",
-			door:  reads,
-			args:  []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQRText}, "https://kist.example.org/v/summer-24"}},
-			reply: reply{200, "The picture.", &content{media: "image/svg+xml", schema: object{"type": "string"}, example: "<svg …>"}}, serve: readQR,
+			access: reads,
+			args:   []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQRText}, "https://kist.example.org/v/summer-24"}},
+			reply:  reply{200, "The picture.", &content{media: "image/svg+xml", schema: object{"type": "string"}, example: "<svg …>"}}, serve: readQR,
 		},
 	}
 	for _, p := range appPages() {
 		rows = append(rows, route{
 			method: "GET", path: p.path, id: p.id, tag: "app", summary: "The app: " + strings.ToLower(p.title) + ".",
-			door: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *call) error { return c.app(p) },
+			access: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *request) error { return c.respondApp(p) },
 		})
 	}
 	return rows
 }
 
-// reader is the caller that the app is for; nil sends a visitor, and a key
+// appCaller is the caller that the app is for; nil sends a visitor, and a key
 // that may not read, to sign in.
-func (c *call) reader() *kv.Caller {
+func (c *request) appCaller() *kv.Caller {
 	if c.caller == nil || !c.caller.Key.Allows(record.ScopeRead) {
 		return nil
 	}
 	return c.caller
 }
 
-// toSignIn sends a browser to sign in, and back to the path afterwards.
-func (c *call) toSignIn(path string) error {
+// redirectToSignIn sends a browser to sign in, and back to the path afterwards.
+func (c *request) redirectToSignIn(path string) error {
 	return c.redirect("/login?next=" + url.QueryEscape(path))
 }
 
-// app answers a page of the app, with the answers to what it asks first, so
+// respondApp answers a page of the app, with the answers to what it asks first, so
 // that showing it takes one round of requests.
-func (c *call) app(p appPage) error {
-	if c.reader() == nil {
-		return c.toSignIn(c.r.URL.RequestURI())
+func (c *request) respondApp(p appPage) error {
+	if c.appCaller() == nil {
+		return c.redirectToSignIn(c.r.URL.RequestURI())
 	}
 	var data bytes.Buffer
 	limit := c.s.MaxUpload
@@ -155,11 +155,11 @@ func (c *call) app(p appPage) error {
 		text(c.s.prefix() + "/static/" + name)
 	}
 	data.WriteString(`},"answers":{`)
-	own := p.asks
-	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, own...)
+	owned := p.asks
+	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
 	for i, ask := range asks {
 		path, query, _ := strings.Cut(ask, "?")
-		if p.filter && query != "" && slices.Contains(own, ask) {
+		if p.filter && query != "" && slices.Contains(owned, ask) {
 			query += "&" + c.r.URL.RawQuery // what is named twice counts as first named
 		}
 		if i > 0 {
@@ -167,20 +167,20 @@ func (c *call) app(p appPage) error {
 		}
 		text(path)
 		data.WriteByte(':')
-		if body := c.inner(path, query); body != nil && (slices.Contains(own, ask) || len(body) <= maxAlong) {
+		if body := c.callAPI(path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
 			data.Write(body)
 		} else {
 			data.WriteString("null") // the script asks, and says what is wrong
 		}
 	}
 	data.WriteString("}}")
-	return c.page(http.StatusOK, embed.AppPage{
+	return c.respondPage(http.StatusOK, embed.AppPage{
 		Base: c.s.prefix(), Title: p.title, Module: p.module, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
 	})
 }
 
-// row is the route that answers GET at a path as the table writes it.
-func (s *Server) row(path string) *route {
+// routeFor is the route that answers GET at a path as the table writes it.
+func (s *Server) routeFor(path string) *route {
 	i := slices.IndexFunc(s.routes, func(r route) bool { return r.method == http.MethodGet && r.path == path })
 	if i < 0 {
 		return nil
@@ -188,23 +188,23 @@ func (s *Server) row(path string) *route {
 	return &s.routes[i]
 }
 
-// inner is what the API answers the caller to a GET; nil if that is no
+// callAPI is what the API answers the caller to a GET; nil if that is no
 // success. The caller passes the same door as with a request of its own.
-func (c *call) inner(path, query string) []byte {
-	row := c.s.row(apiPath + path)
+func (c *request) callAPI(path, query string) []byte {
+	row := c.s.routeFor(apiPath + path)
 	if row == nil {
 		return nil
 	}
 	r := c.r.Clone(c.r.Context())
 	r.Header.Del("Accept-Encoding") // the page is compressed as a whole
 	r.URL = &url.URL{Path: apiPath + path, RawQuery: query}
-	answer := &kept{header: http.Header{}}
-	one := &call{
+	answer := &recorder{header: http.Header{}}
+	one := &request{
 		s: c.s, r: r, args: c.args, id: c.id, addr: c.addr,
 		w: &answerWriter{ResponseWriter: answer, ctl: http.NewResponseController(answer), addr: c.addr},
 	}
-	defer one.giveBack()
-	err := one.enter(row.door)
+	defer one.releaseJSON()
+	err := one.authorize(row.access)
 	if err == nil {
 		err = row.serve(one)
 	}
@@ -214,19 +214,19 @@ func (c *call) inner(path, query string) []byte {
 	return answer.body.Bytes()
 }
 
-// kept is an answer that stays here.
-type kept struct {
+// recorder is an answer that stays here.
+type recorder struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (k *kept) Header() http.Header         { return k.header }
-func (k *kept) WriteHeader(int)             {}
-func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
+func (k *recorder) Header() http.Header         { return k.header }
+func (k *recorder) WriteHeader(int)             {}
+func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 const manifestType = "application/manifest+json"
 
-func readManifest(c *call) error {
+func readManifest(c *request) error {
 	b, err := embed.Manifest(c.s.prefix())
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func readManifest(c *call) error {
 const maxQRText = 1024
 
 // readQR draws a QR code, for the script's share dialog.
-func readQR(c *call) error {
+func readQR(c *request) error {
 	q, err := c.query()
 	if err != nil {
 		return err
@@ -268,16 +268,16 @@ func readQR(c *call) error {
 
 // keepShared keeps what a share sheet sends. Browsers send it like a page of
 // this server does, not like one of another site.
-func keepShared(c *call) error {
-	own := c.reader() != nil && c.caller.Key.Allows(record.ScopeWrite)
-	space := &room{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
-	if own {
+func keepShared(c *request) error {
+	owned := c.appCaller() != nil && c.caller.Key.Allows(record.ScopeWrite)
+	space := &uploadBudget{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
+	if owned {
 		var err error
-		if space, err = c.s.room(c.owner()); err != nil {
+		if space, err = c.s.uploadBudget(c.owner()); err != nil {
 			return err
 		}
 	}
-	parts, fields, err := c.receive(space)
+	parts, fields, err := c.readMultipart(space)
 	defer func() {
 		for _, p := range parts {
 			if p.stage != nil {
@@ -289,7 +289,7 @@ func keepShared(c *call) error {
 	}()
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil }) // a field left empty
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
-	if !own {
+	if !owned {
 		// What was written waits in the box. Nothing of a stranger's is stored,
 		// so files have to be shared again, which the page then says.
 		q := url.Values{}
@@ -301,7 +301,7 @@ func keepShared(c *call) error {
 				q.Set(name, t)
 			}
 		}
-		return c.toSignIn("/?" + q.Encode())
+		return c.redirectToSignIn("/?" + q.Encode())
 	}
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func keepShared(c *call) error {
 		return c.redirect("/")
 	}
 	form := record.NewForm(k)
-	if err := check(field.Create(form, in)); err != nil {
+	if err := joinProblems(field.Create(form, in)); err != nil {
 		return err
 	}
 	var r *record.Record
@@ -351,12 +351,12 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
 }
 
-func (c *call) keepSharedFiles(parts []part, text string) error {
+func (c *request) keepSharedFiles(parts []part, text string) error {
 	form := record.NewForm(record.Files)
 	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.s.letGo(pins, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.releasePins(pins, recorded) }() // after the commit, whatever comes
 	for i := range parts {
 		one, err := parts[i].stage.Keep()
 		if err != nil {

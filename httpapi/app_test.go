@@ -27,7 +27,7 @@ var startData = regexp.MustCompile(`(?s)<script type="application/json" id="star
 // browse asks for a page as a browser does.
 func (a *app) browse(path string) *answer {
 	a.Helper()
-	return a.do(request{method: "GET", path: path, header: http.Header{"Accept": {"text/html"}}})
+	return a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept": {"text/html"}}})
 }
 
 // first is what came with a page under a name.
@@ -155,7 +155,7 @@ func TestAppIsLight(t *testing.T) {
 	}
 	for _, p := range appPages() {
 		path := strings.NewReplacer("{id}", "new", "{slug}", "new").Replace(p.path)
-		got := a.do(request{method: "GET", path: path, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
+		got := a.do(apiRequest{method: "GET", path: path, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
 		is.Equal(got.header.Get("Content-Encoding"), "gzip")
 		r, err := gzip.NewReader(bytes.NewReader(got.body))
 		is.NoErr(err)
@@ -169,7 +169,7 @@ func TestAppIsLight(t *testing.T) {
 			if m := onDemand.FindStringSubmatch(file); m != nil && m[1] != p.module {
 				continue // named here, and loaded by another page or with a large file
 			}
-			asset := a.do(request{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
+			asset := a.do(apiRequest{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200)
 			is.Equal(asset.header.Get("Cache-Control"), "public, max-age=31536000, immutable")
 			total += len(asset.body)
 		}
@@ -207,11 +207,11 @@ func TestQR(t *testing.T) {
 	a.get("/api/v1/qr").want(400)
 	a.get("/api/v1/qr?text=" + strings.Repeat("a", maxQRText+1)).want(400)
 	a.get("/api/v1/qr?text=" + strings.Repeat("%F0%9F%8D%8E", maxQRText/4)).want(200)
-	a.do(request{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
+	a.do(apiRequest{method: "GET", path: "/api/v1/qr?text=a", anyone: true}).want(401)
 }
 
 // shareSheet sends what a phone's share sheet does.
-func (a *app) shareSheet(fields map[string]string, files ...file) request {
+func (a *app) shareSheet(fields map[string]string, files ...file) apiRequest {
 	q := a.uploadRequest(fields, files...)
 	q.path = "/share"
 	return q
@@ -286,8 +286,8 @@ func TestShareTargetBadBodies(t *testing.T) {
 	a.fatal(w.WriteField("text", strings.Repeat("x", maxField+1)))
 	a.fatal(w.Close())
 	media := http.Header{"Content-Type": {w.FormDataContentType()}}
-	a.refused(request{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
-	a.refused(request{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
+	a.refused(apiRequest{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
+	a.refused(apiRequest{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
 	a.refused(a.shareSheet(nil, file{"a.bin", "", strings.Repeat("x", 1001)}), 413)
 }
 
@@ -311,6 +311,6 @@ func TestExtensionZip(t *testing.T) {
 	is.True(strings.HasPrefix(tag, `"`))
 	is.Equal(len(a.visit("/extension.zip", "If-None-Match", tag).want(304).body), 0)
 	a.visit("/extension.zip", "If-None-Match", `"other"`).want(200)
-	head := a.do(request{method: "HEAD", path: "/extension.zip", anyone: true}).want(200)
+	head := a.do(apiRequest{method: "HEAD", path: "/extension.zip", anyone: true}).want(200)
 	is.Equal(head.header.Get("Content-Length"), strconv.Itoa(len(got.body)))
 }

@@ -115,15 +115,15 @@ func (p *paced) rest() {
 	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if it breaks off
 }
 
-// limited is the request's body, bounded: reading past the bound fails with
+// limitBody is the request's body, bounded: reading past the bound fails with
 // http.MaxBytesError.
-func (c *call) limited(most int64) io.ReadCloser {
-	return http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, most)
+func (c *request) limitBody(limit int64) io.ReadCloser {
+	return http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit)
 }
 
-// object reads the JSON object of the body, of at most most bytes. What the
+// readObject reads the JSON object of the body, of at most most bytes. What the
 // shape does not know is not in the result; all is if that is nil.
-func (c *call) object(most int64, shape field.Shaped) (field.Object, error) {
+func (c *request) readObject(limit int64, shape field.Shaped) (field.Object, error) {
 	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
 	}
@@ -131,7 +131,7 @@ func (c *call) object(most int64, shape field.Shaped) (field.Object, error) {
 	if err != nil || media != jsonType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
 		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be JSON, with the Content-Type application/json."}
 	}
-	data, err := c.read(most)
+	data, err := c.readBody(limit)
 	if err != nil {
 		return nil, err
 	}
@@ -141,37 +141,37 @@ func (c *call) object(most int64, shape field.Shaped) (field.Object, error) {
 	return field.ParseFor(shape, data)
 }
 
-// cutOff is the error of a body that could not be read to its end.
-func cutOff(err error) error {
-	if _, status := understood(err); status != http.StatusInternalServerError {
+// bodyError is the error of a body that could not be read to its end.
+func bodyError(err error) error {
+	if _, status := clientError(err); status != http.StatusInternalServerError {
 		return err
 	}
 	return &record.Error{Fault: record.Malformed, Code: "body_cut_off", Text: "The body ended early or could not be read."}
 }
 
-// create reads the body into a new value.
-func (c *call) create(v field.Shaped) error {
-	in, err := c.object(smallBody, v)
+// decodeNew reads the body into a new value.
+func (c *request) decodeNew(v field.Shaped) error {
+	in, err := c.readObject(smallBody, v)
 	if err != nil {
 		return err
 	}
 	return field.Create(v, in)
 }
 
-// change reads the body of a patch, for a transaction to read into what is
+// decodePatch reads the body of a patch, for a transaction to read into what is
 // stored. All that can be wrong with it shows on blank, a throw-away value of
 // the same shape, so that a bad request never takes the writer's time.
-func (c *call) change(blank field.Shaped) (field.Object, error) {
-	in, err := c.object(smallBody, blank)
+func (c *request) decodePatch(blank field.Shaped) (field.Object, error) {
+	in, err := c.readObject(smallBody, blank)
 	if err != nil {
 		return nil, err
 	}
 	return in, field.Patch(blank, in)
 }
 
-// check joins what several looks at one input found, so that one answer names
+// joinProblems joins what several looks at one input found, so that one answer names
 // every bad field.
-func check(errs ...error) error {
+func joinProblems(errs ...error) error {
 	all := field.Problems{}
 	for _, err := range errs {
 		var found field.Problems
@@ -184,7 +184,7 @@ func check(errs ...error) error {
 }
 
 // query reads the parameters of the address.
-func (c *call) query() (url.Values, error) {
+func (c *request) query() (url.Values, error) {
 	bad := &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query of the address cannot be read."}
 	if strings.Count(c.r.URL.RawQuery, "&") >= maxArgs {
 		return nil, bad
@@ -206,8 +206,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b
 // keptBuffer is the largest buffer that is kept for another answer.
 const keptBuffer = 1 << 20
 
-// send answers with JSON that write appends to what it is given.
-func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
+// respond answers with JSON that write appends to what it is given.
+func (c *request) respond(status int, write func(dst []byte) ([]byte, error)) error {
 	buf := buffers.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= keptBuffer {
@@ -232,14 +232,14 @@ func (c *call) send(status int, write func(dst []byte) ([]byte, error)) error {
 	return nil
 }
 
-// text answers with JSON that is there already.
-func (c *call) text(status int, body []byte) error {
-	return c.send(status, func(dst []byte) ([]byte, error) { return append(dst, body...), nil })
+// respondJSON answers with JSON that is there already.
+func (c *request) respondJSON(status int, body []byte) error {
+	return c.respond(status, func(dst []byte) ([]byte, error) { return append(dst, body...), nil })
 }
 
-// data answers {"data": v}.
-func (c *call) data(status int, v field.Shaped) error {
-	return c.send(status, func(dst []byte) ([]byte, error) {
+// respondData answers {"data": v}.
+func (c *request) respondData(status int, v field.Shaped) error {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"data":`...), v)
 		return append(dst, '}'), nil
 	})
@@ -256,5 +256,5 @@ func appendAll[T field.Shaped](dst []byte, all []T) []byte {
 	return append(dst, ']')
 }
 
-// ok answers {"ok": true}.
-func (c *call) ok() error { return c.text(http.StatusOK, []byte(`{"ok":true}`)) }
+// respondOK answers {"ok": true}.
+func (c *request) respondOK() error { return c.respondJSON(http.StatusOK, []byte(`{"ok":true}`)) }

@@ -37,7 +37,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 		DuplicateOf []struct{ ID, Slug string }
 	}
 	keep := func(address string) (made answered) {
-		is.NoErr(json.Unmarshal(a.do(request{method: "POST", path: "/api/v1/bookmarks", json: map[string]any{"url": address, "title": "T"}}).want(201).body, &made))
+		is.NoErr(json.Unmarshal(a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", json: map[string]any{"url": address, "title": "T"}}).want(201).body, &made))
 		return made
 	}
 	first := keep("https://example.org/a")
@@ -54,7 +54,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 			Data  []struct{ ID string }
 			Total int
 		}
-		is.NoErr(json.Unmarshal(a.do(request{method: "GET", path: "/api/v1/bookmarks?" + query}).want(200).body, &list))
+		is.NoErr(json.Unmarshal(a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?" + query}).want(200).body, &list))
 		is.Equal(len(list.Data), list.Total)
 		return list.Total
 	}
@@ -62,16 +62,16 @@ func TestDuplicateBookmarks(t *testing.T) {
 	is.Equal(found("url="+url.QueryEscape("https://example.org/")), 0)
 	is.Equal(found("unreachable=true"), 0)
 	is.Equal(found("unreachable=false"), 4)
-	a.do(request{method: "GET", path: "/api/v1/bookmarks?url=javascript:1", raw: true}).want(400)
-	a.do(request{method: "GET", path: "/api/v1/bookmarks?unreachable=maybe", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?url=javascript:1", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: "/api/v1/bookmarks?unreachable=maybe", raw: true}).want(400)
 
 	// Another's are nobody's business.
 	bob := a.addUser("bob", record.Member)
-	made := a.do(request{method: "POST", path: "/api/v1/bookmarks", key: a.addKey(bob, record.ScopeAll), json: map[string]any{"url": "https://example.org/a"}}).want(201)
+	made := a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", key: a.addKey(bob, record.ScopeAll), json: map[string]any{"url": "https://example.org/a"}}).want(201)
 	is.Equal(made.at("duplicateOf"), []any{})
 
 	// What it leads to now is what counts.
-	a.do(request{method: "PATCH", path: "/api/v1/bookmarks/" + first.Data.Slug, json: map[string]any{"url": "https://example.org/b"}}).want(200)
+	a.do(apiRequest{method: "PATCH", path: "/api/v1/bookmarks/" + first.Data.Slug, json: map[string]any{"url": "https://example.org/b"}}).want(200)
 	is.Equal(len(keep("https://example.org/b").DuplicateOf), 1)
 }
 
@@ -79,7 +79,7 @@ func TestDuplicateBookmarks(t *testing.T) {
 func (a *app) looking() (stop func()) {
 	ctx, end := context.WithCancel(a.Context())
 	var run sync.WaitGroup
-	run.Go(func() { a.server.lookout.Run(ctx) })
+	run.Go(func() { a.server.links.Run(ctx) })
 	stop = func() { end(); run.Wait() }
 	a.Cleanup(stop)
 	return stop
@@ -89,7 +89,7 @@ func (a *app) looking() (stop func()) {
 func (a *app) until(path string, good func(*answer) bool) *answer {
 	a.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
-		got := a.do(request{method: "GET", path: path}).want(200)
+		got := a.do(apiRequest{method: "GET", path: path}).want(200)
 		if good(got) {
 			return got
 		}
@@ -118,16 +118,16 @@ func TestBookmarkIsFilledIn(t *testing.T) {
 	}))
 	defer site.Close()
 	post := func(fields map[string]any) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/bookmarks", json: fields}).want(201)
+		return a.do(apiRequest{method: "POST", path: "/api/v1/bookmarks", json: fields}).want(201)
 	}
 	seen := func(g *answer) bool { return g.at("data.reachable") != "unknown" }
 
-	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": false}}).want(200)
+	a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": false}}).want(200)
 	made := post(map[string]any{"url": site.URL + "/a"})
 	is.Equal(made.at("data.reachable"), "unknown")
 	is.Equal(made.at("data.checkedAt"), nil)
 	stop := a.looking() // before it is allowed to
-	on := a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": true}}).want(200)
+	on := a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: map[string]any{"linkChecks": true}}).want(200)
 	is.Equal(on.at("data.linkChecks"), true)
 	path := "/api/v1/bookmarks/" + made.text("data.id")
 	got := a.until(path, seen)
@@ -209,13 +209,13 @@ func TestBookmarkIcon(t *testing.T) {
 	is.Equal(got.header.Get("Cache-Control"), "private, no-cache")
 	tag := got.header.Get("Etag")
 	is.True(tag != "")
-	a.do(request{method: "GET", path: "/t/own", header: http.Header{"If-None-Match": {tag}}}).want(304)
-	is.Equal(len(a.do(request{method: "HEAD", path: "/t/own"}).want(200).body), 0)
+	a.do(apiRequest{method: "GET", path: "/t/own", header: http.Header{"If-None-Match": {tag}}}).want(304)
+	is.Equal(len(a.do(apiRequest{method: "HEAD", path: "/t/own"}).want(200).body), 0)
 	is.True(bytes.Equal(a.get("/t/own.png").want(200).body, got.body))
 
 	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
-	a.do(request{method: "GET", path: "/t/own", key: bob}).want(404)
-	a.do(request{method: "GET", path: "/t/own", key: a.addKey(a.user, record.ScopeUpload)}).want(404)
+	a.do(apiRequest{method: "GET", path: "/t/own", key: bob}).want(404)
+	a.do(apiRequest{method: "GET", path: "/t/own", key: a.addKey(a.user, record.ScopeUpload)}).want(404)
 	a.visit("/t/own").want(404)
 	is.Equal(a.visit("/t/open").want(200).header.Get("Cache-Control"), "private, no-cache")
 	edit := func(fields string) { a.patch("/api/v1/bookmarks/open", fields).want(200) }

@@ -46,11 +46,11 @@ func TestBrowserBookmarks(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			p, _, _, err := tx.DuePage(kv.PageTurn{Owner: b.user.ID, ID: list.Records[0].ID})
+			p, _, _, err := tx.LoadDuePage(kv.DuePage{Owner: b.user.ID, ID: list.Records[0].ID})
 			if err != nil {
 				return err
 			}
-			return tx.Looked(p, record.Look{Verdict: record.Fails})
+			return tx.SavePageCheck(p, record.Look{Verdict: record.Fails})
 		}))
 		b.clock.advance(36 * time.Hour)
 	}

@@ -139,7 +139,7 @@ func TestPublicIsLight(t *testing.T) {
 	pages["source"], pages["log"] = "/v/the-source", "/v/the-log"
 	gzipped := http.Header{"Accept-Encoding": {"gzip"}, "Accept": {"text/html"}}
 	fetch := func(path string) *answer {
-		return a.do(request{method: "GET", path: path, anyone: true, header: gzipped, raw: true})
+		return a.do(apiRequest{method: "GET", path: path, anyone: true, header: gzipped, raw: true})
 	}
 	for name, path := range pages {
 		got := fetch(path)

@@ -180,7 +180,7 @@ func TestBrowserDevice(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	begin := func(client string) (code, secret, at string) {
-		got := b.app.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": client}}).want(200)
+		got := b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": client}}).want(200)
 		return got.text("user_code"), got.text("device_code"), strings.TrimPrefix(got.text("verification_uri_complete"), b.url)
 	}
 	impatient, patient := extension{b.app}, &script{a: b.app, every: 1}
@@ -233,7 +233,7 @@ func TestBrowserDevice(t *testing.T) {
 	b.open(at)
 	b.press("Deny")
 	b.at("Not connected")
-	is.Equal(b.app.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "access_denied")
+	is.Equal(b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "access_denied")
 }
 
 // TestBrowserSharedWithPassword shares a note with a password, which another
@@ -379,7 +379,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.press("Sign in")
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('noscript, main')?.textContent.includes('This page needs JavaScript.')`)
-	code := b.app.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"script"}`}).want(200).text("user_code")
+	code := b.app.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"script"}`}).want(200).text("user_code")
 	b.open("/device?user_code=" + code)
 	b.press("Allow")
 	b.at("Connected")

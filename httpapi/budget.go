@@ -80,9 +80,9 @@ func (b *budget) leave(s *share) {
 	}
 }
 
-// spend takes n bytes of the budget, jsonShare at most, for the call, until
-// refund or giveBack.
-func (c *call) spend(n int64) error {
+// reserveJSON takes n bytes of the budget, jsonShare at most, for the call, until
+// refund or releaseJSON.
+func (c *request) reserveJSON(n int64) error {
 	if c.share == nil {
 		of := spender{network: network(c.addr)}
 		if c.caller != nil {
@@ -93,51 +93,51 @@ func (c *call) spend(n int64) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), jsonWait)
 	defer cancel()
 	if c.share.Acquire(ctx, n) != nil {
-		return c.crowded()
+		return c.errOverloaded()
 	}
 	if c.s.json.all.Acquire(ctx, n) != nil {
 		c.share.Release(n)
-		return c.crowded()
+		return c.errOverloaded()
 	}
 	c.held += n
 	return nil
 }
 
-// crowded is the error of a call that found no room in the budget. A client
+// errOverloaded is the error of a call that found no room in the budget. A client
 // that has gone gets no answer.
-func (c *call) crowded() error {
+func (c *request) errOverloaded() error {
 	if c.r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return errCrowded
 }
 
-func (c *call) refund(n int64) {
+func (c *request) releaseSomeJSON(n int64) {
 	c.held -= n
 	c.s.json.all.Release(n)
 	c.share.Release(n)
 }
 
-// giveBack gives back what the call has spent. It is the end of the call.
-func (c *call) giveBack() {
+// releaseJSON gives back what the call has spent. It is the end of the call.
+func (c *request) releaseJSON() {
 	if c.share != nil {
-		c.refund(c.held)
+		c.releaseSomeJSON(c.held)
 		c.s.json.leave(c.share)
 	}
 }
 
-// read reads the whole body, of at most most bytes, or openBody if nobody is
+// readBody reads the whole body, of at most most bytes, or openBody if nobody is
 // known to have sent it. The buffer grows as bytes arrive, whatever length the
 // request announces.
-func (c *call) read(most int64) ([]byte, error) {
+func (c *request) readBody(limit int64) ([]byte, error) {
 	if c.caller == nil {
-		most = min(most, openBody)
+		limit = min(limit, openBody)
 	}
 	length := c.r.ContentLength
-	if length > most {
-		return nil, &http.MaxBytesError{Limit: most}
+	if length > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	body := c.limited(most)
+	body := c.limitBody(limit)
 	var data []byte
 	for {
 		if len(data) == cap(data) {
@@ -145,10 +145,10 @@ func (c *call) read(most int64) ([]byte, error) {
 			if length >= 0 {
 				size = min(size, length+1) // one more, for the end to be found
 			}
-			if size = min(size, most+1); size <= int64(cap(data)) {
+			if size = min(size, limit+1); size <= int64(cap(data)) {
 				size = int64(cap(data)) + firstRead
 			}
-			if err := c.spend(size - int64(cap(data))); err != nil {
+			if err := c.reserveJSON(size - int64(cap(data))); err != nil {
 				return nil, err
 			}
 			data = append(make([]byte, 0, size), data...)
@@ -159,7 +159,7 @@ func (c *call) read(most int64) ([]byte, error) {
 			return data, nil
 		}
 		if err != nil {
-			return nil, cutOff(err)
+			return nil, bodyError(err)
 		}
 	}
 }
@@ -168,17 +168,17 @@ func (c *call) read(most int64) ([]byte, error) {
 // body may be longer, as its sender may escape every character.
 func longRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
 
-// sendLarge is send for an answer that may be long, of about most bytes and
+// respondLarge is send for an answer that may be long, of about most bytes and
 // what it is made from: it waits until there is memory for that.
-func (c *call) sendLarge(status int, most int64, write func(dst []byte) ([]byte, error)) error {
+func (c *request) respondLarge(status int, limit int64, write func(dst []byte) ([]byte, error)) error {
 	before := c.held
-	if err := c.spend(3 * most); err != nil { // what is read, the answer, and what was given up as it grew
+	if err := c.reserveJSON(3 * limit); err != nil { // what is read, the answer, and what was given up as it grew
 		return err
 	}
-	return c.send(status, func(dst []byte) ([]byte, error) {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		dst, err := write(dst)
 		if spare := c.held - before - int64(len(dst)); spare > 0 {
-			c.refund(spare) // a client may take its answer slowly
+			c.releaseSomeJSON(spare) // a client may take its answer slowly
 		}
 		return dst, err
 	})

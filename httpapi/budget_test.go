@@ -18,45 +18,45 @@ func TestBudgetShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		s := &Server{json: newBudget()}
-		by := func(key byte, addr string) *call {
-			c := &call{s: s, r: httptest.NewRequest("GET", "/", nil), addr: netip.MustParseAddr(addr)}
+		by := func(key byte, addr string) *request {
+			c := &request{s: s, r: httptest.NewRequest("GET", "/", nil), addr: netip.MustParseAddr(addr)}
 			if key != 0 {
 				c.caller = &kv.Caller{Key: record.Key{ID: record.ID{key}}}
 			}
 			return c
 		}
 		first, second := by(1, "192.0.2.1"), by(1, "192.0.2.2")
-		is.NoErr(first.spend(jsonShare - 10))
-		is.NoErr(second.spend(10))
-		is.Equal(second.spend(1), errCrowded) // half is all that one key has
+		is.NoErr(first.reserveJSON(jsonShare - 10))
+		is.NoErr(second.reserveJSON(10))
+		is.Equal(second.reserveJSON(1), errCrowded) // half is all that one key has
 		other := by(2, "192.0.2.1")
-		is.NoErr(other.spend(jsonShare - 20))
+		is.NoErr(other.reserveJSON(jsonShare - 20))
 		for _, addr := range []string{"192.0.2.1", "2001:db8::1"} {
 			visitor := by(0, addr)
-			is.NoErr(visitor.spend(5))
-			defer visitor.giveBack()
+			is.NoErr(visitor.reserveJSON(5))
+			defer visitor.releaseJSON()
 		}
 		late := by(3, "192.0.2.3")
-		is.NoErr(late.spend(10))
-		is.Equal(late.spend(1), errCrowded) // there is no more at all
+		is.NoErr(late.reserveJSON(10))
+		is.Equal(late.reserveJSON(1), errCrowded) // there is no more at all
 		is.Equal(late.held, int64(10))
 
 		done := make(chan error)
-		go func() { done <- second.spend(100) }() // waits for its own key's share
+		go func() { done <- second.reserveJSON(100) }() // waits for its own key's share
 		synctest.Wait()
-		first.giveBack()
+		first.releaseJSON()
 		is.NoErr(<-done)
 
-		second.giveBack()
-		other.giveBack()
-		late.giveBack()
+		second.releaseJSON()
+		other.releaseJSON()
+		late.releaseJSON()
 		is.Equal(len(s.json.shares), 2) // the visitors'
 
 		visitor := by(0, "2001:db8::2") // of one network with the one before
-		is.NoErr(visitor.spend(jsonShare - 5))
-		is.Equal(visitor.spend(1), errCrowded)
-		visitor.giveBack()
-		by(4, "192.0.2.4").giveBack() // spent nothing
+		is.NoErr(visitor.reserveJSON(jsonShare - 5))
+		is.Equal(visitor.reserveJSON(1), errCrowded)
+		visitor.releaseJSON()
+		by(4, "192.0.2.4").releaseJSON() // spent nothing
 	})
 }
 

@@ -21,8 +21,8 @@ import (
 	"kist/kv/record"
 )
 
-// A call is one request on its way to an answer.
-type call struct {
+// A request is one request on its way to an answer.
+type request struct {
 	s      *Server
 	w      *answerWriter
 	r      *http.Request
@@ -178,9 +178,9 @@ var (
 	headPermissions = []string{"accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()"}
 )
 
-// around is what every request passes: the client's address, the request id,
+// middleware is what every request passes: the client's address, the request id,
 // cross-origin headers, and one line in the log at the end.
-func (s *Server) around(next http.Handler) http.Handler {
+func (s *Server) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		s.running.Add(1)
@@ -212,7 +212,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		if s.base.Scheme == "https" && s.byHTTPS(r) {
 			h["Strict-Transport-Security"] = hsts
 		}
-		s.compare(r)
+		s.warnProxyMismatch(r)
 		preflight := !aw.away && crossOrigin(h, r)
 		defer func() {
 			p := recover()
@@ -236,7 +236,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 			s.fail(aw, r, id, errMisdirected)
 		case preflight:
 			aw.WriteHeader(http.StatusNoContent)
-		case slips(r.URL):
+		case hidesPath(r.URL):
 			s.fail(aw, r, id, record.NotFound("address"))
 		case len(r.URL.RawQuery) > maxQuery:
 			s.fail(aw, r, id, &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query is too long."})
@@ -246,12 +246,12 @@ func (s *Server) around(next http.Handler) http.Handler {
 	})
 }
 
-// run answers a request for an operation by a function that answers or fails.
-func (s *Server) run(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*call) error) {
+// serveOperation answers a request for an operation by a function that answers or fails.
+func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*request) error) {
 	aw := w.(*answerWriter) // around made it
 	aw.op = op
-	c := &call{s: s, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
-	defer c.giveBack()
+	c := &request{s: s, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
+	defer c.releaseJSON()
 	err := fn(c)
 	aw.caller = c.caller
 	if err != nil {
@@ -312,9 +312,9 @@ func loggable(path string) string {
 	return cutTo(path, maxLogged)
 }
 
-func cutTo(t string, most int) string {
-	if len(t) > most {
-		return t[:most] + "…"
+func cutTo(t string, limit int) string {
+	if len(t) > limit {
+		return t[:limit] + "…"
 	}
 	return t
 }
@@ -389,7 +389,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 // trusted proxy that puts another in its place, the last in X-Forwarded-Host.
 func (s *Server) host(r *http.Request) string {
 	if _, proxy := s.peer(r); proxy {
-		if last := lastSaid(r.Header, "X-Forwarded-Host"); last != "" {
+		if last := lastValue(r.Header, "X-Forwarded-Host"); last != "" {
 			return last
 		}
 	}
@@ -456,17 +456,17 @@ func credential(h http.Header) (string, error) {
 	return key, nil
 }
 
-// enter lets the caller through a door or says why not. Where anyone may go, a
+// authorize lets the caller through a door or says why not. Where anyone may go, a
 // credential that cannot be used shuts nobody out: it makes a visitor.
-func (c *call) enter(d door) error {
-	if d.open && (!d.known || c.away()) {
+func (c *request) authorize(d access) error {
+	if d.open && (!d.optional || c.atContentOrigin()) {
 		return nil
 	}
-	caller, err := c.identify()
+	caller, err := c.authenticate()
 	if d.open && err == errNoCredential { //nolint:errorlint // it is this very one: most visitors
 		return nil
 	}
-	if _, status := understood(err); d.open && status == http.StatusUnauthorized {
+	if _, status := clientError(err); d.open && status == http.StatusUnauthorized {
 		return nil
 	}
 	if err != nil {
@@ -479,10 +479,10 @@ func (c *call) enter(d door) error {
 	}
 	c.caller = caller
 	switch {
-	case d.open, d.held && !d.admin, caller.Key.Session && (d.yours || d.browser):
+	case d.open, d.anyKey && !d.admin, caller.Key.Session && (d.session || d.browser):
 	case d.browser:
 		return &record.Error{Fault: record.Denied, Code: "session_needed", Text: "Only a user who is signed in may do this, not an API key."}
-	case !d.held && !caller.Key.Allows(d.scope):
+	case !d.anyKey && !caller.Key.Allows(d.scope):
 		return &record.Error{Fault: record.Denied, Code: "scope_missing", Text: "This API key does not have the scope " + string(d.scope) + "."}
 	case d.admin && caller.User.Role != record.Admin:
 		return &record.Error{Fault: record.Denied, Code: "not_admin", Text: "Only an administrator may do this."}
@@ -494,9 +494,9 @@ var errNoCredential = &record.Error{
 	Fault: record.Unauthorized, Code: "no_credential", Text: "This needs an API key, in the header x-api-key, or a browser that is signed in.",
 }
 
-// identify tells who calls: by an API key, which decides if there is one, else
+// authenticate tells who calls: by an API key, which decides if there is one, else
 // by a session.
-func (c *call) identify() (*kv.Caller, error) {
+func (c *request) authenticate() (*kv.Caller, error) {
 	key, err := credential(c.r.Header)
 	if err != nil {
 		return nil, err
@@ -516,13 +516,13 @@ func safe(method string) bool {
 }
 
 // owns reports whether the caller may see everything of r.
-func (c *call) owns(r *record.Record) bool { return c.caller != nil && owns(c.caller, r) }
+func (c *request) owns(r *record.Record) bool { return c.caller != nil && owns(c.caller, r) }
 
 func owns(caller *kv.Caller, r *record.Record) bool {
 	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }
 
-func (c *call) owner() record.ID { return c.caller.User.ID }
+func (c *request) owner() record.ID { return c.caller.User.ID }
 
 // arg is a segment of the path.
-func (c *call) arg(name string) string { return c.args.ByName(name) }
+func (c *request) arg(name string) string { return c.args.ByName(name) }

@@ -196,8 +196,8 @@ var siteVerify = map[record.CaptchaProvider]string{
 
 var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment; try again soon.", Retry: 10 * time.Second}
 
-// ask has a provider verify a token.
-func (c *call) ask(set *record.Settings, token string) error {
+// askProvider has a provider verify a token.
+func (c *request) askProvider(set *record.Settings, token string) error {
 	at := set.CaptchaURL
 	if at == "" {
 		at = siteVerify[set.Provider()]
@@ -254,24 +254,24 @@ func (s *Server) settings(tx *kv.Tx) (record.Settings, error) {
 	return set, err
 }
 
-func (c *call) settings() (set record.Settings, err error) {
+func (c *request) settings() (set record.Settings, err error) {
 	return set, c.s.Store.View(func(tx *kv.Tx) error { set, err = c.s.settings(tx); return err })
 }
 
-// solve checks a token of the provider that is set.
-func (c *call) solve(set *record.Settings, token string) error {
+// checkCaptcha checks a token of the provider that is set.
+func (c *request) checkCaptcha(set *record.Settings, token string) error {
 	switch {
 	case token == "" || len(token) > maxCaptcha:
 		return errBadCaptcha
 	case set.Provider() == record.CaptchaPow:
 		return c.s.captcha.solved(token, c.s.Store.Now())
 	}
-	return c.ask(set, token)
+	return c.askProvider(set, token)
 }
 
-// human lets those pass who have solved a captcha, if the request asks for one
+// requireCaptcha lets those pass who have solved a captcha, if the request asks for one
 // and the instance has a provider.
-func (c *call) human(q *record.Request) error {
+func (c *request) requireCaptcha(q *record.Request) error {
 	if !q.Captcha {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (c *call) human(q *record.Request) error {
 	case pass != "" && c.s.captcha.passes(pass, c.addr, c.s.Store.Now()):
 		return nil
 	case token != "":
-		return c.solve(&set, token)
+		return c.checkCaptcha(&set, token)
 	case pass != "":
 		return errBadCaptcha
 	}
@@ -293,7 +293,7 @@ func (c *call) human(q *record.Request) error {
 
 var errCaptchaOff = record.NotFound("captcha")
 
-func readChallenge(c *call) error {
+func readChallenge(c *request) error {
 	set, err := c.settings()
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func readChallenge(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.text(http.StatusOK, b)
+	return c.respondJSON(http.StatusOK, b)
 }
 
 // tokenOfCaptcha is what is traded for a pass.
@@ -324,9 +324,9 @@ func (f *tokenOfCaptcha) Fields(s *field.Set) {
 	s.Text("token", &f.token, maxCaptcha, field.Required, field.Filled).Says("What solving the captcha gave.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
 }
 
-func tradeToken(c *call) error {
+func tradeToken(c *request) error {
 	form := new(tokenOfCaptcha)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return err
 	}
 	set, err := c.settings()
@@ -336,11 +336,11 @@ func tradeToken(c *call) error {
 	if set.Provider() == record.CaptchaNone {
 		return errCaptchaOff
 	}
-	if err := c.solve(&set, form.token); err != nil {
+	if err := c.checkCaptcha(&set, form.token); err != nil {
 		return err
 	}
 	pass, ends := c.s.captcha.pass(c.addr, c.s.Store.Now())
-	return c.text(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
+	return c.respondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
 }
 
 func captchaRoutes() []route {
@@ -350,14 +350,14 @@ func captchaRoutes() []route {
 		{
 			method: "GET", path: apiPath + "captcha/challenge", id: "readChallenge", tag: "captcha",
 			summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
-			door:    anyone, args: []param{version}, reply: reply{200, "The challenge.", named("CaptchaChallenges", jsonOf(object{"oneOf": []object{ref("CaptchaChallenge"), ref("CaptchaChallenge2")}}, object{
+			access:  anyone, args: []param{version}, reply: reply{200, "The challenge.", named("CaptchaChallenges", jsonOf(object{"oneOf": []object{ref("CaptchaChallenge"), ref("CaptchaChallenge2")}}, object{
 				"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": powMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
 			}))}, fails: []int{404}, serve: readChallenge,
 		},
 		{
 			method: "POST", path: apiPath + "captcha/verify", id: "verifyCaptcha", tag: "captcha",
 			summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
-			door:    anyone, body: bodyOf("CaptchaToken"), reply: reply{200, "The pass, for the header x-captcha-pass.", named("CaptchaPass", jsonOf(members(object{
+			access:  anyone, body: bodyOf("CaptchaToken"), reply: reply{200, "The pass, for the header x-captcha-pass.", named("CaptchaPass", jsonOf(members(object{
 				"ok": object{"type": "boolean"}, "pass": text, "expiresAt": object{"type": "string", "format": "date-time"},
 			}, "ok", "pass", "expiresAt"), object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))}, // #nosec G101 -- an example in the document
 			fails: []int{404, 503}, serve: tradeToken,

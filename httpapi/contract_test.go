@@ -47,8 +47,8 @@ func TestQueueCursor(t *testing.T) {
 		}
 		is.Equal(len(seen), n) // every item, on one page each
 	}
-	a.do(request{method: "GET", path: requestsPath + "/queue?cursor=AQ", raw: true}).want(400)
-	a.do(request{method: "GET", path: requestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: requestsPath + "/queue?cursor=AQ", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: requestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
 
 	// Decide the first page; the cursor of it still leads to the next item.
 	queue := requestsPath + "/" + q + "/queue"
@@ -65,8 +65,8 @@ func TestQueueCursor(t *testing.T) {
 	is.Equal(a.codeOf(a.patch(queue, map[string]any{"items": []string{second, ids[0]}, "action": "reject"}), 409), "already_decided")
 	a.patch(queue, map[string]any{"items": []string{second, q}, "action": "reject"}).want(404)
 	is.Equal(a.get(queue+"?status=rejected").want(200).at("total"), 0.0)
-	a.do(request{method: "PATCH", path: queue, json: map[string]any{"items": []string{}, "action": "reject"}, raw: true}).want(422)
-	a.do(request{method: "PATCH", path: queue, json: map[string]any{"action": "reject"}, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: queue, json: map[string]any{"items": []string{}, "action": "reject"}, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: queue, json: map[string]any{"action": "reject"}, raw: true}).want(422)
 }
 
 // TestContract holds what clients were found to stumble over.
@@ -80,16 +80,16 @@ func TestContract(t *testing.T) {
 	}
 	slug := a.upload(nil, file{"a.txt", "text/plain", "a"}).want(201).text("slug")
 	at := "/api/v1/files/" + slug
-	is.Equal(a.do(request{method: "PATCH", path: at, json: map[string]any{"slug": "one", "newSlug": "two"}, raw: true}).want(422).fields(), []string{"slug"})
+	is.Equal(a.do(apiRequest{method: "PATCH", path: at, json: map[string]any{"slug": "one", "newSlug": "two"}, raw: true}).want(422).fields(), []string{"slug"})
 	a.get(at).want(200)
 	a.patch(at, map[string]any{"isFavorite": true}).want(200)
 	for _, yes := range []string{"true", "1", "yes", "TRUE", "on"} {
-		is.Equal(a.do(request{method: "GET", path: "/api/v1/files?favorite=" + yes, raw: true}).want(200).at("total"), 1.0)
+		is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=" + yes, raw: true}).want(200).at("total"), 1.0)
 	}
 	for _, no := range []string{"false", "0", "no"} {
-		is.Equal(a.do(request{method: "GET", path: "/api/v1/files?favorite=" + no, raw: true}).want(200).at("total"), 0.0)
+		is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=" + no, raw: true}).want(200).at("total"), 0.0)
 	}
-	a.do(request{method: "GET", path: "/api/v1/files?favorite=maybe", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: "/api/v1/files?favorite=maybe", raw: true}).want(400)
 }
 
 // TestBasePath: with a path in the base address, links work with it and without.
@@ -99,11 +99,11 @@ func TestBasePath(t *testing.T) {
 	a := start(t, func(c *Config) { c.Base = "https://example.org/kist" })
 	a.post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).want(201)
 	for _, path := range []string{"/v/one", "/kist/v/one", "/x/one", "/kist/x/one", "/kist/one", "/kist/login"} {
-		is.Equal(a.do(request{method: "GET", path: path, anyone: true, raw: true}).status, 200)
+		is.Equal(a.do(apiRequest{method: "GET", path: path, anyone: true, raw: true}).status, 200)
 	}
-	is.Equal(a.do(request{method: "GET", path: "/kist/claim/none", anyone: true, raw: true}).status, 404)
-	is.Equal(a.do(request{method: "GET", path: "/kist/api/v1/notes", raw: true}).want(200).at("total"), 1.0)
-	is.Equal(a.do(request{method: "GET", path: "/kisto/api/v1/notes", raw: true}).status, 404)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/kist/claim/none", anyone: true, raw: true}).status, 404)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/kist/api/v1/notes", raw: true}).want(200).at("total"), 1.0)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/kisto/api/v1/notes", raw: true}).status, 404)
 }
 
 // The pages of approval queues end at 4 MiB, like those of other lists, and what
@@ -151,7 +151,7 @@ func TestDeliveryPages(t *testing.T) {
 	store := a.server.Store
 	for tried := 0; tried < n; {
 		a.fatal(store.Update(func(tx *kv.Tx) error {
-			found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 50 }, func(kv.Turn) bool { return false })
+			found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 50 }, func(kv.Due) bool { return false })
 			for _, d := range found {
 				err = errors.Join(err, tx.Tried(d.Place, record.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
 				tried++
@@ -165,7 +165,7 @@ func TestDeliveryPages(t *testing.T) {
 	is.Equal(len(a.wholeList(at+"?limit=30", "data", "id", n)), 4)
 	is.Equal(len(a.wholeList(at+"?limit=110", "data", "id", n)), 2)
 	for _, bad := range []string{"?limit=0", "?limit=501", "?cursor=AQ", "?cursor=x"} {
-		a.do(request{method: "GET", path: at + bad, raw: true}).want(400)
+		a.do(apiRequest{method: "GET", path: at + bad, raw: true}).want(400)
 	}
 }
 

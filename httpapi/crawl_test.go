@@ -61,7 +61,7 @@ func TestQuarantine(t *testing.T) {
 	begun := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
 	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(sentPath)+1:])
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.AwaitedUploads()
+		awaited, err := tx.OpenUploads()
 		for id := range awaited {
 			words = append(words, id)
 		}
@@ -166,7 +166,7 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 	for who, header := range callers {
-		if got := a.do(request{method: "GET", path: "/api/v1/me", anyone: true, header: header}); (got.status == 200) != (who != "a stranger") {
+		if got := a.do(apiRequest{method: "GET", path: "/api/v1/me", anyone: true, header: header}); (got.status == 200) != (who != "a stranger") {
 			t.Errorf("%s could not look any more: %d", who, got.status)
 		}
 	}

@@ -104,7 +104,7 @@ func TestDamagedContent(t *testing.T) {
 								h.Set("Range", more)
 							}
 							for _, method := range []string{"GET", "HEAD"} {
-								got := a.do(request{method: method, path: path, anyone: true, header: h, raw: true})
+								got := a.do(apiRequest{method: method, path: path, anyone: true, header: h, raw: true})
 								if got.status != want {
 									t.Fatalf("%s %s %v: %d, want %d", method, path, h, got.status, want)
 								}
@@ -114,7 +114,7 @@ func TestDamagedContent(t *testing.T) {
 						}
 					}
 				}
-				page := a.do(request{method: "GET", path: at, header: withHeader("Accept", "text/html")}).want(503)
+				page := a.do(apiRequest{method: "GET", path: at, header: withHeader("Accept", "text/html")}).want(503)
 				is.True(strings.Contains(string(page.body), "kist restore --missing"))
 				is.True(strings.Contains(string(page.body), "damaged"))
 				is.Equal(a.get("/api/v1/files/"+slug).want(200).at("data.size"), float64(size)) // the record stays
@@ -191,7 +191,7 @@ func TestDamagedElsewhere(t *testing.T) {
 	picture := b.String()
 	slug := a.upload(map[string]string{"isPublic": "true"}, file{"a.png", "image/png", picture}).want(201).text("slug")
 	at := func(path string) *answer {
-		got := a.do(request{method: "GET", path: path, anyone: true, header: withHeader("Host", contentHost), raw: true})
+		got := a.do(apiRequest{method: "GET", path: path, anyone: true, header: withHeader("Host", contentHost), raw: true})
 		return got
 	}
 	at("/t/" + slug).want(200) // is kept
@@ -260,6 +260,6 @@ func TestHealth(t *testing.T) {
 
 	a.visit("/api/v1/admin/health").want(401)
 	bob := a.addUser("bob", record.Member)
-	a.do(request{method: "GET", path: "/api/v1/admin/health", key: a.addKey(bob, record.ScopeAll)}).want(403)
-	a.do(request{method: "GET", path: "/api/v1/admin/health", key: a.addKey(a.user, record.ScopeRead)}).want(403)
+	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(bob, record.ScopeAll)}).want(403)
+	a.do(apiRequest{method: "GET", path: "/api/v1/admin/health", key: a.addKey(a.user, record.ScopeRead)}).want(403)
 }

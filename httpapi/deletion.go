@@ -43,7 +43,7 @@ func (s *Server) deletable(tx *kv.Tx, token string) (*record.Record, error) {
 	if subtle.ConstantTimeCompare(mac, s.grants.deletionMAC(key)) != 1 || kind == nil {
 		return nil, record.ErrMissing
 	}
-	shut, err := tx.Shut(owner)
+	shut, err := tx.Disabled(owner)
 	if shut {
 		err = record.ErrMissing
 	}
@@ -87,7 +87,7 @@ func calledBy(r *record.Record) (string, error) {
 
 // askDeletion asks before it deletes, so that a program that merely looks at
 // the address deletes nothing.
-func askDeletion(c *call) error {
+func askDeletion(c *request) error {
 	page := embed.DeletePage{Base: c.s.prefix()}
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		r, err := c.s.deletable(tx, c.arg("token"))
@@ -100,7 +100,7 @@ func askDeletion(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, page)
+	return c.respondPage(http.StatusOK, page)
 }
 
 // kindName is a kind in words.
@@ -112,7 +112,7 @@ func kindName(k *record.Kind) string {
 }
 
 // deleteByAddress deletes what the address is for.
-func deleteByAddress(c *call) error {
+func deleteByAddress(c *request) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		r, err := c.s.deletable(tx, c.arg("token"))
 		if err != nil {
@@ -122,7 +122,7 @@ func deleteByAddress(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.MessagePage{Base: c.s.prefix(), Title: "Deleted", Text: "It is gone for good."})
+	return c.respondPage(http.StatusOK, embed.MessagePage{Base: c.s.prefix(), Title: "Deleted", Text: "It is gone for good."})
 }
 
 // deletionRoutes are the pages of deletion addresses.
@@ -131,11 +131,11 @@ func deletionRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "askDeletion", tag: "public", summary: "The page of a deletion address, which asks whether the item is to be deleted.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{404, 410, 429}, slugs: true, serve: askDeletion,
+			access: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{404, 410, 429}, slugs: true, serve: askDeletion,
 		},
 		{
 			method: "POST", path: at, id: "deleteByAddress", tag: "public", summary: "Deletes the item of a deletion address.",
-			door: anyone, reply: reply{200, "The page that says so.", pageOf()}, fails: []int{404, 410, 429, 503, 507}, slugs: true, serve: deleteByAddress,
+			access: anyone, reply: reply{200, "The page that says so.", pageOf()}, fails: []int{404, 410, 429, 503, 507}, slugs: true, serve: deleteByAddress,
 		},
 	}
 }

@@ -462,12 +462,12 @@ func TestDoorCutsOff(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for name, fail := range map[string]func(*call) error{
-		"error": func(*call) error { return errInternal },
-		"panic": func(*call) error { panic("on the way") },
+	for name, fail := range map[string]func(*request) error{
+		"error": func(*request) error { return errInternal },
+		"panic": func(*request) error { panic("on the way") },
 	} {
-		h := a.server.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.server.run(w, r, "half", nil, func(c *call) error {
+		h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.server.serveOperation(w, r, "half", nil, func(c *request) error {
 				_, _ = c.w.Write(bytes.Repeat([]byte("half"), 1<<20))
 				return fail(c)
 			})
@@ -488,8 +488,8 @@ func TestDoorCutsOff(t *testing.T) {
 		}
 	}
 	// Before the answer has begun, a panic is an error like any other.
-	h := a.server.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.server.run(w, r, "", nil, func(*call) error { panic("at once") })
+	h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.server.serveOperation(w, r, "", nil, func(*request) error { panic("at once") })
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)

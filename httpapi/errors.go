@@ -58,9 +58,9 @@ var (
 // system has failed.
 const unavailableTime = 10 * time.Second
 
-// understood turns any error into one for the client, and its status. Errors
+// clientError turns any error into one for the client, and its status. Errors
 // that are not the client's business become 500 without detail.
-func understood(err error) (*record.Error, int) {
+func clientError(err error) (*record.Error, int) {
 	if err == nil {
 		return nil, 0
 	}
@@ -113,7 +113,7 @@ func takesPage(w *answerWriter, r *http.Request) bool {
 // fail answers with an error: JSON below the API's prefix, unless the client
 // would rather have text, a page or a sentence elsewhere.
 func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
-	e, status := understood(err)
+	e, status := clientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("request failed", "requestId", id, "error", err)
 	}
@@ -123,7 +123,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	}
 	w.code = e.Code
 	h := w.Header()
-	blank(h)
+	clearContentHeaders(h)
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		h.Del("Content-Range")
 	}
@@ -173,8 +173,8 @@ func setRetry(h http.Header, e *record.Error) {
 	}
 }
 
-// blank takes back what was said of content that is not sent after all.
-func blank(h http.Header) {
+// clearContentHeaders takes back what was said of content that is not sent after all.
+func clearContentHeaders(h http.Header) {
 	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
 		h.Del(name)
 	}

@@ -57,54 +57,54 @@ func (f *fetcher) ready() {
 	f.out, f.last = map[record.ID]*fetching{}, map[record.ID]int{}
 }
 
-// poke has the queue looked at.
-func (f *fetcher) poke() {
+// rescan has the queue looked at.
+func (f *fetcher) rescan() {
 	select {
 	case f.wake <- struct{}{}:
 	default: // it is known already
 	}
 }
 
-// of is the try of a remote upload that is under way, or nil.
-func (f *fetcher) of(id record.ID) *fetching {
+// running is the try of a remote upload that is under way, or nil.
+func (f *fetcher) running(id record.ID) *fetching {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.out[id]
 }
 
-// cut ends the try of a remote upload, if one is under way. What is written
+// cancel ends the try of a remote upload, if one is under way. What is written
 // down of it must say before that nobody waits for it.
-func (f *fetcher) cut(id record.ID) {
-	if at := f.of(id); at != nil {
+func (f *fetcher) cancel(id record.ID) {
+	if at := f.running(id); at != nil {
 		at.stop()
 	}
 }
 
 // begin takes the first of those found whose owner's latest try was begun
 // longest ago, of owners that have room for one; ok is false if there is none.
-func (f *fetcher) begin(found []kv.Fetchable, at *fetching) (one kv.Fetchable, rest []kv.Fetchable, ok bool) {
+func (f *fetcher) begin(found []kv.DueFetch, at *fetching) (one kv.DueFetch, rest []kv.DueFetch, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	begun := map[record.ID]int{}
 	for _, other := range f.out {
 		begun[other.owner]++
 	}
-	rest = slices.DeleteFunc(found, func(o kv.Fetchable) bool { return begun[o.Owner] >= fetchesOfOwner })
+	rest = slices.DeleteFunc(found, func(o kv.DueFetch) bool { return begun[o.Owner] >= fetchesOfOwner })
 	if len(rest) == 0 {
 		return one, nil, false
 	}
-	one = slices.MinFunc(rest, func(a, b kv.Fetchable) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
+	one = slices.MinFunc(rest, func(a, b kv.DueFetch) int { return cmp.Compare(f.last[a.Owner], f.last[b.Owner]) })
 	at.owner = one.Owner
 	f.n++
 	f.last[one.Owner], f.out[one.ID] = f.n, at
-	return one, slices.DeleteFunc(rest, func(o kv.Fetchable) bool { return o == one }), true
+	return one, slices.DeleteFunc(rest, func(o kv.DueFetch) bool { return o == one }), true
 }
 
 func (f *fetcher) end(id record.ID) {
 	f.mu.Lock()
 	delete(f.out, id)
 	f.mu.Unlock()
-	f.poke()
+	f.rescan()
 }
 
 // fetchQueued fetches what is queued until ctx ends. It then cuts off what is
@@ -149,9 +149,9 @@ func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait t
 	if free == 0 {
 		return fetchLook, nil
 	}
-	var found []kv.Fetchable
+	var found []kv.DueFetch
 	if err := s.Store.View(func(tx *kv.Tx) (err error) {
-		found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return f.of(id) != nil })
+		found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return f.running(id) != nil })
 		return err
 	}); err != nil {
 		return 0, err
@@ -172,14 +172,14 @@ func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait t
 		work.Go(func() {
 			defer f.end(one.ID)
 			defer stop()
-			s.bring(ctx, one, at)
+			s.runFetch(ctx, one, at)
 		})
 	}
 	return min(cmp.Or(wait, fetchLook), fetchLook), nil
 }
 
-// bring makes one try and writes down what came of it.
-func (s *Server) bring(ctx context.Context, one kv.Fetchable, at *fetching) {
+// runFetch makes one try and writes down what came of it.
+func (s *Server) runFetch(ctx context.Context, one kv.DueFetch, at *fetching) {
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
 	switch {
@@ -190,11 +190,11 @@ func (s *Server) bring(ctx context.Context, one kv.Fetchable, at *fetching) {
 		pause(ctx, fetchAgain)
 		return
 	}
-	outcome := func(tx *kv.Tx) error { return tx.ReturnFetch(f) }
+	outcome := func(tx *kv.Tx) error { return tx.RequeueFetch(f) }
 	switch err := s.fetch(ctx, f, at); {
 	case err == nil, nobodyWaits(err):
 		return
-	case ctx.Err() == nil && !errors.Is(err, kv.ErrShut):
+	case ctx.Err() == nil && !errors.Is(err, kv.ErrDisabled):
 		e := s.fetchError(f, err)
 		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
 	}
@@ -241,7 +241,7 @@ func (s *Server) fetchError(f *record.Fetch, err error) *fetchError {
 	if errors.As(err, &failed) {
 		return failed
 	}
-	e, status := understood(err)
+	e, status := clientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("a remote upload failed", "id", f.ID, "error", err)
 		return &fetchError{text: "Something went wrong on the server. The log says more under the id of the remote upload.", passes: true}
@@ -258,7 +258,7 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 	if err != nil {
 		return err
 	}
-	room, err := s.room(f.Owner)
+	room, err := s.uploadBudget(f.Owner)
 	if err != nil {
 		return err
 	}
@@ -267,14 +267,14 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 		return &fetchError{text: outbound.Explain(err, otherServer), passes: !errors.As(err, new(*outbound.Refused))}
 	}
 	defer res.Body.Close()
-	if err := sends(res, time.Now()); err != nil {
+	if err := checkResponse(res, time.Now()); err != nil {
 		return err
 	}
 	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, nameOf(res)), max(res.ContentLength, -1)
-	if err := room.over(f.Total); err != nil {
+	if err := room.errTooLarge(f.Total); err != nil {
 		return err
 	}
-	if err := s.note(f); err != nil {
+	if err := s.saveFetchProgress(f); err != nil {
 		return err
 	}
 	st, err := s.Blobs.Stage()
@@ -286,7 +286,7 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 			s.Log.Warn("a remote upload's temporary file is left", "error", err)
 		}
 	}()
-	if err := s.takeIn(f, res.Body, st, room, at); err != nil {
+	if err := s.stageFetched(f, res.Body, st, room, at); err != nil {
 		return err
 	}
 	kept, err := st.Keep()
@@ -294,13 +294,13 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 		return err
 	}
 	recorded := false
-	defer func() { s.letGo([]*blobs.Kept{kept}, recorded) }() // after the commit, whatever comes
+	defer func() { s.releasePins([]*blobs.Kept{kept}, recorded) }() // after the commit, whatever comes
 	head, err := s.head(kept.Ref)
 	if err != nil {
 		return err
 	}
 	p := part{name: f.Name, claimed: res.Header.Get("Content-Type"), head: head}
-	if coded(res.Header) {
+	if isEncoded(res.Header) {
 		p.claimed = "" // that of what is inside
 	}
 	one := fileForm(form, p, kept, true)
@@ -312,11 +312,11 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 	return err
 }
 
-// takeIn stages a body, within the room that there is, and notes how far it is.
-func (s *Server) takeIn(f *record.Fetch, body io.Reader, st *blobs.Stage, m *room, at *fetching) error {
-	from := &source{r: &fetched{body, at}}
-	for most := min(m.file, m.left, math.MaxInt64-1); ; {
-		some := &piece{r: from, left: min(noteBytes, most-st.Size()+1), until: time.Now().Add(noteTime)}
+// stageFetched stages a body, within the room that there is, and notes how far it is.
+func (s *Server) stageFetched(f *record.Fetch, body io.Reader, st *blobs.Stage, m *uploadBudget, at *fetching) error {
+	from := &readErrors{r: &fetched{body, at}}
+	for limit := min(m.file, m.left, math.MaxInt64-1); ; {
+		some := &piece{r: from, left: min(noteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}
 		_, err := st.ReadFrom(some)
 		switch {
 		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
@@ -326,21 +326,21 @@ func (s *Server) takeIn(f *record.Fetch, body io.Reader, st *blobs.Stage, m *roo
 		case err != nil:
 			return err // the disk's fault, not the other server's
 		}
-		if err := m.over(st.Size()); err != nil || some.ended {
+		if err := m.errTooLarge(st.Size()); err != nil || some.ended {
 			return err
 		}
 		f.Bytes = st.Size()
-		if err := s.note(f); err != nil {
+		if err := s.saveFetchProgress(f); err != nil {
 			return err
 		}
-		if s.Store.Room() == 0 {
+		if s.Store.FreeForContent() == 0 {
 			return kv.ErrFull
 		}
 	}
 }
 
-// note writes down how far a try is.
-func (s *Server) note(f *record.Fetch) error {
+// saveFetchProgress writes down how far a try is.
+func (s *Server) saveFetchProgress(f *record.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
 }
 
@@ -356,8 +356,8 @@ func (r *fetched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// sends is nil if an answer brings what was asked for.
-func sends(res *http.Response, now time.Time) error {
+// checkResponse is nil if an answer brings what was asked for.
+func checkResponse(res *http.Response, now time.Time) error {
 	code := res.StatusCode
 	switch {
 	case code == http.StatusOK, code == http.StatusNonAuthoritativeInfo:
@@ -375,9 +375,9 @@ func sends(res *http.Response, now time.Time) error {
 	return e
 }
 
-// coded reports whether a body is packed in a way that was not asked for. It
+// isEncoded reports whether a body is packed in a way that was not asked for. It
 // is kept so.
-func coded(h http.Header) bool {
+func isEncoded(h http.Header) bool {
 	c := strings.TrimSpace(h.Get("Content-Encoding"))
 	return c != "" && !strings.EqualFold(c, "identity")
 }
@@ -413,18 +413,18 @@ func saidName(disposition string) string {
 	}
 	if found := codedName.FindStringSubmatch(disposition); found != nil {
 		if bytes, err := url.PathUnescape(found[1]); err == nil {
-			return western(bytes)
+			return windows1252(bytes)
 		}
 	}
 	if !utf8.ValidString(name) {
-		return western(name)
+		return windows1252(name)
 	}
 	return name
 }
 
-// western is the text of bytes in Windows-1252, which is ISO 8859-1 where that
+// windows1252 is the text of bytes in Windows-1252, which is ISO 8859-1 where that
 // has printable characters.
-func western(bytes string) string {
+func windows1252(bytes string) string {
 	text, err := charmap.Windows1252.NewDecoder().String(bytes)
 	if err != nil { // a decoder of single bytes has no errors
 		return bytes

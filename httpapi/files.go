@@ -44,8 +44,8 @@ type part struct {
 	pictured bool // a thumbnail can be made of it
 }
 
-// drop removes what was staged of parts and not kept.
-func (c *call) drop(parts []part) {
+// discardParts removes what was staged of parts and not kept.
+func (c *request) discardParts(parts []part) {
 	for _, p := range parts {
 		if p.stage == nil {
 			continue
@@ -58,7 +58,7 @@ func (c *call) drop(parts []part) {
 
 // upload keeps files and answers with their records: one flat, several in a
 // list.
-func upload(c *call) error {
+func upload(c *request) error {
 	key, err := c.idempotencyKey()
 	if err != nil {
 		return err
@@ -67,14 +67,14 @@ func upload(c *call) error {
 	if err != nil && !missing(err) {
 		return err
 	}
-	room := anyRoom()
+	room := unlimitedBudget()
 	if earlier == nil {
-		if room, err = c.s.room(c.owner()); err != nil {
+		if room, err = c.s.uploadBudget(c.owner()); err != nil {
 			return err
 		}
 	}
-	parts, fields, err := c.receive(room)
-	defer func() { c.drop(parts) }() // what is kept by then stays
+	parts, fields, err := c.readMultipart(room)
+	defer func() { c.discardParts(parts) }() // what is kept by then stays
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func upload(c *call) error {
 	}
 	form := record.NewForm(record.Files)
 	problems := field.Create(record.Upload{Form: form}, fields)
-	if err := check(problems, form.CheckNew(c.s.Store.Now()), fileProblems(form, parts)); err != nil {
+	if err := joinProblems(problems, form.CheckNew(c.s.Store.Now()), fileProblems(form, parts)); err != nil {
 		return err
 	}
 	hash, err := c.hash(form.Password)
@@ -96,7 +96,7 @@ func upload(c *call) error {
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.s.letGo(kept, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.releasePins(kept, recorded) }() // after the commit, whatever comes
 	for i := range parts {
 		one, err := parts[i].stage.Keep()
 		if err != nil {
@@ -112,7 +112,7 @@ func upload(c *call) error {
 	err = c.s.Store.Update(func(tx *kv.Tx) (err error) {
 		if key != "" {
 			// Another request with the key may have been faster.
-			earlier, err := tx.Answer(c.owner(), key)
+			earlier, err := tx.IdempotentAnswer(c.owner(), key)
 			if err == nil {
 				body, err = earlier.For(request)
 			}
@@ -125,7 +125,7 @@ func upload(c *call) error {
 		}
 		recorded = true
 		if key != "" {
-			return tx.Answered(c.owner(), key, kv.Answer{Request: request, Body: body})
+			return tx.SaveIdempotentAnswer(c.owner(), key, kv.IdempotentAnswer{Request: request, Body: body})
 		}
 		return nil
 	})
@@ -135,16 +135,16 @@ func upload(c *call) error {
 	return c.answerUploaded(body)
 }
 
-// letGo ends the pins. Content that got no record is unlinked at once, lest
+// releasePins ends the pins. Content that got no record is unlinked at once, lest
 // uploads that are refused fill the disk until the next sweep; but not what a
 // record had that was removed lately, which has its time.
-func (s *Server) letGo(kept []*blobs.Kept, recorded bool) {
+func (s *Server) releasePins(kept []*blobs.Kept, recorded bool) {
 	for _, k := range kept {
 		k.Release()
 		if recorded {
 			continue
 		}
-		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return s.Store.Unknown(k.Ref) }); err != nil {
+		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return s.Store.NeverReferenced(k.Ref) }); err != nil {
 			s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}
 	}
@@ -152,12 +152,12 @@ func (s *Server) letGo(kept []*blobs.Kept, recorded bool) {
 
 // answered is the answer to an earlier request with the same key; Missing if
 // there was none.
-func (c *call) answered(key string) (a *kv.Answer, err error) {
+func (c *request) answered(key string) (a *kv.IdempotentAnswer, err error) {
 	if key == "" {
 		return nil, record.NotFound("answer")
 	}
 	err = c.s.Store.View(func(tx *kv.Tx) error {
-		a, err = tx.Answer(c.owner(), key)
+		a, err = tx.IdempotentAnswer(c.owner(), key)
 		return err
 	})
 	return a, err
@@ -167,7 +167,7 @@ func (c *call) answered(key string) (a *kv.Answer, err error) {
 // is said of its files and their content, in order, and the fields, in any
 // order. The Idempotency-Key goes into it, so that a password among the fields
 // cannot be found by trying out which makes the stored fingerprint.
-func (c *call) fingerprint(key string, parts []part, fields field.Object) []byte {
+func (c *request) fingerprint(key string, parts []part, fields field.Object) []byte {
 	h := hmac.New(sha256.New, []byte(key))
 	add := func(text string) { // no two lists of texts are written alike
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // cannot fail
@@ -189,8 +189,8 @@ func (c *call) fingerprint(key string, parts []part, fields field.Object) []byte
 	return h.Sum(nil)
 }
 
-// room is what an upload may take.
-type room struct {
+// uploadBudget is what an upload may take.
+type uploadBudget struct {
 	file  int64 // bytes of one file
 	left  int64 // bytes until the quota is used up
 	disk  int64 // bytes that the disk takes
@@ -204,14 +204,14 @@ type room struct {
 	full  error                                // in place of the quota's
 }
 
-// anyRoom is the room of an upload that was answered before, which is only
+// unlimitedBudget is the room of an upload that was answered before, which is only
 // looked at: clients read the answer when they have sent everything.
-func anyRoom() *room {
-	return &room{file: math.MaxInt64 - 1, left: math.MaxInt64 - 1, disk: math.MaxInt64 - 1, look: true}
+func unlimitedBudget() *uploadBudget {
+	return &uploadBudget{file: math.MaxInt64 - 1, left: math.MaxInt64 - 1, disk: math.MaxInt64 - 1, look: true}
 }
 
-// over is the error of a file of the given size that does not fit.
-func (m *room) over(size int64) error {
+// errTooLarge is the error of a file of the given size that does not fit.
+func (m *uploadBudget) errTooLarge(size int64) error {
 	switch {
 	case size > m.file:
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.file, 10) + " bytes."}
@@ -225,10 +225,10 @@ func (m *room) over(size int64) error {
 	return nil
 }
 
-// room finds out what an upload of the owner may take now. The quota is decided in the
+// uploadBudget finds out what an upload of the owner may take now. The quota is decided in the
 // transaction; here it keeps what cannot fit from being read to the end.
-func (s *Server) room(owner record.ID) (*room, error) {
-	m := &room{file: s.MaxUpload, left: math.MaxInt64, disk: s.Store.Room()}
+func (s *Server) uploadBudget(owner record.ID) (*uploadBudget, error) {
+	m := &uploadBudget{file: s.MaxUpload, left: math.MaxInt64, disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
 		if err != nil {
@@ -241,7 +241,7 @@ func (s *Server) room(owner record.ID) (*room, error) {
 		if err != nil {
 			return err
 		}
-		m.disk = max(0, m.disk-tx.StillToCome())
+		m.disk = max(0, m.disk-tx.ReservedBytes())
 		use, err := tx.Usage(u)
 		if use.Quota > 0 {
 			m.quota, m.left = use.Quota, max(0, use.Quota-use.Used()-use.Begun)
@@ -261,7 +261,7 @@ func fileProblems(form *record.Form, parts []part) error {
 }
 
 // addFiles makes the records and the answer.
-func (c *call) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blobs.Kept, hash string) ([]byte, error) {
+func (c *request) addFiles(tx *kv.Tx, form *record.Form, parts []part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
 	for i, p := range parts {
 		r, err := tx.Add(c.owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
@@ -301,10 +301,10 @@ func fileForm(form *record.Form, p part, kept *blobs.Kept, first bool) *record.F
 
 var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}
 
-// receive reads a multipart body (RFC 7578): files are streamed to the disk,
+// readMultipart reads a multipart body (RFC 7578): files are streamed to the disk,
 // fields come in any order. On an error it returns the parts so far, which
 // the caller drops in any case.
-func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
+func (c *request) readMultipart(m *uploadBudget) (parts []part, fields field.Object, err error) {
 	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
 		return nil, nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data."}
@@ -316,7 +316,7 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 	if m.file < whole/maxParts-maxTexts {
 		whole = (m.file + maxTexts) * maxParts
 	}
-	from := &gauge{r: c.limited(whole)}
+	from := &endDetector{r: c.limitBody(whole)}
 	in := multipart.NewReader(from, params["boundary"])
 	fields = field.Object{}
 	texts := 0
@@ -343,7 +343,7 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 					return parts, nil, err
 				}
 			}
-			one, err := c.take(p, m)
+			one, err := c.stagePart(p, m)
 			parts = append(parts, one)
 			if err != nil {
 				return parts, fields, err
@@ -369,16 +369,16 @@ func (c *call) receive(m *room) (parts []part, fields field.Object, err error) {
 	}
 }
 
-// gauge reads no more than left. The end of what it reads is an error, for
+// endDetector reads no more than left. The end of what it reads is an error, for
 // multipart.Reader takes an end within a part's header for the end of the form;
 // a line end comes before it, which the last boundary may lack.
-type gauge struct {
+type endDetector struct {
 	r              io.Reader
 	left           int64
 	closing, ended bool // at the line end, and after it
 }
 
-func (g *gauge) Read(b []byte) (int, error) {
+func (g *endDetector) Read(b []byte) (int, error) {
 	if g.ended {
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -403,15 +403,15 @@ func shorten(name string) string {
 
 // unreadable is the error of a multipart body that breaks off or is none.
 func unreadable(err error) error {
-	if _, status := understood(err); status != http.StatusInternalServerError {
+	if _, status := clientError(err); status != http.StatusInternalServerError {
 		return err
 	}
 	return errMultipart
 }
 
-// take streams one file to the disk, or past it if it is only looked at, and
+// stagePart streams one file to the disk, or past it if it is only looked at, and
 // takes its size off the room that is left.
-func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
+func (c *request) stagePart(p *multipart.Part, m *uploadBudget) (out part, err error) {
 	sum := sha256.New()
 	to := io.Writer(sum)
 	if !m.look {
@@ -435,7 +435,7 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 			return out, err
 		}
 	}
-	from := &source{r: bytes.NewReader(out.head)}
+	from := &readErrors{r: bytes.NewReader(out.head)}
 	if err == nil { // with the head, so that little content is one write
 		from.r = io.MultiReader(from.r, io.LimitReader(p, min(m.file, m.left)-int64(n)+1))
 	}
@@ -446,7 +446,7 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 	if err = cmp.Or(from.err, err); err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
 		return out, unreadable(err)
 	}
-	if err := m.over(size); err != nil {
+	if err := m.errTooLarge(size); err != nil {
 		return out, err
 	}
 	m.left -= size
@@ -454,13 +454,13 @@ func (c *call) take(p *multipart.Part, m *room) (out part, err error) {
 	return out, nil
 }
 
-// source tells errors of reading from errors of writing.
-type source struct {
+// readErrors tells errors of reading from errors of writing.
+type readErrors struct {
 	r   io.Reader
 	err error
 }
 
-func (s *source) Read(b []byte) (int, error) {
+func (s *readErrors) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
 	if err != nil && err != io.EOF { // readers return it bare
 		s.err = err

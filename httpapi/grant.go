@@ -142,16 +142,16 @@ func (g *grants) holds(text string, kind grant, r *record.Record, now time.Time,
 	return time.Unix(int64(at), 0), by, true
 }
 
-// A passing is what a removed file's last visitor needs to go on reading it:
+// A removedFile is what a removed file's last visitor needs to go on reading it:
 // the view that was counted last has removed the record, and its bytes stay
 // for a while.
-type passing struct {
-	passingHead
+type removedFile struct {
+	removedFileHead
 	Media, Name   string
 	Slug, Visitor string // that it is sealed for, and not in it
 }
 
-type passingHead struct {
+type removedFileHead struct {
 	ID, Owner record.ID
 	Ref       [32]byte
 	Size      int64
@@ -162,10 +162,10 @@ type passingHead struct {
 // sealedFor is what a passing is of use with alone. A slug has no NUL.
 func sealedFor(slug, visitor string) []byte { return []byte(slug + "\x00" + visitor) }
 
-// passed seals a passing. It is encrypted, as it tells what nobody may know
+// sealRemovedFile seals a passing. It is encrypted, as it tells what nobody may know
 // who has but the address.
-func (g *grants) passed(p passing) (string, error) {
-	plain, err := binary.Append(nil, binary.BigEndian, p.passingHead)
+func (g *grants) sealRemovedFile(p removedFile) (string, error) {
+	plain, err := binary.Append(nil, binary.BigEndian, p.removedFileHead)
 	if err != nil {
 		return "", err
 	}
@@ -178,10 +178,10 @@ func (g *grants) passed(p passing) (string, error) {
 
 var errNoPassing = errors.New("not a passing")
 
-// passing opens what passed sealed, if it holds for the visitor at the instant
+// openRemovedFile opens what passed sealed, if it holds for the visitor at the instant
 // now.
-func (g *grants) passing(text, slug string, now time.Time, visitor string) (passing, error) {
-	p := passing{Slug: slug, Visitor: visitor}
+func (g *grants) openRemovedFile(text, slug string, now time.Time, visitor string) (removedFile, error) {
+	p := removedFile{Slug: slug, Visitor: visitor}
 	b, err := grantText.DecodeString(text)
 	n := g.seal.NonceSize()
 	if err != nil || len(b) < n {
@@ -191,7 +191,7 @@ func (g *grants) passing(text, slug string, now time.Time, visitor string) (pass
 	if err != nil {
 		return p, errNoPassing
 	}
-	n, err = binary.Decode(plain, binary.BigEndian, &p.passingHead)
+	n, err = binary.Decode(plain, binary.BigEndian, &p.removedFileHead)
 	if err != nil || len(plain) < n+2 || now.Unix() >= int64(p.Ends) {
 		return p, errNoPassing
 	}
@@ -212,7 +212,7 @@ const (
 )
 
 // visitor is what a grant in an address is bound to.
-func (c *call) visitor() string { return "from " + network(c.addr).String() }
+func (c *request) visitor() string { return "from " + network(c.addr).String() }
 
 // anywhere is what a grant in an address is bound to that roams.
 const anywhere = "anywhere"
@@ -278,9 +278,9 @@ func excess(have []*http.Cookie, kind grant, another *http.Cookie) (names []stri
 	return names
 }
 
-// carried are the texts of grants for the item of the slug that the request
+// grantsInRequest are the texts of grants for the item of the slug that the request
 // carries, and what each is bound to.
-func (c *call) carried(kind grant, slug string) func(func(text, visitor string) bool) {
+func (c *request) grantsInRequest(kind grant, slug string) func(func(text, visitor string) bool) {
 	return func(yield func(text, visitor string) bool) {
 		if c.r.URL.RawQuery != "" {
 			all := c.r.URL.Query()[grantParam]
@@ -297,15 +297,15 @@ func (c *call) carried(kind grant, slug string) func(func(text, visitor string) 
 }
 
 // granted reports whether the visitor has a grant for the item.
-func (c *call) granted(kind grant, r *record.Record) bool {
+func (c *request) granted(kind grant, r *record.Record) bool {
 	_, ok := c.grantEnds(kind, r)
 	return ok
 }
 
 // grantEnds is when the visitor's grant for the item ends, of several the last.
-func (c *call) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
+func (c *request) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bool) {
 	now := c.s.Store.Now()
-	for text, visitor := range c.carried(kind, r.Slug) {
+	for text, visitor := range c.grantsInRequest(kind, r.Slug) {
 		text, _, _ = strings.Cut(text, ".")
 		end, by, holds := c.s.grants.holds(text, kind, r, now, visitor)
 		if !holds && visitor != "" && roams(r) {
@@ -328,12 +328,12 @@ func (s *Server) owns(id record.ID, r *record.Record) bool {
 	return err == nil && owns(caller, r)
 }
 
-// passed is what a visitor may go on reading of a file that the visitor's own
+// removedFileOf is what a visitor may go on reading of a file that the visitor's own
 // view has removed.
-func (c *call) passed(slug string) (passing, error) {
-	for text, visitor := range c.carried(toRead, slug) {
+func (c *request) removedFileOf(slug string) (removedFile, error) {
+	for text, visitor := range c.grantsInRequest(toRead, slug) {
 		_, text, _ = strings.Cut(text, ".")
-		p, err := c.s.grants.passing(text, slug, c.s.Store.Now(), visitor)
+		p, err := c.s.grants.openRemovedFile(text, slug, c.s.Store.Now(), visitor)
 		if err != nil {
 			continue
 		}
@@ -343,43 +343,43 @@ func (c *call) passed(slug string) (passing, error) {
 			return p, nil
 		}
 	}
-	return passing{}, errNoPassing
+	return removedFile{}, errNoPassing
 }
 
-// proven reports whether the visitor has a grant for the item of an address's
+// hasGrant reports whether the visitor has a grant for the item of an address's
 // name, which is a slug and may carry an extension.
-func (c *call) proven(name string) bool {
+func (c *request) hasGrant(name string) bool {
 	for _, slug := range []string{name, strings.TrimSuffix(name, path.Ext(name))} {
 		var r *record.Record
 		err := c.s.Store.View(func(tx *kv.Tx) (err error) { r, err = tx.Slug(slug); return err })
-		if err == nil && (c.granted(toRead, r) || c.granted(toUnlock, r) || c.away() && c.granted(toOwn, r)) {
+		if err == nil && (c.granted(toRead, r) || c.granted(toUnlock, r) || c.atContentOrigin() && c.granted(toOwn, r)) {
 			return true
 		}
 	}
-	if q, err := c.request(name); err == nil && c.granted(toUnlock, lock(q)) {
+	if q, err := c.openRequest(name); err == nil && c.granted(toUnlock, lock(q)) {
 		return true
 	}
-	_, err := c.passedFile(name)
+	_, err := c.removedFileAt(name)
 	return err == nil
 }
 
-// give gives the visitor a grant as a cookie.
-func (c *call) give(kind grant, r *record.Record) error {
-	most := readTime
+// setGrantCookie gives the visitor a grant as a cookie.
+func (c *request) setGrantCookie(kind grant, r *record.Record) error {
+	limit := readTime
 	if kind == toUnlock {
-		most = unlockTime
+		limit = unlockTime
 	}
-	text, err := c.pledge(kind, r, c.s.Store.Now().Add(most), "")
+	text, err := c.newAddressGrant(kind, r, c.s.Store.Now().Add(limit), "")
 	if err != nil {
 		return err
 	}
 	at, secure := c.s.prefix()+"/", c.secure()
-	if c.away() {
+	if c.atContentOrigin() {
 		at = "/"
 	}
 	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: cookieName(kind, r.Slug), Value: text, Path: at,
-		MaxAge: int(most.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
+		MaxAge: int(limit.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure,
 	}
 	http.SetCookie(c.w, cookie)
 	for _, name := range excess(c.r.Cookies(), kind, cookie) {
@@ -388,9 +388,9 @@ func (c *call) give(kind grant, r *record.Record) error {
 	return nil
 }
 
-// pledge makes a grant for the item, with a passing, by which it is read to
+// newAddressGrant makes a grant for the item, with a passing, by which it is read to
 // the end, if its limit may delete it.
-func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor string) (string, error) {
+func (c *request) newAddressGrant(kind grant, r *record.Record, ends time.Time, visitor string) (string, error) {
 	var by record.ID
 	if kind == toOwn {
 		by = c.caller.Key.ID // who has it is known by that here, and by nothing else
@@ -407,8 +407,8 @@ func (c *call) pledge(kind grant, r *record.Record, ends time.Time, visitor stri
 	if !r.Expires.IsZero() && r.Expires.Before(ends) {
 		ends = r.Expires
 	}
-	p, err := c.s.grants.passed(passing{
-		passingHead{r.ID, r.Owner, r.Bytes.Ref, r.Bytes.Size, uint32(ends.Unix()), r.Terms()}, f.MimeType, f.OriginalName, r.Slug, visitor,
+	p, err := c.s.grants.sealRemovedFile(removedFile{
+		removedFileHead{r.ID, r.Owner, r.Bytes.Ref, r.Bytes.Size, uint32(ends.Unix()), r.Terms()}, f.MimeType, f.OriginalName, r.Slug, visitor,
 	})
 	return text + "." + p, err
 }

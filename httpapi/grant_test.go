@@ -13,18 +13,18 @@ import (
 )
 
 // sealed is a passing, what makes it, and the instant that it ends.
-func sealed(t testing.TB) (g *grants, p passing, text string, ends time.Time) {
+func sealed(t testing.TB) (g *grants, p removedFile, text string, ends time.Time) {
 	t.Helper()
 	g, err := newGrants([32]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ends = time.Unix(2_000_000_000, 0)
-	p = passing{
-		passingHead{record.ID{1}, record.ID{2}, [32]byte{3}, 1 << 40, uint32(ends.Unix()), [16]byte{4}},
+	p = removedFile{
+		removedFileHead{record.ID{1}, record.ID{2}, [32]byte{3}, 1 << 40, uint32(ends.Unix()), [16]byte{4}},
 		"video/webm", "Ferien am Meer – der Film.webm", "film", "from 192.0.2.7/32",
 	}
-	if text, err = g.passed(p); err != nil {
+	if text, err = g.sealRemovedFile(p); err != nil {
 		t.Fatal(err)
 	}
 	return g, p, text, ends
@@ -35,7 +35,7 @@ func TestPassing(t *testing.T) {
 	is := is.New(t)
 	g, p, text, ends := sealed(t)
 	is.True(len(text) < 256)
-	got, err := g.passing(text, p.Slug, ends.Add(-time.Second), p.Visitor)
+	got, err := g.openRemovedFile(text, p.Slug, ends.Add(-time.Second), p.Visitor)
 	is.NoErr(err)
 	is.Equal(got, p)
 	flipped := []byte(text)
@@ -51,7 +51,7 @@ func TestPassing(t *testing.T) {
 		"cut":        {text[:20], p.Slug, p.Visitor, ends.Add(-time.Second)},
 		"none":       {"", p.Slug, p.Visitor, ends.Add(-time.Second)},
 	} {
-		if _, err := g.passing(try.text, try.slug, try.now, try.visitor); err == nil {
+		if _, err := g.openRemovedFile(try.text, try.slug, try.now, try.visitor); err == nil {
 			t.Errorf("%s: it holds", name)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzGrants(f *testing.F) {
 	f.Add("")
 	f.Add("e30")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := g.passing(text, p.Slug, now, p.Visitor)
+		_, err := g.openRemovedFile(text, p.Slug, now, p.Visitor)
 		ok := err == nil
 		for _, kind := range []grant{toRead, toUnlock, toOwn} {
 			_, _, holds := g.holds(text, kind, r, now, p.Visitor)

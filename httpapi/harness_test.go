@@ -200,8 +200,8 @@ func (a *app) addKey(u *record.User, scopes ...record.Scope) string {
 	return secret
 }
 
-// request is what a test sends.
-type request struct {
+// apiRequest is what a test sends.
+type apiRequest struct {
 	method, path string
 	key          string // in place of the app's
 	anyone       bool   // without a key
@@ -230,7 +230,7 @@ const longText = 256 << 10
 
 // do sends a request and checks the answer, and the request if it was taken,
 // against the document.
-func (a *app) do(q request) *answer {
+func (a *app) do(q apiRequest) *answer {
 	a.Helper()
 	body := q.body
 	header := q.header.Clone()
@@ -493,7 +493,7 @@ func (a *app) upload(fields map[string]string, files ...file) *answer {
 	return a.do(a.uploadRequest(fields, files...))
 }
 
-func (a *app) uploadRequest(fields map[string]string, files ...file) request {
+func (a *app) uploadRequest(fields map[string]string, files ...file) apiRequest {
 	a.Helper()
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -512,27 +512,27 @@ func (a *app) uploadRequest(fields map[string]string, files ...file) request {
 		a.fatal(w.WriteField(name, value))
 	}
 	a.fatal(w.Close())
-	return request{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}
+	return apiRequest{method: "POST", path: "/api/v1/upload", body: &b, header: http.Header{"Content-Type": {w.FormDataContentType()}}}
 }
 
 func (a *app) get(path string) *answer {
 	a.Helper()
-	return a.do(request{method: "GET", path: path})
+	return a.do(apiRequest{method: "GET", path: path})
 }
 
 func (a *app) post(path string, body any) *answer {
 	a.Helper()
-	return a.do(request{method: "POST", path: path, json: body})
+	return a.do(apiRequest{method: "POST", path: path, json: body})
 }
 
 func (a *app) patch(path string, body any) *answer {
 	a.Helper()
-	return a.do(request{method: "PATCH", path: path, json: body})
+	return a.do(apiRequest{method: "PATCH", path: path, json: body})
 }
 
 func (a *app) delete(path string) *answer {
 	a.Helper()
-	return a.do(request{method: "DELETE", path: path})
+	return a.do(apiRequest{method: "DELETE", path: path})
 }
 
 // visit is a request without a credential.
@@ -542,5 +542,5 @@ func (a *app) visit(path string, header ...string) *answer {
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
 	}
-	return a.do(request{method: "GET", path: path, anyone: true, header: h})
+	return a.do(apiRequest{method: "GET", path: path, anyone: true, header: h})
 }

@@ -147,10 +147,10 @@ func (s *Server) health() (*health, error) {
 	})
 }
 
-func readHealth(c *call) error {
+func readHealth(c *request) error {
 	v, err := c.s.health()
 	if err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, v)
+	return c.respondData(http.StatusOK, v)
 }

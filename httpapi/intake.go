@@ -35,26 +35,26 @@ func intakeRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "readUploadLink", tag: "public", summary: "What a visitor may know of an upload link; little, until the password is given.",
-			door: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", named("UploadLink", jsonOf(linkSchema(), linkExample))},
+			access: visitors, args: []param{uploadPassword}, reply: reply{200, "The details.", named("UploadLink", jsonOf(linkSchema(), linkExample))},
 			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readLink,
 		},
 		{
 			method: "POST", path: at + "/files", id: "leaveFiles", tag: "public", summary: "Leaves files at an upload link. All of them are kept, or none.",
-			door: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
+			access: anyone, args: append([]param{uploadPassword}, captchaArgs...), body: body,
 			reply: reply{201, "What waits for approval now, or is approved already.", named("UploadReceiptList", jsonOf(members(object{"items": allOf("UploadReceipt")}, "items"), nil))},
-			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, plain: &plainly{"a sentence about each file, one in a line", "IMG_0042.jpg waits for approval.\n"}, serve: leaveFiles,
+			fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, plain: &textForm{"a sentence about each file, one in a line", "IMG_0042.jpg waits for approval.\n"}, serve: leaveFiles,
 		},
 		{
 			method: "GET", path: "/up/{slug}", id: "viewUploadLink", tag: "public", summary: "The page of an upload link.",
-			door: visitors, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: uploadPage,
+			access: visitors, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: uploadPage,
 		},
 		{
 			method: "POST", path: "/up/{slug}", id: "postFiles", tag: "public", summary: "Takes the form of that page.",
-			door: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: postFiles,
+			access: anyone, body: body, reply: reply{201, "The page, with what came in.", pageOf()}, fails: []int{401, 403, 404, 410, 429, 503, 507}, slugs: true, serve: postFiles,
 		},
 		{
 			method: "POST", path: "/up/{slug}/unlock", id: "unlockUploadLink", tag: "public", summary: "Takes the form that asks for the password of an upload link.",
-			door: anyone, body: formBody, reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
+			access: anyone, body: formBody, reply: reply{303, "On to the page.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlockLink,
 		},
 	}
 }
@@ -80,8 +80,8 @@ var linkExample = object{
 	"limits": object{"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"}}, "brandColor": "#0F6B5C",
 }
 
-// request finds the upload request of the slug, if it is open.
-func (c *call) request(slug string) (q *record.Request, err error) {
+// openRequest finds the upload request of the slug, if it is open.
+func (c *request) openRequest(slug string) (q *record.Request, err error) {
 	if err := c.s.Store.View(func(tx *kv.Tx) error { q, err = tx.RequestAt(slug); return err }); err != nil {
 		return nil, err
 	}
@@ -97,14 +97,14 @@ var errUploadLocked = &record.Error{
 	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password, in the header x-upload-password.",
 }
 
-// admitted says whether the visitor may know and use the link of the slug: by
+// requireOpenRequest says whether the visitor may know and use the link of the slug: by
 // its password, or by the cookie that its page gives for that.
-func (c *call) admitted(slug string) (*record.Request, error) {
-	q, err := c.request(slug)
+func (c *request) requireOpenRequest(slug string) (*record.Request, error) {
+	q, err := c.openRequest(slug)
 	password := c.r.Header.Get("X-Upload-Password")
 	switch {
 	case missing(err) && password != "":
-		_ = c.guess("missing", "", password, false) // costs the same work
+		_ = c.checkItemPassword("missing", "", password, false) // costs the same work
 		return nil, err
 	case err != nil:
 		return nil, err
@@ -113,19 +113,19 @@ func (c *call) admitted(slug string) (*record.Request, error) {
 	case password == "":
 		return q, errUploadLocked
 	}
-	return q, c.guess(q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
+	return q, c.checkItemPassword(q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
 }
 
-// visits counts that someone else than the owner looks.
-func (c *call) visits(q *record.Request) {
-	if own := c.caller != nil && c.caller.User.ID == q.Owner; !own && c.r.Method != http.MethodHead && !c.ahead() {
+// countRequestView counts that someone else than the owner looks.
+func (c *request) countRequestView(q *record.Request) {
+	if owned := c.caller != nil && c.caller.User.ID == q.Owner; !owned && c.r.Method != http.MethodHead && !c.isPrefetchOrPreview() {
 		c.s.Store.RequestSeen(q)
 	}
 }
 
 // readLink answers with what a visitor may know.
-func readLink(c *call) error {
-	q, err := c.admitted(c.arg("slug"))
+func readLink(c *request) error {
+	q, err := c.requireOpenRequest(c.arg("slug"))
 	locked := err == errUploadLocked //nolint:errorlint // it is this very one
 	if err != nil && !locked {
 		return err
@@ -135,9 +135,9 @@ func readLink(c *call) error {
 		return err
 	}
 	if !locked {
-		c.visits(q)
+		c.countRequestView(q)
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = field.AppendString(append(dst, `{"title":`...), q.Title)
 		dst = strconv.AppendBool(append(dst, `,"requiresPassword":`...), q.Password != "")
 		dst = strconv.AppendBool(append(dst, `,"authorized":`...), !locked)
@@ -204,7 +204,7 @@ type link struct {
 	siteKey string
 }
 
-func (c *call) link(q *record.Request) (l link, err error) {
+func (c *request) link(q *record.Request) (l link, err error) {
 	return l, c.s.Store.View(func(tx *kv.Tx) error {
 		set, err := c.s.settings(tx)
 		if err != nil {
@@ -226,14 +226,14 @@ func (c *call) link(q *record.Request) (l link, err error) {
 }
 
 // largest is the largest file that the link takes, in bytes.
-func (c *call) largest(q *record.Request, set *record.Settings) int64 {
-	most := c.s.MaxUpload
+func (c *request) largest(q *record.Request, set *record.Settings) int64 {
+	maximum := c.s.MaxUpload
 	for _, limit := range []int64{set.MaxUpload, q.MaxFile} {
 		if limit > 0 {
-			most = min(most, limit)
+			maximum = min(maximum, limit)
 		}
 	}
-	return most
+	return maximum
 }
 
 // aroundFiles is how much of a multipart body may be other than files: texts,
@@ -243,12 +243,12 @@ const aroundFiles = 64 << 10
 // mostPromised bounds what one transfer can reserve where nothing else does.
 const mostPromised = 1 << 50
 
-// roomAt is what one file may take that is left at a link; the link's other
+// uploadBudgetAt is what one file may take that is left at a link; the link's other
 // limits are the store's.
-func (c *call) roomAt(q *record.Request) (*room, error) {
-	m := &room{disk: c.s.Store.Room(), left: math.MaxInt64, full: record.ErrNoRoom}
+func (c *request) uploadBudgetAt(q *record.Request) (*uploadBudget, error) {
+	m := &uploadBudget{disk: c.s.Store.FreeForContent(), left: math.MaxInt64, full: record.ErrNoRoom}
 	return m, c.s.Store.View(func(tx *kv.Tx) error {
-		m.disk = max(0, m.disk-tx.StillToCome())
+		m.disk = max(0, m.disk-tx.ReservedBytes())
 		set, err := tx.Settings()
 		m.file = c.largest(q, &set)
 		return err
@@ -262,30 +262,30 @@ func typeRefused(q *record.Request) error {
 	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
 }
 
-// takeIn receives what a visitor who was admitted leaves at a link.
-func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
-	if err := c.human(q); err != nil {
+// receiveFiles receives what a visitor who was admitted leaves at a link.
+func (c *request) receiveFiles(q *record.Request) (items []*record.Item, err error) {
+	if err := c.requireCaptcha(q); err != nil {
 		return nil, err
 	}
-	m, err := c.roomAt(q)
+	m, err := c.uploadBudgetAt(q)
 	if err != nil {
 		return nil, err
 	}
 	m.names = []string{"name", "message"}
-	least, most := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
-	if m.file < most/maxParts { // no body of the link's can have more
-		most = m.file * maxParts
+	minimum, limit := max(0, c.r.ContentLength-aroundFiles), int64(mostPromised)
+	if m.file < limit/maxParts { // no body of the link's can have more
+		limit = m.file * maxParts
 	}
 	if told := c.r.ContentLength; told >= 0 {
-		most = min(most, told)
+		limit = min(limit, told)
 	}
 	switch {
-	case least > m.disk:
+	case minimum > m.disk:
 		return nil, kv.ErrFull
-	case least/maxParts > m.file:
-		return nil, m.over(m.file + 1)
+	case minimum/maxParts > m.file:
+		return nil, m.errTooLarge(m.file + 1)
 	}
-	place, err := c.s.Store.Reserve(c.r.Context(), q, network(c.addr).String(), least, most)
+	place, err := c.s.Store.Reserve(c.r.Context(), q, network(c.addr).String(), minimum, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 			c.s.Log.Error("a place for an upload was not given back", "requestId", c.id, "error", err)
 		}
 	}()
-	m.left = place.Room()
+	m.left = place.Bytes()
 	files := 0
 	m.next = func() error {
 		if files++; files == 1 {
@@ -308,8 +308,8 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 		}
 		return nil
 	}
-	parts, fields, err := c.receive(m)
-	defer func() { c.drop(parts) }() // what is kept by then stays
+	parts, fields, err := c.readMultipart(m)
+	defer func() { c.discardParts(parts) }() // what is kept by then stays
 	if err != nil {
 		return nil, err
 	}
@@ -320,12 +320,12 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	if len(parts) == 0 {
 		none = field.Problems{"file": "is required"}
 	}
-	if err := check(field.Create(form, fields), none); err != nil {
+	if err := joinProblems(field.Create(form, fields), none); err != nil {
 		return nil, err
 	}
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.s.letGo(kept, recorded) }() // after the commit, whatever comes
+	defer func() { c.s.releasePins(kept, recorded) }() // after the commit, whatever comes
 	var came []kv.Received
 	for _, p := range parts {
 		one, err := p.stage.Keep()
@@ -343,12 +343,12 @@ func (c *call) takeIn(q *record.Request) (items []*record.Item, err error) {
 	return items, err
 }
 
-func leaveFiles(c *call) error {
-	q, err := c.admitted(c.arg("slug"))
+func leaveFiles(c *request) error {
+	q, err := c.requireOpenRequest(c.arg("slug"))
 	if err != nil {
 		return err
 	}
-	items, err := c.takeIn(q)
+	items, err := c.receiveFiles(q)
 	if err != nil {
 		return err
 	}
@@ -361,31 +361,31 @@ func leaveFiles(c *call) error {
 			}
 			lines = append(lines, i.Name+became)
 		}
-		return c.bare(lines...)
+		return c.respondText(lines...)
 	}
 	var all []record.Receipt
 	for _, i := range items {
 		all = append(all, record.Receipt{Item: i})
 	}
-	return c.send(http.StatusCreated, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		return append(appendAll(append(dst, `{"items":`...), all), '}'), nil
 	})
 }
 
 // uploadPage shows the page of a link, or asks for its password.
-func uploadPage(c *call) error {
-	q, err := c.admitted(c.arg("slug"))
+func uploadPage(c *request) error {
+	q, err := c.requireOpenRequest(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
+		return c.respondPage(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
 	}
 	if err != nil {
 		return err
 	}
-	c.visits(q)
+	c.countRequestView(q)
 	return c.showLink(http.StatusOK, q, nil, "")
 }
 
-func (c *call) showLink(status int, q *record.Request, came []*record.Item, problem string) error {
+func (c *request) showLink(status int, q *record.Request, came []*record.Item, problem string) error {
 	l, err := c.link(q)
 	if err != nil {
 		return err
@@ -401,23 +401,23 @@ func (c *call) showLink(status int, q *record.Request, came []*record.Item, prob
 	for _, i := range came {
 		page.Came = append(page.Came, embed.CameView{Name: i.Name, Size: sizeText(i.Size)})
 	}
-	return c.page(status, page)
+	return c.respondPage(status, page)
 }
 
 // postFiles takes the plain form of the page.
-func postFiles(c *call) error {
-	q, err := c.admitted(c.arg("slug"))
+func postFiles(c *request) error {
+	q, err := c.requireOpenRequest(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
+		return c.respondPage(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: ""}))
 	}
 	if err != nil {
 		return err
 	}
-	items, err := c.takeIn(q)
+	items, err := c.receiveFiles(q)
 	if err == nil {
 		return c.showLink(http.StatusCreated, q, items, "")
 	}
-	e, status := understood(err)
+	e, status := clientError(err)
 	if e.Code == errNoCaptcha.Code {
 		return c.showLink(status, q, nil, "Nothing was sent: this link needs JavaScript in your browser, which shows that you are no program.")
 	}
@@ -428,7 +428,7 @@ func postFiles(c *call) error {
 	return err
 }
 
-func (c *call) lockedLink(p embed.Problem) embed.Page {
+func (c *request) lockedLink(p embed.Problem) embed.Page {
 	return embed.LockedPage{
 		Base: c.s.prefix(), Action: "/up/" + url.PathEscape(c.arg("slug")) + "/unlock", Button: "Go on", Problem: p,
 	}
@@ -436,21 +436,21 @@ func (c *call) lockedLink(p embed.Problem) embed.Page {
 
 // unlockLink takes the form that asks for the password of a link. A right one
 // is kept in a cookie, for that link alone.
-func unlockLink(c *call) error {
-	values, err := c.form()
+func unlockLink(c *request) error {
+	values, err := c.readForm()
 	if err != nil {
 		return err
 	}
 	c.r.Header.Set("X-Upload-Password", values.Get("password"))
-	q, err := c.admitted(c.arg("slug"))
+	q, err := c.requireOpenRequest(c.arg("slug"))
 	if err == errUploadLocked { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: "Type the password."}))
+		return c.respondPage(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: "Type the password."}))
 	}
 	if err != nil {
 		return c.problem(err, c.lockedLink)
 	}
 	if q.Password != "" {
-		if err := c.give(toUnlock, lock(q)); err != nil {
+		if err := c.setGrantCookie(toUnlock, lock(q)); err != nil {
 			return err
 		}
 	}

@@ -151,11 +151,11 @@ func (s *Server) filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 
 // readable reports whether the start of a file is text that a page can show.
 func readable(text []byte) bool {
-	return utf8.Valid(uncut(text)) && bytes.IndexByte(text, 0) < 0
+	return utf8.Valid(dropPartialRune(text)) && bytes.IndexByte(text, 0) < 0
 }
 
-// uncut leaves out a character at the end that is not there whole.
-func uncut(text []byte) []byte {
+// dropPartialRune leaves out a character at the end that is not there whole.
+func dropPartialRune(text []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
 		if end := text[len(text)-i:]; utf8.RuneStart(end[0]) {
 			if !utf8.FullRune(end) {
@@ -173,7 +173,7 @@ func wholeLines(text []byte) []byte {
 	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
 		return text[:end+1]
 	}
-	return uncut(text)
+	return dropPartialRune(text)
 }
 
 // linkView shows an address. Only those of the web have a host, and a page

@@ -35,14 +35,14 @@ type arguments struct {
 // refuse notes what is wrong; why begins with the name of the parameter.
 func (a *arguments) refuse(why string) { a.bad = append(a.bad, why) }
 
-func (a *arguments) number(name string, least, most, otherwise int) int {
+func (a *arguments) number(name string, minimum, limit, otherwise int) int {
 	t := a.Get(name)
 	if t == "" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(t)
-	if err != nil || n < least || n > most {
-		a.refuse(name + " must be a whole number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+	if err != nil || n < minimum || n > limit {
+		a.refuse(name + " must be a whole number from " + strconv.Itoa(minimum) + " to " + strconv.Itoa(limit))
 	}
 	return n
 }
@@ -108,7 +108,7 @@ var shortSorts = []kv.Sort{kv.Newest, kv.Oldest, kv.Title}
 
 // answerList answers a page of a short list. place is the id and the name of a
 // thing; show is called for the things on the page alone.
-func answerList[T any, S field.Shaped](c *call, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
+func answerList[T any, S field.Shaped](c *request, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
 	values, err := c.query()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func answerList[T any, S field.Shaped](c *call, all func(*kv.Tx) ([]T, error), p
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		return appendEnd(appendAll(append(dst, `{"data":`...), shown), total, next), nil
 	})
 }

@@ -97,7 +97,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	tell(figureInfo, 1, f.s.Version)
-	tell(figureRoom, float64(f.s.Store.Room()))
+	tell(figureRoom, float64(f.s.Store.FreeForContent()))
 	index := f.s.Search.State()
 	tell(figureReady, truth(index.Phase == search.Ready))
 	tell(figureBehind, float64(index.Latest-min(index.Latest, index.Place)))
@@ -129,8 +129,8 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func truth(is bool) float64 {
-	if is {
+func truth(got bool) float64 {
+	if got {
 		return 1
 	}
 	return 0
@@ -171,7 +171,7 @@ func (s *Server) stats() (*stats, error) {
 // metrics answers with the figures in the text format of Prometheus, where
 // that is turned on. They tell of every user: the key must be an
 // administrator's, with whatever scope.
-func metrics(c *call) error {
+func metrics(c *request) error {
 	if c.s.meter == nil {
 		return record.NotFound("address")
 	}

@@ -24,7 +24,7 @@ func TestMetrics(t *testing.T) {
 	a.get("/x/missing").want(404)
 
 	narrow := a.addKey(a.user, record.ScopeUpload)
-	text := string(a.do(request{method: "GET", path: "/metrics", key: narrow}).want(200).body)
+	text := string(a.do(apiRequest{method: "GET", path: "/metrics", key: narrow}).want(200).body)
 	for _, line := range []string{
 		`kist_build_info{version="1.2.3"} 1`, "kist_users 1", `kist_records{kind="file"} 1`, `kist_records{kind="note"} 1`, `kist_records{kind="game"} 0`,
 		"kist_stored_bytes 7", "kist_uploads_pending 0", "kist_webhook_deliveries_waiting 0", "kist_journal_damaged 0", "kist_collected 1",
@@ -37,6 +37,6 @@ func TestMetrics(t *testing.T) {
 	}
 
 	bob := a.addUser("bob", record.Member)
-	a.do(request{method: "GET", path: "/metrics", key: a.addKey(bob, record.ScopeAll)}).want(403)
-	a.do(request{method: "GET", path: "/metrics", anyone: true}).want(401)
+	a.do(apiRequest{method: "GET", path: "/metrics", key: a.addKey(bob, record.ScopeAll)}).want(403)
+	a.do(apiRequest{method: "GET", path: "/metrics", anyone: true}).want(401)
 }

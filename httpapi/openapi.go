@@ -20,8 +20,8 @@ import (
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/field"
-	"kist/kv/moving/format"
 	"kist/kv/record"
+	"kist/kv/transfer/format"
 	"kist/search"
 )
 
@@ -203,7 +203,7 @@ func serveDocument(base string) (*served, error) {
 }
 
 // readSchema answers with the document.
-func readSchema(c *call) error {
+func readSchema(c *request) error {
 	v, err := c.s.schema()
 	if err != nil {
 		return err
@@ -359,20 +359,20 @@ func (d *document) operation(r route) object {
 		op["parameters"] = params
 	}
 	switch {
-	case r.door.open:
+	case r.access.open:
 		op["security"] = []object{}
 		op["description"] = "No credential is needed."
-	case r.door.held && r.door.admin:
+	case r.access.anyKey && r.access.admin:
 		op["description"] = "Any API key of an administrator will do."
-	case r.door.held:
+	case r.access.anyKey:
 		op["description"] = "Any API key will do."
-	case r.door.browser:
+	case r.access.browser:
 		op["security"] = []object{{"Session": []string{}}}
 		op["description"] = "Only for a browser that is signed in."
-	case r.door.yours:
+	case r.access.session:
 		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
 	default:
-		op["description"] = "An API key needs the scope " + string(r.door.scope) + "."
+		op["description"] = "An API key needs the scope " + string(r.access.scope) + "."
 	}
 	if r.body != nil {
 		op["requestBody"] = object{"required": !r.body.optional, "content": d.media(r.body)}
@@ -411,13 +411,13 @@ func (d *document) failed(status int, plain bool) object {
 // is for: errors, 206, 304, and 200 with a page where that is a redirect.
 func (r *route) statuses() []int {
 	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.fails...)
-	if !r.door.open {
+	if !r.access.open {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 		if r.method != http.MethodGet {
 			all = append(all, http.StatusInsufficientStorage)
 		}
 	}
-	if r.body != nil && (r.door.scope == record.ScopeWrite || r.door.scope == record.ScopeUpload) {
+	if r.body != nil && (r.access.scope == record.ScopeWrite || r.access.scope == record.ScopeUpload) {
 		all = append(all, http.StatusTooManyRequests) // too much was written
 	}
 	if r.body != nil {

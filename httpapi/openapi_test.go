@@ -89,7 +89,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
-			got := a.do(request{method: method, path: path, anyone: true, raw: true})
+			got := a.do(apiRequest{method: method, path: path, anyone: true, raw: true})
 			is.True(got.status != 405)
 			is.True(!strings.Contains(string(got.body), "There is no such address."))
 		}

@@ -13,8 +13,8 @@ import (
 // to leave.
 var hsts = []string{"max-age=31536000"}
 
-// lastSaid is the last value of a header that proxies add to; "" if there is none.
-func lastSaid(h http.Header, name string) string {
+// lastValue is the last value of a header that proxies add to; "" if there is none.
+func lastValue(h http.Header, name string) string {
 	values := h.Values(name)
 	if len(values) == 0 {
 		return ""
@@ -29,7 +29,7 @@ func (s *Server) proto(r *http.Request) string {
 	if _, proxy := s.peer(r); !proxy {
 		return ""
 	}
-	return strings.ToLower(lastSaid(r.Header, "X-Forwarded-Proto"))
+	return strings.ToLower(lastValue(r.Header, "X-Forwarded-Proto"))
 }
 
 // byHTTPS reports whether the client reached the server over HTTPS. A trusted
@@ -43,9 +43,9 @@ func (s *Server) byHTTPS(r *http.Request) bool {
 
 // secure reports whether the cookies of this call are for HTTPS alone: the
 // address of the server is https, or the request came by HTTPS.
-func (c *call) secure() bool {
+func (c *request) secure() bool {
 	of := c.s.base.Scheme
-	if c.away() {
+	if c.atContentOrigin() {
 		of = c.s.contentScheme
 	}
 	return of == "https" || c.s.byHTTPS(c.r)
@@ -55,7 +55,7 @@ func (c *call) secure() bool {
 // browsers take it over HTTPS from this host alone (RFC 6265bis, section
 // 4.1.3). Without it, another host of the domain could have set the cookie, so
 // over HTTPS no other name is read.
-func (c *call) siteCookie(name string) string {
+func (c *request) siteCookie(name string) string {
 	if c.secure() {
 		return "__Host-" + name
 	}
@@ -73,14 +73,14 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// named reports whether a host name is the base URL's or the content URL's.
-func (s *Server) named(name string) bool {
+// isOwnHost reports whether a host name is the base URL's or the content URL's.
+func (s *Server) isOwnHost(name string) bool {
 	return name == s.baseName || s.Content != "" && name == s.contentName
 }
 
-// fixedName reports whether a host name cannot be made to lead here by somebody's
+// isFixedHost reports whether a host name cannot be made to lead here by somebody's
 // DNS: localhost, an address, or none.
-func fixedName(name string) bool {
+func isFixedHost(name string) bool {
 	if name == "" || name == "localhost" {
 		return true
 	}
@@ -93,7 +93,7 @@ func fixedName(name string) bool {
 // was made to lead here (DNS rebinding) reaches nothing.
 func (s *Server) answersFor(r *http.Request) bool {
 	name := hostName(s.host(r))
-	return s.AnyHost || s.named(name) || fixedName(name)
+	return s.AnyHost || s.isOwnHost(name) || isFixedHost(name)
 }
 
 // isProbe reports whether a path is one that monitors ask, by whatever name.
@@ -101,9 +101,9 @@ func isProbe(path string) bool {
 	return path == "/healthz" || strings.HasPrefix(path, "/healthz/") || path == "/readyz" || path == "/metrics"
 }
 
-// compare writes to the log, once for each, that what a trusted proxy says of
+// warnProxyMismatch writes to the log, once for each, that what a trusted proxy says of
 // the client's scheme or host is not what the base URL says.
-func (s *Server) compare(r *http.Request) {
+func (s *Server) warnProxyMismatch(r *http.Request) {
 	if len(s.TrustedProxies) == 0 || s.toldProto.Load() && s.toldHost.Load() || isProbe(r.URL.Path) {
 		return
 	}
@@ -120,16 +120,16 @@ func (s *Server) compare(r *http.Request) {
 		s.Log.Warn("a trusted proxy says that visitors use another scheme than the address in the settings has; set --base-url to the address that visitors use, or correct X-Forwarded-Proto",
 			"address", ours, "proxySays", proto)
 	}
-	if !s.named(name) && !fixedName(name) && s.toldHost.CompareAndSwap(false, true) {
+	if !s.isOwnHost(name) && !isFixedHost(name) && s.toldHost.CompareAndSwap(false, true) {
 		s.Log.Warn("a trusted proxy passes on requests for a host that is not the base URL's; set --base-url to the address that visitors use, or have the proxy pass the Host on",
 			"address", ours, "proxySays", cutTo(name, maxLogged))
 	}
 }
 
-// slips reports whether a path hides what separates segments or leads out of
+// hidesPath reports whether a path hides what separates segments or leads out of
 // them: an escaped slash, a backslash, or a segment of dots. The router sees
 // the path without escapes and would take them for what they hide.
-func slips(u *url.URL) bool {
+func hidesPath(u *url.URL) bool {
 	if strings.Contains(u.Path, `\`) || strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return true
 	}

@@ -155,12 +155,12 @@ func TestMisdirected(t *testing.T) {
 
 	// The answer is a plain sentence, for programs and browsers alike, whatever
 	// is asked with.
-	got := a.do(request{method: "GET", path: "/login", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Accept", "text/html")}).want(421)
+	got := a.do(apiRequest{method: "GET", path: "/login", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Accept", "text/html")}).want(421)
 	is.True(strings.HasPrefix(string(got.body), "This server has another address"))
 	is.Equal(mediaOf(got.header), "text/plain")
-	got = a.do(request{method: "GET", path: "/api/v1/me", header: withHeader("Host", "evil.example")}).want(421)
+	got = a.do(apiRequest{method: "GET", path: "/api/v1/me", header: withHeader("Host", "evil.example")}).want(421)
 	is.Equal(got.text("code"), "misdirected")
-	a.do(request{method: "OPTIONS", path: "/api/v1/me", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).want(421)
+	a.do(apiRequest{method: "OPTIONS", path: "/api/v1/me", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).want(421)
 
 	b := start(t, func(c *Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
 	is.Equal(b.from("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
@@ -235,7 +235,7 @@ func TestEscapedSegments(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			is := is.New(t)
-			got := a.do(request{method: "GET", path: path, raw: true})
+			got := a.do(apiRequest{method: "GET", path: path, raw: true})
 			is.Equal(got.status, status)
 		})
 	}
@@ -252,7 +252,7 @@ func TestIsolation(t *testing.T) {
 	slug := a.post("/api/v1/notes", map[string]any{"content": "x", "isPublic": true}).want(201).text("data.slug")
 	html := withHeader("Accept", "text/html")
 	for _, path := range []string{"/login", "/about", "/v/" + slug, "/v/none", "/account", "/x/none", "/api/v1/reference"} {
-		got := a.do(request{method: "GET", path: path, raw: true, header: html})
+		got := a.do(apiRequest{method: "GET", path: path, raw: true, header: html})
 		is.Equal(mediaOf(got.header), "text/html")
 		is.Equal(got.header["Cross-Origin-Opener-Policy"], []string{"same-origin"})
 		is.Equal(len(got.header["Permissions-Policy"]), 1)
@@ -268,6 +268,6 @@ func TestIsolation(t *testing.T) {
 		is.Equal(got.header["Cross-Origin-Resource-Policy"], []string{"same-origin"})
 	}
 	// The device flow and calls with a key work from an extension's page.
-	got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`, header: withHeader("Origin", "chrome-extension://abc")}).want(200)
+	got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`, header: withHeader("Origin", "chrome-extension://abc")}).want(200)
 	is.Equal(got.header.Get("Access-Control-Allow-Origin"), "*")
 }

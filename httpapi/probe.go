@@ -50,7 +50,7 @@ type seen struct {
 
 // probed answers a probe. The body, if there is one, is not read: that it was
 // let through is what the probe is about.
-func probed(c *call) error {
+func probed(c *request) error {
 	if !c.s.probe.holds(c.arg("token")) {
 		return record.NotFound("probe")
 	}
@@ -58,7 +58,7 @@ func probed(c *call) error {
 	if err != nil {
 		host = ""
 	}
-	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.away(), Refused: !c.s.answersFor(c.r)}
+	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.atContentOrigin(), Refused: !c.s.answersFor(c.r)}
 	if c.addr.IsValid() {
 		s.Client = c.addr.String()
 	}
@@ -69,5 +69,5 @@ func probed(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.text(200, body)
+	return c.respondJSON(200, body)
 }

@@ -27,24 +27,24 @@ import (
 // shared finds the item of the slug and says whether the caller may have it:
 // its owner always, anyone else if it is open and the password, if it has
 // one, is right. kinds narrows what the address is for.
-func (c *call) shared(slug string, kinds ...*record.Kind) (r *record.Record, own bool, err error) {
-	r, own, err = c.find(slug, kinds)
-	return r, own, c.unlock(r, own, err)
+func (c *request) shared(slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = c.find(slug, kinds)
+	return r, owned, c.unlock(r, owned, err)
 }
 
 // sharedFile is shared for addresses that may carry an extension after the
 // slug. A slug that has the extension itself comes first. Both are looked for
 // before a password is tried, which costs time and counts as a guess.
-func (c *call) sharedFile(name string, kinds ...*record.Kind) (r *record.Record, own bool, err error) {
-	r, own, err = c.find(name, kinds)
+func (c *request) sharedFile(name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = c.find(name, kinds)
 	if ext := path.Ext(name); missing(err) && ext != "" && ext != name {
-		r, own, err = c.find(strings.TrimSuffix(name, ext), kinds)
+		r, owned, err = c.find(strings.TrimSuffix(name, ext), kinds)
 	}
-	return r, own, c.unlock(r, own, err)
+	return r, owned, c.unlock(r, owned, err)
 }
 
 // find is shared without the password.
-func (c *call) find(slug string, kinds []*record.Kind) (r *record.Record, own bool, err error) {
+func (c *request) find(slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
 	if r, err = c.s.Store.Shared(slug); err != nil {
 		return nil, false, err
 	}
@@ -52,7 +52,7 @@ func (c *call) find(slug string, kinds []*record.Kind) (r *record.Record, own bo
 	switch {
 	case !slices.Contains(kinds, r.Kind):
 		return nil, false, record.ErrMissing
-	case c.owns(r) || c.away() && c.granted(toOwn, r):
+	case c.owns(r) || c.atContentOrigin() && c.granted(toOwn, r):
 		return r, true, nil
 	case r.Reached && !r.Expired(now) && c.granted(toRead, r):
 		return r, false, nil // who had the last view goes on reading
@@ -67,26 +67,26 @@ var errLocked = &record.Error{
 
 // unlock checks the visitor's password for what was found, and returns the
 // error of what was not. A password for what is not there costs the same work.
-func (c *call) unlock(r *record.Record, own bool, found error) error {
+func (c *request) unlock(r *record.Record, owned bool, found error) error {
 	password := c.r.Header.Get("X-Share-Password")
 	switch {
 	case missing(found) && password != "":
-		_ = c.guess("missing", "", password, false)
+		_ = c.checkItemPassword("missing", "", password, false)
 		return found
-	case found != nil, own, r.Password == "", c.granted(toUnlock, r), c.granted(toRead, r):
+	case found != nil, owned, r.Password == "", c.granted(toUnlock, r), c.granted(toRead, r):
 		return found
 	case password == "":
 		return errLocked
 	}
-	return c.guess(r.ID.String(), r.Password, password, true)
+	return c.checkItemPassword(r.ID.String(), r.Password, password, true)
 }
 
-// guess tries a password for an item against a hash. proves is as in guess.
-func (c *call) guess(item, hash, password string, proves bool) error {
+// checkItemPassword tries a password for an item against a hash. proves is as in guess.
+func (c *request) checkItemPassword(item, hash, password string, proves bool) error {
 	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
 		return errWrong
 	}
-	right, err := c.try(guess{at: item, hash: hash, password: password, proves: proves})
+	right, err := c.checkPassword(guess{at: item, hash: hash, password: password, proves: proves})
 	if err != nil {
 		return err
 	}
@@ -98,12 +98,12 @@ func (c *call) guess(item, hash, password string, proves bool) error {
 
 var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
 
-// ahead reports whether no person asks for the item, not yet: a browser
+// isPrefetchOrPreview reports whether no person asks for the item, not yet: a browser
 // fetches it in case it is wanted, or a messenger looks for a preview.
-func (c *call) ahead() bool { return c.prefetches() || c.previews() }
+func (c *request) isPrefetchOrPreview() bool { return c.isPrefetch() || c.isPreview() }
 
-// prefetches reports whether a browser fetches in case the item is wanted.
-func (c *call) prefetches() bool {
+// isPrefetch reports whether a browser fetches in case the item is wanted.
+func (c *request) isPrefetch() bool {
 	for _, name := range purposes {
 		for _, v := range c.r.Header[name] {
 			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
@@ -117,8 +117,8 @@ func (c *call) prefetches() bool {
 // purposes are the headers, as http.Header has them, in which browsers say so.
 var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
 
-// previews reports whether a messenger looks for a preview of the link.
-func (c *call) previews() bool {
+// isPreview reports whether a messenger looks for a preview of the link.
+func (c *request) isPreview() bool {
 	agent := strings.ToLower(c.r.UserAgent())
 	for _, name := range previewers {
 		if strings.Contains(agent, name) {
@@ -138,17 +138,17 @@ var previewers = []string{
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
 
 // follow leads on to where a short link leads.
-func follow(c *call) error {
-	r, own, err := c.shared(c.arg("slug"), record.Links)
-	return c.follow(r, own, err)
+func follow(c *request) error {
+	r, owned, err := c.shared(c.arg("slug"), record.Links)
+	return c.follow(r, owned, err)
 }
 
 // follow redirects the short link that was found, if it was (RFC 9110, section
 // 15.4.3), and counts the click. Of a link with a limit, where it leads is told
 // only with a click.
-func (c *call) follow(r *record.Record, own bool, found error) error {
+func (c *request) follow(r *record.Record, owned bool, found error) error {
 	if found == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.locked(r.Slug, thenLink, embed.Problem{}))
+		return c.respondPage(http.StatusUnauthorized, c.locked(r.Slug, thenLink, embed.Problem{}))
 	}
 	if found != nil {
 		return found
@@ -164,22 +164,22 @@ func (c *call) follow(r *record.Record, own bool, found error) error {
 			return err
 		}
 		if back { // there is nowhere to go: the server's address may have changed
-			return c.view(r, own, nil)
+			return c.view(r, owned, nil)
 		}
 	}
 	head := c.r.Method == http.MethodHead
 	h := c.w.Header()
 	h["Cache-Control"] = headNoStore
 	switch {
-	case own:
+	case owned:
 	case r.Limit > 0 && head:
 		c.w.WriteHeader(http.StatusOK)
 		return nil
-	case r.Limit > 0 && c.previews():
+	case r.Limit > 0 && c.isPreview():
 		return c.card(r)
-	case r.Limit > 0 && c.ahead():
+	case r.Limit > 0 && c.isPrefetchOrPreview():
 		return errAhead
-	case !head && !c.ahead():
+	case !head && !c.isPrefetchOrPreview():
 		if err := c.s.Store.Seen(r); err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func (s *Server) leadsBack(tx *kv.Tx, slug, target string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if shut, err := tx.Shut(r.Owner); shut || err != nil {
+		if shut, err := tx.Disabled(r.Owner); shut || err != nil {
 			return false, err
 		}
 		b, err := r.Decode()
@@ -241,9 +241,9 @@ func (s *Server) leadsBack(tx *kv.Tx, slug, target string) (bool, error) {
 	return false, nil
 }
 
-// aim is the slug and the target of a short link's form; of others the target
+// linkTarget is the slug and the target of a short link's form; of others the target
 // is "".
-func aim(f *record.Form) (a [2]string) {
+func linkTarget(f *record.Form) (a [2]string) {
 	if link, ok := f.Body.(*record.Link); ok {
 		a = [2]string{f.Slug, link.URL}
 	}
@@ -253,12 +253,12 @@ func aim(f *record.Form) (a [2]string) {
 // checkTarget refuses the form of a short link that would lead back to itself,
 // unless that is nothing new. was is the aim before; a slug that is made up is
 // not known to anyone yet.
-func (s *Server) checkTarget(tx *kv.Tx, f *record.Form, was [2]string) error {
-	now := aim(f)
+func (s *Server) checkTarget(tx *kv.Tx, f *record.Form, before [2]string) error {
+	now := linkTarget(f)
 	if now[0] == "" {
-		now[0] = was[0]
+		now[0] = before[0]
 	}
-	if now == was || now[0] == "" || now[1] == "" {
+	if now == before || now[0] == "" || now[1] == "" {
 		return nil
 	}
 	back, err := s.leadsBack(tx, now[0], now[1])
@@ -286,24 +286,24 @@ func asciiURL(t string) string {
 
 // raw answers with the bytes of a file, or the text of a note or snippet. The
 // address may carry an extension after the slug.
-func raw(c *call) error {
-	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Notes, record.Snippets)
+func raw(c *request) error {
+	r, owned, err := c.sharedFile(c.arg("slug"), record.Files, record.Notes, record.Snippets)
 	if missing(err) {
-		if p, gone := c.passedFile(c.arg("slug")); gone == nil {
-			if c.s.Content != "" && !c.away() {
-				return c.sendOn(p, "/x/")
+		if p, gone := c.removedFileAt(c.arg("slug")); gone == nil {
+			if c.s.Content != "" && !c.atContentOrigin() {
+				return c.redirectToRemovedFile(p, "/x/")
 			}
-			return c.passOn(p)
+			return c.sendRemovedFile(p)
 		}
 	}
 	if err == errLocked && takesPage(c.w, c.r) { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.locked(r.Slug, thenContent, embed.Problem{}))
+		return c.respondPage(http.StatusUnauthorized, c.locked(r.Slug, thenContent, embed.Problem{}))
 	}
 	if err != nil {
 		return err
 	}
-	if c.s.Content != "" && !c.away() {
-		return c.sendAway(r, own, "/x/")
+	if c.s.Content != "" && !c.atContentOrigin() {
+		return c.redirectToContent(r, owned, "/x/")
 	}
 	body, err := r.Decode()
 	if err != nil {
@@ -317,7 +317,7 @@ func raw(c *call) error {
 	case *record.File:
 		// Opened before the view is counted: it stays readable when the last
 		// view deletes the file.
-		f, err := c.content(r, own)
+		f, err := c.openContent(r, owned)
 		if err != nil {
 			return err
 		}
@@ -329,25 +329,25 @@ func raw(c *call) error {
 		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
 	}
 	h := c.w.Header()
-	hostile(h, media, name, c.saved(), openToAll(r) || c.away())
+	hostile(h, media, name, c.asDownload(), openToAll(r) || c.atContentOrigin())
 	h.Set("Etag", etag(r, digest))
 	h.Set("Cache-Control", caching(r))
-	err = c.deliver(content, size, func(status int) error { return c.pay(r, own, status, size) })
+	err = c.sendContent(content, size, func(status int) error { return c.countView(r, owned, status, size) })
 	if err == errCard { //nolint:errorlint // it is this very one
-		blank(c.w.Header())
-		if c.away() {
-			return c.lead(c.s.Base+"/v/"+url.PathEscape(r.Slug), false)
+		clearContentHeaders(c.w.Header())
+		if c.atContentOrigin() {
+			return c.redirectContent(c.s.Base+"/v/"+url.PathEscape(r.Slug), false)
 		}
 		return c.card(r)
 	}
 	return err
 }
 
-// deliver answers with content of the size once pay, which is given the
+// sendContent answers with content of the size once pay, which is given the
 // status, lets it.
-func (c *call) deliver(content io.ReadSeeker, size int64, pay func(status int) error) error {
+func (c *request) sendContent(content io.ReadSeeker, size int64, pay func(status int) error) error {
 	conditions(c.r.Header, size)
-	g := &gate{answerWriter: c.w, pay: pay}
+	g := &countingWriter{answerWriter: c.w, pay: pay}
 	http.ServeContent(g, c.r, "", time.Time{}, content)
 	return g.err
 }
@@ -355,18 +355,18 @@ func (c *call) deliver(content io.ReadSeeker, size int64, pay func(status int) e
 // errCard says that the item's title is all that is told.
 var errCard = errors.New("a card in place of the item")
 
-// passedFile is passed for addresses that may carry an extension.
-func (c *call) passedFile(name string) (passing, error) {
-	p, err := c.passed(name)
+// removedFileAt is passed for addresses that may carry an extension.
+func (c *request) removedFileAt(name string) (removedFile, error) {
+	p, err := c.removedFileOf(name)
 	if ext := path.Ext(name); err != nil && ext != "" {
-		p, err = c.passed(strings.TrimSuffix(name, ext))
+		p, err = c.removedFileOf(strings.TrimSuffix(name, ext))
 	}
 	return p, err
 }
 
-// passOn answers with the bytes of a file whose record is removed, to the
+// sendRemovedFile answers with the bytes of a file whose record is removed, to the
 // visitor whose view removed it.
-func (c *call) passOn(p passing) error {
+func (c *request) sendRemovedFile(p removedFile) error {
 	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
 	r.Limit = 1
 	f, err := c.stored(p.Ref, p.Size)
@@ -375,34 +375,34 @@ func (c *call) passOn(p passing) error {
 	}
 	defer f.Close()
 	h := c.w.Header()
-	hostile(h, p.Media, p.Name, c.saved(), c.away())
+	hostile(h, p.Media, p.Name, c.asDownload(), c.atContentOrigin())
 	h.Set("Etag", etag(r, p.Ref))
 	h.Set("Cache-Control", "private, no-store")
-	return c.deliver(f, p.Size, func(status int) error { return c.pay(r, true, status, p.Size) })
+	return c.sendContent(f, p.Size, func(status int) error { return c.countView(r, true, status, p.Size) })
 }
 
-// saved reports whether the content is wanted as a file, not to be shown.
-func (c *call) saved() bool {
+// asDownload reports whether the content is wanted as a file, not to be shown.
+func (c *request) asDownload() bool {
 	return c.r.URL.RawQuery != "" && c.r.URL.Query().Has(saveParam)
 }
 
 // saveParam in the address of content has a browser save it.
 const saveParam = "download"
 
-// content opens the bytes of a file to send them. Before a view is counted
+// openContent opens the bytes of a file to send them. Before a view is counted
 // against a limit, all of the bytes are known to be right.
-func (c *call) content(r *record.Record, own bool) (f io.ReadSeekCloser, err error) {
-	if r.Limit > 0 && !own {
+func (c *request) openContent(r *record.Record, owned bool) (f io.ReadSeekCloser, err error) {
+	if r.Limit > 0 && !owned {
 		err = c.s.Blobs.Prove(r.Bytes.Ref)
 	}
 	if err == nil {
 		f, err = c.stored(r.Bytes.Ref, r.Bytes.Size)
 	}
-	return f, c.unreadable(r.ID, own, err)
+	return f, c.unreadable(r.ID, owned, err)
 }
 
 // stored opens content to answer the request with all of it or with a part.
-func (c *call) stored(ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
+func (c *request) stored(ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
 	if wanted := c.r.Header.Get("Range"); wanted != "" && wanted != "bytes=0-" && c.r.Method == http.MethodGet {
 		return c.s.Blobs.SendPart(ref, size)
 	}
@@ -423,14 +423,14 @@ var (
 // unreadable turns the error of opening a content into the one that its owner
 // or a visitor gets. Bytes of a record that came without them, out of a copy of
 // the data directory, are not there for anyone.
-func (c *call) unreadable(id record.ID, own bool, err error) error {
+func (c *request) unreadable(id record.ID, owned bool, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.s.Log.Error("a file has no content", "requestId", c.id, "id", id.String(), "error", err)
 		return record.ErrMissing
 	case errors.Is(err, blobs.ErrDamaged):
 		c.s.Log.Info("the content of a file is damaged", "requestId", c.id, "id", id.String(), "error", err)
-		if own {
+		if owned {
 			return errDamaged
 		}
 		return errDamagedVisit
@@ -474,15 +474,15 @@ func conditions(h http.Header, size int64) {
 	h.Set("Range", unit+ranges[len(unit):])
 }
 
-// gate is passed by an answer once it is paid for: pay is called with the
+// countingWriter is passed by an answer once it is paid for: pay is called with the
 // status, before anything leaves, and if it fails nothing does.
-type gate struct {
+type countingWriter struct {
 	*answerWriter
 	pay func(status int) error
 	err error
 }
 
-func (g *gate) WriteHeader(status int) {
+func (g *countingWriter) WriteHeader(status int) {
 	if g.err == nil {
 		g.err = g.pay(status)
 	}
@@ -491,14 +491,14 @@ func (g *gate) WriteHeader(status int) {
 	}
 }
 
-func (g *gate) Write(p []byte) (int, error) {
+func (g *countingWriter) Write(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	return g.answerWriter.Write(p)
 }
 
-func (g *gate) ReadFrom(r io.Reader) (int64, error) {
+func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
@@ -510,16 +510,16 @@ func (g *gate) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// pay counts the view, if the answer with the status is one.
-func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
+// countView counts the view, if the answer with the status is one.
+func (c *request) countView(r *record.Record, owned bool, status int, size int64) error {
 	if err := c.refusal(status, size); err != nil || status == http.StatusNotModified {
 		return err
 	}
 	switch {
-	case own, c.r.Method == http.MethodHead, c.granted(toRead, r):
+	case owned, c.r.Method == http.MethodHead, c.granted(toRead, r):
 		return nil
-	case c.ahead():
-		if r.Limit > 0 && c.previews() {
+	case c.isPrefetchOrPreview():
+		if r.Limit > 0 && c.isPreview() {
 			return errCard
 		}
 		if r.Limit > 0 {
@@ -532,12 +532,12 @@ func (c *call) pay(r *record.Record, own bool, status int, size int64) error {
 	if err := c.s.Store.Seen(r); err != nil {
 		return err
 	}
-	return c.give(toRead, r)
+	return c.setGrantCookie(toRead, r)
 }
 
 // refusal is the error of an answer with a status that is no delivery, so that
 // it looks like every other error.
-func (c *call) refusal(status int, size int64) error {
+func (c *request) refusal(status int, size int64) error {
 	h := c.w.Header()
 	switch {
 	case status == http.StatusPreconditionFailed:
@@ -657,19 +657,19 @@ func (f *passwordForm) Fields(s *field.Set) {
 }
 
 // readPublic answers with a shared record as visitors see it, whoever asks.
-func readPublic(k *record.Kind) func(*call) error {
-	return func(c *call) error {
+func readPublic(k *record.Kind) func(*request) error {
+	return func(c *request) error {
 		form := new(passwordForm)
 		if c.r.ContentLength != 0 {
-			if err := c.create(form); err != nil {
+			if err := c.decodeNew(form); err != nil {
 				return err
 			}
 		}
 		if form.password.Text != "" {
 			c.r.Header.Set("X-Share-Password", form.password.Text)
 		}
-		return c.sendLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
-			r, own, err := c.shared(c.arg("slug"), k)
+		return c.respondLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
+			r, owned, err := c.shared(c.arg("slug"), k)
 			if err != nil {
 				return dst, err
 			}
@@ -678,7 +678,7 @@ func readPublic(k *record.Kind) func(*call) error {
 				dst, err = c.s.showVisitor(tx, append(dst, `{"data":`...), r)
 				return err
 			})
-			if err == nil && !own {
+			if err == nil && !owned {
 				err = c.s.Store.Seen(r)
 			}
 			return append(dst, '}'), err
@@ -686,7 +686,7 @@ func readPublic(k *record.Kind) func(*call) error {
 	}
 }
 
-func healthy(c *call) error {
+func healthy(c *request) error {
 	h := c.w.Header()
 	h.Set("Content-Type", textType)
 	h.Set("Cache-Control", "no-store")

@@ -30,7 +30,7 @@ import (
 // send is a request by a visitor, with any method.
 func (a *app) send(method, path string, header ...string) *answer {
 	a.Helper()
-	return a.do(request{method: method, path: path, anyone: true, header: withHeader(header...), raw: true})
+	return a.do(apiRequest{method: method, path: path, anyone: true, header: withHeader(header...), raw: true})
 }
 
 // share uploads a public file and returns its slug.
@@ -179,7 +179,7 @@ func TestPublicManyRanges(t *testing.T) {
 		{"bytes=1-1\nbytes=2-2", nil}, // two lines
 	} {
 		h := http.Header{"Range": strings.Split(c.ranges, "\n")}
-		got := a.do(request{method: "GET", path: "/x/" + slug, anyone: true, header: h, raw: true})
+		got := a.do(apiRequest{method: "GET", path: "/x/" + slug, anyone: true, header: h, raw: true})
 		a.isHostile(c.ranges, got.header)
 		switch {
 		case c.parts == nil:
@@ -210,7 +210,7 @@ func TestPublicManyRanges(t *testing.T) {
 			}
 			is.Equal(parts, c.parts)
 		}
-		head := a.do(request{method: "HEAD", path: "/x/" + slug, anyone: true, header: h.Clone(), raw: true})
+		head := a.do(apiRequest{method: "HEAD", path: "/x/" + slug, anyone: true, header: h.Clone(), raw: true})
 		is.Equal(head.status, got.status)
 		is.Equal(head.header.Get("Content-Length"), got.header.Get("Content-Length"))
 	}
@@ -522,7 +522,7 @@ func TestPublicOwner(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	bob := a.addUser("bob", record.Admin)
-	as := func(key, path string) *answer { return a.do(request{method: "GET", path: path, key: key}) }
+	as := func(key, path string) *answer { return a.do(apiRequest{method: "GET", path: path, key: key}) }
 	a.share("hidden", "slug", "hidden", "isPublic", "false", "password", "secret")
 	a.share("once", "slug", "once", "maxViews", "2")
 	for range 5 {
@@ -563,7 +563,7 @@ func TestPublicHidden(t *testing.T) {
 	dump := func(method, path string, header ...string) string {
 		h := withHeader(header...)
 		h.Set("X-Request-Id", "same")
-		req := request{method: method, path: path, anyone: true, header: h, raw: true}
+		req := apiRequest{method: method, path: path, anyone: true, header: h, raw: true}
 		if method == "POST" {
 			req.json = "{}"
 		}
@@ -915,7 +915,7 @@ func TestPublicPasswords(t *testing.T) {
 
 	// In the API the password is in the body, or in the header.
 	read := func(body any, header ...string) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/notes/p/diary", anyone: true, json: body, header: withHeader(header...), raw: true})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/diary", anyone: true, json: body, header: withHeader(header...), raw: true})
 	}
 	is.Equal(read(`{"password":"secret"}`).want(200).text("data.content"), "text")
 	is.Equal(read(`{}`, "X-Share-Password", "secret").want(200).text("data.content"), "text")
@@ -926,7 +926,7 @@ func TestPublicPasswords(t *testing.T) {
 	read(`{"password":["secret"]}`).want(422)
 	read(`{"password":1}`).want(422)
 	read(`[`).want(400)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/notes/p/diary?password=secret", anyone: true, raw: true}).want(401).code(), "password_required")
+	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/diary?password=secret", anyone: true, raw: true}).want(401).code(), "password_required")
 	a.flush()
 	is.Equal(a.counted("notes", "diary", "views"), 3)
 	// A new password ends what the old one opened.
@@ -987,7 +987,7 @@ func TestPublicMisses(t *testing.T) {
 	a.share("x", "slug", "there")
 	a.share("x", "slug", "hidden", "isPublic", "false")
 	from := func(method, path, addr string) *answer {
-		return a.do(request{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
+		return a.do(apiRequest{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
 	for i := range missesFrom - 2 {
@@ -1009,9 +1009,9 @@ func TestPublicMisses(t *testing.T) {
 	from("GET", "/healthz", "1.1.1.1").want(200)
 	from("GET", "/x/there", "1.1.1.2").want(200)
 	for range missesFrom + 1 { // who is known may look for anything
-		a.do(request{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
+		a.do(apiRequest{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
 	}
-	a.do(request{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)
+	a.do(apiRequest{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)
 	a.clock.advance(missWindow)
 	from("GET", "/x/there", "1.1.1.1").want(200)
 	from("GET", "/x/none", "1.1.1.1").want(404)
@@ -1060,17 +1060,17 @@ func TestPublicReadCounts(t *testing.T) {
 		a.post("/api/v1/"+k.Path, body).want(201)
 		path := "/api/v1/" + k.Path + "/p/one-" + k.Name
 		read := func(key string) int {
-			return a.do(request{method: "POST", path: path, key: key, anyone: key == "", json: "{}"}).status
+			return a.do(apiRequest{method: "POST", path: path, key: key, anyone: key == "", json: "{}"}).status
 		}
 		is.Equal(read(a.key), 200) // the owner
 		is.Equal(read(""), 200)
-		is.Equal(a.do(request{method: "POST", path: path, anyone: true, raw: true}).status, 200) // without a body
+		is.Equal(a.do(apiRequest{method: "POST", path: path, anyone: true, raw: true}).status, 200) // without a body
 		is.Equal(read(""), 410)
 		is.Equal(read(a.key), 200)
 		is.Equal(a.counted(k.Path, "one-"+k.Name, k.Counter), 2)
 		for _, other := range record.Kinds[1:] {
 			if other != k {
-				is.Equal(a.do(request{method: "POST", path: "/api/v1/" + other.Path + "/p/one-" + k.Name, anyone: true, json: "{}"}).status, 404)
+				is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/" + other.Path + "/p/one-" + k.Name, anyone: true, json: "{}"}).status, 404)
 			}
 		}
 	}
@@ -1088,7 +1088,7 @@ func TestPublicReadHides(t *testing.T) {
 		owners := a.post("/api/v1/"+k.Path, body).want(201).object("data")
 		is.Equal(owners["isFavorite"], true)
 		for _, key := range []string{"", a.key} {
-			got := a.do(request{method: "POST", path: "/api/v1/" + k.Path + "/p/one-" + k.Name, key: key, anyone: key == "", json: "{}"}).want(200).object("data")
+			got := a.do(apiRequest{method: "POST", path: "/api/v1/" + k.Path + "/p/one-" + k.Name, key: key, anyone: key == "", json: "{}"}).want(200).object("data")
 			_, there := got["isFavorite"]
 			is.True(!there)
 			hidden := []string{"isFavorite"}

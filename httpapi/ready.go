@@ -40,7 +40,7 @@ var (
 // that is damaged makes it 503 only while a kill would lose what was committed;
 // once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
 // second, by one at a time.
-func ready(c *call) error {
+func ready(c *request) error {
 	if c.s.readiness.stopping.Load() {
 		return errStopping
 	}
@@ -99,7 +99,7 @@ func (s *Server) storage(ctx context.Context) error {
 // tryStorage looks whether the latest commit failed, has the one who writes the records take a turn, and writes a byte
 // to the disk, which it leaves no trace of.
 func (s *Server) tryStorage() error {
-	if s.Store.Room() == 0 {
+	if s.Store.FreeForContent() == 0 {
 		return errNoRoom
 	}
 	if s.Store.Failing() {

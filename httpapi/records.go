@@ -50,15 +50,15 @@ func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r
 }
 
 // answerRecord answers {"data": record}. The record is shown as it is now.
-func (c *call) answerRecord(status int, r *record.Record) error {
-	return c.send(status, func(dst []byte) ([]byte, error) {
+func (c *request) answerRecord(status int, r *record.Record) error {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		dst, err := c.appendData(dst, r)
 		return append(dst, '}'), err
 	})
 }
 
 // appendData appends {"data": record and leaves the object open.
-func (c *call) appendData(dst []byte, r *record.Record) ([]byte, error) {
+func (c *request) appendData(dst []byte, r *record.Record) ([]byte, error) {
 	dst = append(dst, `{"data":`...)
 	err := c.s.Store.View(func(tx *kv.Tx) (err error) {
 		dst, err = c.s.show(tx, dst, r)
@@ -69,7 +69,7 @@ func (c *call) appendData(dst []byte, r *record.Record) ([]byte, error) {
 
 // hash hashes the password that a form names, before the transaction that
 // needs it.
-func (c *call) hash(p field.Secret) (string, error) {
+func (c *request) hash(p field.Secret) (string, error) {
 	if p.Text == "" {
 		return "", nil
 	}
@@ -80,16 +80,16 @@ func (c *call) hash(p field.Secret) (string, error) {
 	return c.s.Passwords.Hash(c.r.Context(), owner, p.Text)
 }
 
-func createRecord(k *record.Kind) func(*call) error {
-	return func(c *call) error {
+func createRecord(k *record.Kind) func(*request) error {
+	return func(c *request) error {
 		form := record.NewForm(k)
-		in, err := c.object(k.MaxBody, form)
+		in, err := c.readObject(k.MaxBody, form)
 		if err != nil {
 			return err
 		}
 		problems := field.Create(form, in)
 		back := c.s.Store.View(func(tx *kv.Tx) error { return c.s.checkTarget(tx, form, [2]string{}) })
-		if err := check(problems, form.CheckNew(c.s.Store.Now()), back); err != nil {
+		if err := joinProblems(problems, form.CheckNew(c.s.Store.Now()), back); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -126,9 +126,9 @@ func (d *duplicate) Fields(s *field.Set) {
 	s.Ruled("slug", &d.slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
 }
 
-func readRecord(k *record.Kind, arg string) func(*call) error {
-	return func(c *call) error {
-		return c.sendLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
+func readRecord(k *record.Kind, arg string) func(*request) error {
+	return func(c *request) error {
+		return c.respondLarge(http.StatusOK, longRecord(k), func(dst []byte) ([]byte, error) {
 			err := c.s.Store.View(func(tx *kv.Tx) error {
 				r, err := tx.Record(c.owner(), k, c.arg(arg))
 				if err != nil {
@@ -154,14 +154,14 @@ func (f *fileChange) Fields(s *field.Set) {
 	s.Text("slug", &f.slug, field.MaxURL)
 }
 
-func patchRecord(k *record.Kind, arg string) func(*call) error {
-	return func(c *call) error {
+func patchRecord(k *record.Kind, arg string) func(*request) error {
+	return func(c *request) error {
 		form := record.NewForm(k)
 		var shape field.Shaped = form
 		if k == record.Files {
 			shape = &fileChange{FileEdit: record.FileEdit{Form: form}}
 		}
-		in, err := c.object(k.MaxBody, shape)
+		in, err := c.readObject(k.MaxBody, shape)
 		if err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 		if k == record.Files && in["slug"] != nil && in["newSlug"] != nil {
 			two = field.Problems{"slug": "cannot be given together with newSlug"}
 		}
-		if err := check(problems, two); err != nil {
+		if err := joinProblems(problems, two); err != nil {
 			return err
 		}
 		hash, err := c.hash(form.Password)
@@ -191,11 +191,11 @@ func patchRecord(k *record.Kind, arg string) func(*call) error {
 			if err != nil {
 				return err
 			}
-			was := aim(form)
+			before := linkTarget(form)
 			if err := form.Patch(in); err != nil {
 				return err
 			}
-			if err := check(c.s.checkTarget(tx, form, was)); err != nil {
+			if err := joinProblems(c.s.checkTarget(tx, form, before)); err != nil {
 				return err
 			}
 			return tx.Save(r, form, hash)
@@ -217,8 +217,8 @@ func namesOnly(in field.Object, member string) {
 	}
 }
 
-func removeRecord(k *record.Kind, arg string) func(*call) error {
-	return func(c *call) error {
+func removeRecord(k *record.Kind, arg string) func(*request) error {
+	return func(c *request) error {
 		if err := c.s.Store.Update(func(tx *kv.Tx) error {
 			r, err := tx.Record(c.owner(), k, c.arg(arg))
 			if err != nil {
@@ -228,12 +228,12 @@ func removeRecord(k *record.Kind, arg string) func(*call) error {
 		}); err != nil {
 			return err
 		}
-		return c.ok()
+		return c.respondOK()
 	}
 }
 
-func listRecords(k *record.Kind) func(*call) error {
-	return func(c *call) error {
+func listRecords(k *record.Kind) func(*request) error {
+	return func(c *request) error {
 		args, err := c.query()
 		if err != nil {
 			return err
@@ -249,8 +249,8 @@ func listRecords(k *record.Kind) func(*call) error {
 		}
 		brief := (&arguments{Values: args}).flag("brief")
 		q.Brief, q.Most = brief != nil && *brief, pageBytes
-		return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
-			err := c.looking(q.Text != "", func(tx *kv.Tx, look look) error {
+		return c.respondLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+			err := c.viewWithIndex(q.Text != "", func(tx *kv.Tx, look indexLookup) error {
 				var page kv.Page
 				known, err := narrow(tx, &q, names, folder)
 				if err == nil && known {
@@ -365,6 +365,6 @@ func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) 
 
 // missing reports whether the error says that there is no such thing.
 func missing(err error) bool {
-	_, status := understood(err)
+	_, status := clientError(err)
 	return err != nil && status == http.StatusNotFound
 }

@@ -60,8 +60,8 @@ func fetchForm(fields string) (*record.Form, error) {
 	return form, nil
 }
 
-// wanted is one file of a request: where it stands there, and what is said of it.
-type wanted struct {
+// remoteFile is one file of a request: where it stands there, and what is said of it.
+type remoteFile struct {
 	list string // "", urls or items
 	no   int    // in the list, from 1
 	in   field.Object
@@ -71,7 +71,7 @@ type wanted struct {
 
 // kept is what goes into the queue: of each name that was given the value as it
 // was read, which is bounded, and not as it was written.
-func (w *wanted) kept() (string, error) {
+func (w *remoteFile) kept() (string, error) {
 	read, err := field.Parse(field.AppendJSON(nil, w.form))
 	if err != nil {
 		return "", err
@@ -86,11 +86,11 @@ func (w *wanted) kept() (string, error) {
 	return string(fields), err
 }
 
-// wantedOf reads which files a request is for, of url, urls and items in this
+// remoteFilesOf reads which files a request is for, of url, urls and items in this
 // order. One text counts as a list of it for urls, one object for items, as
 // Apple's Shortcuts send them. What is said beside them is said of each file,
 // except where an item says otherwise: null says nothing.
-func wantedOf(in field.Object) ([]wanted, error) {
+func remoteFilesOf(in field.Object) ([]remoteFile, error) {
 	bad := field.Problems{}
 	list := func(name string) []any {
 		switch v := in[name].(type) {
@@ -118,28 +118,28 @@ func wantedOf(in field.Object) ([]wanted, error) {
 	for _, name := range keptNames {
 		shared[name] = in[name]
 	}
-	with := func(own field.Object) field.Object {
+	with := func(owned field.Object) field.Object {
 		one := maps.Clone(shared)
-		for name, v := range own {
+		for name, v := range owned {
 			if v != nil {
 				one[name] = v
 			}
 		}
 		return one
 	}
-	var all []wanted
+	var all []remoteFile
 	if in["url"] != nil {
-		all = append(all, wanted{in: in})
+		all = append(all, remoteFile{in: in})
 	}
 	for i, v := range list("urls") {
-		all = append(all, wanted{list: "urls", no: i + 1, in: with(field.Object{"url": v})})
+		all = append(all, remoteFile{list: "urls", no: i + 1, in: with(field.Object{"url": v})})
 	}
 	for i, v := range list("items") {
 		one, ok := v.(field.Object)
 		if !ok {
 			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
 		}
-		all = append(all, wanted{list: "items", no: i + 1, in: with(one), own: one})
+		all = append(all, remoteFile{list: "items", no: i + 1, in: with(one), own: one})
 	}
 	if len(all) > 1 {
 		for _, name := range []string{"slug", "name"} {
@@ -151,12 +151,12 @@ func wantedOf(in field.Object) ([]wanted, error) {
 	if len(all) == 0 && len(bad) == 0 {
 		bad["url"] = "is required, or urls or items"
 	}
-	return all, check(bad)
+	return all, joinProblems(bad)
 }
 
-// readWanted reads the forms of the files. Its error names what is wrong with each,
+// decodeRemoteFiles reads the forms of the files. Its error names what is wrong with each,
 // by the numbers of the entries.
-func (c *call) readWanted(all []wanted) error {
+func (c *request) decodeRemoteFiles(all []remoteFile) error {
 	bad := field.Problems{}
 	entries, more := map[string][]string{}, map[string]int{}
 	for i := range all {
@@ -168,25 +168,25 @@ func (c *call) readWanted(all []wanted) error {
 			refused = field.Problems{"url": why}
 		}
 		var wrong *record.Error
-		if err := check(problems, w.form.CheckNew(c.s.Store.Now()), refused); err == nil {
+		if err := joinProblems(problems, w.form.CheckNew(c.s.Store.Now()), refused); err == nil {
 			continue
 		} else if !errors.As(err, &wrong) {
 			return err
 		}
 		text := ""
-		own := field.Problems{}
+		owned := field.Problems{}
 		for name, why := range wrong.Fields {
 			switch {
 			case w.own[name] != nil, w.list == "items" && name == "url":
-				own[name] = why
+				owned[name] = why
 			case name == "url" && w.list != "":
 				text = " " + why
 			default: // what is said of all is wrong once
 				bad[name] = why
 			}
 		}
-		if len(own) > 0 {
-			text = ": " + own.Error()
+		if len(owned) > 0 {
+			text = ": " + owned.Error()
 		}
 		switch {
 		case text == "":
@@ -201,20 +201,20 @@ func (c *call) readWanted(all []wanted) error {
 			bad[list] += fmt.Sprintf("; and %d more", more[list])
 		}
 	}
-	return check(bad)
+	return joinProblems(bad)
 }
 
 // startFetches queues files to be fetched: all that the request names, or none.
-func startFetches(c *call) error {
-	in, err := c.object(smallBody, nil)
+func startFetches(c *request) error {
+	in, err := c.readObject(smallBody, nil)
 	if err != nil {
 		return err
 	}
-	all, err := wantedOf(in)
+	all, err := remoteFilesOf(in)
 	if err != nil {
 		return err
 	}
-	if err := c.readWanted(all); err != nil {
+	if err := c.decodeRemoteFiles(all); err != nil {
 		return err
 	}
 	hashes := map[string]string{"": ""}
@@ -253,7 +253,7 @@ func startFetches(c *call) error {
 	}); err != nil {
 		return err
 	}
-	c.s.fetcher.poke()
+	c.s.fetcher.rescan()
 	return c.answerFetches(http.StatusAccepted, queued)
 }
 
@@ -299,7 +299,7 @@ func (v *madeFile) Fields(s *field.Set) {
 // showFetch is a remote upload as it is at this moment.
 func (s *Server) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
 	v := &shownFetch{Fetch: *f}
-	if at := s.fetcher.of(f.ID); at != nil && f.State == record.FetchRuns {
+	if at := s.fetcher.running(f.ID); at != nil && f.State == record.FetchRuns {
 		v.Bytes = max(v.Bytes, at.bytes.Load())
 	}
 	if f.File == uuid.Nil {
@@ -316,7 +316,7 @@ func (s *Server) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
 }
 
 // answerFetches answers with remote uploads in the order given.
-func (c *call) answerFetches(status int, all []record.Fetch) error {
+func (c *request) answerFetches(status int, all []record.Fetch) error {
 	shown := make([]*shownFetch, len(all))
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
 		for i := range all {
@@ -329,27 +329,27 @@ func (c *call) answerFetches(status int, all []record.Fetch) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(status, func(dst []byte) ([]byte, error) {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		return append(appendAll(append(dst, `{"jobs":`...), shown), '}'), nil
 	})
 }
 
 // listFetches lists the caller's remote uploads, newest first. Clients try any
 // key here; one that may not read sees those that it asked for.
-func listFetches(c *call) error {
+func listFetches(c *request) error {
 	var all []record.Fetch
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.owner()); return err }); err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !c.sees(f.By) })
+	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !c.maySee(f.By) })
 	slices.Reverse(all)
 	return c.answerFetches(http.StatusOK, all)
 }
 
 // fetch reads a remote upload that the caller may know of.
-func (c *call) fetch(tx *kv.Tx, id record.ID) (*record.Fetch, error) {
+func (c *request) fetch(tx *kv.Tx, id record.ID) (*record.Fetch, error) {
 	f, err := tx.Fetch(c.owner(), id)
-	if err == nil && !c.sees(f.By) {
+	if err == nil && !c.maySee(f.By) {
 		return nil, record.NotFound("remote upload")
 	}
 	return f, err
@@ -357,7 +357,7 @@ func (c *call) fetch(tx *kv.Tx, id record.ID) (*record.Fetch, error) {
 
 // hide takes the addresses of hosts out of a sentence of package outbound,
 // unless the caller is an administrator: they tell of the server's network.
-func (c *call) hide(text string) string {
+func (c *request) hide(text string) string {
 	if c.caller.User.Role == record.Admin {
 		return text
 	}
@@ -365,7 +365,7 @@ func (c *call) hide(text string) string {
 }
 
 // answerFetch answers with the remote upload that the path names.
-func (c *call) answerFetch(id record.ID) error {
+func (c *request) answerFetch(id record.ID) error {
 	var v *shownFetch
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		f, err := c.fetch(tx, id)
@@ -379,10 +379,10 @@ func (c *call) answerFetch(id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, v)
+	return c.respondData(http.StatusOK, v)
 }
 
-func readFetch(c *call) error {
+func readFetch(c *request) error {
 	id, err := c.uuid("remote upload")
 	if err != nil {
 		return err
@@ -406,13 +406,13 @@ func (f *fetchAction) Fields(s *field.Set) {
 		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
 }
 
-func patchFetch(c *call) error {
+func patchFetch(c *request) error {
 	id, err := c.uuid("remote upload")
 	if err != nil {
 		return err
 	}
 	form := new(fetchAction)
-	if err := check(c.create(form)); err != nil {
+	if err := joinProblems(c.decodeNew(form)); err != nil {
 		return err
 	}
 	verb := (*kv.Tx).CancelFetch
@@ -428,13 +428,13 @@ func patchFetch(c *call) error {
 		return err
 	}
 	if form.action == cancelFetch {
-		c.s.fetcher.cut(id)
+		c.s.fetcher.cancel(id)
 	}
-	c.s.fetcher.poke()
+	c.s.fetcher.rescan()
 	return c.answerFetch(id)
 }
 
-func removeFetch(c *call) error {
+func removeFetch(c *request) error {
 	id, err := c.uuid("remote upload")
 	if err != nil {
 		return err
@@ -447,15 +447,15 @@ func removeFetch(c *call) error {
 	}); err != nil {
 		return err
 	}
-	c.s.fetcher.cut(id)
-	return c.ok()
+	c.s.fetcher.cancel(id)
+	return c.respondOK()
 }
 
-func clearFetches(c *call) error {
+func clearFetches(c *request) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.ClearFetches(c.owner()) }); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // remoteBody is what a request for remote uploads may say.
@@ -486,28 +486,28 @@ func remoteRoutes() []route {
 		{
 			method: "GET", path: at, id: "listRemoteUploads", tag: "remote upload",
 			summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
-			door:    holders, reply: reply{200, "The remote uploads.", jobs()}, serve: listFetches,
+			access:  holders, reply: reply{200, "The remote uploads.", jobs()}, serve: listFetches,
 		},
 		{
 			method: "POST", path: at, id: "startRemoteUpload", tag: "remote upload",
 			summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
-			door:    uploads, body: remoteBody(), reply: reply{202, "The remote uploads, which wait for their turn.", jobs()}, fails: []int{409}, serve: startFetches,
+			access:  uploads, body: remoteBody(), reply: reply{202, "The remote uploads, which wait for their turn.", jobs()}, fails: []int{409}, serve: startFetches,
 		},
 		{
 			method: "DELETE", path: at, id: "clearRemoteUploads", tag: "remote upload", summary: "Forgets the remote uploads that are over; the files stay.",
-			door: writes, reply: done, serve: clearFetches,
+			access: writes, reply: done, serve: clearFetches,
 		},
 		{
 			method: "GET", path: at + "/{id}", id: "readRemoteUpload", tag: "remote upload", summary: "Says how far a remote upload is, and what came of it.",
-			door: uploads, reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404}, serve: readFetch,
+			access: uploads, reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404}, serve: readFetch,
 		},
 		{
 			method: "PATCH", path: at + "/{id}", id: "decideRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload, or tries it again.",
-			door: uploads, body: named("RemoteUploadDecision", jsonOf(shapeOf(new(fetchAction), create), nil)), reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404, 409}, serve: patchFetch,
+			access: uploads, body: named("RemoteUploadDecision", jsonOf(shapeOf(new(fetchAction), create), nil)), reply: reply{200, "The remote upload.", dataOf("RemoteUpload")}, fails: []int{404, 409}, serve: patchFetch,
 		},
 		{
 			method: "DELETE", path: at + "/{id}", id: "removeRemoteUpload", tag: "remote upload", summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
-			door: uploads, reply: done, fails: []int{404}, serve: removeFetch,
+			access: uploads, reply: done, fails: []int{404}, serve: removeFetch,
 		},
 	}
 }

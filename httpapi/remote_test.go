@@ -61,8 +61,8 @@ func (a *app) clean() {
 	a.Helper()
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 		use, err := tx.Usage(a.user)
-		if use.Begun != 0 || tx.StillToCome() != 0 {
-			a.Errorf("%d bytes are set aside, %d are still to come", use.Begun, tx.StillToCome())
+		if use.Begun != 0 || tx.ReservedBytes() != 0 {
+			a.Errorf("%d bytes are set aside, %d are still to come", use.Begun, tx.ReservedBytes())
 		}
 		if err == nil {
 			err = tx.Audit(func(err error) { a.Error(err) })
@@ -71,7 +71,7 @@ func (a *app) clean() {
 	}))
 	for one, err := range a.server.Blobs.All() {
 		a.fatal(err)
-		if loose, err := a.server.Store.Unknown(one.Ref); err != nil || loose {
+		if loose, err := a.server.Store.NeverReferenced(one.Ref); err != nil || loose {
 			a.Errorf("content is left without a file: %v", err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestRemoteUploadShares(t *testing.T) {
 			is := is.New(t)
 			a := start(t)
 			a.fetching(t)
-			jobs := a.do(request{method: "POST", path: remoteAt, json: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), raw: true}).want(202).at("jobs").([]any)
+			jobs := a.do(apiRequest{method: "POST", path: remoteAt, json: strings.ReplaceAll(tt.body, "T/", target.URL+"/"), raw: true}).want(202).at("jobs").([]any)
 			is.Equal(len(jobs), len(tt.locked))
 			for i, job := range jobs {
 				done := a.stateOf(remoteAt+"/"+job.(map[string]any)["id"].(string), "done")
@@ -227,7 +227,7 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, maxReported), "; ") + "; and 2 more"}},
 		{map[string]any{"items": secrets}, map[string]any{"password": "must not be more than 10 different ones"}},
 	} {
-		got := a.do(request{method: "POST", path: remoteAt, json: c.body, raw: true}).want(422).at("fields")
+		got := a.do(apiRequest{method: "POST", path: remoteAt, json: c.body, raw: true}).want(422).at("fields")
 		for n := 1; n <= maxReported; n++ {
 			if t, ok := c.want["items"].(string); ok {
 				c.want["items"] = strings.Replace(t, "number X", fmt.Sprint("number ", n), 1)
@@ -235,15 +235,15 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		}
 		is.Equal(got, c.want)
 	}
-	a.do(request{method: "POST", path: remoteAt, json: `[]`, raw: true}).want(400)
+	a.do(apiRequest{method: "POST", path: remoteAt, json: `[]`, raw: true}).want(400)
 	a.post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).want(201)
 	is.Equal(a.post(remoteAt, map[string]any{"items": []any{map[string]any{"url": fine}, map[string]any{"url": fine, "slug": "mine"}}}).want(409).text("code"), "slug_taken")
 	is.Equal(string(a.get(remoteAt).body), `{"jobs":[]}`) // all or none
 	is.Equal(len(a.post(remoteAt, map[string]any{"urls": many(100)}).want(202).at("jobs").([]any)), 100)
 	is.Equal(a.post(remoteAt, map[string]any{"url": fine}).want(403).text("code"), "too_many_remote_uploads")
 	at := remoteAt + "/" + a.get(remoteAt).text("jobs.0.id")
-	a.do(request{method: "PATCH", path: at, json: `{"action":"explode"}`, raw: true}).want(422)
-	a.do(request{method: "PATCH", path: at, json: `{}`, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: at, json: `{"action":"explode"}`, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: at, json: `{}`, raw: true}).want(422)
 	is.Equal(a.patch(at, map[string]any{"action": "retry"}).want(409).text("code"), "remote_upload_not_failed")
 	a.patch(remoteAt+"/"+uuid.NewString(), map[string]any{"action": "retry"}).want(404)
 	a.get(remoteAt + "/x").want(404)
@@ -251,14 +251,14 @@ func TestRemoteUploadRefuses(t *testing.T) {
 	// They are their owner's alone.
 	ben := a.addUser("ben", record.Member)
 	key := a.addKey(ben, record.ScopeAll)
-	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
-	a.do(request{method: "GET", path: at, key: key}).want(404)
-	a.do(request{method: "DELETE", path: at, key: key}).want(404)
-	a.do(request{method: "PATCH", path: at, key: key, json: `{"action":"cancel"}`}).want(404)
+	is.Equal(string(a.do(apiRequest{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
+	a.do(apiRequest{method: "GET", path: at, key: key}).want(404)
+	a.do(apiRequest{method: "DELETE", path: at, key: key}).want(404)
+	a.do(apiRequest{method: "PATCH", path: at, key: key, json: `{"action":"cancel"}`}).want(404)
 	// A key that may only upload sees no list, nor what another key asked for.
 	key = a.addKey(a.user, record.ScopeUpload)
-	is.Equal(string(a.do(request{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
-	a.do(request{method: "GET", path: at, key: key}).want(404)
+	is.Equal(string(a.do(apiRequest{method: "GET", path: remoteAt, key: key}).want(200).body), `{"jobs":[]}`)
+	a.do(apiRequest{method: "GET", path: at, key: key}).want(404)
 }
 
 // What is queued is what was understood, not how it was written: a small
@@ -273,7 +273,7 @@ func TestRemoteUploadKeeps(t *testing.T) {
 		`{"newTags":["` + blank + `x"],"tagIds":"[]"}`:         `{"newTags":["x"],"tagIds":[]}`,
 		`{"newTags":"a` + blank + `, b","folderName":" F  g"}`: `{"folderName":"F g","newTags":["a","b"]}`,
 	} {
-		a.do(request{method: "POST", path: remoteAt, json: `{"url":"https://example.org/",` + body[1:], raw: true}).want(202)
+		a.do(apiRequest{method: "POST", path: remoteAt, json: `{"url":"https://example.org/",` + body[1:], raw: true}).want(202)
 		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
 			all, err := tx.Fetches(a.user.ID)
 			is.Equal(all[len(all)-1].Fields, want)
@@ -458,10 +458,10 @@ func TestRemoteUploadRetries(t *testing.T) {
 		is.True(left > wait-5*time.Second && left <= wait+5*time.Second)
 		a.post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).want(409) // it is kept free
 		a.clock.advance(wait - 6*time.Second)
-		a.server.fetcher.poke()
+		a.server.fetcher.rescan()
 		is.Equal(a.get(at).text("data.state"), "waiting")
 		a.clock.advance(12 * time.Second)
-		a.server.fetcher.poke()
+		a.server.fetcher.rescan()
 	}
 	now := a.stateOf(at, "failed")
 	is.Equal(now.at("data.tries"), 5.0)
@@ -586,7 +586,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 		for i := range n {
 			all = append(all, fmt.Sprint(target.URL, "/", name, i))
 		}
-		a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"urls": all}}).want(202)
+		a.do(apiRequest{method: "POST", path: remoteAt, key: key, json: map[string]any{"urls": all}}).want(202)
 	}
 	key := func(name string) string { return a.addKey(a.addUser(name, record.Member), record.ScopeAll) }
 	next := func(n int) (of string) {
@@ -654,7 +654,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 				}
 			}))
 			t.Cleanup(target.Close)
-			id := a.do(request{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
+			id := a.do(apiRequest{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
 			fetch := func() (f *record.Fetch) {
 				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = tx.Fetch(ben.ID, uuid.MustParse(id)); return err }))
 				return f
@@ -669,7 +669,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 				return
 			}
 			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": false}).want(200)
-			a.server.fetcher.poke()
+			a.server.fetcher.rescan()
 			eventually(t, "it does not go on", func() bool { return fetch().State == record.FetchDone })
 		})
 	}

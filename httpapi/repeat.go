@@ -22,7 +22,7 @@ var idempotent = param{
 }
 
 // idempotencyKey is the key of the request; "" if it has none.
-func (c *call) idempotencyKey() (string, error) {
+func (c *request) idempotencyKey() (string, error) {
 	key := c.r.Header.Get("Idempotency-Key")
 	if len(key) > 255 {
 		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
@@ -35,19 +35,19 @@ func (c *call) idempotencyKey() (string, error) {
 // kept for repeats, and secrets of keys are not kept at all.
 func (r *route) repeatable() bool {
 	return r.method == http.MethodPost && (r.reply.status == http.StatusCreated || r.reply.status == http.StatusAccepted) &&
-		r.body != nil && r.body.media == jsonType && !r.door.open && r.id != "createKey" && r.id != "createSetup"
+		r.body != nil && r.body.media == jsonType && !r.access.open && r.id != "createKey" && r.id != "createSetup"
 }
 
 // maxRepeated bounds the body of a request that can be repeated in bytes: that of
 // the longest text.
 const maxRepeated = 4 << 20
 
-// once answers a request with an Idempotency-Key like the one before it with the
+// idempotent answers a request with an Idempotency-Key like the one before it with the
 // same key. Of two at the same time the second waits for the first. The answer is
 // kept after what the request does is done, so that a crash in between leaves the
 // repeat to be done again.
-func (s *Server) once(serve func(*call) error) func(*call) error {
-	return func(c *call) error {
+func (s *Server) idempotent(serve func(*request) error) func(*request) error {
+	return func(c *request) error {
 		key, err := c.idempotencyKey()
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (s *Server) once(serve func(*call) error) func(*call) error {
 		if key == "" {
 			return serve(c)
 		}
-		body, err := c.read(maxRepeated)
+		body, err := c.readBody(maxRepeated)
 		if err != nil {
 			return err
 		}
@@ -76,9 +76,9 @@ func (s *Server) once(serve func(*call) error) func(*call) error {
 				return err
 			}
 			if c.w.plain {
-				return c.bare(strings.TrimSuffix(string(again), "\n"))
+				return c.respondText(strings.TrimSuffix(string(again), "\n"))
 			}
-			return c.text(c.made, again)
+			return c.respondJSON(c.made, again)
 		}
 		if !missing(err) {
 			return err
@@ -86,7 +86,7 @@ func (s *Server) once(serve func(*call) error) func(*call) error {
 		c.r.Body = io.NopCloser(bytes.NewReader(body))
 		c.keep = func(answer []byte) {
 			if err := s.Store.Update(func(tx *kv.Tx) error {
-				return tx.Answered(c.owner(), key, kv.Answer{Request: request, Body: bytes.Clone(answer)})
+				return tx.SaveIdempotentAnswer(c.owner(), key, kv.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
 			}); err != nil {
 				s.Log.Warn("an answer is not kept for repeats", "requestId", c.id, "error", err)
 			}
@@ -95,8 +95,8 @@ func (s *Server) once(serve func(*call) error) func(*call) error {
 	}
 }
 
-// repeats lets one request with an Idempotency-Key of a user at a time go on.
-type repeats struct {
+// repeatGuards lets one request with an Idempotency-Key of a user at a time go on.
+type repeatGuards struct {
 	mu sync.Mutex
 	of map[string]chan struct{}
 }
@@ -104,7 +104,7 @@ type repeats struct {
 // repeatTime is how long a request waits for the one before with the same key.
 const repeatTime = 10 * time.Second
 
-func (all *repeats) enter(c *call, key string) (leave func(), err error) {
+func (all *repeatGuards) enter(c *request, key string) (leave func(), err error) {
 	end := time.NewTimer(repeatTime)
 	defer end.Stop()
 	for {

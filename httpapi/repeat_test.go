@@ -32,7 +32,7 @@ func TestCreatesAreRepeatable(t *testing.T) {
 			is := is.New(t)
 			a := start(t)
 			send := func(body, key string) *answer {
-				return a.do(request{method: "POST", path: apiPath + tt.path, json: body, header: http.Header{"Idempotency-Key": {key}}})
+				return a.do(apiRequest{method: "POST", path: apiPath + tt.path, json: body, header: http.Header{"Idempotency-Key": {key}}})
 			}
 			first := send(tt.body, "one").want(tt.status)
 			again := send(tt.body, "one").want(tt.status)
@@ -52,14 +52,14 @@ func TestRepeatsAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"a"}`, header: http.Header{"Idempotency-Key": {"one"}}}).want(201)
+			a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"a"}`, header: http.Header{"Idempotency-Key": {"one"}}}).want(201)
 		})
 	}
 	wait.Wait()
 	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
 
 	text := func() string {
-		r := request{method: "POST", path: "/api/v1/notes", json: `{"content":"b"}`, header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}}}
+		r := apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"b"}`, header: http.Header{"Idempotency-Key": {"two"}, "Accept": {"text/plain"}}}
 		return string(a.do(r).want(201).body)
 	}
 	is.Equal(text(), text())

@@ -29,51 +29,51 @@ func requestRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: requestsPath, id: "listUploadRequests", tag: "upload-requests", summary: "Lists the caller's upload requests.",
-			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of them.", listOf("UploadRequest")}, serve: listRequests,
+			access: reads, args: pageParams(shortSorts), reply: reply{200, "A page of them.", listOf("UploadRequest")}, serve: listRequests,
 		},
 		{
 			method: "POST", path: requestsPath, id: "createUploadRequest", tag: "upload-requests", summary: "Makes an upload request: a link at which others leave files.",
-			door: writes, body: bodyOf("UploadRequestCreate"), reply: reply{201, "The upload request.", dataOf("UploadRequest")}, fails: []int{409}, serve: createRequest,
+			access: writes, body: bodyOf("UploadRequestCreate"), reply: reply{201, "The upload request.", dataOf("UploadRequest")}, fails: []int{409}, serve: createRequest,
 		},
 		{
 			method: "GET", path: requestsPath + "/{id}", id: "readUploadRequest", tag: "upload-requests", summary: "Reads an upload request.",
-			door: reads, reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404}, serve: readRequest,
+			access: reads, reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404}, serve: readRequest,
 		},
 		{
 			method: "PATCH", path: requestsPath + "/{id}", id: "editUploadRequest", tag: "upload-requests", summary: "Changes an upload request.",
-			door: writes, body: bodyOf("UploadRequestEdit"), reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404, 409}, serve: patchRequest,
+			access: writes, body: bodyOf("UploadRequestEdit"), reply: reply{200, "The upload request.", dataOf("UploadRequest")}, fails: []int{404, 409}, serve: patchRequest,
 		},
 		{
 			method: "DELETE", path: requestsPath + "/{id}", id: "removeUploadRequest", tag: "upload-requests", summary: "Deletes an upload request and what waits in its queue; approved files stay.",
-			door: writes, reply: done, fails: []int{404}, serve: removeRequest,
+			access: writes, reply: done, fails: []int{404}, serve: removeRequest,
 		},
 		{
 			method: "GET", path: requestsPath + "/queue", id: "listPendingUploads", tag: "upload-requests", summary: "Lists what came in by all upload requests, oldest first.",
-			door: reads, args: append([]param{first}, page...), reply: reply{200, "A page of the queue.", queue}, serve: listQueue,
+			access: reads, args: append([]param{first}, page...), reply: reply{200, "A page of the queue.", queue}, serve: listQueue,
 		},
 		{
 			method: "GET", path: requestsPath + "/{id}/queue", id: "listUploadItems", tag: "upload-requests", summary: "Lists what came in by one upload request, oldest first.",
-			door: reads, args: append([]param{status}, page...), reply: reply{200, "A page of the queue.", queue}, fails: []int{404}, serve: listQueue,
+			access: reads, args: append([]param{status}, page...), reply: reply{200, "A page of the queue.", queue}, fails: []int{404}, serve: listQueue,
 		},
 		{
 			method: "PATCH", path: requestsPath + "/{id}/queue", id: "decideUploads", tag: "upload-requests", summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
-			door: writes, body: decisionsBody(),
+			access: writes, body: decisionsBody(),
 			reply: reply{200, "The items, in the order given.", named("UploadItemsDecided", jsonOf(members(object{"items": allOf("UploadItem")}, "items"), nil))},
 			fails: []int{404, 409}, serve: decideItems,
 		},
 		{
 			method: "PATCH", path: requestsPath + "/{id}/queue/{itemId}", id: "decideUpload", tag: "upload-requests", summary: "Approves a pending item, which makes a file of it, or rejects it.",
-			door: writes, body: bodyOf("UploadDecision"), reply: reply{200, "The item.", dataOf("UploadItem")}, fails: []int{404, 409}, serve: decideItem,
+			access: writes, body: bodyOf("UploadDecision"), reply: reply{200, "The item.", dataOf("UploadItem")}, fails: []int{404, 409}, serve: decideItem,
 		},
 		{
 			method: "GET", path: requestsPath + "/{id}/queue/{itemId}/content", id: "readUploadContent", tag: "upload-requests", summary: "The bytes of a pending item, for its owner alone.",
-			door: reads, args: conditional, reply: reply{200, "The content.", bytesOf()}, fails: []int{206, 304, 404, 412, 416, 503}, serve: readItemContent,
+			access: reads, args: conditional, reply: reply{200, "The content.", bytesOf()}, fails: []int{206, 304, 404, 412, 416, 503}, serve: readItemContent,
 		},
 	}
 }
 
 // answerRequest answers {"data": request}, as it is now.
-func (c *call) answerRequest(status int, id record.ID) error {
+func (c *request) answerRequest(status int, id record.ID) error {
 	v := &record.ShownRequest{Base: c.s.Base}
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		q, err := tx.Request(c.owner(), id)
@@ -84,10 +84,10 @@ func (c *call) answerRequest(status int, id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(status, v)
+	return c.respondData(status, v)
 }
 
-func listRequests(c *call) error {
+func listRequests(c *request) error {
 	return answerList(c,
 		func(tx *kv.Tx) ([]record.Request, error) { return tx.Requests(c.owner()) },
 		func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
@@ -98,14 +98,14 @@ func listRequests(c *call) error {
 		})
 }
 
-func createRequest(c *call) error {
+func createRequest(c *request) error {
 	form := &record.RequestForm{Request: record.NewRequest()}
-	problems := c.create(form)
+	problems := c.decodeNew(form)
 	var ends error
 	if err := record.CheckEnd(form.Expires, c.s.Store.Now()); err != nil {
 		ends = field.Problems{"expiresAt": err.Error()}
 	}
-	if err := check(problems, ends); err != nil {
+	if err := joinProblems(problems, ends); err != nil {
 		return err
 	}
 	form.Finish()
@@ -123,7 +123,7 @@ func createRequest(c *call) error {
 	return c.answerRequest(http.StatusCreated, q.ID)
 }
 
-func readRequest(c *call) error {
+func readRequest(c *request) error {
 	id, err := c.uuid("upload request")
 	if err != nil {
 		return err
@@ -131,13 +131,13 @@ func readRequest(c *call) error {
 	return c.answerRequest(http.StatusOK, id)
 }
 
-func patchRequest(c *call) error {
+func patchRequest(c *request) error {
 	id, err := c.uuid("upload request")
 	if err != nil {
 		return err
 	}
 	form := new(record.RequestForm)
-	in, err := c.change(form)
+	in, err := c.decodePatch(form)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func patchRequest(c *call) error {
 	return c.answerRequest(http.StatusOK, id)
 }
 
-func removeRequest(c *call) error {
+func removeRequest(c *request) error {
 	id, err := c.uuid("upload request")
 	if err != nil {
 		return err
@@ -173,11 +173,11 @@ func removeRequest(c *call) error {
 	if err := c.s.Store.RemoveRequest(c.owner(), id); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // listQueue lists the items of one request, or the pending ones of all.
-func listQueue(c *call) error {
+func listQueue(c *request) error {
 	values, err := c.query()
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func listQueue(c *call) error {
 		q.After = record.ID(after)
 	}
 	q.Limit++ // to see whether there is another page
-	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+	return c.respondLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 		var items []*record.Item
 		var total int64
 		if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
@@ -258,13 +258,13 @@ func decisionsBody() *content {
 }
 
 // decideItems decides several items alike.
-func decideItems(c *call) error {
+func decideItems(c *request) error {
 	request, err := c.uuid("upload request")
 	if err != nil {
 		return err
 	}
 	form := new(decisions)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return err
 	}
 	var ids []record.ID
@@ -282,13 +282,13 @@ func decideItems(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+	return c.respondLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 		return append(appendAll(append(dst, `{"items":`...), all), '}'), nil
 	})
 }
 
 // place reads which item the path names.
-func (c *call) place() (request, item record.ID, err error) {
+func (c *request) place() (request, item record.ID, err error) {
 	request, err = c.uuid("upload request")
 	if err == nil {
 		if item, err = uuid.Parse(c.arg("itemId")); err != nil {
@@ -298,13 +298,13 @@ func (c *call) place() (request, item record.ID, err error) {
 	return request, item, err
 }
 
-func decideItem(c *call) error {
+func decideItem(c *request) error {
 	request, item, err := c.place()
 	if err != nil {
 		return err
 	}
 	decision := new(record.Decision)
-	if err := c.create(decision); err != nil {
+	if err := c.decodeNew(decision); err != nil {
 		return err
 	}
 	var i *record.Item
@@ -314,12 +314,12 @@ func decideItem(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.data(http.StatusOK, i)
+	return c.respondData(http.StatusOK, i)
 }
 
 // readItemContent lets the owner look at what waits. It comes with the headers
 // of any stored byte: it is as hostile, and nobody has vouched for it.
-func readItemContent(c *call) error {
+func readItemContent(c *request) error {
 	request, item, err := c.place()
 	if err != nil {
 		return err
@@ -340,8 +340,8 @@ func readItemContent(c *call) error {
 	}
 	defer f.Close()
 	h := c.w.Header()
-	hostile(h, i.MimeType, i.Name, c.saved(), false)
+	hostile(h, i.MimeType, i.Name, c.asDownload(), false)
 	h.Set("Etag", `"`+hex.EncodeToString(i.Ref[:])+`"`)
 	h.Set("Cache-Control", "private, no-store")
-	return c.deliver(f, i.Size, func(status int) error { return c.refusal(status, i.Size) })
+	return c.sendContent(f, i.Size, func(status int) error { return c.refusal(status, i.Size) })
 }

@@ -107,12 +107,12 @@ func TestUploadRequests(t *testing.T) {
 	is.Equal(a.codeOf(a.patch(at, map[string]any{"slug": "note-1"}), 409), "slug_taken")
 
 	for _, bad := range []map[string]any{{}, {"title": " "}, {"title": "x", "slug": "up"}, {"title": "x", "maxUploads": -1}, {"title": "x", "allowedTypes": []string{"*"}}, {"title": "x", "expiresAt": "2001-01-01T00:00:00Z"}} {
-		a.do(request{method: "POST", path: "/api/v1/upload-requests", json: bad, raw: true}).want(422)
+		a.do(apiRequest{method: "POST", path: "/api/v1/upload-requests", json: bad, raw: true}).want(422)
 	}
 
 	// Another's are not there.
 	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
-	for _, q := range []request{
+	for _, q := range []apiRequest{
 		{method: "GET", path: at},
 		{method: "PATCH", path: at, json: map[string]any{"title": "mine"}},
 		{method: "DELETE", path: at},
@@ -122,7 +122,7 @@ func TestUploadRequests(t *testing.T) {
 		q.key = bob
 		a.do(q).want(404)
 	}
-	is.Equal(a.do(request{method: "GET", path: "/api/v1/upload-requests", key: bob}).want(200).at("total"), 0.0)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/upload-requests", key: bob}).want(200).at("total"), 0.0)
 
 	a.delete(at).want(200)
 	a.delete(at).want(404)
@@ -175,8 +175,8 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(look.header.Get("Content-Type"), "text/plain; charset=utf-8")
 	is.Equal(look.header.Get("X-Content-Type-Options"), "nosniff")
 	is.Equal(look.header.Get("Cache-Control"), "private, no-store")
-	is.Equal(string(a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=1-2"}}}).want(206).body), "ir")
-	a.do(request{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=99-"}}}).want(416)
+	is.Equal(string(a.do(apiRequest{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=1-2"}}}).want(206).body), "ir")
+	a.do(apiRequest{method: "GET", path: queue + "/" + first + "/content", header: http.Header{"Range": {"bytes=99-"}}}).want(416)
 	is.True(strings.HasPrefix(a.get(queue+"/"+second+"/content").want(200).header.Get("Content-Disposition"), "attachment"))
 	a.flip("\x00\x01")
 	a.get(queue + "/" + second + "/content").want(503)
@@ -194,19 +194,19 @@ func TestUploadLink(t *testing.T) {
 		is.Equal(a.codeOf(a.patch(queue+"/"+first, map[string]any{"action": action}), 409), "already_decided")
 	}
 	a.get(queue + "/" + first + "/content").want(404)
-	a.do(request{method: "PATCH", path: queue + "/" + second, json: `{"action":"keep"}`, raw: true}).want(422)
-	a.do(request{method: "PATCH", path: queue + "/" + second, json: `{}`, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: queue + "/" + second, json: `{"action":"keep"}`, raw: true}).want(422)
+	a.do(apiRequest{method: "PATCH", path: queue + "/" + second, json: `{}`, raw: true}).want(422)
 	is.Equal(a.patch(queue+"/"+second, map[string]any{"action": "reject"}).want(200).at("data.fileSlug"), nil)
 	a.get(queue + "/" + second + "/content").want(404)
 	is.Equal(a.get(queue+"?status=rejected").want(200).at("items.0.itemId"), second)
 	is.Equal(a.get(queue+"?status=pending").want(200).at("total"), 0.0)
 	is.Equal(a.get(queue).want(200).at("total"), 2.0)
-	a.do(request{method: "GET", path: queue + "?status=lost", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: queue + "?status=lost", raw: true}).want(400)
 
 	// The bytes of what was rejected are free for the sweep; of what was approved they are not.
 	view := func(text string) (loose bool) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-			loose = tx.Loose(sha256.Sum256([]byte(text)), tx.Now)
+			loose = tx.Unreferenced(sha256.Sum256([]byte(text)), tx.Now)
 			return nil
 		}))
 		return loose
@@ -289,7 +289,7 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.True(strings.Contains(string(locked.body), `action="/up/`+slug+`/unlock"`))
 	is.True(!strings.Contains(string(locked.body), "Photos"))
 	unlock := func(password string) *answer {
-		return a.do(request{
+		return a.do(apiRequest{
 			method: "POST", path: "/up/" + slug + "/unlock", anyone: true, json: url.Values{"password": {password}}.Encode(),
 			header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 		})
@@ -313,7 +313,7 @@ func TestPlainForm(t *testing.T) {
 	id, slug := a.ask(map[string]any{"maxUploads": 1, "brandColor": "#FF0000"})
 	page := a.visit("/up/" + slug).want(200)
 	is.True(strings.Contains(string(page.body), `fill="#FF0000"`))
-	a.do(request{method: "HEAD", path: "/up/" + slug, anyone: true}).want(200)
+	a.do(apiRequest{method: "HEAD", path: "/up/" + slug, anyone: true}).want(200)
 	a.get("/up/" + slug).want(200) // the owner
 	post := func(files ...file) *answer {
 		q := a.uploadRequest(map[string]string{"name": "Bob"}, files...)
@@ -410,13 +410,13 @@ func TestBrokenTransfers(t *testing.T) {
 		eventually(t, "the place is not given back", func() bool { return a.leave(slug, nil, nil, large).status == 413 })
 	}
 	for _, body := range []string{"", head, head + "abc", "--b\r\n" + strings.Repeat("x", 100_000), head + "x\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--"} {
-		g := a.do(request{
+		g := a.do(apiRequest{
 			method: "POST", path: "/api/v1/upload-requests/p/" + slug + "/files", anyone: true, raw: true, body: strings.NewReader(body),
 			header: http.Header{"Content-Type": {"multipart/form-data; boundary=b"}},
 		})
 		is.True(g.status == 400 || g.status == 403 && strings.Contains(body, "y\r\n"))
 	}
-	a.do(request{method: "POST", path: "/api/v1/upload-requests/p/" + slug + "/files", anyone: true, raw: true, json: `{}`}).want(415)
+	a.do(apiRequest{method: "POST", path: "/api/v1/upload-requests/p/" + slug + "/files", anyone: true, raw: true, json: `{}`}).want(415)
 	a.leave(slug, nil, nil, file{"b.txt", "", strings.Repeat("x", 150_000)}).want(201) // there is all the room there was
 	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
 	n := 0
@@ -481,7 +481,7 @@ func TestProofOfWork(t *testing.T) {
 	try("X-Captcha-Token", token).want(201)
 	is.Equal(a.codeOf(try("X-Captcha-Token", token), 400), "captcha_required") // once
 	verify := func(token string) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": token}})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": token}})
 	}
 	is.Equal(a.codeOf(verify(token), 400), "captcha_required")
 	got := verify(a.solve()).want(200)
@@ -579,7 +579,7 @@ func TestCaptchaProvider(t *testing.T) {
 	how(says(200, `{"success":true,"hostname":"x"}`))
 	try().want(201)
 	is.Equal(*asked.Load(), url.Values{"secret": {"hush"}, "response": {"tok"}, "remoteip": {"127.0.0.1"}})
-	pass := a.do(request{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": "tok"}}).want(200).text("pass")
+	pass := a.do(apiRequest{method: "POST", path: "/api/v1/captcha/verify", anyone: true, json: map[string]any{"token": "tok"}}).want(200).text("pass")
 	how(says(200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`))
 	is.Equal(a.codeOf(try(), 400), "captcha_required")
 	a.leave(slug, http.Header{"X-Captcha-Pass": {pass}}, nil, file{"a", "", "x"}).want(201)

@@ -15,50 +15,50 @@ import (
 // A route is one operation: the router, the check of the caller and the
 // OpenAPI document are all made from these rows.
 type route struct {
-	method, path string // path as OpenAPI writes it: /files/{slug}
-	id           string // operationId
-	tag, summary string
-	door         door
-	args         []param // beside those of the path, which are texts
-	body         *content
-	reply        reply
-	fails        []int    // statuses beside those that the door and the body bring
-	slugs        bool     // which visitors could guess
-	plain        *plainly // how it answers as text to a client that would rather have that; nil if it does not
-	apart        bool     // served at the origin for content too, where nothing else is
-	tus          bool     // of the protocol tus, whose version every answer names
-	serve        func(*call) error
+	method, path    string // path as OpenAPI writes it: /files/{slug}
+	id              string // operationId
+	tag, summary    string
+	access          access
+	args            []param // beside those of the path, which are texts
+	body            *content
+	reply           reply
+	fails           []int     // statuses beside those that the door and the body bring
+	slugs           bool      // which visitors could guess
+	plain           *textForm // how it answers as text to a client that would rather have that; nil if it does not
+	atContentOrigin bool      // served at the origin for content too, where nothing else is
+	tus             bool      // of the protocol tus, whose version every answer names
+	serve           func(*request) error
 }
 
-// plainly is what an answer has as text, with an example.
-type plainly struct{ doc, example string }
+// textForm is what an answer has as text, with an example.
+type textForm struct{ doc, example string }
 
-var bareAddress = &plainly{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
+var bareAddress = &textForm{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
 
-// A door says who may call.
-type door struct {
-	open  bool         // anyone
-	known bool         // with open: who brings a good credential is known by it
-	held  bool         // any API key that is good, whatever its scope
-	scope record.Scope // that an API key needs
-	admin bool         // the user must be an administrator
+// A access says who may call.
+type access struct {
+	open     bool         // anyone
+	optional bool         // with open: who brings a good credential is known by it
+	anyKey   bool         // any API key that is good, whatever its scope
+	scope    record.Scope // that an API key needs
+	admin    bool         // the user must be an administrator
 
 	browser bool // a session is needed, no API key will do
-	yours   bool // a session will do in place of the scope and the role
+	session bool // a session will do in place of the scope and the role
 }
 
 var (
-	anyone   = door{open: true}
-	visitors = door{open: true, known: true}
-	holders  = door{held: true}
-	watches  = door{held: true, admin: true}
-	reads    = door{scope: record.ScopeRead}
-	writes   = door{scope: record.ScopeWrite}
-	uploads  = door{scope: record.ScopeUpload}
-	wholes   = door{scope: record.ScopeAll}
-	manages  = door{scope: record.ScopeAdmin, admin: true}
-	yours    = door{scope: record.ScopeAdmin, admin: true, yours: true}
-	browsers = door{browser: true}
+	anyone     = access{open: true}
+	visitors   = access{open: true, optional: true}
+	holders    = access{anyKey: true}
+	watches    = access{anyKey: true, admin: true}
+	reads      = access{scope: record.ScopeRead}
+	writes     = access{scope: record.ScopeWrite}
+	uploads    = access{scope: record.ScopeUpload}
+	wholes     = access{scope: record.ScopeAll}
+	manages    = access{scope: record.ScopeAdmin, admin: true}
+	ownAccount = access{scope: record.ScopeAdmin, admin: true, session: true}
+	browsers   = access{browser: true}
 )
 
 // mount registers the routes. httprouter allows no word beside a wildcard, so
@@ -90,7 +90,7 @@ func (s *Server) mount() http.Handler {
 			router.NotFound = s.routers[i+1]
 		}
 	}
-	return s.around(s.routers[0])
+	return s.middleware(s.routers[0])
 }
 
 func newRouter() *httprouter.Router {
@@ -129,8 +129,8 @@ func rank(path string) string {
 // handleNothing answers what no route matches: 405 where another method
 // would, 404 otherwise.
 func (s *Server) handleNothing() http.Handler {
-	answer := func(c *call) error {
-		if c.away() {
+	answer := func(c *request) error {
+		if c.atContentOrigin() {
 			return record.NotFound("address")
 		}
 		allowed := s.allowed(c.r.URL.Path)
@@ -144,7 +144,7 @@ func (s *Server) handleNothing() http.Handler {
 		}
 		return errMethod
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.run(w, r, "", nil, answer) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOperation(w, r, "", nil, answer) })
 }
 
 // allowed lists the methods that the path knows, as the header Allow does; ""
@@ -160,7 +160,7 @@ func (s *Server) allowed(path string) string {
 			return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
 		})
 	}
-	maps.DeleteFunc(known, func(_ string, is bool) bool { return !is })
+	maps.DeleteFunc(known, func(_ string, got bool) bool { return !got })
 	if len(known) == 0 {
 		return ""
 	}
@@ -173,7 +173,7 @@ func (s *Server) allowed(path string) string {
 
 // handle runs a route for a matched request.
 func (s *Server) handle(r route) httprouter.Handle {
-	answer := func(c *call) error {
+	answer := func(c *request) error {
 		c.made = r.reply.status
 		if r.tus {
 			c.w.Header().Set("Tus-Resumable", tusVersion)
@@ -187,10 +187,10 @@ func (s *Server) handle(r route) httprouter.Handle {
 				return record.NotFound("address")
 			}
 		}
-		if c.away() && !r.apart {
+		if c.atContentOrigin() && !r.atContentOrigin {
 			return record.NotFound("address")
 		}
-		if err := c.enter(r.door); err != nil {
+		if err := c.authorize(r.access); err != nil {
 			return err
 		}
 		var err error
@@ -199,12 +199,12 @@ func (s *Server) handle(r route) httprouter.Handle {
 		} else {
 			err = r.serve(c)
 		}
-		if err != nil && c.away() {
+		if err != nil && c.atContentOrigin() {
 			return c.backToPage(err)
 		}
 		return err
 	}
 	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
-		s.run(w, req, r.id, args, answer)
+		s.serveOperation(w, req, r.id, args, answer)
 	}
 }

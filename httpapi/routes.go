@@ -17,173 +17,173 @@ func (s *Server) table() []route {
 	rows := []route{
 		{
 			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
-			door: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, apart: true, serve: healthy,
+			access: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, atContentOrigin: true, serve: healthy,
 		},
 		{
 			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
-			door: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
+			access: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
 		},
 		{
 			method: "GET", path: "/metrics", id: "readMetrics", tag: "server", summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
-			door: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: metrics,
+			access: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: metrics,
 		},
 		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
-			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, apart: true, serve: probed,
+			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, atContentOrigin: true, serve: probed,
 		},
 		{
 			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
-			door: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
 		},
 		{
 			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
-			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: readSchema,
+			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: readSchema,
 		},
 		{
 			method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, serve: readReference,
+			access: anyone, reply: reply{200, "The page.", pageOf()}, serve: readReference,
 		},
 		{
 			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
-			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
+			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
 		},
 		{
 			method: "GET", path: "/extension.zip", id: "readExtension", tag: "server", summary: "The browser extension for Chromium and Firefox, ready to load.",
-			door: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The archive.", &content{media: "application/zip", schema: object{"type": "string", "format": "binary"}, example: "…"}},
+			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The archive.", &content{media: "application/zip", schema: object{"type": "string", "format": "binary"}, example: "…"}},
 			fails: []int{304}, serve: readExtension,
 		},
 		{
 			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
-			door: anyone, reply: reply{200, "The form.", pageOf()}, fails: []int{404}, serve: claimPage,
+			access: anyone, reply: reply{200, "The form.", pageOf()}, fails: []int{404}, serve: claimPage,
 		},
 		{
 			method: "POST", path: "/claim/{token}", id: "claim", tag: "server", summary: "Makes the first administrator and an API key; works once.",
-			door: anyone, body: formBody, reply: reply{201, "The page with the key.", pageOf()},
+			access: anyone, body: formBody, reply: reply{201, "The page with the key.", pageOf()},
 			fails: []int{400, 404, 409, 413, 415, 422, 503}, serve: claimed,
 		},
 
 		{
 			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
 			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
-			door:    visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, slugs: true, serve: raw,
+			access:  visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
+			fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, atContentOrigin: true, slugs: true, serve: raw,
 		},
 		{
 			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
-			door: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
+			access: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
 			fails: []int{200, 401, 404, 410, 429, 503}, slugs: true, serve: follow,
 		},
 
 		{
 			method: "GET", path: apiPath + "files", id: "listFiles", tag: "files", summary: "Lists files.",
-			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
+			access: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
 		},
 		{
 			method: "GET", path: apiPath + "upload", id: "listUploads", tag: "files", summary: "Lists files, as /files does.",
-			door: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
+			access: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
 		},
 		{
 			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
-			door: uploads, args: []param{idempotent},
+			access: uploads, args: []param{idempotent},
 			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
 			fails: []int{409}, plain: bareAddress, serve: upload,
 		},
 		{
 			method: "GET", path: apiPath + "files/{slug}", id: "readFile", tag: "files", summary: "Reads the record of a file, by slug or id.",
-			door: reads, reply: reply{200, "The record.", dataOf("File")}, fails: []int{404}, serve: readRecord(record.Files, "slug"),
+			access: reads, reply: reply{200, "The record.", dataOf("File")}, fails: []int{404}, serve: readRecord(record.Files, "slug"),
 		},
 		{
 			method: "PATCH", path: apiPath + "files/{slug}", id: "editFile", tag: "files", summary: "Changes the record of a file.",
-			door: writes, body: bodyOf("FileEdit"), reply: reply{200, "The record.", dataOf("File")},
+			access: writes, body: bodyOf("FileEdit"), reply: reply{200, "The record.", dataOf("File")},
 			fails: []int{404, 409}, serve: patchRecord(record.Files, "slug"),
 		},
 		{
 			method: "DELETE", path: apiPath + "files/{slug}", id: "removeFile", tag: "files", summary: "Deletes a file.",
-			door: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
+			access: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
 		},
 
 		{
 			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
-			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of folders.", listOf("Folder")}, serve: listFolders,
+			access: reads, args: pageParams(shortSorts), reply: reply{200, "A page of folders.", listOf("Folder")}, serve: listFolders,
 		},
 		{
 			method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
-			door: writes, body: bodyOf("FolderCreate"), reply: reply{201, "The folder.", dataOf("Folder")}, fails: []int{409}, serve: createFolder,
+			access: writes, body: bodyOf("FolderCreate"), reply: reply{201, "The folder.", dataOf("Folder")}, fails: []int{409}, serve: createFolder,
 		},
 		{
 			method: "PATCH", path: apiPath + "folders/{id}", id: "editFolder", tag: "folders", summary: "Changes a folder.",
-			door: writes, body: bodyOf("FolderEdit"), reply: reply{200, "The folder.", dataOf("Folder")}, fails: []int{404, 409}, serve: patchFolder,
+			access: writes, body: bodyOf("FolderEdit"), reply: reply{200, "The folder.", dataOf("Folder")}, fails: []int{404, 409}, serve: patchFolder,
 		},
 		{
 			method: "DELETE", path: apiPath + "folders/{id}", id: "removeFolder", tag: "folders", summary: "Deletes a folder; its files stay.",
-			door: writes, reply: done, fails: []int{404}, serve: removeFolder,
+			access: writes, reply: done, fails: []int{404}, serve: removeFolder,
 		},
 
 		{
 			method: "GET", path: apiPath + "me", id: "readMe", tag: "account", summary: "Reads the caller's account, with usage and quota.",
-			door: reads, reply: reply{200, "The account.", dataOf("User")}, serve: readMe,
+			access: reads, reply: reply{200, "The account.", dataOf("User")}, serve: readMe,
 		},
 		{
 			method: "PATCH", path: apiPath + "me", id: "editMe", tag: "account", summary: "Changes the caller's name or password.",
-			door: writes, body: bodyOf("MeEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{409, 429}, serve: patchMe,
+			access: writes, body: bodyOf("MeEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{409, 429}, serve: patchMe,
 		},
 		{
 			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			door: yours, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
+			access: ownAccount, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
 		},
 		{
 			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
-			door: yours, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
+			access: ownAccount, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
 		},
 		{
 			method: "PATCH", path: apiPath + "keys/{id}", id: "editKey", tag: "account", summary: "Renames an API key, or turns it off or on.",
-			door: yours, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
+			access: ownAccount, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
 		},
 		{
 			method: "DELETE", path: apiPath + "keys/{id}", id: "removeKey", tag: "account", summary: "Revokes an API key.",
-			door: yours, reply: done, fails: []int{404}, serve: removeKey,
+			access: ownAccount, reply: done, fails: []int{404}, serve: removeKey,
 		},
 
 		{
 			method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
-			door: manages, args: pageParams(shortSorts), reply: reply{200, "A page of accounts.", listOf("User")}, serve: listUsers,
+			access: manages, args: pageParams(shortSorts), reply: reply{200, "A page of accounts.", listOf("User")}, serve: listUsers,
 		},
 		{
 			method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
-			door: manages, body: bodyOf("UserCreate"), reply: reply{201, "The account.", dataOf("User")}, fails: []int{409}, serve: createUser,
+			access: manages, body: bodyOf("UserCreate"), reply: reply{201, "The account.", dataOf("User")}, fails: []int{409}, serve: createUser,
 		},
 		{
 			method: "GET", path: apiPath + "admin/users/{id}", id: "readUser", tag: "admin", summary: "Reads an account.",
-			door: manages, reply: reply{200, "The account.", dataOf("User")}, fails: []int{404}, serve: readUser,
+			access: manages, reply: reply{200, "The account.", dataOf("User")}, fails: []int{404}, serve: readUser,
 		},
 		{
 			method: "PATCH", path: apiPath + "admin/users/{id}", id: "editUser", tag: "admin", summary: "Changes an account.",
-			door: manages, body: bodyOf("UserEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{404, 409}, serve: patchUser,
+			access: manages, body: bodyOf("UserEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{404, 409}, serve: patchUser,
 		},
 		{
 			method: "DELETE", path: apiPath + "admin/users/{id}", id: "removeUser", tag: "admin", summary: "Deletes an account and everything of it.",
-			door: manages, reply: done, fails: []int{404, 409}, serve: removeUser,
+			access: manages, reply: done, fails: []int{404, 409}, serve: removeUser,
 		},
 		{
 			method: "GET", path: apiPath + "admin/settings", id: "readSettings", tag: "admin", summary: "Reads the settings of the instance.",
-			door: manages, reply: reply{200, "The settings.", dataOf("Settings")}, serve: readSettings,
+			access: manages, reply: reply{200, "The settings.", dataOf("Settings")}, serve: readSettings,
 		},
 		{
 			method: "PATCH", path: apiPath + "admin/settings", id: "editSettings", tag: "admin", summary: "Changes the settings of the instance.",
-			door: manages, body: bodyOf("SettingsEdit"), reply: reply{200, "The settings.", dataOf("Settings")}, serve: patchSettings,
+			access: manages, body: bodyOf("SettingsEdit"), reply: reply{200, "The settings.", dataOf("Settings")}, serve: patchSettings,
 		},
 		{
 			method: "GET", path: apiPath + "admin/stats", id: "readStats", tag: "admin", summary: "Counts what the instance keeps.",
-			door: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
+			access: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
 		},
 		{
 			method: "GET", path: apiPath + "admin/health", id: "readHealth", tag: "admin", summary: "Says what is known to be wrong with the data of the instance.",
-			door: manages, reply: reply{200, "What is known.", dataOf("Health")}, serve: readHealth,
+			access: manages, reply: reply{200, "What is known.", dataOf("Health")}, serve: readHealth,
 		},
 	}
 	rows = append(rows, route{
 		method: "GET", path: apiPath + "search", id: "search", tag: "search", summary: "Looks for records of every kind, the best first and of equals the newest.",
-		door: reads, args: searchParams(), reply: reply{200, "A page of results. incomplete says that the index is being made and not all could be read.", resultsOf()}, serve: searchAll,
+		access: reads, args: searchParams(), reply: reply{200, "A page of results. incomplete says that the index is being made and not all could be read.", resultsOf()}, serve: searchAll,
 	})
 	rows = append(rows, sessionRoutes()...)
 	rows = append(rows, viewRoutes()...)
@@ -195,7 +195,7 @@ func (s *Server) table() []route {
 		r.tus = true
 		rows = append(rows, r)
 	}
-	rows = append(rows, movingRoutes()...)
+	rows = append(rows, transferRoutes()...)
 	rows = append(rows, setupRoutes()...)
 	rows = append(rows, deletionRoutes()...)
 	rows = append(rows, remoteRoutes()...)
@@ -210,7 +210,7 @@ func (s *Server) table() []route {
 	for i := range rows {
 		if r := &rows[i]; r.repeatable() {
 			r.args = append(slices.Clone(r.args), idempotent)
-			r.serve = s.once(r.serve)
+			r.serve = s.idempotent(r.serve)
 		}
 	}
 	return rows
@@ -222,28 +222,28 @@ func recordRoutes(k *record.Kind) []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "list" + name + "s", tag: k.Path, summary: "Lists the caller's " + k.Name + "s.",
-			door: reads, args: listParams(k), reply: reply{200, "A page of them.", pageOfRecords(k)}, serve: listRecords(k),
+			access: reads, args: listParams(k), reply: reply{200, "A page of them.", pageOfRecords(k)}, serve: listRecords(k),
 		},
 		{
 			method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
-			door: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(k)},
+			access: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(k)},
 			fails: []int{409}, plain: bareAddress, serve: createRecord(k),
 		},
 		{
 			method: "GET", path: at + "/{id}", id: "read" + name, tag: k.Path, summary: "Reads a " + k.Name + ", by id or slug.",
-			door: reads, reply: reply{200, "The record.", dataOf(name)}, fails: []int{404}, serve: readRecord(k, "id"),
+			access: reads, reply: reply{200, "The record.", dataOf(name)}, fails: []int{404}, serve: readRecord(k, "id"),
 		},
 		{
 			method: "PATCH", path: at + "/{id}", id: "edit" + name, tag: k.Path, summary: "Changes a " + k.Name + ".",
-			door: writes, body: bodyOf(name + "Edit"), reply: reply{200, "The record.", dataOf(name)}, fails: []int{404, 409}, serve: patchRecord(k, "id"),
+			access: writes, body: bodyOf(name + "Edit"), reply: reply{200, "The record.", dataOf(name)}, fails: []int{404, 409}, serve: patchRecord(k, "id"),
 		},
 		{
 			method: "DELETE", path: at + "/{id}", id: "remove" + name, tag: k.Path, summary: "Deletes a " + k.Name + ".",
-			door: writes, reply: done, fails: []int{404}, serve: removeRecord(k, "id"),
+			access: writes, reply: done, fails: []int{404}, serve: removeRecord(k, "id"),
 		},
 		{
 			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
-			door: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
+			access: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
 			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readPublic(k),
 		},
 	}
@@ -258,23 +258,23 @@ func tagRoutes(at string) []route {
 	return []route{
 		{
 			method: "GET", path: path, id: "list" + name + "s", tag: "tags", summary: "Lists the caller's tags.",
-			door: reads, reply: reply{200, "All tags.", arrayOf("Tag")}, serve: listTags,
+			access: reads, reply: reply{200, "All tags.", arrayOf("Tag")}, serve: listTags,
 		},
 		{
 			method: "POST", path: path, id: "create" + name, tag: "tags", summary: "Makes a tag.",
-			door: writes, body: bodyOf("TagCreate"), reply: reply{201, "The tag.", dataOf("Tag")}, fails: []int{409}, serve: createTag,
+			access: writes, body: bodyOf("TagCreate"), reply: reply{201, "The tag.", dataOf("Tag")}, fails: []int{409}, serve: createTag,
 		},
 		{
 			method: "PATCH", path: path + "/{id}", id: "edit" + name, tag: "tags", summary: "Renames or recolours a tag.",
-			door: writes, body: bodyOf("TagEdit"), reply: reply{200, "The tag.", dataOf("Tag")}, fails: []int{404, 409}, serve: patchTag,
+			access: writes, body: bodyOf("TagEdit"), reply: reply{200, "The tag.", dataOf("Tag")}, fails: []int{404, 409}, serve: patchTag,
 		},
 		{
 			method: "DELETE", path: path + "/{id}", id: "remove" + name, tag: "tags", summary: "Deletes a tag; what had it stays.",
-			door: writes, reply: done, fails: []int{404}, serve: removeTag,
+			access: writes, reply: done, fails: []int{404}, serve: removeTag,
 		},
 		{
 			method: "POST", path: path + "/{id}/merge", id: "merge" + name, tag: "tags", summary: "Puts another tag in the place of this one.",
-			door: writes, body: bodyOf("TagMerge"), reply: reply{200, "The other tag.", dataOf("Tag")}, fails: []int{404}, serve: mergeTag,
+			access: writes, body: bodyOf("TagMerge"), reply: reply{200, "The other tag.", dataOf("Tag")}, fails: []int{404}, serve: mergeTag,
 		},
 	}
 }
@@ -330,11 +330,11 @@ func listParams(k *record.Kind) []param {
 	return all
 }
 
-func readReference(c *call) error { return c.page(http.StatusOK, embed.ReferencePage{}) }
+func readReference(c *request) error { return c.respondPage(http.StatusOK, embed.ReferencePage{}) }
 
 // readAsset answers with a file of the pages. Its name changes with its
 // content, so that it may be kept for good.
-func readAsset(c *call) error {
+func readAsset(c *request) error {
 	a, ok := embed.Static(c.arg("name"))
 	if !ok {
 		return record.NotFound("file")
@@ -353,7 +353,7 @@ func readAsset(c *call) error {
 
 // readExtension answers with the browser extension. Its address stays when it
 // changes, so that it is asked for anew each time, at the cost of its tag.
-func readExtension(c *call) error {
+func readExtension(c *request) error {
 	archive, err := c.s.extension()
 	if err != nil {
 		return err
@@ -367,7 +367,7 @@ func readExtension(c *call) error {
 
 // unlessUnchanged answers with the body, or with 304 if the client has what
 // the entity tag is of.
-func (c *call) unlessUnchanged(tag string, body func() []byte) error {
+func (c *request) unlessUnchanged(tag string, body func() []byte) error {
 	h := c.w.Header()
 	h.Set("Etag", tag)
 	if unchanged(c.r, tag) {

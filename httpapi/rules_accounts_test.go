@@ -27,13 +27,13 @@ func TestScopes(t *testing.T) {
 		keys["ann "+string(s)], keys["bob "+string(s)] = a.addKey(a.user, s), a.addKey(bob, s)
 	}
 	for _, r := range a.server.routes {
-		if !strings.HasPrefix(r.path, "/api/v1/") || r.door.open || r.door.browser {
+		if !strings.HasPrefix(r.path, "/api/v1/") || r.access.open || r.access.browser {
 			continue
 		}
 		if r.id == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
 			continue
 		}
-		q := request{method: r.method, path: fill.Replace(r.path), raw: true}
+		q := apiRequest{method: r.method, path: fill.Replace(r.path), raw: true}
 		if r.body != nil && r.body.media == jsonType {
 			q.json = "{}"
 		}
@@ -155,7 +155,7 @@ func TestMe(t *testing.T) {
 
 	is.Equal(bob.patch("/api/v1/me", `{"displayName":"  Bob \t B. "}`).want(200).text("data.displayName"), "Bob B.")
 	// Nothing else of an account is the user's to change.
-	got = bob.do(request{method: "PATCH", path: "/api/v1/me", json: `{"role":"admin","quotaBytes":1,"username":"root","disabled":true,"apiTokensDisabled":true}`, raw: true}).want(200)
+	got = bob.do(apiRequest{method: "PATCH", path: "/api/v1/me", json: `{"role":"admin","quotaBytes":1,"username":"root","disabled":true,"apiTokensDisabled":true}`, raw: true}).want(200)
 	is.Equal(got.text("data.role"), "user")
 	is.Equal(got.text("data.username"), "Bob")
 	is.Equal(got.text("data.displayName"), "Bob B.")
@@ -302,7 +302,7 @@ func TestSettings(t *testing.T) {
 	is.Equal(a.get("/api/v1/notes").want(401).text("code"), "api_tokens_disabled")
 	is.Equal(a.get("/api/v1/admin/settings").want(401).text("code"), "api_tokens_disabled")
 	a.visit("/api/v1/openapi").want(200)
-	a.do(request{method: "GET", path: "/healthz", anyone: true, header: http.Header{}}).want(200)
+	a.do(apiRequest{method: "GET", path: "/healthz", anyone: true, header: http.Header{}}).want(200)
 }
 
 // TestOthers sends one user's ids and slugs with another's key: every answer
@@ -346,7 +346,7 @@ func TestOthers(t *testing.T) {
 			try := func(method, after string, body any) {
 				t.Helper()
 				of := func(id string) *answer {
-					return other.do(request{method: method, path: "/api/v1/" + it.path + "/" + id + after, json: body})
+					return other.do(apiRequest{method: method, path: "/api/v1/" + it.path + "/" + id + after, json: body})
 				}
 				x := of(it.id).want(404)
 				same(x, of(it.unknown))

@@ -223,7 +223,7 @@ func fieldBounds(t *testing.T, a *app, k *record.Kind) {
 			is := is.New(t)
 			a := a.with(t)
 			path := "/api/v1/" + k.Path
-			post, patch := request{method: "POST", path: path}, request{method: "PATCH", path: path + "/" + a.made(path, body)}
+			post, patch := apiRequest{method: "POST", path: path}, apiRequest{method: "PATCH", path: path + "/" + a.made(path, body)}
 			for i, value := range v.takes {
 				want, given := v.shows[i]
 				_, lenient := value.(string)
@@ -345,7 +345,7 @@ func TestPasswordBounds(t *testing.T) {
 	t.Parallel()
 	a := start(t)
 	id := a.made("/api/v1/notes", `{"content":"x"}`)
-	patch := request{method: "PATCH", path: "/api/v1/notes/" + id}
+	patch := apiRequest{method: "PATCH", path: "/api/v1/notes/" + id}
 	for _, value := range passwordValues.takes {
 		patch.json = map[string]any{"password": value}
 		is.Equal(a.do(patch).want(200).at("data.hasPassword"), true)
@@ -357,7 +357,7 @@ func TestPasswordBounds(t *testing.T) {
 	for _, value := range passwordValues.refuses {
 		patch.json = map[string]any{"password": value}
 		is.Equal(a.refused(patch, 422).fields(), []string{"password"})
-		is.Equal(a.refused(request{method: "POST", path: "/api/v1/notes", json: map[string]any{"content": "x", "password": value}}, 422).fields(), []string{"password"})
+		is.Equal(a.refused(apiRequest{method: "POST", path: "/api/v1/notes", json: map[string]any{"content": "x", "password": value}}, 422).fields(), []string{"password"})
 	}
 	is.Equal(a.patch("/api/v1/notes/"+id, `{"title":"t"}`).want(200).at("data.hasPassword"), true) // absent keeps
 	is.Equal(a.patch("/api/v1/notes/"+id, `{"password":""}`).want(200).at("data.hasPassword"), false)
@@ -374,7 +374,7 @@ func TestExpiryInThePast(t *testing.T) {
 		create := parse(t, body)
 		for _, past := range []string{"2001-01-01T00:00:00Z", "0001-01-01T00:00:00.001Z", "1969-12-31T23:59:59Z"} {
 			create["expiresAt"] = past
-			is.Equal(a.refused(request{method: "POST", path: "/api/v1/" + k.Path, json: create}, 422).fields(), []string{"expiresAt"})
+			is.Equal(a.refused(apiRequest{method: "POST", path: "/api/v1/" + k.Path, json: create}, 422).fields(), []string{"expiresAt"})
 		}
 		// An owner may end an item at once, and keep what has ended.
 		id := a.made("/api/v1/"+k.Path, body)
@@ -417,18 +417,18 @@ func TestFileBounds(t *testing.T) {
 				if !given {
 					want = value
 				}
-				got := a.do(request{method: "PATCH", path: path, json: map[string]any{name: value}, raw: given}).want(200)
+				got := a.do(apiRequest{method: "PATCH", path: path, json: map[string]any{name: value}, raw: given}).want(200)
 				is.Equal(member(t, got, at, want), want)
 			}
 			before := a.state()
 			for _, value := range v.refuses {
-				is.Equal(a.do(request{method: "PATCH", path: path, json: map[string]any{name: value}}).want(422).fields(), []string{name})
+				is.Equal(a.do(apiRequest{method: "PATCH", path: path, json: map[string]any{name: value}}).want(422).fields(), []string{name})
 			}
 			is.Equal(a.state(), before) // what was refused changed nothing
 			if v.clears {
 				a.patch(path, map[string]any{name: nil}).want(200)
 			} else if name != "newSlug" && name != "description" {
-				a.refused(request{method: "PATCH", path: path, json: map[string]any{name: nil}}, 422)
+				a.refused(apiRequest{method: "PATCH", path: path, json: map[string]any{name: nil}}, 422)
 			}
 		})
 	}
@@ -479,13 +479,13 @@ func TestColours(t *testing.T) {
 		id := a.made(path, `{"name":"n"}`)
 		is.Equal(a.patch(path+"/"+id, `{}`).want(200).text("data.color"), record.DefaultColor)
 		for sent, shows := range map[string]string{"#3b82f6": "#3B82F6", "3B82F6": "#3B82F6", "#abc": "#AABBCC", "0Af": "#00AAFF", "": record.DefaultColor} {
-			is.Equal(a.do(request{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": sent}, raw: sent == ""}).want(200).text("data.color"), shows)
-			got := a.do(request{method: "POST", path: path, json: map[string]any{"name": "c" + sent, "color": sent}, raw: sent == ""}).want(201)
+			is.Equal(a.do(apiRequest{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": sent}, raw: sent == ""}).want(200).text("data.color"), shows)
+			got := a.do(apiRequest{method: "POST", path: path, json: map[string]any{"name": "c" + sent, "color": sent}, raw: sent == ""}).want(201)
 			is.Equal(got.text("data.color"), shows)
 		}
 		for _, bad := range []any{"#12345g", "#12", "#1234", "#12345", "#1234567", "##123456", "#", "red", " #123456", "#123456 ", "#12345\u0660", 123456, true, []any{}} {
-			is.Equal(a.refused(request{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": bad}}, 422).fields(), []string{"color"})
-			is.Equal(a.refused(request{method: "POST", path: path, json: map[string]any{"name": "d", "color": bad}}, 422).fields(), []string{"color"})
+			is.Equal(a.refused(apiRequest{method: "PATCH", path: path + "/" + id, json: map[string]any{"color": bad}}, 422).fields(), []string{"color"})
+			is.Equal(a.refused(apiRequest{method: "POST", path: path, json: map[string]any{"name": "d", "color": bad}}, 422).fields(), []string{"color"})
 		}
 		is.Equal(a.patch(path+"/"+id, `{"color":null}`).want(200).text("data.color"), record.DefaultColor)
 	}

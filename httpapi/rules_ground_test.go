@@ -79,7 +79,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 			is := is.New(t)
 			a := a.with(t)
 			id := a.get("/api/v1/notes").ids()[0]
-			for _, at := range []request{{method: "POST", path: "/api/v1/notes"}, {method: "PATCH", path: "/api/v1/notes/" + id}} {
+			for _, at := range []apiRequest{{method: "POST", path: "/api/v1/notes"}, {method: "PATCH", path: "/api/v1/notes/" + id}} {
 				at.body, at.header, at.raw = strings.NewReader(q.body), q.header, true
 				is.Equal(a.refused(at, q.status).text("code"), q.code)
 			}
@@ -87,7 +87,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	}
 	is.Equal(a.get("/api/v1/notes").at("total"), 1.0)
 
-	for name, q := range map[string]request{
+	for name, q := range map[string]apiRequest{
 		"32 levels":                  {json: deep(31)},
 		"charset":                    {json: `{"content":"x"}`, header: json("Content-Type", "application/json; charset=UTF-8")},
 		"type in capitals":           {json: `{"content":"x"}`, header: json("Content-Type", "Application/JSON")},
@@ -118,13 +118,13 @@ func TestLenientScalars(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	got := a.do(request{method: "POST", path: "/api/v1/games", raw: true, json: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).want(201)
+	got := a.do(apiRequest{method: "POST", path: "/api/v1/games", raw: true, json: `{"title":"Go","isPublic":"true","isFavorite":"true","rating":"7","playtimeMinutes":"60.0","maxViews":"1e2"}`}).want(201)
 	is.Equal(got.at("data.isPublic"), true)
 	is.Equal(got.at("data.isFavorite"), true)
 	is.Equal(got.at("data.rating"), 7.0)
 	is.Equal(got.at("data.playtimeMinutes"), 60.0)
 	is.Equal(got.at("data.maxViews"), 100.0)
-	got = a.do(request{method: "PATCH", path: "/api/v1/games/" + got.text("data.id"), raw: true, json: `{"isPublic":"false","rating":"0"}`}).want(200)
+	got = a.do(apiRequest{method: "PATCH", path: "/api/v1/games/" + got.text("data.id"), raw: true, json: `{"isPublic":"false","rating":"0"}`}).want(200)
 	is.Equal(got.at("data.isPublic"), false)
 	is.Equal(got.at("data.rating"), 0.0)
 }
@@ -145,7 +145,7 @@ func TestBodyLimits(t *testing.T) {
 			size = 4 << 20
 		}
 		id := a.made("/api/v1/"+k.Path, body)
-		for _, at := range []request{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
+		for _, at := range []apiRequest{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
 			at.header, at.raw = http.Header{"Content-Type": {"application/json"}}, true
 			hidden := func(n int) io.Reader { return io.MultiReader(strings.NewReader(pad(body, n))) } // its length
 			if at.method == "POST" {
@@ -160,7 +160,7 @@ func TestBodyLimits(t *testing.T) {
 			}
 		}
 	}
-	for _, at := range []request{
+	for _, at := range []apiRequest{
 		{method: "POST", path: "/api/v1/tags"},
 		{method: "POST", path: "/api/v1/folders"},
 		{method: "POST", path: "/api/v1/keys"},
@@ -173,7 +173,7 @@ func TestBodyLimits(t *testing.T) {
 		a.refused(at, 413)
 	}
 	// A body without end is not read to its end.
-	a.refused(request{
+	a.refused(apiRequest{
 		method: "POST", path: "/api/v1/notes", raw: true, header: http.Header{"Content-Type": {"application/json"}},
 		body: io.MultiReader(strings.NewReader(`{"content":"`), endless('x')),
 	}, 413)
@@ -214,7 +214,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 			a := a.with(t)
 			id := a.made("/api/v1/"+k.Path, whole[k])
 			body := "{" + own.body + "," + strings.Replace(common, "%s", k.Limit, 1) + "}"
-			for _, q := range []request{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
+			for _, q := range []apiRequest{{method: "POST", path: "/api/v1/" + k.Path}, {method: "PATCH", path: "/api/v1/" + k.Path + "/" + id}} {
 				q.json = body
 				got := a.refused(q, 422)
 				is.Equal(got.fields(), names(k, own.names...))
@@ -235,7 +235,7 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		is := is.New(t)
 		a := a.with(t)
 		post := func(path, body string) []string {
-			return a.refused(request{method: "POST", path: "/api/v1/" + path, json: body}, 422).fields()
+			return a.refused(apiRequest{method: "POST", path: "/api/v1/" + path, json: body}, 422).fields()
 		}
 		is.Equal(post("notes", `{"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"content", "expiresAt"})
 		is.Equal(post("tags", `{"color":"red"}`), []string{"color", "name"})
@@ -243,8 +243,8 @@ func TestOneAnswerNamesEveryBadField(t *testing.T) {
 		is.Equal(post("keys", `{"scopes":["root"],"expiresAt":"2001-01-01T00:00:00Z"}`), []string{"expiresAt", "name", "scopes"})
 		is.Equal(post("admin/users", `{"username":"-","password":"short","role":"root","disabled":5,"quotaBytes":-1}`),
 			[]string{"disabled", "password", "quotaBytes", "role", "username"})
-		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/me", json: `{"displayName":5,"password":"short"}`}, 422).fields(), []string{"displayName", "password"})
-		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).fields(),
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/me", json: `{"displayName":5,"password":"short"}`}, 422).fields(), []string{"displayName", "password"})
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":5,"defaultQuotaBytes":0,"maxUploadBytes":1.5}`}, 422).fields(),
 			[]string{"apiTokensDisabled", "defaultQuotaBytes", "maxUploadBytes"})
 	})
 	is.True(a.sound())
@@ -256,11 +256,11 @@ func TestRequestID(t *testing.T) {
 	a := start(t)
 	for _, path := range []string{"/api/v1/notes", "/api/v1/notes/none", "/api/v1/nothing", "/healthz", "/x/none"} {
 		for _, id := range []string{"a", "abc-123_X.y", strings.Repeat("z", 64)} {
-			is.Equal(a.do(request{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id"), id)
+			is.Equal(a.do(apiRequest{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id"), id)
 			is.True(strings.Contains(a.log.String(), `"requestId":"`+id+`"`))
 		}
 		for _, id := range []string{"", strings.Repeat("z", 65), "a b", "a\"b", "<x>", "é", "a,b", "a\tb"} {
-			got := a.do(request{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id")
+			got := a.do(apiRequest{method: "GET", path: path, header: http.Header{"X-Request-Id": {id}}}).header.Get("X-Request-Id")
 			is.True(got != id && got != "")
 			is.True(strings.Contains(a.log.String(), `"requestId":"`+got+`"`))
 		}
@@ -300,12 +300,12 @@ func TestMethods(t *testing.T) {
 			if slices.Contains(methods, m) {
 				continue
 			}
-			got := a.do(request{method: m, path: path, raw: true}).want(405)
+			got := a.do(apiRequest{method: m, path: path, raw: true}).want(405)
 			allow := strings.Split(got.header.Get("Allow"), ", ")
 			slices.Sort(allow)
 			is.Equal(allow, methods)
 		}
-		got := a.do(request{method: "OPTIONS", path: path, raw: true}).want(204)
+		got := a.do(apiRequest{method: "OPTIONS", path: path, raw: true}).want(204)
 		is.True(got.header.Get("Allow") != "")
 	}
 }
@@ -319,11 +319,11 @@ func TestUnknownPaths(t *testing.T) {
 		"/api/v1/notes/%2e%2e", "/api/v1/notes/a%2Fb", "/api/v1/tags/merge", "/api/v1/admin", "/api/v1/game-tags",
 	} {
 		for _, m := range []string{"GET", "POST", "DELETE"} {
-			got := a.do(request{method: m, path: path, raw: true})
+			got := a.do(apiRequest{method: m, path: path, raw: true})
 			is.True(got.status == 404 || got.status == 405)
 			is.Equal(got.header.Get("Content-Type"), "application/json")
 		}
-		a.do(request{method: "GET", path: path, anyone: true, raw: true})
+		a.do(apiRequest{method: "GET", path: path, anyone: true, raw: true})
 	}
 	is.Equal(a.get("/api/v1/nothing").want(404).text("code"), "not_found")
 	// The document says the same of a thing that is not there.
@@ -346,7 +346,7 @@ func TestAnswersAreNotCached(t *testing.T) {
 		is.Equal(got.header.Get("Content-Type"), "application/json")
 		is.Equal(got.header.Get("Cache-Control"), "no-store")
 		is.Equal(got.header.Get("X-Content-Type-Options"), "nosniff")
-		head := a.do(request{method: "HEAD", path: "/api/v1/" + path})
+		head := a.do(apiRequest{method: "HEAD", path: "/api/v1/" + path})
 		is.Equal(head.status, got.status)
 		is.Equal(len(head.body), 0)
 		if got.status == 200 {

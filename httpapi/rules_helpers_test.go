@@ -52,7 +52,7 @@ func (a *app) state() string {
 
 // refused sends a request that must be answered with the status and must
 // change nothing.
-func (a *app) refused(q request, status int) *answer {
+func (a *app) refused(q apiRequest, status int) *answer {
 	a.Helper()
 	before := a.state()
 	got := a.do(q).want(status)

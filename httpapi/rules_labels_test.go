@@ -45,7 +45,7 @@ func TestTagNames(t *testing.T) {
 	is.Equal(made.at("data.count"), 0.0)
 	id := made.text("data.id")
 	for _, same := range []string{"straße und weg", "STRASSE UND WEG", "Straße  und Weg", "Strasse Und Weg"} {
-		a.refused(request{method: "POST", path: "/api/v1/tags", json: map[string]any{"name": same}}, 409)
+		a.refused(apiRequest{method: "POST", path: "/api/v1/tags", json: map[string]any{"name": same}}, 409)
 		got := a.post("/api/v1/notes", map[string]any{"content": "x", "tags": []string{same, "straße und weg"}}).want(201)
 		is.Equal(fmt.Sprint(got.at("data.tags")), "[Straße und Weg]") // as first written, once
 	}
@@ -55,11 +55,11 @@ func TestTagNames(t *testing.T) {
 	is.Equal(a.tags(), []string{"Café", "Straße und Weg"})
 
 	for _, bad := range []any{"", " ", "\u2003", chars(65), "a,b", "a\x00", "a\x07", "a\u202eb", 5, true, []any{"a"}, nil} {
-		is.Equal(a.refused(request{method: "POST", path: "/api/v1/tags", json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
-		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/tags/" + id, json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
+		is.Equal(a.refused(apiRequest{method: "POST", path: "/api/v1/tags", json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/tags/" + id, json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
 	}
 	a.made("/api/v1/tags", map[string]any{"name": chars(64)})
-	is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/tags/" + id, json: `{"name":"café"}`}, 409).text("code"), "tag_taken")
+	is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/tags/" + id, json: `{"name":"café"}`}, 409).text("code"), "tag_taken")
 	is.Equal(a.patch("/api/v1/tags/"+id, `{"name":"strasse und WEG"}`).want(200).text("data.name"), "strasse und WEG") // its own name in another case
 }
 
@@ -143,9 +143,9 @@ func TestBadMerges(t *testing.T) {
 		`{}`, `{"into":null}`, `{"into":""}`, `{"into":5}`, `{"into":"one"}`, `{"into":"` + id + `"}`, `{"into":"01890a5d-ac96-774b-bcce-b302099a8057"}`,
 		`{"into":"00000000-0000-0000-0000-000000000000"}`, `{"into":["` + id + `"]}`,
 	} {
-		is.Equal(a.refused(request{method: "POST", path: "/api/v1/tags/" + id + "/merge", json: body}, 422).fields(), []string{"into"})
+		is.Equal(a.refused(apiRequest{method: "POST", path: "/api/v1/tags/" + id + "/merge", json: body}, 422).fields(), []string{"into"})
 	}
-	a.refused(request{method: "POST", path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", json: `{"into":"` + id + `"}`}, 404)
+	a.refused(apiRequest{method: "POST", path: "/api/v1/tags/01890a5d-ac96-774b-bcce-b302099a8057/merge", json: `{"into":"` + id + `"}`}, 404)
 }
 
 func TestFolders(t *testing.T) {
@@ -157,10 +157,10 @@ func TestFolders(t *testing.T) {
 	is.Equal(made.text("data.name"), "Holi days")
 	is.Equal(made.text("data.color"), "#AABBCC")
 	is.Equal(made.at("data.count"), 0.0)
-	a.refused(request{method: "POST", path: "/api/v1/folders", json: `{"name":"HOLI DAYS"}`}, 409)
+	a.refused(apiRequest{method: "POST", path: "/api/v1/folders", json: `{"name":"HOLI DAYS"}`}, 409)
 	for _, bad := range []any{"", " ", chars(513), "a\x00", "a\x07", 5, true, nil} {
-		is.Equal(a.refused(request{method: "POST", path: "/api/v1/folders", json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
-		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/folders/" + id, json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
+		is.Equal(a.refused(apiRequest{method: "POST", path: "/api/v1/folders", json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/folders/" + id, json: map[string]any{"name": bad}}, 422).fields(), []string{"name"})
 	}
 	up := a.upload(map[string]string{"folderId": id}, file{"a.txt", "", "x"}).want(201)
 	is.Equal(up.text("folder.name"), "Holi days")
@@ -169,7 +169,7 @@ func TestFolders(t *testing.T) {
 	is.Equal(a.get("/api/v1/folders").at("total"), 2.0)
 	is.Equal(a.get("/api/v1/folders").at("data.1.count"), 2.0)
 	is.Equal(a.patch("/api/v1/folders/"+id, `{"name":"Trips"}`).want(200).at("data.count"), 2.0)
-	is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/folders/" + id, json: `{"name":"new"}`}, 409).text("code"), "folder_taken")
+	is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/folders/" + id, json: `{"name":"new"}`}, 409).text("code"), "folder_taken")
 	path := "/api/v1/files/" + up.text("id")
 	is.Equal(a.get(path).text("data.folder.name"), "Trips")
 	is.Equal(a.patch(path, `{"folderId":"`+other+`"}`).want(200).text("data.folder.name"), "New")
@@ -206,9 +206,9 @@ func TestTagsOfFiles(t *testing.T) {
 	is.Equal(names(a.patch(path, map[string]any{"removeTagIds": []string{x}}).want(200)), []string{"Z", "y"})
 	is.Equal(names(a.patch(path, map[string]any{"addTagIds": []string{x}, "removeTagIds": []string{y, x}}).want(200)), []string{"Z"})
 	is.Equal(names(a.patch(path, `{"tags":["new","Y"]}`).want(200)), []string{"new", "y"})
-	is.Equal(names(a.do(request{method: "PATCH", path: path, raw: true, json: `{"tags":[{"name":"x"},"z"]}`}).want(200)), []string{"x", "Z"})
+	is.Equal(names(a.do(apiRequest{method: "PATCH", path: path, raw: true, json: `{"tags":[{"name":"x"},"z"]}`}).want(200)), []string{"x", "Z"})
 	for _, bad := range []string{`[{}]`, `[{"name":5}]`, `[{"name":""}]`, `[["x"]]`, `[null]`} {
-		is.Equal(a.refused(request{method: "PATCH", path: path, json: `{"tags":` + bad + `}`}, 422).fields(), []string{"tags"})
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: path, json: `{"tags":` + bad + `}`}, 422).fields(), []string{"tags"})
 	}
 	is.Equal(names(a.patch(path, `{"tags":null}`).want(200)), nil)
 }

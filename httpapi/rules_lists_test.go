@@ -53,10 +53,10 @@ func collection(t testing.TB, k *record.Kind, n int) *app {
 			for name, v := range said {
 				body[name] = v
 			}
-			a.do(request{method: "POST", path: "/api/v1/" + k.Path, json: body, raw: true}).want(201)
+			a.do(apiRequest{method: "POST", path: "/api/v1/" + k.Path, json: body, raw: true}).want(201)
 		}
 		for range i % 3 * b2i(i%2 == 0) { // views by others
-			a.do(request{method: "POST", path: "/api/v1/" + k.Path + "/p/" + slug, anyone: true, json: "{}", raw: true})
+			a.do(apiRequest{method: "POST", path: "/api/v1/" + k.Path + "/p/" + slug, anyone: true, json: "{}", raw: true})
 			if k == record.Files {
 				a.visit("/x/" + slug)
 			}
@@ -250,22 +250,22 @@ func TestListQueries(t *testing.T) {
 			if strings.HasPrefix(q, "sort=size") && path != "notes" {
 				continue
 			}
-			got := a.do(request{method: "GET", path: "/api/v1/" + path + "?" + q, raw: true}).want(400)
+			got := a.do(apiRequest{method: "GET", path: "/api/v1/" + path + "?" + q, raw: true}).want(400)
 			is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.text("code")))
 		}
 	}
 	for _, q := range []string{"sort=size", "cursor=" + a.get("/api/v1/files?limit=2").text("nextCursor")} {
-		a.do(request{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(400) // of another list
+		a.do(apiRequest{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(400) // of another list
 	}
 	for _, q := range []string{"type=picture", "type=Image", "type=image,video"} {
-		a.do(request{method: "GET", path: "/api/v1/files?" + q, raw: true}).want(400)
+		a.do(apiRequest{method: "GET", path: "/api/v1/files?" + q, raw: true}).want(400)
 	}
-	text := a.do(request{method: "GET", path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", raw: true}).want(400).text("error")
+	text := a.do(apiRequest{method: "GET", path: "/api/v1/files?limit=0&offset=-1&favorite=x&public=x&sort=x&type=x", raw: true}).want(400).text("error")
 	for _, name := range []string{"limit", "offset", "favorite", "public", "sort", "type"} {
 		is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 	}
 	for _, q := range []string{"limit=1", "limit=500", "offset=10000000", "limit=", "unknown=1", "q=%00", "q=%F0%9F%98%80", "folder=x", "type=image", "tag=,&tags=a,,b", "limit=&offset=&cursor=&q=&tag=&tags=,,&favorite=&public=&sort="} {
-		a.do(request{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(200)
+		a.do(apiRequest{method: "GET", path: "/api/v1/notes?" + q, raw: true}).want(200)
 	}
 	is.Equal(len(a.get("/api/v1/notes?limit=1").ids()), 1)
 	for range 49 {
@@ -356,10 +356,10 @@ func TestListsOfAccounts(t *testing.T) {
 				"cursor=AQ&offset=0", "%zz", "sort=oldest&cursor=" + a.get(path+"?limit=1").text("nextCursor"),
 				"cursor=" + a.get(other+"?limit=1").text("nextCursor"),
 			} {
-				got := a.do(request{method: "GET", path: path + "?" + q, raw: true}).want(400)
+				got := a.do(apiRequest{method: "GET", path: path + "?" + q, raw: true}).want(400)
 				is.True(slices.Contains([]string{"bad_query", "bad_cursor"}, got.text("code")))
 			}
-			text := a.do(request{method: "GET", path: path + "?limit=0&offset=-1&sort=x", raw: true}).want(400).text("error")
+			text := a.do(apiRequest{method: "GET", path: path + "?limit=0&offset=-1&sort=x", raw: true}).want(400).text("error")
 			for _, name := range []string{"the parameter limit", "offset", "sort"} {
 				is.True(strings.Contains(strings.ToLower(text), name)) // all that is wrong is said at once
 			}
@@ -391,5 +391,5 @@ func TestNewRecordsDoNotDisturbAWalk(t *testing.T) {
 		a.post("/api/v1/notes", `{"content":"x"}`).want(201)
 	}
 	is.Equal(walked, before)
-	is.Equal(a.do(request{method: http.MethodHead, path: "/api/v1/notes"}).status, 200)
+	is.Equal(a.do(apiRequest{method: http.MethodHead, path: "/api/v1/notes"}).status, 200)
 }

@@ -76,7 +76,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 		before := a.get(path).want(200).object("data")
 		tags := a.get("/api/v1/tags").body
 		a.clock.advance(time.Second)
-		got := a.do(request{method: "PATCH", path: path, json: before, raw: true}).want(200).object("data")
+		got := a.do(apiRequest{method: "PATCH", path: path, json: before, raw: true}).want(200).object("data")
 		is.True(got["updatedAt"].(string) > before["updatedAt"].(string))
 		delete(got, "updatedAt")
 		delete(before, "updatedAt")
@@ -108,7 +108,7 @@ func TestPatchWithTheAnswer(t *testing.T) {
 		}
 		for _, path := range paths {
 			got := a.patch("/api/v1/"+path, `{}`).want(200).object("data")
-			is.Equal(a.do(request{method: "PATCH", path: "/api/v1/" + path, json: got, raw: true}).want(200).object("data"), got)
+			is.Equal(a.do(apiRequest{method: "PATCH", path: "/api/v1/" + path, json: got, raw: true}).want(200).object("data"), got)
 		}
 	})
 	is.True(a.sound())
@@ -128,19 +128,19 @@ func TestReadOnlyMembers(t *testing.T) {
 	for k, body := range whole {
 		create := maps.Clone(own)
 		maps.Copy(create, parse(t, body))
-		made := a.do(request{method: "POST", path: "/api/v1/" + k.Path, json: create, raw: true}).want(201).object("data")
+		made := a.do(apiRequest{method: "POST", path: "/api/v1/" + k.Path, json: create, raw: true}).want(201).object("data")
 		is.True(made["id"] != own["id"])
 		is.Equal(made["kind"], k.Name)
 		is.Equal(made["hasPassword"], false)
 		is.Equal(fmt.Sprint(made[k.Counter]), "0")
 		is.True(made["createdAt"].(string) > "2020")
-		got := a.do(request{method: "PATCH", path: "/api/v1/" + k.Path + "/" + made["id"].(string), json: own, raw: true}).want(200).object("data")
+		got := a.do(apiRequest{method: "PATCH", path: "/api/v1/" + k.Path + "/" + made["id"].(string), json: own, raw: true}).want(200).object("data")
 		delete(got, "updatedAt")
 		delete(made, "updatedAt")
 		is.Equal(got, made)
 	}
 	made := a.upload(nil, file{"a.txt", "", "hello"}).want(201)
-	got := a.do(request{method: "PATCH", path: "/api/v1/files/" + made.text("id"), json: own, raw: true}).want(200).object("data")
+	got := a.do(apiRequest{method: "PATCH", path: "/api/v1/files/" + made.text("id"), json: own, raw: true}).want(200).object("data")
 	is.Equal(got["mimeType"], made.at("mimeType"))
 	is.Equal(fmt.Sprint(got["size"]), "5")
 	is.Equal(got["sha256"], made.at("sha256"))
@@ -164,8 +164,8 @@ func TestTakenSlugs(t *testing.T) {
 			for _, slug := range []string{"taken", "bobs"} {
 				create := parse(t, body)
 				create["slug"], create["tags"] = slug, []any{"left", "over"}
-				is.Equal(a.refused(request{method: "POST", path: path, json: create}, 409).text("code"), "slug_taken")
-				is.Equal(a.refused(request{method: "PATCH", path: path + "/" + id, json: create}, 409).text("code"), "slug_taken")
+				is.Equal(a.refused(apiRequest{method: "POST", path: path, json: create}, 409).text("code"), "slug_taken")
+				is.Equal(a.refused(apiRequest{method: "PATCH", path: path + "/" + id, json: create}, 409).text("code"), "slug_taken")
 			}
 			is.Equal(a.tags(), []string{})
 			// Case counts, an item's own slug is free to it, and a slug is free
@@ -185,7 +185,7 @@ func TestTakenSlugs(t *testing.T) {
 		q := a.uploadRequest(map[string]string{"slug": "bobs", "newTags": "left,over", "folderName": "Left"}, file{"b.txt", "", "x"})
 		is.Equal(a.refused(q, 409).text("code"), "slug_taken")
 		id := a.upload(nil, file{"c.txt", "", "x"}).want(201).text("id")
-		is.Equal(a.refused(request{method: "PATCH", path: "/api/v1/files/" + id, json: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).text("code"), "slug_taken")
+		is.Equal(a.refused(apiRequest{method: "PATCH", path: "/api/v1/files/" + id, json: `{"newSlug":"taken","folderName":"Left","tags":["left"]}`}, 409).text("code"), "slug_taken")
 		is.Equal(a.get("/api/v1/folders").at("total"), 0.0)
 	})
 	is.True(a.sound())
@@ -287,14 +287,14 @@ func TestWhatClientsRead(t *testing.T) {
 		is := is.New(t)
 		a := a.with(t)
 		is.Equal(fmt.Sprint(a.get("/api/v1/remote-upload").want(200).at("jobs")), "[]")
-		a.do(request{method: "GET", path: "/api/v1/remote-upload", key: "kist_wrong"}).want(401)
-		a.do(request{method: "GET", path: "/api/v1/remote-upload", anyone: true}).want(401)
+		a.do(apiRequest{method: "GET", path: "/api/v1/remote-upload", key: "kist_wrong"}).want(401)
+		a.do(apiRequest{method: "GET", path: "/api/v1/remote-upload", anyone: true}).want(401)
 	})
 	t.Run("every origin", func(t *testing.T) {
 		is := is.New(t)
 		a := a.with(t)
 		for _, origin := range []string{"chrome-extension://abc", "moz-extension://0-1", "https://evil.example", "null"} {
-			got := a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"x"}`, header: http.Header{"Origin": {origin}}}).want(201)
+			got := a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"x"}`, header: http.Header{"Origin": {origin}}}).want(201)
 			is.Equal(got.header.Get("Access-Control-Allow-Origin"), "*")
 			is.Equal(got.header.Get("Access-Control-Allow-Credentials"), "")
 		}

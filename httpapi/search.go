@@ -32,19 +32,19 @@ const enough = 20
 // maxTail is how many changes the index may lack that are read instead.
 const maxTail = 1000
 
-// look asks the index, and what it lacks, at the transaction's instant. There
+// indexLookup asks the index, and what it lacks, at the transaction's instant. There
 // are no hits without an error when the index cannot be asked: then records
 // are to be read through.
-type look func(*search.Finder) (*search.Hits, error)
+type indexLookup func(*search.Finder) (*search.Hits, error)
 
-var noIndex look = func(*search.Finder) (*search.Hits, error) { return nil, search.ErrUnusable }
+var noIndex indexLookup = func(*search.Finder) (*search.Hits, error) { return nil, search.ErrUnusable }
 
-// looking runs fn in a View of the store. If it asks, the index is as it was
+// viewWithIndex runs fn in a View of the store. If it asks, the index is as it was
 // before that began, and the changes since then are added from the feed, so
 // that whatever was written before the request is found. fn may run a second
 // time, without the index, if its first error is ErrUnusable.
-func (c *call) looking(asks bool, fn func(*kv.Tx, look) error) error {
-	err := c.nearly(asks, fn)
+func (c *request) viewWithIndex(asks bool, fn func(*kv.Tx, indexLookup) error) error {
+	err := c.viewWithRecentIndex(asks, fn)
 	if err != nil && c.r.Context().Err() != nil {
 		// The client has gone, as those do that ask with every letter typed.
 		panic(http.ErrAbortHandler)
@@ -52,8 +52,8 @@ func (c *call) looking(asks bool, fn func(*kv.Tx, look) error) error {
 	return err
 }
 
-// nearly is looking, for a client that waits for the answer.
-func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
+// viewWithRecentIndex is looking, for a client that waits for the answer.
+func (c *request) viewWithRecentIndex(asks bool, fn func(*kv.Tx, indexLookup) error) error {
 	without := func() error {
 		return c.s.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
 	}
@@ -63,7 +63,7 @@ func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), searchWait)
 	defer cancel()
 	for ctx.Err() == nil {
-		place, far, err := c.asking(ctx, fn)
+		place, far, err := c.viewAtIndex(ctx, fn)
 		switch {
 		case errors.Is(err, search.ErrUnusable):
 			return without()
@@ -75,9 +75,9 @@ func (c *call) nearly(asks bool, fn func(*kv.Tx, look) error) error {
 	return without()
 }
 
-// asking runs fn with the index as it is now, and says which place that has
+// viewAtIndex runs fn with the index as it is now, and says which place that has
 // reached. far says that it is too far from the latest change for fn to run.
-func (c *call) asking(ctx context.Context, fn func(*kv.Tx, look) error) (place uint64, far bool, err error) {
+func (c *request) viewAtIndex(ctx context.Context, fn func(*kv.Tx, indexLookup) error) (place uint64, far bool, err error) {
 	view, ok := c.s.Search.View(ctx)
 	if !ok {
 		return 0, false, search.ErrUnusable
@@ -102,7 +102,7 @@ func (c *call) asking(ctx context.Context, fn func(*kv.Tx, look) error) (place u
 // list reads a page of records that fit what is looked for. Typing errors are
 // allowed for when nothing is found without: a list is not in the order of how
 // well its records fit.
-func (c *call) list(tx *kv.Tx, q kv.Query, text *search.Query, look look) (kv.Page, error) {
+func (c *request) list(tx *kv.Tx, q kv.Query, text *search.Query, look indexLookup) (kv.Page, error) {
 	if q.Text == "" {
 		return tx.List(q)
 	}
@@ -220,7 +220,7 @@ func appendMarks(dst []byte, marks []search.Range) []byte {
 }
 
 // searchAll looks for records of every kind.
-func searchAll(c *call) error {
+func searchAll(c *request) error {
 	begun := time.Now()
 	values, err := c.query()
 	if err != nil {
@@ -248,8 +248,8 @@ func searchAll(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
-		err := c.looking(true, func(tx *kv.Tx, look look) error {
+	return c.respondLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+		err := c.viewWithIndex(true, func(tx *kv.Tx, look indexLookup) error {
 			finder := text.For(c.owner(), true, tx.TagNames(c.owner()))
 			hits, complete, err := c.hits(tx, finder, kind, look)
 			if err == nil && complete && text.MayErr() && hits.Total() < enough {
@@ -303,7 +303,7 @@ func searchAll(c *call) error {
 }
 
 // hits asks the index, or reads records through for a while.
-func (c *call) hits(tx *kv.Tx, f *search.Finder, kind *record.Kind, look look) (*search.Hits, bool, error) {
+func (c *request) hits(tx *kv.Tx, f *search.Finder, kind *record.Kind, look indexLookup) (*search.Hits, bool, error) {
 	hits, err := look(f)
 	if !errors.Is(err, search.ErrUnusable) {
 		return hits, true, err
@@ -330,7 +330,7 @@ func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record
 	}
 }
 
-func (c *call) showResult(tx *kv.Tx, dst []byte, f *search.Finder, r *record.Record) ([]byte, error) {
+func (c *request) showResult(tx *kv.Tx, dst []byte, f *search.Finder, r *record.Record) ([]byte, error) {
 	h, err := c.s.Search.Highlight(f, r)
 	if err != nil {
 		return dst, err

@@ -136,7 +136,7 @@ func TestSearchPages(t *testing.T) {
 		end() // the same without the index
 	}
 	for _, bad := range []string{"?limit=0", "?limit=501", "?kind=cat", "?cursor=x", "?q=" + strings.Repeat("x", 1001), "?q=" + strings.Repeat("a+", 33)} {
-		a.do(request{method: "GET", path: "/api/v1/search" + bad, raw: true}).want(400)
+		a.do(apiRequest{method: "GET", path: "/api/v1/search" + bad, raw: true}).want(400)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestListsSearch(t *testing.T) {
 			is.Equal(list("q=%2B*"), "0:")
 			next := a.get("/api/v1/notes?q=sea&limit=5").want(200).text("nextCursor")
 			is.Equal(list("q=sea&limit=5&cursor="+next), "12:fghij")
-			a.do(request{method: "GET", path: "/api/v1/notes?q=other&cursor=" + next, raw: true}).want(400)
+			a.do(apiRequest{method: "GET", path: "/api/v1/notes?q=other&cursor=" + next, raw: true}).want(400)
 		})
 	}
 }
@@ -231,10 +231,10 @@ func TestSearchPanics(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	end := a.indexed()
-	c := &call{s: a.server, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
+	c := &request{s: a.server, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
 	func() {
 		defer func() { is.Equal(recover(), "amid") }()
-		_ = c.looking(true, func(*kv.Tx, look) error { panic("amid") })
+		_ = c.viewWithIndex(true, func(*kv.Tx, indexLookup) error { panic("amid") })
 	}()
 	end() // does not wait for ever
 }

@@ -220,7 +220,7 @@ func TestSendingPartsToAClosedLink(t *testing.T) {
 	a.stranger("HEAD", parts[0], "").want(404)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.DropUploads() }))
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.AwaitedUploads()
+		awaited, err := tx.OpenUploads()
 		is.Equal(len(awaited), 0)
 		return err
 	}))

@@ -21,10 +21,10 @@ import (
 
 	"kist/blobs"
 	"kist/embed"
-	"kist/httpapi/courier"
-	"kist/httpapi/lookout"
+	"kist/httpapi/linkcheck"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
+	"kist/httpapi/webhook"
 	"kist/kv"
 	"kist/search"
 )
@@ -83,21 +83,21 @@ type Server struct {
 	extension func() (*embed.Archive, error) // made when first asked for
 	shown     shownPool                      // for owners
 	shared    shownPool                      // for visitors
-	misses    misses
+	misses    slugProbes
 	renders   renders
-	turns     turns // on resumable uploads
-	repeats   repeats
+	turns     uploadLocks // on resumable uploads
+	repeats   repeatGuards
 	probe     probe
-	courier   *courier.Courier
-	lookout   *lookout.Lookout
-	movers    movers
+	webhooks  *webhook.Sender
+	links     *linkcheck.Checker
+	movers    imports
 	fetcher   fetcher
 	grants    *grants
 	captcha   *captcha
 	meter     *meter // nil while /metrics is off
 
 	readiness readiness
-	crowd     crowd
+	crowd     connectionCounts
 	json      *budget
 
 	crossOrigin *http.CrossOriginProtection
@@ -118,7 +118,7 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, renew: writeRenew, json: newBudget(), courier: courier.New(c.Store, c.Outbound, c.Base, c.Log), lookout: lookout.New(c.Store, c.Outbound, c.Icons, c.Log)}
+	s := &Server{Config: c, renew: writeRenew, json: newBudget(), webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log)}
 	if s.Access == nil {
 		s.Access = s.Log
 	}
@@ -211,9 +211,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer work.Wait()
 	defer stop()
 	defer s.movers.end()
-	work.Go(func() { s.courier.Run(ctx) })
+	work.Go(func() { s.webhooks.Run(ctx) })
 	work.Go(func() { s.fetchQueued(ctx) })
-	work.Go(func() { s.lookout.Run(ctx) })
+	work.Go(func() { s.links.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if t != nil {

@@ -21,7 +21,7 @@ import (
 const sessionCookie = "kist_session"
 
 // session is the secret in the request's cookie; "" if there is none.
-func (c *call) session() string {
+func (c *request) session() string {
 	cookie, err := c.r.Cookie(c.siteCookie(sessionCookie))
 	if err != nil {
 		return ""
@@ -31,7 +31,7 @@ func (c *call) session() string {
 
 // setSession has the browser keep a session's secret, or forget it if it is
 // "".
-func (c *call) setSession(secret string) {
+func (c *request) setSession(secret string) {
 	cookie := &http.Cookie{ // #nosec G124 -- it is Secure on https
 		Name: c.siteCookie(sessionCookie), Value: secret, Path: "/", MaxAge: int(record.SlideTime.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure(),
@@ -45,7 +45,7 @@ func (c *call) setSession(secret string) {
 // sameOrigin refuses what another site has a browser send, where the browser
 // would add a cookie by itself or keep one (the standard library's
 // CrossOriginProtection: Sec-Fetch-Site, else Origin).
-func (c *call) sameOrigin() error {
+func (c *request) sameOrigin() error {
 	if err := c.s.crossOrigin.Check(c.r); err != nil {
 		return &record.Error{Fault: record.Denied, Code: "cross_origin", Text: "The request comes from another site."}
 	}
@@ -71,7 +71,7 @@ const maxAgent = 200
 // signIn makes a session for the user who has the password, and returns the
 // user. A wrong password is counted, and written to the log in a line that does
 // not change: programs that shut out attackers read it.
-func (c *call) signIn(name, password string) (*record.User, error) {
+func (c *request) signIn(name, password string) (*record.User, error) {
 	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
 		return nil, errLogin
 	}
@@ -85,7 +85,7 @@ func (c *call) signIn(name, password string) (*record.User, error) {
 	if u != nil {
 		g.hash, g.device = u.Password, c.device(u)
 	}
-	right, err := c.try(g)
+	right, err := c.checkPassword(g)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.TooMany {
 		c.failedSignIn(name)
 	}
@@ -96,12 +96,12 @@ func (c *call) signIn(name, password string) (*record.User, error) {
 		c.failedSignIn(name)
 		return nil, errLogin
 	}
-	return u, c.begin(u)
+	return u, c.startSession(u)
 }
 
-// begin makes a session and gives it to the browser. One that the browser had
+// startSession makes a session and gives it to the browser. One that the browser had
 // ends.
-func (c *call) begin(u *record.User) error {
+func (c *request) startSession(u *record.User) error {
 	old := c.session()
 	var before *kv.Caller
 	if old != "" {
@@ -131,7 +131,7 @@ func (c *call) begin(u *record.User) error {
 
 // address is where the client asks from; "" if that is not known, as of one
 // that comes over a socket and by no proxy.
-func (c *call) address() string {
+func (c *request) address() string {
 	if !c.addr.IsValid() {
 		return ""
 	}
@@ -139,18 +139,18 @@ func (c *call) address() string {
 }
 
 // failedSignIn writes the line of a wrong sign-in.
-func (c *call) failedSignIn(name string) {
+func (c *request) failedSignIn(name string) {
 	client := cmp.Or(c.address(), "local")
 	c.s.Log.LogAttrs(c.r.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", cutTo(name, 64)))
 }
 
 // login signs a browser in.
-func login(c *call) error {
+func login(c *request) error {
 	if err := c.sameOrigin(); err != nil {
 		return err
 	}
 	form := new(loginForm)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return err
 	}
 	u, err := c.signIn(form.name, form.password.Text)
@@ -161,14 +161,14 @@ func login(c *call) error {
 }
 
 // logout ends the session of the browser that asks, if it has one.
-func logout(c *call) error {
-	if err := c.end(); err != nil {
+func logout(c *request) error {
+	if err := c.endSession(); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
-func (c *call) end() error {
+func (c *request) endSession() error {
 	if err := c.sameOrigin(); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (v *shownSession) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
-func listSessions(c *call) error {
+func listSessions(c *request) error {
 	return answerList(c,
 		func(tx *kv.Tx) ([]record.Key, error) { return tx.Sessions(c.owner()) },
 		func(k *record.Key) (record.ID, string) { return k.ID, k.Agent },
@@ -213,7 +213,7 @@ func listSessions(c *call) error {
 		})
 }
 
-func removeSession(c *call) error {
+func removeSession(c *request) error {
 	id, err := c.uuid("session")
 	if err != nil {
 		return err
@@ -227,11 +227,11 @@ func removeSession(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // removeSessions ends all sessions but the one that asks.
-func removeSessions(c *call) error {
+func removeSessions(c *request) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		all, err := tx.Sessions(c.owner())
 		for i := 0; err == nil && i < len(all); i++ {
@@ -243,7 +243,7 @@ func removeSessions(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // onward is where a page leads after the sign-in: a path of this server. Any
@@ -260,7 +260,7 @@ func onward(next string) string {
 }
 
 // loginPage is the page to sign in at; who is signed in is sent on.
-func loginPage(c *call) error {
+func loginPage(c *request) error {
 	next := onward(c.r.URL.Query().Get("next"))
 	if c.session() != "" {
 		if _, err := c.s.Store.AuthenticateSession(c.session()); err == nil {
@@ -275,11 +275,11 @@ func loginPage(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, page)
+	return c.respondPage(http.StatusOK, page)
 }
 
 // redirect sends a browser on to a path of this server, with GET.
-func (c *call) redirect(path string) error {
+func (c *request) redirect(path string) error {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("Location", asciiURL(c.s.prefix()+path))
 	c.w.WriteHeader(http.StatusSeeOther)
@@ -287,15 +287,15 @@ func (c *call) redirect(path string) error {
 }
 
 // signedIn takes the form of the login page.
-func signedIn(c *call) error {
+func signedIn(c *request) error {
 	if err := c.sameOrigin(); err != nil {
 		return err
 	}
-	values, err := c.form()
+	values, err := c.readForm()
 	if err != nil {
 		return err
 	}
-	c.takeProof(values)
+	c.readProofField(values)
 	next, name := onward(values.Get("next")), values.Get("username")
 	if _, err = c.signIn(name, values.Get("password")); err == nil {
 		return c.redirect(next)
@@ -307,8 +307,8 @@ func signedIn(c *call) error {
 
 // problem answers a page's form of which a password was not taken: with the
 // page again, which says why, and when to try again. Other errors are returned.
-func (c *call) problem(err error, page func(embed.Problem) embed.Page) error {
-	e, status := understood(err)
+func (c *request) problem(err error, page func(embed.Problem) embed.Page) error {
+	e, status := clientError(err)
 	p := embed.Problem{Text: e.Text, Wait: e.Fault == record.TooMany || e.Fault == record.Busy}
 	switch needed, ok := errors.AsType[*proofNeeded](err); {
 	case ok:
@@ -316,18 +316,18 @@ func (c *call) problem(err error, page func(embed.Problem) embed.Page) error {
 		if err != nil {
 			return err
 		}
-		p.Text, p.Challenge, p.Without = "Too many wrong passwords.", string(challenge), in(e.Retry)
+		p.Text, p.Challenge, p.Without = "Too many wrong passwords.", string(challenge), roundedUp(e.Retry)
 	case !p.Wait && e.Fault != record.Unauthorized:
 		return err
 	}
 	setRetry(c.w.Header(), e)
 	c.w.code = e.Code
-	return c.page(status, page(p))
+	return c.respondPage(status, page(p))
 }
 
 // signedOut takes the form that signs out.
-func signedOut(c *call) error {
-	if err := c.end(); err != nil {
+func signedOut(c *request) error {
+	if err := c.endSession(); err != nil {
 		return err
 	}
 	return c.redirect("/login")
@@ -341,9 +341,9 @@ func (f *deviceForm) Fields(s *field.Set) {
 }
 
 // authorizeDevice begins the device flow (RFC 8628, section 3.1).
-func authorizeDevice(c *call) error {
+func authorizeDevice(c *request) error {
 	form := new(deviceForm)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return c.invalidRequest(err)
 	}
 	var d *record.Device
@@ -374,7 +374,7 @@ func authorizeDevice(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.text(http.StatusOK, body)
+	return c.respondJSON(http.StatusOK, body)
 }
 
 // tokenForm is a poll.
@@ -385,9 +385,9 @@ func (f *tokenForm) Fields(s *field.Set) {
 }
 
 // pollDevice answers a poll (RFC 8628, section 3.4).
-func pollDevice(c *call) error {
+func pollDevice(c *request) error {
 	form := new(tokenForm)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return c.invalidRequest(err)
 	}
 	var key string
@@ -408,30 +408,30 @@ func pollDevice(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.text(http.StatusOK, body)
+	return c.respondJSON(http.StatusOK, body)
 }
 
 // revokeDevice takes the key of the device flow away that the request has come
 // with, so that a client can leave; it may touch no other.
-func revokeDevice(c *call) error {
+func revokeDevice(c *request) error {
 	if c.caller.Key.Device == "" {
 		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "This ends what was connected with a code; other keys are revoked under “Keys and devices”."}
 	}
 	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.owner(), c.caller.Key.ID) }); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // invalidRequest tells a client of the device flow what is wrong with its
 // body.
-func (c *call) invalidRequest(err error) error {
-	e, _ := understood(err)
+func (c *request) invalidRequest(err error) error {
+	e, _ := clientError(err)
 	return c.deviceError(http.StatusBadRequest, &record.DeviceError{Code: "invalid_request", Text: e.Text})
 }
 
 // deviceError answers in the form of OAuth (RFC 6749, section 5.2).
-func (c *call) deviceError(status int, e *record.DeviceError) error {
+func (c *request) deviceError(status int, e *record.DeviceError) error {
 	answer := map[string]any{"error": e.Code, "code": e.Code, "error_description": e.Text, "requestId": c.id}
 	if e.Interval > 0 {
 		answer["interval"] = int(e.Interval.Seconds())
@@ -441,7 +441,7 @@ func (c *call) deviceError(status int, e *record.DeviceError) error {
 		return err
 	}
 	c.w.code = e.Code
-	return c.text(status, body)
+	return c.respondJSON(status, body)
 }
 
 // verifyForm is a user's decision.
@@ -456,12 +456,12 @@ func (f *verifyForm) Fields(s *field.Set) {
 
 // tooManyCodes is tooMany for codes of the device flow.
 func tooManyCodes(wait time.Duration) error {
-	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + in(wait) + ".", Retry: wait}
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong codes. Try again " + roundedUp(wait) + ".", Retry: wait}
 }
 
-// decide lets the client of a code in, or refuses it. Codes cannot be tried
+// decideDevice lets the client of a code in, or refuses it. Codes cannot be tried
 // out.
-func (c *call) decide(code string, approve bool) (*record.Device, error) {
+func (c *request) decideDevice(code string, approve bool) (*record.Device, error) {
 	var d *record.Device
 	err := c.tryCode(func() (err error) {
 		return c.s.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.owner(), approve); return err })
@@ -471,7 +471,7 @@ func (c *call) decide(code string, approve bool) (*record.Device, error) {
 
 // tryCode runs what looks for a code, and counts a code that is not there as a
 // wrong guess.
-func (c *call) tryCode(look func() error) error {
+func (c *request) tryCode(look func() error) error {
 	now, at, tries := c.s.Store.Now(), "device:"+c.owner().String(), c.s.Store.Tries()
 	limits := []kv.Limit{
 		{Kind: limitFrom, Of: network(c.addr).String() + " " + at, Most: guessesFrom},
@@ -487,20 +487,20 @@ func (c *call) tryCode(look func() error) error {
 	return err
 }
 
-func verifyDevice(c *call) error {
+func verifyDevice(c *request) error {
 	form := new(verifyForm)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return err
 	}
-	if _, err := c.decide(form.code, form.action == "approve"); err != nil {
+	if _, err := c.decideDevice(form.code, form.action == "approve"); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
 // devicePage shows which client asks, to who is signed in; others sign in
 // first and come back with the code still filled in.
-func devicePage(c *call) error {
+func devicePage(c *request) error {
 	code := record.CleanUserCode(c.r.URL.Query().Get("user_code"))
 	if c.caller == nil || !c.caller.Key.Session {
 		return c.redirect("/login?next=" + url.QueryEscape("/device?user_code="+code))
@@ -508,10 +508,10 @@ func devicePage(c *call) error {
 	return c.answerDevice(http.StatusOK, code, "")
 }
 
-func (c *call) answerDevice(status int, code, problem string) error {
+func (c *request) answerDevice(status int, code, problem string) error {
 	page := embed.DevicePage{Base: c.s.prefix(), UserName: c.caller.User.Name, Code: code, Problem: problem}
 	if code == "" || problem != "" {
-		return c.page(status, page)
+		return c.respondPage(status, page)
 	}
 	var d *record.Device
 	err := c.tryCode(func() error {
@@ -519,18 +519,18 @@ func (c *call) answerDevice(status int, code, problem string) error {
 	})
 	if missing(err) {
 		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."
-		return c.page(http.StatusNotFound, page)
+		return c.respondPage(http.StatusNotFound, page)
 	}
 	if err != nil {
 		return err
 	}
 	page.Client, page.Address, page.Asked = record.ClientName(d.Client), d.Address, d.Created
-	return c.page(status, page)
+	return c.respondPage(status, page)
 }
 
 // deviceDecided takes the form of the device page.
-func deviceDecided(c *call) error {
-	values, err := c.form()
+func deviceDecided(c *request) error {
+	values, err := c.readForm()
 	if err != nil {
 		return err
 	}
@@ -539,7 +539,7 @@ func deviceDecided(c *call) error {
 	if !approve && values.Get("action") != "deny" {
 		return c.redirect("/device?user_code=" + code) // the code was typed
 	}
-	d, err := c.decide(code, approve)
+	d, err := c.decideDevice(code, approve)
 	if missing(err) {
 		return c.answerDevice(http.StatusNotFound, code, "This code is not known any more. Begin anew on the device.")
 	}
@@ -550,11 +550,11 @@ func deviceDecided(c *call) error {
 	if approve {
 		page.Title, page.Text = "Connected", record.ClientName(d.Client)+" is connected to your account. You can close this page and go back to it."
 	}
-	return c.page(http.StatusOK, page)
+	return c.respondPage(http.StatusOK, page)
 }
 
-// isForm refuses a body that is no form of a page.
-func (c *call) isForm() error {
+// requireForm refuses a body that is no form of a page.
+func (c *request) requireForm() error {
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
 		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be a form."}
@@ -562,12 +562,12 @@ func (c *call) isForm() error {
 	return nil
 }
 
-// form reads a body of a page's form.
-func (c *call) form() (url.Values, error) {
-	if err := c.isForm(); err != nil {
+// readForm reads a body of a page's form.
+func (c *request) readForm() (url.Values, error) {
+	if err := c.requireForm(); err != nil {
 		return nil, err
 	}
-	data, err := c.read(maxQuery)
+	data, err := c.readBody(maxQuery)
 	if err != nil {
 		return nil, err
 	}
@@ -593,59 +593,59 @@ func sessionRoutes() []route {
 	return []route{
 		{
 			method: "POST", path: apiPath + "auth/login", id: "login", tag: "session", summary: "Signs a browser in: sets the session cookie.",
-			door: anyone, args: []param{proofArg}, body: bodyOf("Login"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{400, 401, 403, 429, 503}, serve: login,
+			access: anyone, args: []param{proofArg}, body: bodyOf("Login"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{400, 401, 403, 429, 503}, serve: login,
 		},
 		{
 			method: "POST", path: apiPath + "auth/logout", id: "logout", tag: "session", summary: "Ends the session of the browser that asks.",
-			door: anyone, reply: done, fails: []int{403}, serve: logout,
+			access: anyone, reply: done, fails: []int{403}, serve: logout,
 		},
 		{
 			method: "GET", path: apiPath + "me/sessions", id: "listSessions", tag: "session", summary: "Lists the browsers that are signed in.",
-			door: yours, args: pageParams(shortSorts), reply: reply{200, "A page of sessions.", listOf("Session")}, serve: listSessions,
+			access: ownAccount, args: pageParams(shortSorts), reply: reply{200, "A page of sessions.", listOf("Session")}, serve: listSessions,
 		},
 		{
 			method: "DELETE", path: apiPath + "me/sessions", id: "removeSessions", tag: "session", summary: "Ends all sessions but the one that asks.",
-			door: yours, reply: done, serve: removeSessions,
+			access: ownAccount, reply: done, serve: removeSessions,
 		},
 		{
 			method: "DELETE", path: apiPath + "me/sessions/{id}", id: "removeSession", tag: "session", summary: "Ends a session.",
-			door: yours, reply: done, fails: []int{404}, serve: removeSession,
+			access: ownAccount, reply: done, fails: []int{404}, serve: removeSession,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/authorize", id: "authorizeDevice", tag: "session", summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
-			door: anyone, body: bodyOf("Device"), reply: reply{200, "The codes.", codes}, fails: []int{403, 429}, serve: authorizeDevice,
+			access: anyone, body: bodyOf("Device"), reply: reply{200, "The codes.", codes}, fails: []int{403, 429}, serve: authorizeDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/token", id: "pollDevice", tag: "session", summary: "Polls for the key of a device.",
-			door: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", key}, fails: []int{403}, serve: pollDevice,
+			access: anyone, body: bodyOf("DevicePoll"), reply: reply{200, "The key, once.", key}, fails: []int{403}, serve: pollDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/revoke", id: "revokeDevice", tag: "session", summary: "Revokes the key of the device flow that it is called with: the client leaves.",
-			door: holders, reply: done, fails: []int{404}, serve: revokeDevice,
+			access: holders, reply: done, fails: []int{404}, serve: revokeDevice,
 		},
 		{
 			method: "POST", path: apiPath + "auth/device/verify", id: "verifyDevice", tag: "session", summary: "Lets a device in or refuses it; for a browser that is signed in.",
-			door: browsers, body: bodyOf("DeviceDecision"), reply: done, fails: []int{404, 429}, serve: verifyDevice,
+			access: browsers, body: bodyOf("DeviceDecision"), reply: done, fails: []int{404, 429}, serve: verifyDevice,
 		},
 		{
 			method: "GET", path: "/login", id: "readLogin", tag: "session", summary: "The page to sign in at.",
-			door: anyone, args: []param{{"query", "next", "Path to go on to.", object{"type": "string"}, "/files"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303}, serve: loginPage,
+			access: anyone, args: []param{{"query", "next", "Path to go on to.", object{"type": "string"}, "/files"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303}, serve: loginPage,
 		},
 		{
 			method: "POST", path: "/login", id: "postLogin", tag: "session", summary: "Takes the form of the page to sign in at.",
-			door: anyone, body: formBody, reply: reply{303, "On to the page that was wanted.", nil}, fails: []int{400, 401, 403, 413, 415, 429, 503}, serve: signedIn,
+			access: anyone, body: formBody, reply: reply{303, "On to the page that was wanted.", nil}, fails: []int{400, 401, 403, 413, 415, 429, 503}, serve: signedIn,
 		},
 		{
 			method: "POST", path: "/logout", id: "postLogout", tag: "session", summary: "Signs the browser out.",
-			door: anyone, reply: reply{303, "On to the page to sign in at.", nil}, fails: []int{403}, serve: signedOut,
+			access: anyone, reply: reply{303, "On to the page to sign in at.", nil}, fails: []int{403}, serve: signedOut,
 		},
 		{
 			method: "GET", path: "/device", id: "readDevice", tag: "session", summary: "The page where a user lets a device in.",
-			door: visitors, args: []param{{"query", "user_code", "The code that the device shows.", object{"type": "string"}, "BCDF-GHJK"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 404, 429}, serve: devicePage,
+			access: visitors, args: []param{{"query", "user_code", "The code that the device shows.", object{"type": "string"}, "BCDF-GHJK"}}, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 404, 429}, serve: devicePage,
 		},
 		{
 			method: "POST", path: "/device", id: "postDevice", tag: "session", summary: "Takes the form of the page where a user lets a device in.",
-			door: browsers, body: formBody, reply: reply{200, "What was done.", pageOf()}, fails: []int{303, 400, 404, 413, 415, 429}, serve: deviceDecided,
+			access: browsers, body: formBody, reply: reply{200, "What was done.", pageOf()}, fails: []int{303, 400, 404, 413, 415, 429}, serve: deviceDecided,
 		},
 	}
 }

@@ -57,12 +57,12 @@ const sessionName = "__Host-kist_session"
 // enter signs a browser in and returns its cookie.
 func (a *app) enter(name, password string) string {
 	a.Helper()
-	return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}}).want(200).cookieOf(sessionName)
+	return a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}}).want(200).cookieOf(sessionName)
 }
 
 // as is a request of a browser with the cookie, from the server's own pages.
-func as(cookie, method, path string, json any) request {
-	return request{method: method, path: path, anyone: true, json: json, header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
+func as(cookie, method, path string, json any) apiRequest {
+	return apiRequest{method: method, path: path, anyone: true, json: json, header: http.Header{"Cookie": {cookie}, "Sec-Fetch-Site": {"same-origin"}}}
 }
 
 func TestSignIn(t *testing.T) {
@@ -71,7 +71,7 @@ func TestSignIn(t *testing.T) {
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
 	login := func(name, password string) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
 	}
 	got := login("ann", "wrong horse").want(401)
 	is.Equal(got.text("code"), "wrong_login")
@@ -93,7 +93,7 @@ func TestSignIn(t *testing.T) {
 	is.True(!strings.Contains(a.log.String(), strings.TrimPrefix(mine, sessionName+"=")))
 
 	// The secret is no API key, and a bad key beside a good cookie is refused.
-	a.do(request{method: "GET", path: "/api/v1/me", key: strings.TrimPrefix(mine, sessionName+"=")}).want(401)
+	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: strings.TrimPrefix(mine, sessionName+"=")}).want(401)
 	q := as(mine, "GET", "/api/v1/me", nil)
 	q.header.Set("X-Api-Key", "kist_bad")
 	a.do(q).want(401)
@@ -156,7 +156,7 @@ func TestCrossOrigin(t *testing.T) {
 		t.Run(name, func(*testing.T) {
 			h := h.Clone()
 			h.Set("Cookie", cookie)
-			for _, q := range []request{
+			for _, q := range []apiRequest{
 				{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`},
 				{method: "DELETE", path: "/api/v1/notes/" + "01890a5d-ac96-774b-bcce-b302099a8057"},
 				{method: "PATCH", path: "/api/v1/me", json: `{"displayName":"x"}`},
@@ -169,11 +169,11 @@ func TestCrossOrigin(t *testing.T) {
 				is.Equal(a.do(q).want(403).header.Get("Set-Cookie"), "")
 			}
 			h.Del("Cookie")
-			a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, header: h}).want(201)
+			a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, header: h}).want(201)
 		})
 	}
 	h := http.Header{"Cookie": {cookie}, "Origin": {"https://kist.example.org"}} // a proxy has changed the Host
-	a.do(request{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, anyone: true, header: h}).want(201)
+	a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"c"}`, anyone: true, header: h}).want(201)
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
 }
 
@@ -189,9 +189,9 @@ func TestSessionOfAUser(t *testing.T) {
 	key := a.do(as(cookie, "POST", "/api/v1/keys", `{"name":"k"}`)).want(201).text("key")
 	is.Equal(a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200).at("total"), 1.0)
 	a.do(as(cookie, "GET", "/api/v1/admin/users", nil)).want(403)
-	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(200)
-	a.do(request{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
-	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(401)
+	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(200)
+	a.do(apiRequest{method: "PATCH", path: "/api/v1/admin/settings", json: `{"apiTokensDisabled":true}`}).want(200)
+	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(401)
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		u, err := tx.User(bob.ID)
@@ -202,7 +202,7 @@ func TestSessionOfAUser(t *testing.T) {
 		return tx.SaveUser(u)
 	}))
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(401)
-	a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: `{"username":"bob","password":"correct horse"}`}).want(401)
+	a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: `{"username":"bob","password":"correct horse"}`}).want(401)
 }
 
 // Passwords cannot be tried out, whether the name is there or not.
@@ -212,7 +212,7 @@ func TestSignInThrottle(t *testing.T) {
 	a := start(t)
 	a.withPassword(a.user, "correct horse")
 	try := func(name, password string) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
 	}
 	for _, name := range []string{"ann", "nobody"} {
 		for range guessesFrom {
@@ -237,13 +237,13 @@ func TestSignInPages(t *testing.T) {
 		if cookie != "" {
 			h.Set("Cookie", cookie)
 		}
-		return a.do(request{method: "POST", path: path, anyone: true, header: h, body: strings.NewReader(values.Encode())})
+		return a.do(apiRequest{method: "POST", path: path, anyone: true, header: h, body: strings.NewReader(values.Encode())})
 	}
 	for next, to := range map[string]string{
 		"/files?x=1": "/files?x=1", "/device?user_code=BCDF-GHJK": "/device?user_code=BCDF-GHJK", "": "/",
 		"//evil.example": "/", "/\\evil.example": "/", "https://evil.example/": "/", "javascript:alert(1)": "/", "/a\r\nSet-Cookie: x=1": "/", "/\t/evil.example": "/", "evil": "/",
 	} {
-		page := a.do(request{method: "GET", path: "/login?next=" + url.QueryEscape(next), anyone: true}).want(200)
+		page := a.do(apiRequest{method: "GET", path: "/login?next=" + url.QueryEscape(next), anyone: true}).want(200)
 		is.True(strings.Contains(string(page.body), "password"))
 		got := post("/login", "", url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {next}}).want(303)
 		is.Equal(got.header.Get("Location"), to)
@@ -264,7 +264,7 @@ type extension struct{ a *app }
 
 func (e extension) poll(secret string) (key string, done bool) {
 	e.a.Helper()
-	got := e.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
+	got := e.a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
 	if got.status == 200 {
 		if got.at("expires_in") != 2592000.0 || got.at("interval") != 5.0 || got.text("token_type") != "ApiKey" || !strings.HasPrefix(got.text("api_key"), "kist_") {
 			e.a.Errorf("the client takes no such answer: %s", got.body)
@@ -287,7 +287,7 @@ type script struct {
 func (s *script) poll(secret string) (key string, done bool) {
 	s.a.Helper()
 	s.a.clock.advance(time.Duration(s.every * float64(time.Second)))
-	got := s.a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
+	got := s.a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}})
 	if got.status == 200 {
 		return got.text("api_key"), true
 	}
@@ -310,15 +310,15 @@ func TestDeviceNames(t *testing.T) {
 			a := start(t)
 			a.withPassword(a.user, "correct horse")
 			cookie := a.enter("ann", "correct horse")
-			got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": id}}).want(200)
+			got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: map[string]string{"extension_id": id}}).want(200)
 			page := html.UnescapeString(string(a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(200).body))
 			is.True(strings.Contains(page, name))
 			is.Equal(strings.Contains(page, id), id == name)
 			h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
 			form := url.Values{"user_code": {got.text("user_code")}, "action": {"approve"}}
-			done := a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(200)
+			done := a.do(apiRequest{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(200)
 			is.True(strings.Contains(html.UnescapeString(string(done.body)), name+" is connected to your account."))
-			key := a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(200)
+			key := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(200)
 			is.True(key.text("api_key") != "")
 			keys := a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200)
 			var shown []string
@@ -339,7 +339,7 @@ func TestDeviceFlow(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	cookie := a.enter("ann", "correct horse")
 	begin := func() *answer {
-		got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist <b>extension"}`}).want(200)
+		got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist <b>extension"}`}).want(200)
 		for _, name := range []string{"device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"} {
 			is.True(got.at(name) != nil)
 		}
@@ -361,7 +361,7 @@ func TestDeviceFlow(t *testing.T) {
 	}
 	is.True(patient.every >= 10)
 
-	a.do(request{method: "POST", path: "/api/v1/auth/device/verify", json: map[string]string{"user_code": code, "action": "approve"}}).want(403) // no API key decides
+	a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/verify", json: map[string]string{"user_code": code, "action": "approve"}}).want(403) // no API key decides
 	page := a.do(as(cookie, "GET", "/device?user_code="+strings.ToLower(code), nil)).want(200)
 	is.True(strings.Contains(string(page.body), "kist &lt;b&gt;extension"))
 	is.True(strings.Contains(string(page.body), code))
@@ -369,7 +369,7 @@ func TestDeviceFlow(t *testing.T) {
 	_, done := impatient.poll(secret)
 	is.True(!done) // looking approves nothing
 	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
-	a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).want(200)
+	a.do(apiRequest{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(url.Values{"user_code": {code}, "action": {"approve"}}.Encode())}).want(200)
 
 	var wg sync.WaitGroup
 	keys := make(chan string, 10)
@@ -383,18 +383,18 @@ func TestDeviceFlow(t *testing.T) {
 	wg.Wait()
 	is.Equal(len(keys), 1)
 	key := <-keys
-	a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(200)
-	a.do(request{method: "POST", path: "/api/v1/notes", key: key, json: `{"content":"c"}`}).want(201)
-	a.do(request{method: "GET", path: "/api/v1/keys", key: key}).want(403)
-	a.do(request{method: "GET", path: "/api/v1/me/sessions", key: key}).want(403)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "invalid_grant")
+	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(200)
+	a.do(apiRequest{method: "POST", path: "/api/v1/notes", key: key, json: `{"content":"c"}`}).want(201)
+	a.do(apiRequest{method: "GET", path: "/api/v1/keys", key: key}).want(403)
+	a.do(apiRequest{method: "GET", path: "/api/v1/me/sessions", key: key}).want(403)
+	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": secret}}).want(400).text("error"), "invalid_grant")
 
 	got = begin()
 	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.text("user_code"), "action": "deny"})).want(200)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "access_denied")
+	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "access_denied")
 	got = begin()
 	a.clock.advance(kv.DeviceTime)
-	is.Equal(a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
+	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
 	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
 
 	a.clock.advance(guessWindow) // wrong codes cannot be tried out
@@ -440,7 +440,7 @@ func TestDeviceFlowBusy(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	ask := func() *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
 	}
 	for range 5 {
 		is.Equal(ask().want(200).header.Get("Cache-Control"), "no-store")
@@ -463,13 +463,13 @@ func TestDeviceFlowOff(t *testing.T) {
 	cookie := a.enter("ann", "correct horse")
 	me := "/api/v1/admin/users/" + a.user.ID.String()
 	authorize := func() *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
 	}
 	verify := func(code, action string) *answer {
 		return a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": code, "action": action}))
 	}
 	poll := func(got *answer) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}})
 	}
 	for _, path := range []string{"/api/v1/admin/settings", me} {
 		approved, waits, denied := authorize().want(200), authorize().want(200), authorize().want(200)
@@ -481,7 +481,7 @@ func TestDeviceFlowOff(t *testing.T) {
 		is.Equal(verify(waits.text("user_code"), "approve").want(403).text("code"), "api_tokens_disabled")
 		h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}, "Cookie": {cookie}}
 		form := url.Values{"user_code": {waits.text("user_code")}, "action": {"approve"}}
-		page := a.do(request{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(403)
+		page := a.do(apiRequest{method: "POST", path: "/device", anyone: true, header: h, body: strings.NewReader(form.Encode())}).want(403)
 		is.True(strings.Contains(string(page.body), "API keys are turned off."))
 		if path == me { // nothing was decided
 			is.Equal(poll(waits).want(400).text("error"), "authorization_pending")
@@ -506,7 +506,7 @@ func TestDeviceAnswers(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	cookie := a.enter("ann", "correct horse")
 	send := func(step string, body map[string]string) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/device/" + step, anyone: true, json: body})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/" + step, anyone: true, json: body})
 	}
 	begin := func() (code, secret string) {
 		got := send("authorize", map[string]string{"extension_id": "kist extension"}).want(200)
@@ -545,7 +545,7 @@ func TestDeviceAnswers(t *testing.T) {
 	made := a.do(as(cookie, "GET", "/api/v1/keys", nil)).want(200).object("data.0")
 	is.Equal(made["name"], "kist extension")
 	is.Equal(made["scopes"], []any{"read", "write", "upload"})
-	use := func() int { return a.do(request{method: "GET", path: "/api/v1/me", key: key}).status }
+	use := func() int { return a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).status }
 	for range 3 { // thirty days from its last use
 		a.clock.advance(29 * 24 * time.Hour)
 		is.Equal(use(), 200)
@@ -566,12 +566,12 @@ func TestDeviceFlowBadRequests(t *testing.T) {
 		"token":     {`{}`, `{"device_code":""}`, `{"device_code":"` + strings.Repeat("x", 257) + `"}`, `{`},
 	} {
 		for _, body := range bodies {
-			got := a.do(request{method: "POST", path: "/api/v1/auth/device/" + path, anyone: true, json: body, raw: true}).want(400)
+			got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/" + path, anyone: true, json: body, raw: true}).want(400)
 			is.Equal(got.text("error"), "invalid_request")
 			is.True(got.text("error_description") != "")
 		}
 	}
-	got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{}`, raw: true})
+	got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{}`, raw: true})
 	is.True(strings.Contains(got.text("error_description"), "xtension_id is required."))
 }
 
@@ -594,19 +594,19 @@ func TestDeviceRevoke(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	cookie := a.enter("ann", "correct horse")
 	connect := func() string {
-		got := a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist extension"}`}).want(200)
+		got := a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"kist extension"}`}).want(200)
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.text("user_code"), "action": "approve"})).want(200)
 		key, _ := extension{a}.poll(got.text("device_code"))
 		return key
 	}
 	one, two := connect(), connect()
 	const path = "/api/v1/auth/device/revoke"
-	a.do(request{method: "POST", path: path, key: one}).want(200)
+	a.do(apiRequest{method: "POST", path: path, key: one}).want(200)
 	a.as(one).get("/api/v1/notes").want(401)
-	a.do(request{method: "POST", path: path, key: one}).want(401)
+	a.do(apiRequest{method: "POST", path: path, key: one}).want(401)
 	a.as(two).get("/api/v1/notes").want(200)
-	is.Equal(a.do(request{method: "POST", path: path}).want(403).text("code"), "no_device") // a key that was made by hand
+	is.Equal(a.do(apiRequest{method: "POST", path: path}).want(403).text("code"), "no_device") // a key that was made by hand
 	a.get("/api/v1/notes").want(200)
 	a.do(as(cookie, "POST", path, nil)).want(403) // nor a session
-	a.do(request{method: "POST", path: path, anyone: true}).want(401)
+	a.do(apiRequest{method: "POST", path: path, anyone: true}).want(401)
 }

@@ -22,7 +22,7 @@ type setup struct {
 	name    string // to people, and of the key
 	does    string
 	scopes  []record.Scope // of the key, the fewest that do; none: it needs no key
-	make    func(to setupTarget) (made, error)
+	make    func(to setupTarget) (setupResult, error)
 }
 
 // A setupTarget is what a program is set up for.
@@ -31,8 +31,8 @@ type setupTarget struct {
 	public    bool   // what the program sends is public
 }
 
-// made is what a setup consists of.
-type made struct {
+// setupResult is what a setup consists of.
+type setupResult struct {
 	files []setupFile
 	steps []setupStep
 }
@@ -98,7 +98,7 @@ func (f *setupForm) Fields(s *field.Set) {
 // madeSetup is a setup as it is answered, this once.
 type madeSetup struct {
 	setup
-	made
+	setupResult
 	key *record.Key // nil if it needs none
 }
 
@@ -132,8 +132,8 @@ func pointers[T any](all []T) []*T {
 	return out
 }
 
-func listSetups(c *call) error {
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+func listSetups(c *request) error {
+	return c.respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var all []*shownSetup
 		for _, p := range setups {
 			all = append(all, &shownSetup{*p})
@@ -144,9 +144,9 @@ func listSetups(c *call) error {
 }
 
 // createSetup makes a program's API key, and what it is set up with.
-func createSetup(c *call) error {
+func createSetup(c *request) error {
 	form := new(setupForm)
-	if err := c.create(form); err != nil {
+	if err := c.decodeNew(form); err != nil {
 		return err
 	}
 	p := setups[slices.Index(programNames(), form.program)]
@@ -161,10 +161,10 @@ func createSetup(c *call) error {
 		}
 	}
 	var err error
-	if out.made, err = p.make(to); err != nil {
+	if out.setupResult, err = p.make(to); err != nil {
 		return err
 	}
-	return c.data(http.StatusCreated, out)
+	return c.respondData(http.StatusCreated, out)
 }
 
 // audience says who sees what a program sends.
@@ -193,7 +193,7 @@ var literally = strings.NewReplacer(`\`, `\\`, `{`, `\{`, `}`, `\}`, `|`, `\|`)
 
 // sharex makes a custom uploader for each sort of thing that ShareX sends. Of a
 // body of JSON it replaces {input} alone, by text that is escaped for JSON.
-func sharex(to setupTarget) (made, error) {
+func sharex(to setupTarget) (setupResult, error) {
 	uploader := func(what, sort, path string) customUploader {
 		return customUploader{
 			Version: "14.0.0", // the first with {json:…}
@@ -209,7 +209,7 @@ func sharex(to setupTarget) (made, error) {
 	text.Body, text.Data = "JSON", `{"content":"{input}","isPublic":`+public+`}`
 	links := uploader("short links", "URLShortener", record.Links.Path)
 	links.Body, links.Data = "JSON", `{"originalUrl":"{input}","isPublic":`+public+`}`
-	var out made
+	var out setupResult
 	for _, f := range []struct {
 		name string
 		customUploader
@@ -219,7 +219,7 @@ func sharex(to setupTarget) (made, error) {
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
 		if err := e.Encode(f.customUploader); err != nil {
-			return made{}, err
+			return setupResult{}, err
 		}
 		out.files = append(out.files, setupFile{f.name, jsonType, b.String()})
 	}
@@ -234,25 +234,25 @@ func sharex(to setupTarget) (made, error) {
 
 const scriptMedia = "application/x-sh"
 
-func shell(to setupTarget) (made, error) {
-	return made{[]setupFile{{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)}}, []setupStep{
+func shell(to setupTarget) (setupResult, error) {
+	return setupResult{[]setupFile{{"kist-upload", scriptMedia, embed.ShellScript(to.base, to.key, to.public)}}, []setupStep{
 		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and let you alone read and run it: it holds the key.", Copy: "chmod 700 ~/.local/bin/kist-upload"},
 		{Text: "Name files, or send it what a command prints. It prints the addresses and copies them to the clipboard.", Copy: "kist-upload photo.jpg"},
 		audience(to.public),
 	}}, nil
 }
 
-func flameshot(to setupTarget) (made, error) {
-	return made{[]setupFile{{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)}}, []setupStep{
+func flameshot(to setupTarget) (setupResult, error) {
+	return setupResult{[]setupFile{{"kist-screenshot", scriptMedia, embed.FlameshotScript(to.base, to.key, to.public)}}, []setupStep{
 		{Text: "Save the file to a folder on your PATH, such as ~/.local/bin, and let you alone read and run it: it holds the key.", Copy: "chmod 700 ~/.local/bin/kist-screenshot"},
 		{Text: "In the settings of your desktop, put the command on a key. The address of each screenshot is copied to the clipboard.", Copy: "kist-screenshot"},
 		audience(to.public),
 	}}, nil
 }
 
-func shortcut(to setupTarget) (made, error) {
+func shortcut(to setupTarget) (setupResult, error) {
 	public := strconv.FormatBool(to.public)
-	return made{nil, []setupStep{
+	return setupResult{nil, []setupStep{
 		{Text: "In Shortcuts make a new shortcut. In its details, turn on “Show in Share Sheet”; it receives images, media and files."},
 		{Text: "Add the action “Get Contents of URL” with this address.", Copy: to.base + apiPath + "upload"},
 		{Text: "Unfold the action and choose the method POST."},
@@ -268,15 +268,15 @@ func shortcut(to setupTarget) (made, error) {
 // bookmarklet opens the editor of a new bookmark with the page that is open. It
 // has no key, which any page could read. An address has room for part of a long
 // selection: the server takes maxQuery, also of an address in an address.
-func bookmarklet(to setupTarget) (made, error) {
+func bookmarklet(to setupTarget) (setupResult, error) {
 	at, err := json.Marshal(to.base + "/bookmarks/new?")
 	if err != nil {
-		return made{}, err
+		return setupResult{}, err
 	}
 	code := `void(()=>{let d=String(getSelection()).slice(0,2000),u;` +
 		`do{u=` + string(at) + `+new URLSearchParams({url:location.href,title:document.title.slice(0,200),description:d});d=d.slice(0,d.length*.8)}while(u.length>4000&&d);` +
 		`open(u,'_blank','noopener')})()`
-	return made{[]setupFile{{"kist-bookmarklet.txt", textMedia, "javascript:" + url.PathEscape(code) + "\n"}}, []setupStep{
+	return setupResult{[]setupFile{{"kist-bookmarklet.txt", textMedia, "javascript:" + url.PathEscape(code) + "\n"}}, []setupStep{
 		{Text: "Drag the link to the bookmarks bar, or make a bookmark with this as its address.", Copy: "javascript:" + url.PathEscape(code)},
 		{Text: "On a page that you want to keep, select a part of the text if you like, and press the bookmark. A new bookmark opens, filled in, for you to save."},
 		{Text: "It holds no key: it works in a browser that is signed in here."},
@@ -288,11 +288,11 @@ func setupRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "listSetups", tag: "account", summary: "Lists the programs that kist can be set up in.",
-			door: yours, reply: reply{200, "All of them.", listOf("Setup")}, serve: listSetups,
+			access: ownAccount, reply: reply{200, "All of them.", listOf("Setup")}, serve: listSetups,
 		},
 		{
 			method: "POST", path: at, id: "createSetup", tag: "account", summary: "Sets a program up: makes its API key, whose secret is shown this once, and the files and steps that it takes.",
-			door: yours, body: bodyOf("SetupCreate"), reply: reply{201, "The key, files and steps.", dataOf("SetupMade")}, serve: createSetup,
+			access: ownAccount, body: bodyOf("SetupCreate"), reply: reply{201, "The key, files and steps.", dataOf("SetupMade")}, serve: createSetup,
 		},
 	}
 }

@@ -84,7 +84,7 @@ func (u *uploader) send(name, input string) *answer {
 	u.app.Helper()
 	at, err := url.Parse(u.filled(u.RequestURL, nil))
 	u.app.fatal(err)
-	q := request{method: u.RequestMethod, path: at.Path, anyone: true, header: http.Header{}}
+	q := apiRequest{method: u.RequestMethod, path: at.Path, anyone: true, header: http.Header{}}
 	for name, value := range u.Headers {
 		q.header.Set(name, u.filled(value, nil))
 	}
@@ -165,7 +165,7 @@ func TestShareX(t *testing.T) {
 		at, shared := a.path(u.filled(u.DeletionURL, answer.body)), a.path(u.filled(u.URL, answer.body))
 		a.visit(at).want(200)
 		is.True(a.visit(shared).status < 400) // looking deletes nothing
-		a.do(request{method: "POST", path: at, anyone: true}).want(200)
+		a.do(apiRequest{method: "POST", path: at, anyone: true}).want(200)
 		a.visit(shared).want(404)
 	}
 
@@ -205,7 +205,7 @@ func TestSetups(t *testing.T) {
 	is.Equal(a.setUp("sharex", false).uploader(0).Arguments["isPublic"], "false")
 	a.post("/api/v1/setups", `{"program":"telnet"}`).want(422)
 	a.post("/api/v1/setups", `{}`).want(422)
-	a.do(request{method: "POST", path: "/api/v1/setups", json: `{"program":"shell"}`, key: a.addKey(a.user, record.ScopeAll)}).want(403)
+	a.do(apiRequest{method: "POST", path: "/api/v1/setups", json: `{"program":"shell"}`, key: a.addKey(a.user, record.ScopeAll)}).want(403)
 }
 
 // TestDeletionAddress: who has it deletes the one item, by a button and once;
@@ -215,7 +215,7 @@ func TestDeletionAddress(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	visit := func(path string) *answer { return a.visit(path, "Accept", "text/html") }
-	press := func(path string) *answer { return a.do(request{method: "POST", path: path, anyone: true}) }
+	press := func(path string) *answer { return a.do(apiRequest{method: "POST", path: path, anyone: true}) }
 
 	made := a.post("/api/v1/notes", `{"title":"Where <gold> is","content":"under the oak","password":"12345678"}`).want(201)
 	at := a.path(made.text("deletionUrl"))
@@ -223,7 +223,7 @@ func TestDeletionAddress(t *testing.T) {
 	is.True(bytes.Contains(page.body, []byte("Where &lt;gold&gt; is")))
 	is.True(!bytes.Contains(page.body, []byte("oak")))
 	is.Equal(page.header.Get("Cache-Control"), "no-store")
-	a.do(request{method: "HEAD", path: at, anyone: true}).want(200)
+	a.do(apiRequest{method: "HEAD", path: at, anyone: true}).want(200)
 	a.visit(at, "Sec-Purpose", "prefetch").want(200)
 	a.patch("/api/v1/notes/"+made.text("data.id"), `{"slug":"moved"}`).want(200)
 	is.True(!strings.Contains(string(a.get("/api/v1/notes/moved").want(200).body), "deletionUrl"))
@@ -317,7 +317,7 @@ func TestBareAddresses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	bare := func(q request) *answer {
+	bare := func(q apiRequest) *answer {
 		if q.header == nil {
 			q.header = http.Header{}
 		}
@@ -338,18 +338,18 @@ func TestBareAddresses(t *testing.T) {
 	for path, body := range map[string]string{
 		"shorten": `{"originalUrl":"https://example.org","slug":"s-1"}`, "notes": `{"content":"x","slug":"v-1"}`, "bookmarks": `{"url":"https://example.org","slug":"v-2"}`,
 	} {
-		got := bare(request{method: "POST", path: "/api/v1/" + path, json: body}).want(201)
+		got := bare(apiRequest{method: "POST", path: "/api/v1/" + path, json: body}).want(201)
 		is.True(regexp.MustCompile(`^https://kist\.example\.org/(s/s|v/v)-\d\n$`).Match(got.body))
 	}
 	for _, c := range []struct {
-		q      request
+		q      apiRequest
 		status int
 		says   string
 	}{
 		{a.uploadRequest(map[string]string{"slug": "one"}, file{"a.txt", "", "a"}), 409, "slug"},
 		{a.uploadRequest(map[string]string{"maxViews": "x"}), 422, "The file is required; the limit of views"},
-		{request{method: "POST", path: "/api/v1/shorten", json: `{`}, 400, "JSON"},
-		{request{method: "POST", path: "/api/v1/shorten", json: `{}`, anyone: true}, 401, "API key"},
+		{apiRequest{method: "POST", path: "/api/v1/shorten", json: `{`}, 400, "JSON"},
+		{apiRequest{method: "POST", path: "/api/v1/shorten", json: `{}`, anyone: true}, 401, "API key"},
 	} {
 		c.q.raw = true
 		got := bare(c.q).want(c.status)
@@ -357,5 +357,5 @@ func TestBareAddresses(t *testing.T) {
 		is.True(strings.HasSuffix(string(got.body), ".\n") && !strings.Contains(string(got.body), `"code"`))
 		is.True(strings.Contains(string(got.body), c.says))
 	}
-	is.Equal(mediaOf(bare(request{method: "GET", path: "/api/v1/notes"}).want(200).header), jsonType) // lists have no other form
+	is.Equal(mediaOf(bare(apiRequest{method: "GET", path: "/api/v1/notes"}).want(200).header), jsonType) // lists have no other form
 }

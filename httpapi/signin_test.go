@@ -39,7 +39,7 @@ func behindProxy(c *Config) {
 // login signs in from an address, with further headers.
 func (a *app) login(from, name, password string, header ...string) *answer {
 	a.Helper()
-	return a.do(request{
+	return a.do(apiRequest{
 		method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password},
 		header: withHeader(append([]string{"X-Forwarded-For", from}, header...)...),
 	})
@@ -207,7 +207,7 @@ func TestSignInProofForm(t *testing.T) {
 	}
 	post := func(values url.Values) *answer {
 		h := withHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "X-Forwarded-For", "203.0.113.5")
-		return a.do(request{method: "POST", path: "/login", anyone: true, header: h, body: strings.NewReader(values.Encode())})
+		return a.do(apiRequest{method: "POST", path: "/login", anyone: true, header: h, body: strings.NewReader(values.Encode())})
 	}
 	got := post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}}).want(400)
 	is.True(strings.Contains(string(got.body), "Turn it on, or try again in 5 minutes."))
@@ -287,7 +287,7 @@ func TestCommonPasswords(t *testing.T) {
 		is.Equal(got.text("fields.password"), why)
 		got = a.patch("/api/v1/admin/users/"+a.user.ID.String(), map[string]string{"password": password}).want(422)
 		is.Equal(got.text("fields.password"), why)
-		got = a.do(request{method: "POST", path: "/api/v1/admin/users", json: map[string]string{"username": "ANN-marie", "password": password}}).want(422)
+		got = a.do(apiRequest{method: "POST", path: "/api/v1/admin/users", json: map[string]string{"username": "ANN-marie", "password": password}}).want(422)
 		is.Equal(got.text("fields.password"), why)
 	}
 	a.patch("/api/v1/admin/users/"+a.user.ID.String(), map[string]string{"username": "bea", "password": "my Ann-Marie"}).want(200)
@@ -334,7 +334,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 				if slices.Contains(c.gone, name) {
 					want = 401
 				}
-				a.do(request{method: "GET", path: "/api/v1/notes", key: secret}).want(want)
+				a.do(apiRequest{method: "GET", path: "/api/v1/notes", key: secret}).want(want)
 			}
 		})
 	}
@@ -376,7 +376,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 			path := "/api/v1/admin/users/" + bob.ID.String()
 			is.Equal(a.patch(path, map[string]any{"displayName": "B", "revoke": []string{}}).want(422).text("fields.revoke"), "goes with a new password")
 			for _, secret := range secrets {
-				a.do(request{method: "GET", path: "/api/v1/notes", key: secret}).want(200)
+				a.do(apiRequest{method: "GET", path: "/api/v1/notes", key: secret}).want(200)
 			}
 			form := map[string]any{"password": "battery staple"}
 			if c.revoke != nil {
@@ -389,7 +389,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 				if slices.Contains(c.gone, name) {
 					want = 401
 				}
-				a.do(request{method: "GET", path: "/api/v1/notes", key: secret}).want(want)
+				a.do(apiRequest{method: "GET", path: "/api/v1/notes", key: secret}).want(want)
 			}
 			a.enter("bob", "battery staple")
 		})
@@ -430,13 +430,13 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	writer.get(at).want(200)
 	other.get(at).want(404)
 	other.patch(at, `{"action":"cancel"}`).want(404)
-	other.do(request{method: "DELETE", path: at, key: other.key}).want(404)
+	other.do(apiRequest{method: "DELETE", path: at, key: other.key}).want(404)
 	mine.patch(at, `{"action":"cancel"}`).want(200)
 
-	begun := mine.do(request{method: "POST", path: tusPath, key: mine.key, header: withHeader("Tus-Resumable", tusVersion, "Upload-Length", "2"), raw: true}).want(201)
+	begun := mine.do(apiRequest{method: "POST", path: tusPath, key: mine.key, header: withHeader("Tus-Resumable", tusVersion, "Upload-Length", "2"), raw: true}).want(201)
 	at = strings.TrimPrefix(begun.header.Get("Location"), "https://kist.example.org")
 	head := func(a *app) *answer {
-		return a.do(request{method: "HEAD", path: at, key: a.key, header: withHeader("Tus-Resumable", tusVersion), raw: true})
+		return a.do(apiRequest{method: "HEAD", path: at, key: a.key, header: withHeader("Tus-Resumable", tusVersion), raw: true})
 	}
 	head(mine).want(200)
 	head(other).want(404)
@@ -485,7 +485,7 @@ func TestHideAddresses(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	ask := func(a *app) *answer {
-		return a.do(request{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
+		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/authorize", anyone: true, json: `{"extension_id":"x"}`})
 	}
 	for name, one := range map[string]struct {
 		fill func(a *app)
@@ -511,7 +511,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *app) *answer {
 			h := withHeader("Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-			return a.do(request{method: "POST", path: "/login", anyone: true, header: h, body: strings.NewReader("username=ann&password=correct+horse")})
+			return a.do(apiRequest{method: "POST", path: "/login", anyone: true, header: h, body: strings.NewReader("username=ann&password=correct+horse")})
 		}},
 		"the password of an item": {func(a *app) {
 			a.share("x", "slug", "locked", "password", "secret")
@@ -520,7 +520,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, func(a *app) *answer {
 			h := withHeader("Content-Type", "application/x-www-form-urlencoded")
-			return a.do(request{method: "POST", path: "/v/locked", anyone: true, header: h, body: strings.NewReader("password=secret")})
+			return a.do(apiRequest{method: "POST", path: "/v/locked", anyone: true, header: h, body: strings.NewReader("password=secret")})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,16 +91,16 @@ func tusRoutes() []route {
 	return []route{
 		{
 			method: "OPTIONS", path: tusPath, id: "describeTus", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
-			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
+			access: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
 		},
 		{
 			method: "OPTIONS", path: tusPath + "/{id}", id: "describeTusOfOne", tag: "tus", summary: "Says what is offered of the protocol of resumable uploads.",
-			door: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
+			access: anyone, reply: reply{204, "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", nil}, serve: describe,
 		},
 		{
 			method: "POST", path: tusPath, id: "beginUpload", tag: "tus",
 			summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + about,
-			door:    uploads, args: []param{
+			access:  uploads, args: []param{
 				version, length, tusArgs.concat,
 				{"header", "Upload-Defer-Length", "1 in place of Upload-Length, if the length is not known yet.", object{"type": "integer", "enum": []int{1}}, 1},
 				tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
@@ -110,34 +110,34 @@ func tusRoutes() []route {
 		},
 		{
 			method: "GET", path: tusPath, id: "listUploadsBegun", tag: "tus", summary: "Lists the resumable uploads that are not complete.",
-			door: reads, args: pageParams(shortSorts), reply: reply{200, "A page of uploads.", listOf("ResumableUpload")}, serve: listUploads,
+			access: reads, args: pageParams(shortSorts), reply: reply{200, "A page of uploads.", listOf("ResumableUpload")}, serve: listUploads,
 		},
 		{
 			method: "GET", path: tusPath + "/{id}", id: "readUpload", tag: "tus",
 			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes.",
-			door:    uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 507}, serve: readUpload,
+			access:  uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 507}, serve: readUpload,
 		},
 		{
 			method: "PATCH", path: tusPath + "/{id}", id: "continueUpload", tag: "tus",
 			summary: "Adds bytes to a resumable upload, and ends another request that does. " + about,
-			door:    uploads, args: []param{version, offset, length, sum}, body: piece(), reply: reply{204, "How far it is, in Upload-Offset.", nil},
+			access:  uploads, args: []param{version, offset, length, sum}, body: piece(), reply: reply{204, "How far it is, in Upload-Offset.", nil},
 			fails: []int{403, 404, 409, 410, 412, 460}, serve: tus(patchUpload),
 		},
 		{
 			method: "DELETE", path: tusPath + "/{id}", id: "cancelUpload", tag: "tus", summary: "Forgets a resumable upload and its bytes.",
-			door: uploads, args: []param{version}, reply: reply{204, "Gone.", nil}, fails: []int{404, 409, 412}, serve: tus(cancelUpload),
+			access: uploads, args: []param{version}, reply: reply{204, "Gone.", nil}, fails: []int{404, 409, 412}, serve: tus(cancelUpload),
 		},
 		{
 			method: "POST", path: tusPath + "/{id}", id: "overrideUpload", tag: "tus", summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
-			door: uploads, args: []param{version, override, offset, length, sum}, body: piece(), reply: reply{204, "Done.", nil},
+			access: uploads, args: []param{version, override, offset, length, sum}, body: piece(), reply: reply{204, "Done.", nil},
 			fails: []int{403, 404, 405, 409, 410, 412, 460}, serve: tus(overrideUpload),
 		},
 	}
 }
 
 // tus is an operation of the protocol, which names its version.
-func tus(serve func(*call) error) func(*call) error {
-	return func(c *call) error {
+func tus(serve func(*request) error) func(*request) error {
+	return func(c *request) error {
 		h := c.w.Header()
 		if c.r.Header.Get("Tus-Resumable") != tusVersion {
 			h.Set("Tus-Version", tusVersion)
@@ -149,16 +149,16 @@ func tus(serve func(*call) error) func(*call) error {
 }
 
 // describeTus says what is offered of the protocol: these extensions.
-func describeTus(extensions string) func(*call) error {
-	return func(c *call) error { return c.describeTus(extensions) }
+func describeTus(extensions string) func(*request) error {
+	return func(c *request) error { return c.describeTus(extensions) }
 }
 
-func (c *call) describeTus(extensions string) error {
-	most := c.s.MaxUpload
+func (c *request) describeTus(extensions string) error {
+	limit := c.s.MaxUpload
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()
 		if set.MaxUpload > 0 {
-			most = min(most, set.MaxUpload)
+			limit = min(limit, set.MaxUpload)
 		}
 		return err
 	}); err != nil {
@@ -169,7 +169,7 @@ func (c *call) describeTus(extensions string) error {
 	h.Set("Tus-Version", tusVersion)
 	h.Set("Tus-Extension", extensions)
 	h.Set("Tus-Checksum-Algorithm", tusChecksums)
-	h.Set("Tus-Max-Size", strconv.FormatInt(most, 10))
+	h.Set("Tus-Max-Size", strconv.FormatInt(limit, 10))
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -182,7 +182,7 @@ type shownUpload struct {
 }
 
 func (v *shownUpload) Fields(s *field.Set) {
-	if !v.Sent() {
+	if !v.BySender() {
 		s.ID("id", &v.ID, field.Always).Says("Id of the upload, the end of its address.", sampleID)
 	}
 	s.Text("filename", &v.name, record.MaxFileName).Says("Name of the file, as it was uploaded.", `"holiday.mp4"`)
@@ -201,17 +201,17 @@ func showUpload(u *kv.Upload) *shownUpload {
 	return v
 }
 
-func listUploads(c *call) error {
+func listUploads(c *request) error {
 	return answerList(c, func(tx *kv.Tx) ([]kv.Upload, error) { return tx.Uploads(c.owner()) },
 		func(u *kv.Upload) (record.ID, string) { return u.ID, showUpload(u).name },
 		func(_ *kv.Tx, u *kv.Upload) (*shownUpload, error) { return showUpload(u), nil })
 }
 
-// found reads the upload that the address names: the caller's own, or the one of
+// findUpload reads the upload that the address names: the caller's own, or the one of
 // a sender who knows its secret.
-func (c *call) found() (u *kv.Upload, err error) {
+func (c *request) findUpload() (u *kv.Upload, err error) {
 	if secret := c.arg("secret"); secret != "" {
-		err = c.s.Store.View(func(tx *kv.Tx) error { u, err = tx.SentUpload(secret); return err })
+		err = c.s.Store.View(func(tx *kv.Tx) error { u, err = tx.SenderUpload(secret); return err })
 		return u, err
 	}
 	id, err := c.uuid("upload")
@@ -222,21 +222,21 @@ func (c *call) found() (u *kv.Upload, err error) {
 		u, err = tx.Upload(c.owner(), id)
 		return err
 	})
-	if err == nil && !c.sees(u.By) {
+	if err == nil && !c.maySee(u.By) {
 		return nil, record.NotFound("upload")
 	}
 	return u, err
 }
 
-// sees reports whether the caller may know of an upload or a remote upload that
+// maySee reports whether the caller may know of an upload or a remote upload that
 // the credential began: one that may read sees all of its owner, others see
 // their own.
-func (c *call) sees(by record.ID) bool {
+func (c *request) maySee(by record.ID) bool {
 	return c.caller.Key.Allows(record.ScopeRead) || by == c.caller.Key.ID
 }
 
-// said sets the headers that tell how far the upload is.
-func (c *call) said(u *kv.Upload) error {
+// setUploadHeaders sets the headers that tell how far the upload is.
+func (c *request) setUploadHeaders(u *kv.Upload) error {
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
@@ -251,7 +251,7 @@ func (c *call) said(u *kv.Upload) error {
 	switch {
 	case u.Partial:
 		h.Set("Upload-Concat", "partial")
-	case u.Parts != nil && u.Sent(): // the store does not know the secret addresses of its parts
+	case u.Parts != nil && u.BySender(): // the store does not know the secret addresses of its parts
 		h.Set("Upload-Concat", "final;")
 	case u.Parts != nil:
 		all := make([]string, len(u.Parts))
@@ -264,7 +264,7 @@ func (c *call) said(u *kv.Upload) error {
 		h.Set("Upload-Expires", u.Expires.UTC().Format(http.TimeFormat))
 		return nil
 	}
-	if u.Sent() {
+	if u.BySender() {
 		h.Set("X-Kist-Item", u.Item.String())
 		h.Set("X-Kist-Status", string(u.Arrived))
 		return nil
@@ -287,14 +287,14 @@ func (c *call) said(u *kv.Upload) error {
 
 // answerUpload answers the upload and, if there is one, its file; a sender's with
 // what it was made.
-func (c *call) answerUpload(status int, u *kv.Upload) error {
-	if err := c.said(u); err != nil {
+func (c *request) answerUpload(status int, u *kv.Upload) error {
+	if err := c.setUploadHeaders(u); err != nil {
 		return err
 	}
-	if u.Sent() {
-		return c.answerSent(status, u)
+	if u.BySender() {
+		return c.respondSenderUpload(status, u)
 	}
-	return c.send(status, func(dst []byte) ([]byte, error) {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"data":`...), showUpload(u))
 		dst = append(dst, `,"file":`...)
 		err := record.NotFound("file")
@@ -317,59 +317,59 @@ func (c *call) answerUpload(status int, u *kv.Upload) error {
 // readUpload looks at an upload. HEAD with the version of tus is how a client
 // finds out where to go on: it ends the request that went before, and leaves
 // nothing undone. HEAD without it is GET without the body.
-func readUpload(c *call) error {
+func readUpload(c *request) error {
 	if c.r.Method == http.MethodHead && c.r.Header.Get("Tus-Resumable") != "" {
 		return tus(headUpload)(c)
 	}
-	u, err := c.found()
+	u, err := c.findUpload()
 	if err != nil {
 		return err
 	}
 	return c.answerUpload(http.StatusOK, u)
 }
 
-func headUpload(c *call) error {
-	return c.settled(func(u *kv.Upload) error { return c.answerUpload(http.StatusOK, u) })
+func headUpload(c *request) error {
+	return c.respondSettled(func(u *kv.Upload) error { return c.answerUpload(http.StatusOK, u) })
 }
 
-// settled gives the answer for an upload whose turn it is and of which nothing
+// respondSettled gives the answer for an upload whose turn it is and of which nothing
 // is left undone.
-func (c *call) settled(answer func(*kv.Upload) error) error {
-	u, release, err := c.turn()
+func (c *request) respondSettled(answer func(*kv.Upload) error) error {
+	u, release, err := c.lockUpload()
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := c.settle(u); err != nil {
+	if err := c.repairOffset(u); err != nil {
 		return err
 	}
 	return answer(u)
 }
 
-func overrideUpload(c *call) error {
+func overrideUpload(c *request) error {
 	switch strings.ToUpper(c.r.Header.Get("X-Http-Method-Override")) {
 	case http.MethodPatch:
 		return patchUpload(c)
 	case http.MethodDelete:
 		return cancelUpload(c)
 	case http.MethodHead:
-		return c.settled(c.nothing)
+		return c.respondSettled(c.respondOffset)
 	}
 	c.w.Header().Set("Allow", c.s.allowed(c.r.URL.Path))
 	return errMethod
 }
 
-// nothing answers without a body how far the upload is.
-func (c *call) nothing(u *kv.Upload) error {
-	if err := c.said(u); err != nil {
+// respondOffset answers without a body how far the upload is.
+func (c *request) respondOffset(u *kv.Upload) error {
+	if err := c.setUploadHeaders(u); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func cancelUpload(c *call) error {
-	u, release, err := c.turn()
+func cancelUpload(c *request) error {
+	u, release, err := c.lockUpload()
 	if err != nil {
 		return err
 	}
@@ -377,30 +377,30 @@ func cancelUpload(c *call) error {
 	if u.Done() || u.Joined() {
 		return &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "The upload is complete; it cannot be cancelled."}
 	}
-	if err := c.forget(u); err != nil {
+	if err := c.forgetUpload(u); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (c *call) forget(u *kv.Upload) error {
+func (c *request) forgetUpload(u *kv.Upload) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RemoveUpload(u.Owner, u.ID) }); err != nil {
 		return err
 	}
-	c.dropPart(u)
+	c.removePart(u)
 	return nil
 }
 
-// dropPart removes the bytes of an upload that nobody waits for.
-func (c *call) dropPart(u *kv.Upload) {
+// removePart removes the bytes of an upload that nobody waits for.
+func (c *request) removePart(u *kv.Upload) {
 	if err := c.s.Blobs.DropPart(u.ID.String()); err != nil {
 		c.s.Log.Warn("the bytes of an upload are left to the sweep", "error", err)
 	}
 }
 
-// opening is what a request says that begins an upload.
-type opening struct {
+// uploadOptions is what a request says that begins an upload.
+type uploadOptions struct {
 	length int64 // -1 if it is not known
 	meta   metadata
 	concat string // Upload-Concat
@@ -408,7 +408,7 @@ type opening struct {
 	sum    *checksum
 }
 
-func (c *call) opening() (b opening, err error) {
+func (c *request) readUploadOptions() (b uploadOptions, err error) {
 	if b.length, err = c.lengthOf(); err != nil {
 		return b, err
 	}
@@ -431,17 +431,17 @@ func (c *call) opening() (b opening, err error) {
 }
 
 // partial reports whether a part of a file begins.
-func (b *opening) partial() bool { return b.concat == "partial" }
+func (b *uploadOptions) partial() bool { return b.concat == "partial" }
 
 // final reports whether a file is made of parts.
-func (b *opening) final() bool { return b.concat != "" && !b.partial() }
+func (b *uploadOptions) final() bool { return b.concat != "" && !b.partial() }
 
 // maxJoined is how many parts an upload may be made of.
 const maxJoined = 50
 
 // parts are the ends of the addresses of the parts that a file is made of, which
 // are below a path.
-func (b *opening) parts(below string) ([]string, error) {
+func (b *uploadOptions) parts(below string) ([]string, error) {
 	var all []string
 	for at := range strings.FieldsSeq(strings.TrimPrefix(b.concat, "final;")) {
 		where, err := url.Parse(at)
@@ -464,8 +464,8 @@ func (b *opening) parts(below string) ([]string, error) {
 }
 
 // beginUpload makes an upload of the caller's.
-func beginUpload(c *call) error {
-	b, err := c.opening()
+func beginUpload(c *request) error {
+	b, err := c.readUploadOptions()
 	if err != nil {
 		return err
 	}
@@ -480,12 +480,12 @@ func beginUpload(c *call) error {
 	if u.Partial { // the whole has the metadata
 		form, problems = record.NewForm(record.Files), nil
 	}
-	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+	if err := joinProblems(problems, form.CheckNew(c.s.Store.Now())); err != nil {
 		return err
 	}
-	room, err := c.s.room(c.owner())
+	room, err := c.s.uploadBudget(c.owner())
 	if err == nil {
-		err = room.over(max(u.Length, 0))
+		err = room.errTooLarge(max(u.Length, 0))
 	}
 	if err != nil {
 		return err
@@ -497,12 +497,12 @@ func beginUpload(c *call) error {
 	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.AddUpload(*u); return err }); err != nil {
 		return err
 	}
-	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
+	return c.finishBegin(u, b, room, tusPath+"/"+u.ID.String())
 }
 
 // joinUploads makes an upload of complete parts, and its file. If that fails, the
 // parts are as they were. Asked again after it succeeded, it answers as it did.
-func joinUploads(c *call, b opening) error {
+func joinUploads(c *request, b uploadOptions) error {
 	u := &kv.Upload{Owner: c.owner(), By: c.caller.Key.ID}
 	ends, err := b.parts(tusPath)
 	if err != nil {
@@ -516,7 +516,7 @@ func joinUploads(c *call, b opening) error {
 		u.Parts = append(u.Parts, id)
 	}
 	form, problems := b.meta.form()
-	if err := check(problems, form.CheckNew(c.s.Store.Now())); err != nil {
+	if err := joinProblems(problems, form.CheckNew(c.s.Store.Now())); err != nil {
 		return err
 	}
 	release, err := c.s.turns.takeAll(c, u.Parts)
@@ -524,7 +524,7 @@ func joinUploads(c *call, b opening) error {
 		return err
 	}
 	defer release()
-	room, err := c.s.room(c.owner())
+	room, err := c.s.uploadBudget(c.owner())
 	if err != nil {
 		return err
 	}
@@ -536,12 +536,12 @@ func joinUploads(c *call, b opening) error {
 		for _, id := range u.Parts {
 			if part, err := tx.Upload(c.owner(), id); err != nil {
 				return err
-			} else if !c.sees(part.By) {
+			} else if !c.maySee(part.By) {
 				return record.NotFound("upload")
 			}
 		}
 		if u, err = tx.JoinUploads(*u); err == nil && !u.Done() && u.Length > room.file {
-			err = room.over(u.Length)
+			err = room.errTooLarge(u.Length)
 		}
 		if err == nil && !u.Done() && u.Length > room.disk {
 			err = kv.ErrFull
@@ -550,12 +550,12 @@ func joinUploads(c *call, b opening) error {
 	}); err != nil {
 		return err
 	}
-	return c.begun(u, b, room, tusPath+"/"+u.ID.String())
+	return c.finishBegin(u, b, room, tusPath+"/"+u.ID.String())
 }
 
 // join copies the parts of an upload one behind the other. What was copied
 // before is kept.
-func (c *call) join(u *kv.Upload) error {
+func (c *request) join(u *kv.Upload) error {
 	var parts []*kv.Upload
 	if err := c.s.Store.View(func(tx *kv.Tx) (err error) { parts, err = tx.PartsOfUpload(u); return err }); err != nil {
 		return err
@@ -578,18 +578,18 @@ func (c *call) join(u *kv.Upload) error {
 	if err := st.Drop(); err != nil {
 		return err
 	}
-	if err := c.finish(u); err != nil {
+	if err := c.finishUpload(u); err != nil {
 		return err
 	}
 	for _, part := range parts {
-		c.dropPart(part)
+		c.removePart(part)
 	}
 	return nil
 }
 
 // copyPart copies the part that begins behind so many bytes, as far as that was
 // not done before.
-func (c *call) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) error {
+func (c *request) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) error {
 	done := max(0, u.Offset-behind)
 	if done >= part.Length {
 		return nil
@@ -607,9 +607,9 @@ func (c *call) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) error
 	}
 	for left := part.Length - done; left > 0; {
 		if err := c.r.Context().Err(); err != nil { // nobody waits for it any more
-			return cutOff(err)
+			return bodyError(err)
 		}
-		if c.s.Store.Room() == 0 {
+		if c.s.Store.FreeForContent() == 0 {
 			return kv.ErrFull
 		}
 		n, err := st.ReadFrom(io.LimitReader(f, min(left, noteBytes)))
@@ -620,17 +620,17 @@ func (c *call) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) error
 			return err
 		}
 		left -= n
-		if err := c.note(u, st); err != nil {
+		if err := c.saveOffset(u, st); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// begun takes the first bytes of an upload that was made and answers with its
+// finishBegin takes the first bytes of an upload that was made and answers with its
 // address. Whatever goes wrong leaves nothing: the client does not have the
 // address yet.
-func (c *call) begun(u *kv.Upload, b opening, room *room, at string) error {
+func (c *request) finishBegin(u *kv.Upload, b uploadOptions, room *uploadBudget, at string) error {
 	t, release, err := c.s.turns.take(c, u.ID)
 	if err != nil {
 		return err
@@ -640,10 +640,10 @@ func (c *call) begun(u *kv.Upload, b opening, room *room, at string) error {
 		err = c.takePiece(u, room, b.sum, t)
 	}
 	if err == nil {
-		err = c.settle(u)
+		err = c.repairOffset(u)
 	}
 	if err != nil {
-		if e := c.forget(u); e != nil && !missing(e) {
+		if e := c.forgetUpload(u); e != nil && !missing(e) {
 			c.s.Log.Warn("an upload that did not begin is left to the sweep", "error", e)
 		}
 		return err
@@ -652,7 +652,7 @@ func (c *call) begun(u *kv.Upload, b opening, room *room, at string) error {
 	return c.answerUpload(http.StatusCreated, u)
 }
 
-func patchUpload(c *call) error {
+func patchUpload(c *request) error {
 	if err := c.isPiece(); err != nil {
 		return err
 	}
@@ -668,7 +668,7 @@ func patchUpload(c *call) error {
 	if err != nil {
 		return err
 	}
-	u, t, release, err := c.myTurn()
+	u, t, release, err := c.lockWithBody()
 	if err != nil {
 		return err
 	}
@@ -676,15 +676,15 @@ func patchUpload(c *call) error {
 	if u.Parts != nil {
 		return &record.Error{Fault: record.Denied, Code: "upload_is_final", Text: "This upload is made of others; it takes no bytes of its own."}
 	}
-	if err := c.settle(u); err != nil {
+	if err := c.repairOffset(u); err != nil {
 		return err
 	}
 	if at != u.Offset {
-		return c.refused(u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
+		return c.withOffset(u, &record.Error{Fault: record.Taken, Code: "offset_mismatch", Text: "The upload is at " + strconv.FormatInt(u.Offset, 10) + ", not at " + strconv.FormatInt(at, 10) + "."})
 	}
-	room := new(room)
-	if !u.Sent() { // the length of a sender's is known: nothing else bounds it
-		if room, err = c.s.room(c.owner()); err != nil {
+	room := new(uploadBudget)
+	if !u.BySender() { // the length of a sender's is known: nothing else bounds it
+		if room, err = c.s.uploadBudget(c.owner()); err != nil {
 			return err
 		}
 	}
@@ -697,7 +697,7 @@ func patchUpload(c *call) error {
 			return badTus("The upload has more bytes already.")
 		}
 		if length > room.file {
-			return room.over(length)
+			return room.errTooLarge(length)
 		}
 		u.Length = length
 		if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
@@ -706,21 +706,21 @@ func patchUpload(c *call) error {
 	}
 	if u.Done() || u.Joined() {
 		if c.r.ContentLength == 0 { // sent again, for the answer was lost
-			return c.nothing(u)
+			return c.respondOffset(u)
 		}
-		return c.over(u, room)
+		return c.errPastEnd(u, room)
 	}
 	if err := c.takePiece(u, room, sum, t); err != nil {
 		return err
 	}
-	if err := c.settle(u); err != nil {
+	if err := c.repairOffset(u); err != nil {
 		return err
 	}
-	return c.nothing(u)
+	return c.respondOffset(u)
 }
 
-// refused tells with an error where the upload is.
-func (c *call) refused(u *kv.Upload, err error) error {
+// withOffset tells with an error where the upload is.
+func (c *request) withOffset(u *kv.Upload, err error) error {
 	c.w.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	return err
 }
@@ -730,7 +730,7 @@ func badTus(text string) error {
 }
 
 // lengthOf is Upload-Length, -1 if it is not there.
-func (c *call) lengthOf() (int64, error) {
+func (c *request) lengthOf() (int64, error) {
 	all := c.r.Header.Values("Upload-Length")
 	if len(all) == 0 {
 		return -1, nil
@@ -751,7 +751,7 @@ func number(values []string) (int64, error) {
 }
 
 // isPiece refuses a body that is not bytes of an upload.
-func (c *call) isPiece() error {
+func (c *request) isPiece() error {
 	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if enc := c.r.Header.Get("Content-Encoding"); err != nil || media != tusBody || enc != "" && !strings.EqualFold(enc, "identity") {
 		return &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be bytes of the upload, with the Content-Type " + tusBody + "."}
@@ -765,7 +765,7 @@ type checksum struct {
 	want []byte
 }
 
-func (c *call) checksum() (*checksum, error) {
+func (c *request) checksum() (*checksum, error) {
 	text := c.r.Header.Get("Upload-Checksum")
 	if text == "" {
 		return nil, nil //nolint:nilnil // no checksum is a good answer
@@ -789,18 +789,18 @@ func (c *call) checksum() (*checksum, error) {
 
 // openPart opens the bytes of an upload at its offset. If they are not all there,
 // as in a copy of the data directory, the upload begins anew.
-func (c *call) openPart(u *kv.Upload) (*blobs.Stage, error) {
+func (c *request) openPart(u *kv.Upload) (*blobs.Stage, error) {
 	st, err := c.s.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if !errors.Is(err, blobs.ErrPartLost) {
 		return st, err
 	}
-	if err := c.anew(u); err != nil {
+	if err := c.restartUpload(u); err != nil {
 		return nil, err
 	}
 	return c.s.Blobs.Resume(u.ID.String(), 0, nil)
 }
 
-func (c *call) anew(u *kv.Upload) error {
+func (c *request) restartUpload(u *kv.Upload) error {
 	c.s.Log.Warn("an upload is without its bytes and begins anew", "id", u.ID.String(), "bytes", u.Offset)
 	u.Offset, u.State = 0, nil
 	return c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
@@ -808,18 +808,18 @@ func (c *call) anew(u *kv.Upload) error {
 
 // takePiece takes the bytes of the body. What came in is kept when the connection
 // breaks, unless it has a checksum, which is that of the whole.
-func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
+func (c *request) takePiece(u *kv.Upload, m *uploadBudget, sum *checksum, t *uploadLock) error {
 	left := min(m.file-u.Offset, m.left)
 	if u.Length >= 0 {
 		left = u.Length - u.Offset
 	}
 	if left < 0 || c.r.ContentLength > left {
-		return c.over(u, m)
+		return c.errPastEnd(u, m)
 	}
-	if c.s.Store.Room() == 0 {
+	if c.s.Store.FreeForContent() == 0 {
 		return kv.ErrFull
 	}
-	if err := c.hold(u); err != nil {
+	if err := c.keepFromSweep(u); err != nil {
 		return err
 	}
 	st, err := c.openPart(u)
@@ -831,9 +831,9 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 			c.s.Log.Warn("the bytes of an upload were not closed", "error", err)
 		}
 	}()
-	body := &source{r: c.r.Body}
+	body := &readErrors{r: c.r.Body}
 	in := io.Reader(body)
-	if u.Sent() {
+	if u.BySender() {
 		if in, err = c.headTaken(u, in); err != nil {
 			return err
 		}
@@ -851,24 +851,24 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 		ended = err != nil || some.ended
 		if left == 0 && !ended {
 			if more, err := body.Read(make([]byte, 1)); more > 0 {
-				return c.over(u, m)
+				return c.errPastEnd(u, m)
 			} else if err == io.EOF { // readers return it bare
 				ended = true
 			}
 		}
 		if sum != nil && (!ended || body.err != nil) {
-			if err := c.hold(u); err != nil {
+			if err := c.keepFromSweep(u); err != nil {
 				return err
 			}
 			continue
 		}
 		if sum != nil && string(sum.Sum(nil)) != string(sum.want) {
-			return c.refused(u, errTusChecksum)
+			return c.withOffset(u, errTusChecksum)
 		}
-		if err := c.note(u, st); err != nil {
+		if err := c.saveOffset(u, st); err != nil {
 			return err
 		}
-		if c.s.Store.Room() == 0 && !ended {
+		if c.s.Store.FreeForContent() == 0 && !ended {
 			return kv.ErrFull
 		}
 	}
@@ -878,33 +878,33 @@ func (c *call) takePiece(u *kv.Upload, m *room, sum *checksum, t *turn) error {
 	case t.over.Load():
 		return &record.Error{Fault: record.Taken, Code: "upload_taken_over", Text: "Another request goes on with this upload."}
 	}
-	return cutOff(body.err)
+	return bodyError(body.err)
 }
 
 // holdTime is what an upload has left at least while bytes of it come in.
 const holdTime = time.Hour
 
-// hold lets the sweep leave an upload alone of which nothing new is noted yet.
-func (c *call) hold(u *kv.Upload) error {
+// keepFromSweep lets the sweep leave an upload alone of which nothing new is noted yet.
+func (c *request) keepFromSweep(u *kv.Upload) error {
 	if u.Expires.Sub(c.s.Store.Now()) >= holdTime {
 		return nil
 	}
 	return c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
 }
 
-// over is the error of more bytes than there may be.
-func (c *call) over(u *kv.Upload, m *room) error {
+// errPastEnd is the error of more bytes than there may be.
+func (c *request) errPastEnd(u *kv.Upload, m *uploadBudget) error {
 	if u.Length >= 0 {
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + strconv.FormatInt(u.Length, 10) + " bytes."}
 	}
 	if m.left < m.file-u.Offset {
-		return m.over(m.left + 1)
+		return m.errTooLarge(m.left + 1)
 	}
-	return m.over(m.file + 1)
+	return m.errTooLarge(m.file + 1)
 }
 
-// note makes durable what was written, and that it was.
-func (c *call) note(u *kv.Upload, st *blobs.Stage) error {
+// saveOffset makes durable what was written, and that it was.
+func (c *request) saveOffset(u *kv.Upload, st *blobs.Stage) error {
 	if st.Size() == u.Offset {
 		return nil
 	}
@@ -912,10 +912,10 @@ func (c *call) note(u *kv.Upload, st *blobs.Stage) error {
 	if err != nil {
 		return err
 	}
-	was := *u
+	before := *u
 	u.Offset, u.State = size, state
 	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
-		*u = was
+		*u = before
 		return err
 	}
 	return nil
@@ -939,17 +939,17 @@ func (p *piece) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// settle leaves an upload such that its offset is true: whose bytes are gone
+// repairOffset leaves an upload such that its offset is true: whose bytes are gone
 // begins anew, and of one that has all of them the file is made, which may have
 // failed before.
-func (c *call) settle(u *kv.Upload) error {
+func (c *request) repairOffset(u *kv.Upload) error {
 	switch {
 	case u.Done(), u.Joined():
 		return nil
 	case u.Parts != nil && u.Offset < u.Length:
 		return c.join(u)
 	case u.Offset == u.Length && !u.Partial:
-		return c.finish(u)
+		return c.finishUpload(u)
 	}
 	st, err := c.openPart(u)
 	if err != nil {
@@ -958,18 +958,18 @@ func (c *call) settle(u *kv.Upload) error {
 	return st.Drop()
 }
 
-// finish makes the file of an upload that has all its bytes: the content first,
+// finishUpload makes the file of an upload that has all its bytes: the content first,
 // the record second. If the second fails the content stays for another try.
-func (c *call) finish(u *kv.Upload) error {
-	kept, err := c.whole(u)
+func (c *request) finishUpload(u *kv.Upload) error {
+	kept, err := c.completeContent(u)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.anew(u)
+		return c.restartUpload(u)
 	}
 	if err != nil {
 		return err
 	}
-	if u.Sent() {
-		return c.received(u, kept)
+	if u.BySender() {
+		return c.finishSenderUpload(u, kept)
 	}
 	defer kept.Release()
 	meta, err := parseMetadata(u.Metadata)
@@ -992,12 +992,12 @@ func (c *call) finish(u *kv.Upload) error {
 		u.File = uuid.Nil
 		return err
 	}
-	c.dropPart(u) // of content that was there already
+	c.removePart(u) // of content that was there already
 	return nil
 }
 
-// whole makes a blob of the bytes of an upload, unless that was done before.
-func (c *call) whole(u *kv.Upload) (*blobs.Kept, error) {
+// completeContent makes a blob of the bytes of an upload, unless that was done before.
+func (c *request) completeContent(u *kv.Upload) (*blobs.Kept, error) {
 	st, err := c.s.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if errors.Is(err, blobs.ErrPartLost) {
 		return c.s.Blobs.Adopt(u.Offset, u.State)
@@ -1019,35 +1019,35 @@ func (s *Server) head(ref blobs.Ref) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, media.Sniffed))
 }
 
-// turns lets one request at a time work on an upload. The last that comes is
+// uploadLocks lets one request at a time work on an upload. The last that comes is
 // the one whose client is there: it ends the one before, which may be waiting
 // for a connection that is dead.
-type turns struct {
+type uploadLocks struct {
 	mu sync.Mutex
-	of map[record.ID]*turn
+	of map[record.ID]*uploadLock
 }
 
-type turn struct {
-	call *call
+type uploadLock struct {
+	call *request
 	over atomic.Bool // another request waits
 	done chan struct{}
 }
 
-// turnTime is how long a request waits for the one before, which has to write
+// lockTime is how long a request waits for the one before, which has to write
 // down what it has.
-const turnTime = 30 * time.Second
+const lockTime = 30 * time.Second
 
 // take waits for the caller's turn, until release is called.
-func (all *turns) take(c *call, id record.ID) (mine *turn, release func(), err error) {
-	mine = &turn{call: c, done: make(chan struct{})}
-	end := time.NewTimer(turnTime)
+func (all *uploadLocks) take(c *request, id record.ID) (mine *uploadLock, release func(), err error) {
+	mine = &uploadLock{call: c, done: make(chan struct{})}
+	end := time.NewTimer(lockTime)
 	defer end.Stop()
 	for {
 		all.mu.Lock()
-		was := all.of[id]
-		if was == nil {
+		before := all.of[id]
+		if before == nil {
 			if all.of == nil {
-				all.of = map[record.ID]*turn{}
+				all.of = map[record.ID]*uploadLock{}
 			}
 			all.of[id] = mine
 			all.mu.Unlock()
@@ -1058,23 +1058,23 @@ func (all *turns) take(c *call, id record.ID) (mine *turn, release func(), err e
 				close(mine.done)
 			}, nil
 		}
-		was.over.Store(true)
-		if was.call.w.body != nil {
-			was.call.w.body.cut() // while its connection is that of no other request
+		before.over.Store(true)
+		if before.call.w.body != nil {
+			before.call.w.body.cut() // while its connection is that of no other request
 		}
 		all.mu.Unlock()
 		select {
-		case <-was.done:
+		case <-before.done:
 		case <-c.r.Context().Done():
 			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
 		case <-end.C:
-			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: turnTime}
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: lockTime}
 		}
 	}
 }
 
 // takeAll waits for the caller's turn on all of the uploads.
-func (all *turns) takeAll(c *call, ids []record.ID) (release func(), err error) {
+func (all *uploadLocks) takeAll(c *request, ids []record.ID) (release func(), err error) {
 	var taken []func()
 	release = func() {
 		for _, release := range taken {
@@ -1093,26 +1093,26 @@ func (all *turns) takeAll(c *call, ids []record.ID) (release func(), err error) 
 	return release, nil
 }
 
-// myTurn waits for the caller's turn on the upload that the address names, and
+// lockWithBody waits for the caller's turn on the upload that the address names, and
 // reads it.
-func (c *call) myTurn() (u *kv.Upload, t *turn, release func(), err error) {
-	u, err = c.found() // nobody waits for what is not there
+func (c *request) lockWithBody() (u *kv.Upload, t *uploadLock, release func(), err error) {
+	u, err = c.findUpload() // nobody waits for what is not there
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if t, release, err = c.s.turns.take(c, u.ID); err != nil {
 		return nil, nil, nil, err
 	}
-	if u, err = c.found(); err != nil {
+	if u, err = c.findUpload(); err != nil {
 		release()
 		return nil, nil, nil, err
 	}
 	return u, t, release, nil
 }
 
-// turn is myTurn of a request without a body.
-func (c *call) turn() (*kv.Upload, func(), error) {
-	u, _, release, err := c.myTurn()
+// lockUpload is lockWithBody of a request without a body.
+func (c *request) lockUpload() (*kv.Upload, func(), error) {
+	u, _, release, err := c.lockWithBody()
 	return u, release, err
 }
 

@@ -146,12 +146,12 @@ func TestTusHead(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	at := a.begin(5)
-	get, head := a.get(at).want(200), a.do(request{method: "HEAD", path: at}).want(200)
+	get, head := a.get(at).want(200), a.do(apiRequest{method: "HEAD", path: at}).want(200)
 	for _, name := range []string{"Content-Type", "Content-Length", "Upload-Offset", "Upload-Length", "Cache-Control"} {
 		is.Equal(head.header.Get(name), get.header.Get(name))
 	}
 	is.Equal(len(head.body), 0)
 	a.tus("HEAD", at, "", "Tus-Resumable", "0.2.2").want(412)
 	is.Equal(a.tus("POST", at, "", "X-HTTP-Method-Override", "PUT").want(405).header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
-	is.Equal(a.do(request{method: "PUT", path: at, raw: true}).want(405).header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
+	is.Equal(a.do(apiRequest{method: "PUT", path: at, raw: true}).want(405).header.Get("Allow"), "DELETE, GET, HEAD, OPTIONS, PATCH, POST")
 }

@@ -39,7 +39,7 @@ func (a *app) tusBy(anyone bool, method, path, body string, header ...string) *a
 			h.Set(header[i], header[i+1])
 		}
 	}
-	q := request{method: method, path: path, header: h, raw: true, anyone: anyone}
+	q := apiRequest{method: method, path: path, header: h, raw: true, anyone: anyone}
 	if body != "" {
 		q.body = strings.NewReader(body)
 	}
@@ -87,18 +87,18 @@ func TestTusDescribes(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	for _, path := range []string{tusPath, tusPath + "/01890a5d-ac96-774b-bcce-b302099a8057"} {
-		got := a.do(request{method: "OPTIONS", path: path, anyone: true}).want(204)
+		got := a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204)
 		is.Equal(got.header.Get("Tus-Version"), "1.0.0")
 		is.Equal(got.header.Get("Tus-Extension"), "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation")
 		is.Equal(got.header.Get("Tus-Checksum-Algorithm"), "sha1,sha256")
 		is.Equal(got.header.Get("Tus-Max-Size"), fmt.Sprint(64<<20))
 	}
 	// A page of another origin may send and read what the protocol needs.
-	got := a.do(request{method: "OPTIONS", path: tusPath, anyone: true, header: withHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).want(204)
+	got := a.do(apiRequest{method: "OPTIONS", path: tusPath, anyone: true, header: withHeader("Origin", "https://elsewhere.example", "Access-Control-Request-Method", "PATCH")}).want(204)
 	for _, name := range []string{"tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-defer-length", "upload-checksum"} {
 		is.True(strings.Contains(got.header.Get("Access-Control-Allow-Headers"), name))
 	}
-	got = a.do(request{method: "GET", path: tusPath, header: withHeader("Origin", "https://elsewhere.example")}).want(200)
+	got = a.do(apiRequest{method: "GET", path: tusPath, header: withHeader("Origin", "https://elsewhere.example")}).want(200)
 	for _, name := range []string{"Location", "Upload-Offset", "Upload-Length", "Upload-Expires", "X-Kist-Url"} {
 		is.True(strings.Contains(got.header.Get("Access-Control-Expose-Headers"), name))
 	}
@@ -247,7 +247,7 @@ func TestTusRefuses(t *testing.T) {
 	// Another's is not there.
 	bob := a.addKey(a.addUser("bob", record.Member), record.ScopeAll)
 	for _, method := range []string{"HEAD", "PATCH", "DELETE", "GET"} {
-		q := request{method: method, path: at, key: bob, raw: true, header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0")}
+		q := apiRequest{method: method, path: at, key: bob, raw: true, header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0")}
 		a.do(q).want(404)
 	}
 	is.Equal(a.offset(at), "0")
@@ -515,7 +515,7 @@ func FuzzMetadata(f *testing.F) {
 		is := is.New(t)
 		all, err := parseMetadata(text)
 		if err != nil {
-			_, status := understood(err)
+			_, status := clientError(err)
 			is.Equal(status, 400)
 			return
 		}
@@ -543,11 +543,11 @@ func TestTusWithoutItsOwner(t *testing.T) {
 	a := start(t)
 	bob := a.addUser("bob", record.Member)
 	key := a.addKey(bob, record.ScopeAll)
-	a.do(request{method: "POST", path: tusPath, key: key, raw: true, body: strings.NewReader("hel"), header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Length", "5")}).want(201)
+	a.do(apiRequest{method: "POST", path: tusPath, key: key, raw: true, body: strings.NewReader("hel"), header: withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Length", "5")}).want(201)
 	is.Equal(a.parts(), 1)
 	a.delete("/api/v1/admin/users/" + bob.ID.String()).want(200)
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.AwaitedUploads()
+		awaited, err := tx.OpenUploads()
 		is.Equal(len(awaited), 0) // the sweep removes the bytes
 		return err
 	}))

@@ -83,7 +83,7 @@ func (a *app) nothingLeft() {
 func (a *app) form(body string, header ...string) *answer {
 	a.Helper()
 	h := withHeader(append([]string{"Content-Type", "multipart/form-data; boundary=b"}, header...)...)
-	return a.do(request{method: "POST", path: "/api/v1/upload", raw: true, header: h, body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n"))})
+	return a.do(apiRequest{method: "POST", path: "/api/v1/upload", raw: true, header: h, body: strings.NewReader(strings.ReplaceAll(body, "\n", "\r\n"))})
 }
 
 const aFile = "--b\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\n\nhello\n"
@@ -234,7 +234,7 @@ func TestUploadRefused(t *testing.T) {
 		"multipart/form-data; boundary=" + strings.Repeat("b", 71): 400, "multipart/form-data; boundary=b; boundary=c": 415,
 		"multipart/form-data; boundary=" + strings.Repeat("b", 70): 400, "MULTIPART/FORM-DATA; BOUNDARY=b": 201, "multipart/form-data; boundary=\"b\"; charset=utf-8": 201,
 	} {
-		got := a.do(request{method: "POST", path: "/api/v1/upload", raw: true, header: withHeader("Content-Type", media), body: strings.NewReader(strings.ReplaceAll(aFile+end, "\n", "\r\n"))})
+		got := a.do(apiRequest{method: "POST", path: "/api/v1/upload", raw: true, header: withHeader("Content-Type", media), body: strings.NewReader(strings.ReplaceAll(aFile+end, "\n", "\r\n"))})
 		if got.status != status {
 			t.Errorf("%q: %d, want %d", media, got.status, status)
 		}
@@ -291,7 +291,7 @@ func TestUploadSameContent(t *testing.T) {
 	is.Equal(len(a.blobNames()), 1)
 	loose := func() (n int) {
 		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-			n = len(tx.LooseRefs(a.server.Store.Now(), 10))
+			n = len(tx.UnreferencedRefs(a.server.Store.Now(), 10))
 			return nil
 		}))
 		return n
@@ -353,7 +353,7 @@ func TestUploadQuota(t *testing.T) {
 	is.Equal(send(600, 401).want(403).code(), "quota_exceeded")
 	is.Equal(send(60_000).want(403).code(), "quota_exceeded")
 	a.nothingLeft()
-	me := func() *answer { return a.do(request{method: "GET", path: "/api/v1/me", key: key}).want(200) }
+	me := func() *answer { return a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(200) }
 	left := func(n float64) { // sets the quota
 		a.patch("/api/v1/admin/users/"+bob.ID.String(), map[string]float64{"quotaBytes": me().at("data.usedBytes").(float64) + n}).want(200)
 	}
@@ -361,7 +361,7 @@ func TestUploadQuota(t *testing.T) {
 	row := me().at("data.textBytes").(float64)
 	is.True(row > 100) // what is stored of a file beside its content
 	is.Equal(me().at("data.usedBytes"), 400+row)
-	a.do(request{method: "DELETE", path: "/api/v1/files/" + one, key: key}).want(200)
+	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + one, key: key}).want(200)
 	send(600, 400).want(403) // the first one's text counts already
 	left(1000 + row)
 	slug := send(600, 400).want(201).text("files.0.slug")
@@ -369,7 +369,7 @@ func TestUploadQuota(t *testing.T) {
 	left(0)
 	send(1).want(403)
 	send(0).want(201)
-	a.do(request{method: "DELETE", path: "/api/v1/files/" + slug, key: key}).want(200)
+	a.do(apiRequest{method: "DELETE", path: "/api/v1/files/" + slug, key: key}).want(200)
 	left(599)
 	send(600).want(403)
 	left(600)
@@ -546,16 +546,16 @@ func TestUploadDiskFails(t *testing.T) {
 	for err, status := range map[error]int{
 		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 503, io.ErrUnexpectedEOF: 500,
 	} {
-		_, got := understood(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
+		_, got := clientError(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
 		is.Equal(got, status)
 	}
 	for err, status := range map[error]int{syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EACCES: 503, syscall.EPERM: 503, syscall.EROFS: 503, syscall.EIO: 503} {
-		e, got := understood(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
+		e, got := clientError(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
 		is.Equal(got, status)
 		is.Equal(e.Retry > 0, status == 503)
 		is.True(!strings.Contains(e.Text, "x/")) // no path for the client
 	}
-	_, other := understood(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES})
+	_, other := clientError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES})
 	is.Equal(other, 500)
 	a := start(t)
 	is.NoErr(a.server.Blobs.Close())
@@ -703,10 +703,10 @@ func TestUploadTypes(t *testing.T) {
 func TestUploadFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := &room{file: 100, left: 100, disk: 10}
-	is.NoErr(m.over(10))
-	_, status := understood(m.over(11))
+	m := &uploadBudget{file: 100, left: 100, disk: 10}
+	is.NoErr(m.errTooLarge(10))
+	_, status := clientError(m.errTooLarge(11))
 	is.Equal(status, http.StatusInsufficientStorage)
 	a := start(t)
-	is.True(a.server.Store.Room() > 0)
+	is.True(a.server.Store.FreeForContent() > 0)
 }

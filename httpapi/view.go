@@ -22,31 +22,31 @@ import (
 
 // viewPage shows an item to whoever may see it. The address may carry an
 // extension, as those at the origin for content do that lead here.
-func viewPage(c *call) error {
-	r, own, err := c.sharedFile(c.arg("slug"), record.Kinds...)
-	return c.view(r, own, err)
+func viewPage(c *request) error {
+	r, owned, err := c.sharedFile(c.arg("slug"), record.Kinds...)
+	return c.view(r, owned, err)
 }
 
 // view shows what was found, if it was. It is a view like any other, and the
 // page's own fetch of the bytes belongs to it.
-func (c *call) view(r *record.Record, own bool, found error) error {
+func (c *request) view(r *record.Record, owned bool, found error) error {
 	if found == errLocked { //nolint:errorlint // it is this very one
-		return c.page(http.StatusUnauthorized, c.locked(r.Slug, "", embed.Problem{}))
+		return c.respondPage(http.StatusUnauthorized, c.locked(r.Slug, "", embed.Problem{}))
 	}
 	if found != nil {
 		return found
 	}
-	counts := !own && c.r.Method != http.MethodHead && r.Kind != record.Links && !c.granted(toRead, r)
-	if counts && c.ahead() {
+	counts := !owned && c.r.Method != http.MethodHead && r.Kind != record.Links && !c.granted(toRead, r)
+	if counts && c.isPrefetchOrPreview() {
 		if r.Limit == 0 {
 			counts = false
-		} else if !c.previews() {
+		} else if !c.isPreview() {
 			return errAhead
 		} else {
 			return c.card(r)
 		}
 	}
-	v, err := c.viewing(r, own)
+	v, err := c.viewing(r, owned)
 	if err != nil {
 		return err
 	}
@@ -58,20 +58,20 @@ func (c *call) view(r *record.Record, own bool, found error) error {
 		if err := c.s.Store.Seen(r); err != nil {
 			return err
 		}
-		if err := c.give(toRead, r); err != nil {
+		if err := c.setGrantCookie(toRead, r); err != nil {
 			return err
 		}
 	}
-	return c.page(http.StatusOK, page)
+	return c.respondPage(http.StatusOK, page)
 }
 
 // viewing gathers what the page of an item shows.
-func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
+func (c *request) viewing(r *record.Record, owned bool) (viewing, error) {
 	body, err := r.Decode()
 	if err != nil {
 		return viewing{}, err
 	}
-	v := viewing{Shown: new(record.Shown), Body: body, Own: own, Address: c.s.Base + "/v/" + r.Slug}
+	v := viewing{Shown: new(record.Shown), Body: body, Own: owned, Address: c.s.Base + "/v/" + r.Slug}
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		u, err := tx.User(r.Owner)
 		if err != nil {
@@ -88,10 +88,10 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 	switch b := body.(type) {
 	case *record.File:
 		// Known before a view is counted.
-		if err := c.intact(r, own); err != nil {
+		if err := c.checkIntact(r, owned); err != nil {
 			return v, err
 		}
-		if v.Raw, v.Download, err = c.rawAddresses(r, own); err != nil {
+		if v.Raw, v.Download, err = c.rawAddresses(r, owned); err != nil {
 			return v, err
 		}
 		v.Large = c.tooLarge(r, b.MimeType)
@@ -99,16 +99,16 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 			v.Thumb = c.s.Base + "/t/" + url.PathEscape(r.Slug)
 		}
 		if record.ClassOf(b.MimeType) == record.Text {
-			v.Text, err = c.beginning(r, own)
+			v.Text, err = c.beginning(r, owned)
 		}
 	case *record.Note, *record.Snippet:
-		v.Raw, v.Download, err = c.rawAddresses(r, own)
+		v.Raw, v.Download, err = c.rawAddresses(r, owned)
 	case *record.Bookmark:
 		if v.Shown.Page.Icon != (record.ID{}) {
 			v.Icon = c.s.prefix() + "/t/" + url.PathEscape(r.Slug)
 		}
 	case *record.Link:
-		if r.Limit > 0 && !own { // where it leads is told with a click alone
+		if r.Limit > 0 && !owned { // where it leads is told with a click alone
 			b.URL = ""
 		}
 	}
@@ -117,13 +117,13 @@ func (c *call) viewing(r *record.Record, own bool) (viewing, error) {
 
 // rawAddresses are where the page finds the bytes of its item: with a grant,
 // so that they belong to the page's view.
-func (c *call) rawAddresses(r *record.Record, own bool) (raw, save string, err error) {
+func (c *request) rawAddresses(r *record.Record, owned bool) (raw, save string, err error) {
 	at := c.s.prefix() + "/x/" + url.PathEscape(r.Slug)
 	q := url.Values{}
 	if c.s.Content != "" {
 		at = c.s.Content + "/x/" + url.PathEscape(r.Slug)
 	}
-	rights, err := c.rights(r, own, true)
+	rights, err := c.contentGrants(r, owned, true)
 	if err != nil {
 		return "", "", err
 	}
@@ -138,10 +138,10 @@ func (c *call) rawAddresses(r *record.Record, own bool) (raw, save string, err e
 	return raw, at + "?" + q.Encode(), nil
 }
 
-// intact returns the error of a file whose bytes are damaged, as far as content
+// checkIntact returns the error of a file whose bytes are damaged, as far as content
 // finds out. Bytes that are missing are the business of those who ask for them.
-func (c *call) intact(r *record.Record, own bool) error {
-	f, err := c.content(r, own)
+func (c *request) checkIntact(r *record.Record, owned bool) error {
+	f, err := c.openContent(r, owned)
 	if missing(err) {
 		return nil
 	}
@@ -152,8 +152,8 @@ func (c *call) intact(r *record.Record, own bool) error {
 }
 
 // beginning is the start of a text file.
-func (c *call) beginning(r *record.Record, own bool) ([]byte, error) {
-	f, err := c.content(r, own)
+func (c *request) beginning(r *record.Record, owned bool) ([]byte, error) {
+	f, err := c.openContent(r, owned)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (c *call) beginning(r *record.Record, own bool) ([]byte, error) {
 
 // locked asks for the password of an item, and says where the right one leads:
 // see leads.
-func (c *call) locked(slug, then string, p embed.Problem) embed.Page {
+func (c *request) locked(slug, then string, p embed.Problem) embed.Page {
 	c.w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 	return embed.LockedPage{
 		Base: c.s.prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink, Button: "Unlock", Problem: p,
@@ -181,7 +181,7 @@ const (
 
 // card tells a fetcher of link previews what the item is called and shows
 // nothing of it, nor where a short link leads.
-func (c *call) card(r *record.Record) error {
+func (c *request) card(r *record.Record) error {
 	b, err := r.Decode()
 	if err != nil {
 		return err
@@ -197,31 +197,31 @@ func (c *call) card(r *record.Record) error {
 			page.Title = r.Slug
 		}
 	}
-	return c.page(http.StatusOK, page)
+	return c.respondPage(http.StatusOK, page)
 }
 
 // unlocked takes the form of a locked item's page. A right password is kept in
 // a cookie, for that item alone.
-func unlocked(c *call) error {
-	values, err := c.form()
+func unlocked(c *request) error {
+	values, err := c.readForm()
 	if err != nil {
 		return err
 	}
-	c.takeProof(values)
+	c.readProofField(values)
 	slug, then := c.arg("slug"), values.Get("then")
 	if leads[then] == "" {
 		then = ""
 	}
 	c.r.Header.Set("X-Share-Password", values.Get("password"))
-	r, own, err := c.find(slug, record.Kinds)
-	if err == nil && values.Get("password") == "" && r.Password != "" && !own {
-		return c.page(http.StatusUnauthorized, c.locked(slug, then, embed.Problem{Text: "Type the password."}))
+	r, owned, err := c.find(slug, record.Kinds)
+	if err == nil && values.Get("password") == "" && r.Password != "" && !owned {
+		return c.respondPage(http.StatusUnauthorized, c.locked(slug, then, embed.Problem{Text: "Type the password."}))
 	}
-	if err = c.unlock(r, own, err); err != nil {
+	if err = c.unlock(r, owned, err); err != nil {
 		return c.problem(err, func(p embed.Problem) embed.Page { return c.locked(slug, then, p) })
 	}
 	if r.Password != "" {
-		if err := c.give(toUnlock, r); err != nil {
+		if err := c.setGrantCookie(toUnlock, r); err != nil {
 			return err
 		}
 	}
@@ -229,38 +229,38 @@ func unlocked(c *call) error {
 }
 
 // anything answers at the root with whatever the slug is.
-func anything(c *call) error {
-	r, own, err := c.find(c.arg("slug"), record.Kinds)
+func anything(c *request) error {
+	r, owned, err := c.find(c.arg("slug"), record.Kinds)
 	if missing(err) {
-		if q, err := c.request(c.arg("slug")); err == nil {
+		if q, err := c.openRequest(c.arg("slug")); err == nil {
 			return c.redirect("/up/" + url.PathEscape(q.Slug))
 		}
 	}
-	err = c.unlock(r, own, err)
+	err = c.unlock(r, owned, err)
 	if r != nil && r.Kind == record.Links {
-		return c.follow(r, own, err)
+		return c.follow(r, owned, err)
 	}
-	return c.view(r, own, err)
+	return c.view(r, owned, err)
 }
 
 // thumbnail answers with a small picture of a picture, or the icon of a
 // bookmark's site. It is no view, so an item with a limit has one only for those
 // who have paid.
-func thumbnail(c *call) error {
-	r, own, err := c.sharedFile(c.arg("slug"), record.Files, record.Bookmarks)
+func thumbnail(c *request) error {
+	r, owned, err := c.sharedFile(c.arg("slug"), record.Files, record.Bookmarks)
 	if err != nil {
 		return err
 	}
-	if r.Limit > 0 && !own && !c.granted(toRead, r) {
+	if r.Limit > 0 && !owned && !c.granted(toRead, r) {
 		return record.ErrMissing
 	}
 	if r.Kind == record.Bookmarks {
-		return c.icon(r, own)
+		return c.icon(r, owned)
 	}
-	if c.s.Content != "" && !c.away() {
-		return c.sendAway(r, own, "/t/")
+	if c.s.Content != "" && !c.atContentOrigin() {
+		return c.redirectToContent(r, owned, "/t/")
 	}
-	return c.thumb(r, own)
+	return c.thumb(r, owned)
 }
 
 // How many games a public list shows, and how many of the user's public ones
@@ -271,7 +271,7 @@ const (
 )
 
 // gameList is the public list of a user's games, of those that came last.
-func gameList(c *call) error {
+func gameList(c *request) error {
 	owner, games, more, err := c.games(c.arg("username"))
 	if err == nil && len(games) == 0 {
 		err = record.ErrMissing // whether there is such a user is nobody's business
@@ -286,13 +286,13 @@ func gameList(c *call) error {
 	if more {
 		p.Most = len(games)
 	}
-	return c.page(http.StatusOK, p)
+	return c.respondPage(http.StatusOK, p)
 }
 
 // games are the latest games of the user of the name that are open to all, and
 // whether there may be more. They are read a page at a time: a long look would
 // keep the store from using its space again.
-func (c *call) games(name string) (owner record.User, games []listedGame, more bool, err error) {
+func (c *request) games(name string) (owner record.User, games []listedGame, more bool, err error) {
 	yes := true
 	q := kv.Query{Kind: record.Games, Public: &yes, Limit: maxPage}
 	for looked := 0; looked < maxGamesLooked; looked += q.Limit {
@@ -335,14 +335,14 @@ func (c *call) games(name string) (owner record.User, games []listedGame, more b
 }
 
 // thumb answers with the small picture of a file's content.
-func (c *call) thumb(r *record.Record, own bool) error {
+func (c *request) thumb(r *record.Record, owned bool) error {
 	if err := c.s.Blobs.Quarantined(r.Bytes.Ref); err != nil {
-		return c.unreadable(r.ID, own, err)
+		return c.unreadable(r.ID, owned, err)
 	}
 	t, err := c.picture(c.r.Context(), r)
 	switch {
 	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
-		return c.unreadable(r.ID, own, err)
+		return c.unreadable(r.ID, owned, err)
 	case errors.Is(err, thumb.ErrNone):
 		return record.ErrMissing
 	case errors.Is(err, thumb.ErrBusy):
@@ -355,7 +355,7 @@ func (c *call) thumb(r *record.Record, own bool) error {
 
 // picture makes the thumbnail of a file's content, or has it from the cache. The
 // maker checks the bytes that it makes one of.
-func (c *call) picture(ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
+func (c *request) picture(ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
 	t, err := c.s.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.s.Blobs.Get(r.Bytes.Ref) })
 	if errors.Is(err, blobs.ErrDamaged) {
 		c.s.Blobs.CheckSoon(r.Bytes.Ref)
@@ -364,20 +364,20 @@ func (c *call) picture(ctx context.Context, r *record.Record) (*thumb.Thumb, err
 }
 
 // small answers with a small picture, which belongs to a record.
-func (c *call) small(r *record.Record, t *thumb.Thumb, caching string) error {
+func (c *request) small(r *record.Record, t *thumb.Thumb, caching string) error {
 	h := c.w.Header()
-	hostile(h, t.Type, "", false, openToAll(r) || c.away())
+	hostile(h, t.Type, "", false, openToAll(r) || c.atContentOrigin())
 	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
 	h.Set("Cache-Control", caching)
 	size := int64(len(t.Bytes))
-	return c.deliver(bytes.NewReader(t.Bytes), size, func(status int) error { return c.pay(r, true, status, size) })
+	return c.sendContent(bytes.NewReader(t.Bytes), size, func(status int) error { return c.countView(r, true, status, size) })
 }
 
 // icon answers with the icon of a bookmark's site. It was drawn by this server
 // and needs no other origin. If it was there and is not any more, it is got
 // again.
-func (c *call) icon(r *record.Record, own bool) error {
-	if c.away() {
+func (c *request) icon(r *record.Record, owned bool) error {
+	if c.atContentOrigin() {
 		return record.ErrMissing
 	}
 	var site record.ID
@@ -387,16 +387,16 @@ func (c *call) icon(r *record.Record, own bool) error {
 	if site == (record.ID{}) {
 		return record.ErrMissing
 	}
-	t, is := c.s.Icons.Get(site)
-	if !is {
+	t, got := c.s.Icons.Get(site)
+	if !got {
 		if c.s.Icons.Missed(site) {
-			if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.LookAgain(r) }); err != nil {
+			if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.RecheckPage(r) }); err != nil {
 				c.s.Log.Error("a lost icon will be got at the next look at the page", "requestId", c.id, "id", r.ID.String(), "error", err)
 			}
 		}
 		return record.ErrMissing
 	}
-	if own { // a list asks for many, and all that it tells is the site
+	if owned { // a list asks for many, and all that it tells is the site
 		return c.small(r, t, "private, no-cache")
 	}
 	return c.small(r, t, caching(r))
@@ -407,7 +407,7 @@ const thumbWait = time.Second
 
 // hasThumb reports whether a picture has a thumbnail. One that takes long to
 // make is taken for made.
-func (c *call) hasThumb(r *record.Record, media string) bool {
+func (c *request) hasThumb(r *record.Record, media string) bool {
 	if !shrinks(media) {
 		return false
 	}
@@ -419,7 +419,7 @@ func (c *call) hasThumb(r *record.Record, media string) bool {
 
 // tooLarge reports whether a picture is too large for the server to make a
 // thumbnail of it, and so for a page to show it unasked.
-func (c *call) tooLarge(r *record.Record, media string) bool {
+func (c *request) tooLarge(r *record.Record, media string) bool {
 	if !shrinks(media) {
 		return false
 	}
@@ -455,23 +455,23 @@ func viewRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/v/{slug}", id: "viewItem", tag: "public", summary: "The page of a shared item.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: viewPage,
+			access: visitors, args: sharePassword, reply: page, fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: viewPage,
 		},
 		{
 			method: "POST", path: "/v/{slug}", id: "unlockItem", tag: "public", summary: "Takes the form of a locked item's page.",
-			door: visitors, body: formBody, reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
+			access: visitors, body: formBody, reply: reply{303, "On to the item.", nil}, fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, slugs: true, serve: unlocked,
 		},
 		{
 			method: "GET", path: "/t/{slug}", id: "readThumbnail", tag: "public", summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
-			door: visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The picture.", bytesOf()}, fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, apart: true, slugs: true, serve: thumbnail,
+			access: visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The picture.", bytesOf()}, fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, atContentOrigin: true, slugs: true, serve: thumbnail,
 		},
 		{
 			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
-			door: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
+			access: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
 		},
 		{
 			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
-			door: visitors, args: sharePassword, reply: page, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
+			access: visitors, args: sharePassword, reply: page, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
 		},
 	}
 }

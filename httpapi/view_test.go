@@ -44,7 +44,7 @@ func (g *guest) see(method, path string, header ...string) *answer {
 	if pairs != nil {
 		h.Set("Cookie", strings.Join(pairs, "; "))
 	}
-	q := request{method: method, path: path, anyone: true, header: h, raw: true}
+	q := apiRequest{method: method, path: path, anyone: true, header: h, raw: true}
 	if method == http.MethodPost {
 		h.Set("Content-Type", "application/x-www-form-urlencoded")
 		q.body = strings.NewReader(h.Get("X-Form"))
@@ -168,7 +168,7 @@ func TestVisitors(t *testing.T) {
 		"note, by its owner": {0, 0, func(g *guest) {
 			g.get("/v/item").want(200)
 			g.get("/x/item").want(200)
-			g.do(request{method: "POST", path: "/api/v1/notes/p/item"}).want(200)
+			g.do(apiRequest{method: "POST", path: "/api/v1/notes/p/item"}).want(200)
 		}},
 		"forged grant": {2, 2, func(g *guest) {
 			g.see("GET", "/x/item").want(200)

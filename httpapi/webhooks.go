@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"kist/httpapi/courier"
 	"kist/httpapi/outbound"
+	"kist/httpapi/webhook"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -33,27 +33,27 @@ func webhookRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: at, id: "listWebhooks", tag: "webhooks", summary: "Lists webhooks, oldest first.",
-			door: reads, reply: reply{200, "All webhooks, under both names.", named("WebhookList", jsonOf(members(object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil))}, serve: listWebhooks,
+			access: reads, reply: reply{200, "All webhooks, under both names.", named("WebhookList", jsonOf(members(object{"webhooks": allOf("Webhook"), "data": allOf("Webhook")}, "webhooks", "data"), nil))}, serve: listWebhooks,
 		},
 		{
 			method: "POST", path: at, id: "createWebhook", tag: "webhooks", summary: "Makes a webhook.",
-			door: writes, body: bodyOf("WebhookCreate"), reply: reply{201, "The webhook, under both names.", one()}, serve: createWebhook,
+			access: writes, body: bodyOf("WebhookCreate"), reply: reply{201, "The webhook, under both names.", one()}, serve: createWebhook,
 		},
 		{
 			method: "GET", path: at + "/{id}", id: "readWebhook", tag: "webhooks", summary: "Reads a webhook.",
-			door: reads, reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: readWebhook,
+			access: reads, reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: readWebhook,
 		},
 		{
 			method: "PATCH", path: at + "/{id}", id: "editWebhook", tag: "webhooks", summary: "Changes a webhook, which ends a pause.",
-			door: writes, body: bodyOf("WebhookEdit"), reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: patchWebhook,
+			access: writes, body: bodyOf("WebhookEdit"), reply: reply{200, "The webhook, under both names.", one()}, fails: []int{404}, serve: patchWebhook,
 		},
 		{
 			method: "DELETE", path: at + "/{id}", id: "removeWebhook", tag: "webhooks", summary: "Deletes a webhook and what waits for it.",
-			door: writes, reply: done, fails: []int{404}, serve: removeWebhook,
+			access: writes, reply: done, fails: []int{404}, serve: removeWebhook,
 		},
 		{
 			method: "POST", path: at + "/{id}/test", id: "testWebhook", tag: "webhooks", summary: "Sends a test delivery at once, which ends a pause if it goes well.",
-			door: writes, reply: reply{200, "What came of it, within ten seconds.", named("WebhookTest", jsonOf(members(object{
+			access: writes, reply: reply{200, "What came of it, within ten seconds.", named("WebhookTest", jsonOf(members(object{
 				"ok":     object{"type": "boolean", "description": "Whether the target took it."},
 				"status": object{"type": "integer", "description": "What the target answered; 0 if it did not."},
 				"error":  object{"type": "string", "description": "What went wrong; absent if nothing did."},
@@ -62,7 +62,7 @@ func webhookRoutes() []route {
 		},
 		{
 			method: "GET", path: at + "/{id}/deliveries", id: "listDeliveries", tag: "webhooks", summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
-			door: reads, args: []param{
+			access: reads, args: []param{
 				{"query", "limit", "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": kv.LogLength}, 50},
 				{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
 			},
@@ -71,7 +71,7 @@ func webhookRoutes() []route {
 		},
 		{
 			method: "POST", path: at + "/{id}/deliveries/{deliveryId}/redeliver", id: "redeliver", tag: "webhooks", summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
-			door: writes, reply: done, fails: []int{404, 409}, serve: redeliver,
+			access: writes, reply: done, fails: []int{404, 409}, serve: redeliver,
 		},
 	}
 }
@@ -109,7 +109,7 @@ type shownWebhook struct {
 	queued int64
 }
 
-func (c *call) showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
+func (c *request) showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
 	v := &shownWebhook{*h, tx.Queued(h.ID)}
 	v.URL, v.LastError = c.mask(v.URL), c.hide(v.LastError)
 	return v
@@ -117,7 +117,7 @@ func (c *call) showWebhook(tx *kv.Tx, h *record.Webhook) *shownWebhook {
 
 // mask takes all but the host out of the address of a webhook, which often is a
 // secret, unless the caller may change webhooks.
-func (c *call) mask(address string) string {
+func (c *request) mask(address string) string {
 	u, err := url.Parse(address)
 	if c.caller.Key.Allows(record.ScopeWrite) || err != nil {
 		return address
@@ -227,7 +227,7 @@ func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
 	}
 }
 
-func listWebhooks(c *call) error {
+func listWebhooks(c *request) error {
 	var all []*shownWebhook
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		hooks, err := tx.Webhooks(c.owner())
@@ -238,14 +238,14 @@ func listWebhooks(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = appendAll(append(dst, `{"webhooks":`...), all)
 		dst = appendAll(append(dst, `,"data":`...), all)
 		return append(dst, '}'), nil
 	})
 }
 
-func (c *call) answerWebhook(status int, id record.ID) error {
+func (c *request) answerWebhook(status int, id record.ID) error {
 	var v *shownWebhook
 	if err := c.s.Store.View(func(tx *kv.Tx) error {
 		h, err := tx.Webhook(c.owner(), id)
@@ -256,16 +256,16 @@ func (c *call) answerWebhook(status int, id record.ID) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(status, func(dst []byte) ([]byte, error) {
+	return c.respond(status, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
 		dst = field.AppendJSON(append(dst, `,"data":`...), v)
 		return append(dst, '}'), nil
 	})
 }
 
-func createWebhook(c *call) error {
+func createWebhook(c *request) error {
 	form := blankWebhook()
-	if err := check(c.create(form), form.mayCall(c.s.Outbound)); err != nil {
+	if err := joinProblems(c.decodeNew(form), form.mayCall(c.s.Outbound)); err != nil {
 		return err
 	}
 	var made record.Webhook
@@ -280,7 +280,7 @@ func createWebhook(c *call) error {
 	return c.answerWebhook(http.StatusCreated, made.ID)
 }
 
-func readWebhook(c *call) error {
+func readWebhook(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
@@ -288,14 +288,14 @@ func readWebhook(c *call) error {
 	return c.answerWebhook(http.StatusOK, id)
 }
 
-func patchWebhook(c *call) error {
+func patchWebhook(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
 	}
 	blank := blankWebhook()
-	in, err := c.change(blank)
-	if err := check(err, blank.mayCall(c.s.Outbound)); err != nil {
+	in, err := c.decodePatch(blank)
+	if err := joinProblems(err, blank.mayCall(c.s.Outbound)); err != nil {
 		return err
 	}
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
@@ -315,7 +315,7 @@ func patchWebhook(c *call) error {
 	return c.answerWebhook(http.StatusOK, id)
 }
 
-func removeWebhook(c *call) error {
+func removeWebhook(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
@@ -323,10 +323,10 @@ func removeWebhook(c *call) error {
 	if err := c.s.Store.RemoveWebhook(c.owner(), id); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }
 
-func testWebhook(c *call) error {
+func testWebhook(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
@@ -348,9 +348,9 @@ func testWebhook(c *call) error {
 	if name == "" {
 		name = "Webhook"
 	}
-	m := courier.Message{ID: delivery, Event: record.WebhookTest, At: c.s.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
+	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.s.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
 	// A client that does not wait is no failure of the target.
-	try, err := c.s.courier.Test(context.WithoutCancel(c.r.Context()), h, m)
+	try, err := c.s.webhooks.Test(context.WithoutCancel(c.r.Context()), h, m)
 	if err != nil {
 		return err
 	}
@@ -359,7 +359,7 @@ func testWebhook(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, func(dst []byte) ([]byte, error) {
+	return c.respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		dst = strconv.AppendBool(append(dst, `{"ok":`...), try.Error == "")
 		dst = strconv.AppendInt(append(dst, `,"status":`...), int64(try.Status), 10)
 		if try.Error != "" {
@@ -396,14 +396,14 @@ func (v *shownDelivery) Fields(s *field.Set) {
 		Says("What went wrong; empty if nothing did.", `""`)
 	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
 		Says("The beginning of the answer's body.", `"ok"`)
-	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentRequest)).Members()}, v.appendRequest).
+	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentOptions)).Members()}, v.appendRequest).
 		Says("What was sent last: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
 }
 
-// sentRequest is the shape of what appendRequest writes.
-type sentRequest struct{ url, body string }
+// sentOptions is the shape of what appendRequest writes.
+type sentOptions struct{ url, body string }
 
-func (v *sentRequest) Fields(s *field.Set) {
+func (v *sentOptions) Fields(s *field.Set) {
 	s.URL("url", &v.url, field.Always).Says("Where it was sent.", `"https://hooks.example.org/kist"`)
 	s.Shown("headers", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "string"}}, nil).
 		Says("The headers, without the signatures.", `{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
@@ -427,7 +427,7 @@ func (v *shownDelivery) appendRequest(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-func listDeliveries(c *call) error {
+func listDeliveries(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
@@ -445,7 +445,7 @@ func listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.sendLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
+	return c.respondLarge(http.StatusOK, pageBytes, func(dst []byte) ([]byte, error) {
 		var all []*shownDelivery
 		total := 0
 		if err := c.s.Store.View(func(tx *kv.Tx) error {
@@ -484,7 +484,7 @@ func placeInLog(d *record.Delivery) []byte {
 }
 
 // showDelivery is a delivery as the log of the webhook shows it.
-func (c *call) showDelivery(tx *kv.Tx, h *record.Webhook, d *record.Delivery) *shownDelivery {
+func (c *request) showDelivery(tx *kv.Tx, h *record.Webhook, d *record.Delivery) *shownDelivery {
 	v := &shownDelivery{Delivery: *d}
 	v.Error = c.hide(v.Error)
 	if d.URL == "" {
@@ -492,7 +492,7 @@ func (c *call) showDelivery(tx *kv.Tx, h *record.Webhook, d *record.Delivery) *s
 	}
 	v.URL = c.mask(v.URL)
 	_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
-	m := courier.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
+	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
 	var body []byte
 	if err == nil {
 		body, err = m.Body(d.Format, c.s.Base)
@@ -505,7 +505,7 @@ func (c *call) showDelivery(tx *kv.Tx, h *record.Webhook, d *record.Delivery) *s
 	return v
 }
 
-func redeliver(c *call) error {
+func redeliver(c *request) error {
 	id, err := c.uuid("webhook")
 	if err != nil {
 		return err
@@ -520,5 +520,5 @@ func redeliver(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return c.ok()
+	return c.respondOK()
 }

@@ -29,7 +29,7 @@ const hooksAt = "/api/v1/integrations/webhooks"
 func (a *app) couriers(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { a.server.courier.Run(ctx) })
+	work.Go(func() { a.server.webhooks.Run(ctx) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 }
 
@@ -126,7 +126,7 @@ func TestWebhooks(t *testing.T) {
 	// Another's is not there.
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
 	is.Equal(string(bob.get(hooksAt).want(200).body), `{"webhooks":[],"data":[]}`)
-	for _, q := range []request{
+	for _, q := range []apiRequest{
 		{method: "GET", path: at},
 		{method: "PATCH", path: at, json: "{}"},
 		{method: "DELETE", path: at},
@@ -136,8 +136,8 @@ func TestWebhooks(t *testing.T) {
 	} {
 		is.Equal(bob.do(q).want(404).text("error"), "There is no such webhook.")
 	}
-	a.do(request{method: "POST", path: at + "/deliveries/none/redeliver"}).want(404)
-	a.do(request{method: "POST", path: at + "/deliveries/" + id + "/redeliver"}).want(409) // it is off
+	a.do(apiRequest{method: "POST", path: at + "/deliveries/none/redeliver"}).want(404)
+	a.do(apiRequest{method: "POST", path: at + "/deliveries/" + id + "/redeliver"}).want(409) // it is off
 	is.Equal(string(a.delete(at).want(200).body), `{"ok":true}`)
 	a.get(at).want(404)
 }
@@ -166,14 +166,14 @@ func TestBadWebhooks(t *testing.T) {
 		`{"url":"https://example.org/","secret":"whsec_short"}`:                "secret",
 		`{"url":"https://example.org/","enabled":"maybe"}`:                     "enabled",
 	} {
-		got := a.do(request{method: "POST", path: hooksAt, json: text, raw: true}).want(422)
+		got := a.do(apiRequest{method: "POST", path: hooksAt, json: text, raw: true}).want(422)
 		is.Equal(got.fields(), []string{want})
 		if text != "{}" {
-			is.True(slices.Contains(a.do(request{method: "PATCH", path: hooksAt + "/" + id, json: strings.Replace(text, "null", `["*"]`, 1), raw: true}).want(422).fields(), want))
+			is.True(slices.Contains(a.do(apiRequest{method: "PATCH", path: hooksAt + "/" + id, json: strings.Replace(text, "null", `["*"]`, 1), raw: true}).want(422).fields(), want))
 		}
 	}
 	is.Equal(string(a.get(hooksAt).body), before)
-	got := a.do(request{method: "POST", path: hooksAt, json: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`, raw: true}).want(422)
+	got := a.do(apiRequest{method: "POST", path: hooksAt, json: `{"url":"http://192.168.1.1/","events":["x"],"secret":"whsec_x"}`, raw: true}).want(422)
 	is.Equal(got.fields(), []string{"events", "secret", "url"}) // all at once
 	is.True(strings.Contains(got.text("fields.url"), "--allow-outbound 192.168.1.1"))
 	is.True(strings.Contains(got.text("fields.events"), "number 1 must be one of: file.uploaded, "))
@@ -225,7 +225,7 @@ func TestDelivery(t *testing.T) {
 	is.Equal(shown.at("data.lastStatus"), 200.0)
 	is.True(shown.at("data.lastDeliveredAt") != nil)
 
-	a.do(request{method: "POST", path: at + "/deliveries/" + d.id + "/redeliver"}).want(200)
+	a.do(apiRequest{method: "POST", path: at + "/deliveries/" + d.id + "/redeliver"}).want(200)
 	again := next(t, got)
 	is.Equal(again.id, d.id)
 	is.Equal(string(again.body), string(d.body)) // as it was then
@@ -233,7 +233,7 @@ func TestDelivery(t *testing.T) {
 	eventually(t, "it is not done again", done(1))
 	is.Equal(a.get(at+"/deliveries").at("data.0.tries"), 1.0)
 
-	is.Equal(string(a.do(request{method: "POST", path: at + "/test"}).want(200).body), `{"ok":true,"status":200}`)
+	is.Equal(string(a.do(apiRequest{method: "POST", path: at + "/test"}).want(200).body), `{"ok":true,"status":200}`)
 	is.Equal(next(t, got).event, "webhook.test")
 	is.True(done(2)())
 	for _, text := range []string{a.log.String(), string(a.get(hooksAt).body), string(log.body), string(d.body)} {
@@ -248,7 +248,7 @@ func TestWebhookTest(t *testing.T) {
 	a := start(t).with(t)
 	address, got := a.receiver(t, 503)
 	at := hooksAt + "/" + a.post(hooksAt, map[string]any{"url": address, "enabled": false, "format": "discord", "name": "n"}).want(201).text("data.id")
-	answer := a.do(request{method: "POST", path: at + "/test"}).want(200)
+	answer := a.do(apiRequest{method: "POST", path: at + "/test"}).want(200)
 	is.Equal(string(answer.body), `{"ok":false,"status":503,"error":"The target answered 503 Service Unavailable."}`)
 	is.True(strings.Contains(string(next(t, got).body), `"embeds":[{"title":"n"`))
 	is.Equal(a.get(at).at("data.lastError"), "The target answered 503 Service Unavailable.")
@@ -256,7 +256,7 @@ func TestWebhookTest(t *testing.T) {
 	is.Equal(a.get(at+"/deliveries").at("data.0.state"), "parked")
 	a.patch(at, map[string]any{"url": "https://does-not-exist.invalid/"}).want(200)
 	is.Equal(a.get(at).at("data.consecutiveFailures"), 0.0)
-	answer = a.do(request{method: "POST", path: at + "/test"}).want(200)
+	answer = a.do(apiRequest{method: "POST", path: at + "/test"}).want(200)
 	is.Equal(answer.at("status"), 0.0)
 	is.True(strings.Contains(answer.text("error"), "does-not-exist.invalid"))
 }
@@ -280,7 +280,7 @@ func TestLogOfUnsent(t *testing.T) {
 	is.Equal(log.at("data.0.triedAt"), nil)
 	is.Equal(log.at("data.0.request"), nil)
 
-	a.do(request{method: "POST", path: at + "/test"}).want(200)
+	a.do(apiRequest{method: "POST", path: at + "/test"}).want(200)
 	sent := next(t, got)
 	a.patch(at, `{"format":"discord"}`).want(200)
 	is.Equal(a.get(at+"/deliveries").want(200).at("data.0.request.body"), string(sent.body))
@@ -324,8 +324,8 @@ func TestEventsOfEveryPath(t *testing.T) {
 		of()
 		a.delete("/api/v1/" + k.Path + "/" + id).want(200)
 		of(k.Name + ".deleted")
-		a.do(request{method: "POST", path: "/api/v1/" + k.Path, json: `{"maxViews":0}`, raw: true}).want(422)
-		a.do(request{method: "PATCH", path: "/api/v1/" + k.Path + "/" + id, json: `{"isPublic":true}`, raw: true}).want(404)
+		a.do(apiRequest{method: "POST", path: "/api/v1/" + k.Path, json: `{"maxViews":0}`, raw: true}).want(422)
+		a.do(apiRequest{method: "PATCH", path: "/api/v1/" + k.Path + "/" + id, json: `{"isPublic":true}`, raw: true}).want(404)
 		of()
 	}
 
@@ -424,7 +424,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 	a.visit("/x/" + slug).want(200)
 	of("file.uploaded", "limit.reached", "file.deleted")
 	slug = a.post("/api/v1/notes", `{"content":"c","isPublic":true,"maxViews":1}`).want(201).text("data.slug")
-	a.do(request{method: "POST", path: "/api/v1/notes/p/" + slug, anyone: true, json: `{}`}).want(200)
+	a.do(apiRequest{method: "POST", path: "/api/v1/notes/p/" + slug, anyone: true, json: `{}`}).want(200)
 	of("note.created", "limit.reached")
 	slug = a.post("/api/v1/shorten", `{"originalUrl":"https://go.dev","isPublic":true,"expiresAt":"`+a.clock.now().Add(time.Hour).Format(time.RFC3339)+`"}`).want(201).text("data.slug")
 	of("shortlink.created")

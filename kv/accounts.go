@@ -21,21 +21,21 @@ func (tx *Tx) Users() ([]record.User, error) { return collect(users, tx, nil) }
 // User reads an account.
 func (tx *Tx) User(id record.ID) (*record.User, error) {
 	u, err := users.Get(tx.Tx, id[:])
-	return u, fault(err, "user")
+	return u, userError(err, "user")
 }
 
-// owner refuses what is to belong to an account that is gone: a request may
+// requireOwner refuses what is to belong to an account that is gone: a request may
 // still be under way when its user is removed, and nothing may be left over.
-func (tx *Tx) owner(id record.ID) error {
+func (tx *Tx) requireOwner(id record.ID) error {
 	if tx.Get(userBucket, id[:]) == nil {
 		return record.NotFound("user")
 	}
 	return nil
 }
 
-// Shut reports whether the account is disabled or gone. A View takes it from
+// Disabled reports whether the account is disabled or gone. A View takes it from
 // what earlier ones read, until a commit changes an account.
-func (tx *Tx) Shut(id record.ID) (bool, error) {
+func (tx *Tx) Disabled(id record.ID) (bool, error) {
 	if tx.people != nil {
 		if shut, ok := tx.people.Load(id); ok {
 			return shut.(bool), nil //nolint:errcheck // nothing else is filed by id
@@ -56,7 +56,7 @@ func (tx *Tx) Shut(id record.ID) (bool, error) {
 // UserNamed reads the account with the name, in any case.
 func (tx *Tx) UserNamed(name string) (*record.User, error) {
 	u, err := users.Find(tx.Tx, userName, []byte(record.Fold(name)))
-	return u, fault(err, "user")
+	return u, userError(err, "user")
 }
 
 // AddUser makes an account; its password is a hash. The first administrator
@@ -67,7 +67,7 @@ func (tx *Tx) AddUser(u record.User) (*record.User, error) {
 }
 
 func (tx *Tx) putUser(u *record.User) error {
-	if err := fault(users.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
+	if err := userError(users.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
 		return err
 	}
 	return tx.Delete(metaBucket, metaClaim)
@@ -79,35 +79,35 @@ func (tx *Tx) putUser(u *record.User) error {
 // not bring them back.
 func (tx *Tx) SaveUser(u *record.User) error {
 	tx.callers = true
-	was, err := tx.User(u.ID)
+	before, err := tx.User(u.ID)
 	if err != nil {
 		return err
 	}
 	if err := tx.putUser(u); err != nil {
 		return err
 	}
-	if was.Password != u.Password || u.Disabled && !was.Disabled {
+	if before.Password != u.Password || u.Disabled && !before.Disabled {
 		if err := tx.EndSessions(u.ID); err != nil {
 			return err
 		}
 	}
-	if active(was) && !active(u) {
-		return tx.needsAdmin()
+	if canAdminister(before) && !canAdminister(u) {
+		return tx.requireAdmin()
 	}
 	return nil
 }
 
-// active reports whether the user is an administrator who can sign in.
-func active(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
+// canAdminister reports whether the user is an administrator who can sign in.
+func canAdminister(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
 
-// needsAdmin refuses to leave the instance without an administrator.
-func (tx *Tx) needsAdmin() error {
+// requireAdmin refuses to leave the instance without an administrator.
+func (tx *Tx) requireAdmin() error {
 	all, err := tx.Users()
 	if err != nil {
 		return err
 	}
 	for i := range all {
-		if active(&all[i]) {
+		if canAdminister(&all[i]) {
 			return nil
 		}
 	}
@@ -180,7 +180,7 @@ func (tx *Tx) dropUser(id record.ID) error {
 		return err
 	}
 	_, err = users.Delete(tx.Tx, id[:])
-	return fault(err, "user")
+	return userError(err, "user")
 }
 
 // dropAll deletes all rows below a prefix.
@@ -208,9 +208,9 @@ func (u *Usage) Used() int64 { return u.Bytes + u.Text }
 // Usage sums up what the user keeps.
 func (tx *Tx) Usage(u *record.User) (Usage, error) {
 	quota, err := tx.quota(u)
-	sum := Usage{Bytes: tx.kept(u.ID), Text: tx.text(u.ID), Begun: tx.setAside(u.ID), Quota: quota, Count: map[string]int64{}}
+	sum := Usage{Bytes: tx.storedBytes(u.ID), Text: tx.text(u.ID), Begun: tx.reservedBytes(u.ID), Quota: quota, Count: map[string]int64{}}
 	for _, k := range record.Kinds {
-		sum.Count[k.Name] = records.Sum(tx.Tx, pair(u.ID, k.Code))
+		sum.Count[k.Name] = records.Sum(tx.Tx, ownedKey(u.ID, k.Code))
 	}
 	return sum, err
 }
@@ -266,10 +266,10 @@ func (tx *Tx) AddKey(k record.Key) (key *record.Key, secret string, err error) {
 	if err := record.CheckEnd(k.Expires, tx.Now); err != nil {
 		return nil, "", record.Bad(map[string]string{"expiresAt": err.Error()})
 	}
-	if err := tx.owner(k.Owner); err != nil {
+	if err := tx.requireOwner(k.Owner); err != nil {
 		return nil, "", err
 	}
-	if err := tx.roomForKey(&k); err != nil {
+	if err := tx.checkKeyBound(&k); err != nil {
 		return nil, "", err
 	}
 	secret = newSecret()
@@ -343,11 +343,11 @@ func (tx *Tx) credential(owner, id record.ID, session bool) (*record.Key, error)
 	if session {
 		what = "session"
 	}
-	k, err := keys.Get(tx.Tx, pair(owner, id[:]...))
+	k, err := keys.Get(tx.Tx, ownedKey(owner, id[:]...))
 	if err == nil && k.Session != session {
 		err = table.ErrMissing
 	}
-	return k, fault(err, what)
+	return k, userError(err, what)
 }
 
 // SaveKey changes an API key, which must have been read in the same
@@ -360,8 +360,8 @@ func (tx *Tx) SaveKey(k *record.Key) error {
 // RemoveKey takes an API key away; it is refused from the next request on.
 func (tx *Tx) RemoveKey(owner, id record.ID) error {
 	tx.callers = true
-	_, err := keys.Delete(tx.Tx, pair(owner, id[:]...))
-	return fault(err, "key")
+	_, err := keys.Delete(tx.Tx, ownedKey(owner, id[:]...))
+	return userError(err, "key")
 }
 
 // Revoke takes those API keys of the owner away that which names, and returns
@@ -382,7 +382,7 @@ type Caller struct {
 	tokensOff bool
 }
 
-func refused(code, text string) error {
+func forbidden(code, text string) error {
 	return &record.Error{Fault: record.Unauthorized, Code: code, Text: text}
 }
 
@@ -431,7 +431,7 @@ func (s *Store) authenticate(secret string, session bool) (*Caller, error) {
 func (s *Store) Recognize(owner, id record.ID) (*Caller, error) {
 	var c *Caller
 	if err := s.View(func(tx *Tx) error {
-		k, err := keys.Get(tx.Tx, pair(owner, id[:]...))
+		k, err := keys.Get(tx.Tx, ownedKey(owner, id[:]...))
 		if err == nil {
 			c, err = tx.caller(k)
 		}
@@ -450,24 +450,24 @@ func (c *Caller) usable(now time.Time) error {
 	session := c.Key.Session
 	switch {
 	case !session && (c.tokensOff || c.User.TokensOff):
-		return refused("api_tokens_disabled", "API keys are turned off.")
+		return forbidden("api_tokens_disabled", "API keys are turned off.")
 	case c.User.Disabled:
-		return refused("user_disabled", "This account is disabled.")
+		return forbidden("user_disabled", "This account is disabled.")
 	case c.Key.Disabled:
-		return refused("key_disabled", "This API key is disabled.")
+		return forbidden("key_disabled", "This API key is disabled.")
 	case session && !now.Before(c.Key.Expires):
 		return errSessionEnded
 	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
-		return refused("key_expired", "This API key has expired.")
+		return forbidden("key_expired", "This API key has expired.")
 	}
 	return nil
 }
 
-var errSessionEnded = refused("session_ended", "This session has ended; sign in again.")
+var errSessionEnded = forbidden("session_ended", "This session has ended; sign in again.")
 
 func unknownKey(err error) error {
 	if errors.Is(err, table.ErrMissing) {
-		return refused("unknown_key", "This API key is not known.")
+		return forbidden("unknown_key", "This API key is not known.")
 	}
 	return err
 }

@@ -341,7 +341,7 @@ func TestNoOwner(t *testing.T) {
 		func(tx *Tx) error { _, err := tx.AddFolder(gone, "f", ""); return err },
 		func(tx *Tx) error { _, _, err := tx.AddKey(record.Key{Owner: gone}); return err },
 		func(tx *Tx) error { _, err := tx.AddWebhook(record.Webhook{Owner: gone}); return err },
-		func(tx *Tx) error { return tx.Answered(gone, "k", Answer{}) },
+		func(tx *Tx) error { return tx.SaveIdempotentAnswer(gone, "k", IdempotentAnswer{}) },
 		func(tx *Tx) error { _, err := tx.AddUpload(Upload{Owner: gone}); return err },
 	} {
 		is.Equal(code(s.Update(fn)), "not_found")
@@ -375,7 +375,7 @@ func TestRemoveUser(t *testing.T) {
 			if _, err := tx.AddUpload(Upload{Owner: ann.ID, Length: 9}); err != nil {
 				return err
 			}
-			return tx.Answered(ann.ID, "k", Answer{Body: []byte("x")})
+			return tx.SaveIdempotentAnswer(ann.ID, "k", IdempotentAnswer{Body: []byte("x")})
 		})
 	}
 	_, secret := key(t, s, ann.ID, record.Key{})
@@ -388,16 +388,16 @@ func TestRemoveUser(t *testing.T) {
 		use, err := tx.Usage(root)
 		is.NoErr(err)
 		is.Equal(use.Bytes, int64(6))
-		is.Equal(len(tx.LooseRefs(tx.Now, 1000)), 119)
-		is.Equal(len(tx.LooseRefs(tx.Now, 10)), 10)
-		is.Equal(len(tx.LooseRefs(tx.Now.Add(-time.Hour), 1000)), 0)
-		is.True(tx.Referenced([32]byte{1}) && !tx.Loose([32]byte{1}, tx.Now))
-		is.True(tx.Loose([32]byte{2}, tx.Now) && !tx.Loose([32]byte{2}, tx.Now.Add(-time.Hour)))
-		is.True(!tx.Loose([32]byte{200}, tx.Now) && tx.Unknown([32]byte{200})) // never known
+		is.Equal(len(tx.UnreferencedRefs(tx.Now, 1000)), 119)
+		is.Equal(len(tx.UnreferencedRefs(tx.Now, 10)), 10)
+		is.Equal(len(tx.UnreferencedRefs(tx.Now.Add(-time.Hour), 1000)), 0)
+		is.True(tx.Referenced([32]byte{1}) && !tx.Unreferenced([32]byte{1}, tx.Now))
+		is.True(tx.Unreferenced([32]byte{2}, tx.Now) && !tx.Unreferenced([32]byte{2}, tx.Now.Add(-time.Hour)))
+		is.True(!tx.Unreferenced([32]byte{200}, tx.Now) && tx.NeverReferenced([32]byte{200})) // never known
 		return audit(tx)
 	})
 	update(t, s, func(tx *Tx) error { return tx.Unlinked([32]byte{2}) })
-	view(t, s, func(tx *Tx) error { is.Equal(len(tx.LooseRefs(tx.Now, 1000)), 118); return nil })
+	view(t, s, func(tx *Tx) error { is.Equal(len(tx.UnreferencedRefs(tx.Now, 1000)), 118); return nil })
 }
 
 // Tags and folders of many records go in several transactions.

@@ -19,32 +19,32 @@ func (tx *Tx) Referenced(ref [32]byte) bool {
 	return false
 }
 
-// loosen notes that the content has lost what had it, unless something else
+// markUnreferenced notes that the content has lost what had it, unless something else
 // has it.
-func (tx *Tx) loosen(ref [32]byte) error {
+func (tx *Tx) markUnreferenced(ref [32]byte) error {
 	if tx.Referenced(ref) {
 		return nil
 	}
-	return tx.Put(looseBucket, bytes.Clone(ref[:]), tx.instant())
+	return tx.Put(unreferencedBucket, bytes.Clone(ref[:]), tx.instant())
 }
 
-// Loose reports whether the content may be unlinked: no record has it, and it
+// Unreferenced reports whether the content may be unlinked: no record has it, and it
 // was noted not later than the given instant that none has. What was never
 // noted stays: the store may have lost the record, and the content not.
-func (tx *Tx) Loose(ref [32]byte, since time.Time) bool {
+func (tx *Tx) Unreferenced(ref [32]byte, since time.Time) bool {
 	if tx.Referenced(ref) {
 		return false
 	}
-	at := tx.Get(looseBucket, ref[:])
+	at := tx.Get(unreferencedBucket, ref[:])
 	return len(at) == 8 && int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli()
 }
 
-// LooseRefs lists up to most contents that no record has had since the given
+// UnreferencedRefs lists up to most contents that no record has had since the given
 // instant.
-func (tx *Tx) LooseRefs(since time.Time, most int) [][32]byte {
+func (tx *Tx) UnreferencedRefs(since time.Time, limit int) [][32]byte {
 	var refs [][32]byte
-	for ref, at := range tx.Walk(looseBucket, nil, nil, false) {
-		if len(refs) == most {
+	for ref, at := range tx.Walk(unreferencedBucket, nil, nil, false) {
+		if len(refs) == limit {
 			break
 		}
 		if len(at) == 8 && int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli() {
@@ -55,7 +55,7 @@ func (tx *Tx) LooseRefs(since time.Time, most int) [][32]byte {
 }
 
 // Unlinked notes that the content is gone from the disk.
-func (tx *Tx) Unlinked(ref [32]byte) error { return tx.Delete(looseBucket, ref[:]) }
+func (tx *Tx) Unlinked(ref [32]byte) error { return tx.Delete(unreferencedBucket, ref[:]) }
 
 // NoteOrphans notes that no record has the contents, from now on, unless that
 // was noted before. It does nothing while orphans are to be kept.
@@ -64,10 +64,10 @@ func (tx *Tx) NoteOrphans(refs [][32]byte) error {
 		return nil
 	}
 	for _, ref := range refs {
-		if tx.Referenced(ref) || tx.Get(looseBucket, ref[:]) != nil {
+		if tx.Referenced(ref) || tx.Get(unreferencedBucket, ref[:]) != nil {
 			continue
 		}
-		if err := tx.Put(looseBucket, append([]byte{}, ref[:]...), tx.instant()); err != nil {
+		if err := tx.Put(unreferencedBucket, append([]byte{}, ref[:]...), tx.instant()); err != nil {
 			return err
 		}
 	}
@@ -78,15 +78,15 @@ func (tx *Tx) NoteOrphans(refs [][32]byte) error {
 // a repair that has lost records.
 func (tx *Tx) FreeOrphans() error { return tx.Delete(metaBucket, metaOrphans) }
 
-// Unknown reports whether no record has or has had the content, as far as is
+// NeverReferenced reports whether no record has or has had the content, as far as is
 // known: it came with an upload that got no record. While orphans are to be
 // kept nothing is.
-func (tx *Tx) Unknown(ref [32]byte) bool {
-	return !tx.Referenced(ref) && tx.Get(looseBucket, ref[:]) == nil && tx.Get(metaBucket, metaOrphans) == nil
+func (tx *Tx) NeverReferenced(ref [32]byte) bool {
+	return !tx.Referenced(ref) && tx.Get(unreferencedBucket, ref[:]) == nil && tx.Get(metaBucket, metaOrphans) == nil
 }
 
-// Unknown is Tx.Unknown in a transaction of its own, as blobs.Store.Unlink asks.
-func (s *Store) Unknown(ref [32]byte) (unknown bool, err error) {
-	err = s.View(func(tx *Tx) error { unknown = tx.Unknown(ref); return nil })
+// NeverReferenced is Tx.Unknown in a transaction of its own, as blobs.Store.Unlink asks.
+func (s *Store) NeverReferenced(ref [32]byte) (unknown bool, err error) {
+	err = s.View(func(tx *Tx) error { unknown = tx.NeverReferenced(ref); return nil })
 	return unknown, err
 }

@@ -22,25 +22,25 @@ const (
 	WritesPerHour = 4 << 30
 )
 
-func tooMany(what, code string, most int64) error {
-	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", most, what)}
+func tooMany(what, code string, limit int64) error {
+	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }
 
-// roomForRecord refuses a record beyond MaxRecords.
-func (tx *Tx) roomForRecord(owner record.ID) error {
+// checkRecordBound refuses a record beyond MaxRecords.
+func (tx *Tx) checkRecordBound(owner record.ID) error {
 	n := int64(0)
 	for _, k := range record.Kinds {
-		n += records.Sum(tx.Tx, pair(owner, k.Code))
+		n += records.Sum(tx.Tx, ownedKey(owner, k.Code))
 	}
-	if most := tx.s.most.records; n >= most {
-		return tooMany("items", "items", most)
+	if limit := tx.s.most.records; n >= limit {
+		return tooMany("items", "items", limit)
 	}
 	return nil
 }
 
-// roomIn refuses a row of the owner's beyond MaxEach. It reads no more keys
+// checkBound refuses a row of the owner's beyond MaxEach. It reads no more keys
 // than that.
-func (tx *Tx) roomIn(b table.Bucket, owner record.ID, what, code string) error {
+func (tx *Tx) checkBound(b table.Bucket, owner record.ID, what, code string) error {
 	n := int64(0)
 	for range tx.Walk(b, owner[:], nil, false) {
 		if n++; n >= tx.s.most.each {
@@ -50,9 +50,9 @@ func (tx *Tx) roomIn(b table.Bucket, owner record.ID, what, code string) error {
 	return nil
 }
 
-// roomForKey refuses an API key beyond MaxEach, and ends the session that was
+// checkKeyBound refuses an API key beyond MaxEach, and ends the session that was
 // used longest ago where one more would be beyond MaxSessions.
-func (tx *Tx) roomForKey(k *record.Key) error {
+func (tx *Tx) checkKeyBound(k *record.Key) error {
 	all, err := tx.credentials(k.Owner[:], k.Session)
 	if err != nil || int64(len(all)) < tx.s.most.each {
 		return err
@@ -88,8 +88,8 @@ type spending struct {
 }
 
 func (w *writes) now(owner record.ID, now time.Time) float64 {
-	is := w.of[owner]
-	return max(0, is.bytes-max(0, now.Sub(is.at).Hours())*float64(w.perHour)) // a clock may be set back
+	got := w.of[owner]
+	return max(0, got.bytes-max(0, now.Sub(got.at).Hours())*float64(w.perHour)) // a clock may be set back
 }
 
 // add counts what a commit has written.
@@ -107,10 +107,10 @@ func (w *writes) add(owner record.ID, bytes int, now time.Time) {
 func (w *writes) setBack(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for owner, is := range w.of {
-		if is.at.After(now) {
-			is.at = now
-			w.of[owner] = is
+	for owner, got := range w.of {
+		if got.at.After(now) {
+			got.at = now
+			w.of[owner] = got
 		}
 	}
 }
@@ -120,11 +120,11 @@ func (w *writes) setBack(now time.Time) {
 func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	bytes, most := w.now(owner, now), float64(w.perHour)
-	if w.perHour == 0 || bytes < most {
+	bytes, limit := w.now(owner, now), float64(w.perHour)
+	if w.perHour == 0 || bytes < limit {
 		return 0
 	}
-	return max(time.Second, time.Duration((bytes-most)/most*float64(time.Hour)))
+	return max(time.Second, time.Duration((bytes-limit)/limit*float64(time.Hour)))
 }
 
 // mayWrite refuses records while their owner has had too much written.
@@ -139,7 +139,7 @@ func (tx *Tx) mayWrite(owner record.ID) error {
 // for what is written to them.
 var ofOwner = func() (all [table.MaxBucket + 1]bool) {
 	for _, b := range []table.Bucket{
-		keyBucket, recordBucket, recordLabel, recordOrder, tagBucket, tagName, folderBucket, folderName, hookBucket, answerBucket, noticeBucket,
+		keyBucket, recordBucket, recordFacet, recordOrder, tagBucket, tagName, folderBucket, folderName, hookBucket, answerBucket, noticeBucket,
 		requestBucket, itemBucket, uploadBucket, importBucket, importRemarks, fetchBucket, pageBucket,
 	} {
 		all[b.No] = true

@@ -301,8 +301,8 @@ func (p *part) outdone(i int) bool {
 }
 
 // reset empties the part. What one large change took is given back.
-func (p *part) reset(most int) {
-	if cap(p.mem) > 2*most {
+func (p *part) reset(limit int) {
+	if cap(p.mem) > 2*limit {
 		p.mem = nil
 	}
 	p.mem, p.items = p.mem[:0], p.items[:0]

@@ -45,8 +45,8 @@ const childMemory = 512 << 20
 // bbolt file makes whoever reads it panic, fault or hang. The programs that
 // call Repair call it first of all.
 func Child() {
-	text, is := os.LookupEnv(childEnv)
-	if !is {
+	text, got := os.LookupEnv(childEnv)
+	if !got {
 		return
 	}
 	go guard()

@@ -95,7 +95,7 @@ type timekeeper struct {
 func (s *Store) wall() time.Time {
 	now := s.now().UnixMilli()
 	if s.clock.elapsed != nil && (now-s.instant.Load() >= leapMost.Milliseconds() || s.clock.doubting.Load()) {
-		return s.lookAtClock()
+		return s.checkClock()
 	}
 	return s.advance(now)
 }
@@ -114,9 +114,9 @@ func (s *Store) advance(ms int64) time.Time {
 	}
 }
 
-// lookAtClock compares the wall clock with the one that nobody sets, and says
+// checkClock compares the wall clock with the one that nobody sets, and says
 // so in the log when it begins or ceases to be doubted.
-func (s *Store) lookAtClock() time.Time {
+func (s *Store) checkClock() time.Time {
 	c := &s.clock
 	if c.elapsed == nil {
 		return s.wall()
@@ -124,19 +124,19 @@ func (s *Store) lookAtClock() time.Time {
 	c.Lock()
 	defer c.Unlock()
 	now := reading{s.now().Round(0), c.elapsed()} // Round: a time.Now has more than the wall clock in it
-	was := c.belief.doubt
+	before := c.belief.doubt
 	var at time.Time
 	at, c.belief = c.belief.judge(time.UnixMilli(s.instant.Load()), now)
 	at = s.advance(at.UnixMilli())
 	doubts := !c.belief.doubt.wall.IsZero()
 	c.doubting.Store(doubts)
 	switch {
-	case doubts && c.belief.doubt != was:
+	case doubts && c.belief.doubt != before:
 		s.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
 			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", leapLasts)
-	case !doubts && !was.wall.IsZero() && now.wall.Sub(was.after(now.elapsed)).Abs() <= leapMost:
+	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
 		s.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
-	case !doubts && !was.wall.IsZero():
+	case !doubts && !before.wall.IsZero():
 		s.log.Info("the clock is back and is believed again", "storeTime", at)
 	}
 	return at
@@ -170,7 +170,7 @@ func (s *Store) watchClock(closing bool) error {
 	if s.clock.elapsed == nil {
 		return nil
 	}
-	s.lookAtClock()
+	s.checkClock()
 	s.clock.Lock()
 	b, elapsed := s.clock.belief, s.clock.elapsed()
 	doubts := !b.doubt.wall.IsZero()
@@ -201,7 +201,7 @@ func (s *Store) startClock(tx *table.Tx) {
 		s.instant.Store(int64(binary.BigEndian.Uint64(v)))
 		at = time.UnixMilli(s.instant.Load())
 	}
-	if v := tx.Get(metaBucket, metaSteady); len(v) == 8 {
+	if v := tx.Get(metaBucket, metaMonotonic); len(v) == 8 {
 		s.steady.at, s.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), s.elapsed()
 	}
 	if s.clock.elapsed == nil {
@@ -220,6 +220,6 @@ func (s *Store) startClock(tx *table.Tx) {
 // stopClock writes down the time as the store is closed.
 func (s *Store) stopClock() error {
 	return errors.Join(s.watchClock(true), s.Update(func(tx *Tx) error {
-		return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.keepSteady(tx.Tx, tx.Now))
+		return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.saveMonotonic(tx.Tx, tx.Now))
 	}))
 }

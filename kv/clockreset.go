@@ -58,7 +58,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		s.steady.Unlock()
 		s.clock.Unlock()
 		tx.Now, tx.callers, tx.due, tx.look = wall, true, true, true
-		return tx.Delete(metaBucket, metaSteady)
+		return tx.Delete(metaBucket, metaMonotonic)
 	}); err != nil {
 		return done, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		return changed
 	}
 	// most brings an end that is further off than it can be to where it can be.
-	most := func(t *time.Time, d time.Duration) bool {
+	limit := func(t *time.Time, d time.Duration) bool {
 		if !t.After(now.Add(d)) {
 			return false
 		}
@@ -92,7 +92,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 	for _, step := range []func() (int, error){
 		func() (int, error) {
 			return correct(s, records, func(tx *Tx, r *record.Record) error {
-				if was, err := records.Get(tx.Tx, r.Key()); err == nil && was.Ended && !r.Ended {
+				if before, err := records.Get(tx.Tx, r.Key()); err == nil && before.Ended && !r.Ended {
 					done.Reopened++
 				}
 				return tx.save(r)
@@ -107,19 +107,19 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		func() (int, error) {
 			return correct(s, keys, nil, func(k *record.Key) bool {
 				changed := past(&k.Created, &k.LastUsed)
-				return k.Slides > 0 && most(&k.Expires, k.Slides) || changed
+				return k.Slides > 0 && limit(&k.Expires, k.Slides) || changed
 			})
 		},
 		func() (int, error) {
 			return correct(s, devices, nil, func(d *record.Device) bool {
 				changed := past(&d.Created, &d.Polled)
-				return most(&d.Expires, DeviceTime) || changed
+				return limit(&d.Expires, DeviceTime) || changed
 			})
 		},
 		func() (int, error) {
 			return correct(s, uploads, nil, func(u *Upload) bool {
 				changed := past(&u.Created)
-				return most(&u.Expires, UploadTime) || changed
+				return limit(&u.Expires, UploadTime) || changed
 			})
 		},
 		func() (int, error) {
@@ -151,7 +151,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		func() (int, error) {
 			return correct(s, items, nil, func(i *record.Item) bool { return past(&i.Created, &i.Decided) })
 		},
-		func() (int, error) { return s.correctInstants(looseBucket, now) },
+		func() (int, error) { return s.correctInstants(unreferencedBucket, now) },
 		func() (int, error) { return s.correctInstants(spentBucket, now) },
 		func() (int, error) { return s.correctInstants(senderBucket, now) },
 		func() (int, error) { return s.forgetAnswers(now) },
@@ -205,11 +205,11 @@ func (s *Store) inBatches(b table.Bucket, which func(key, row []byte) (bool, err
 		more = false
 		if err := s.View(func(tx *Tx) error {
 			for key, row := range tx.Walk(b, nil, after, false) {
-				is, err := which(key, row)
+				got, err := which(key, row)
 				if err != nil {
 					return err
 				}
-				if !is {
+				if !got {
 					continue
 				}
 				found = append(found, bytes.Clone(key))
@@ -248,7 +248,7 @@ func (s *Store) correctInstants(b table.Bucket, now time.Time) (n int, err error
 	}
 	err = s.inBatches(b, ahead, func(tx *Tx, key []byte) error {
 		v := tx.Get(b, key)
-		if is, _ := ahead(key, v); !is {
+		if got, _ := ahead(key, v); !got {
 			return nil
 		}
 		n++
@@ -260,7 +260,7 @@ func (s *Store) correctInstants(b table.Bucket, now time.Time) (n int, err error
 // forgetAnswers forgets the answers that would be kept for too long.
 func (s *Store) forgetAnswers(now time.Time) (n int, err error) {
 	err = s.inBatches(answerBucket, func(_, v []byte) (bool, error) {
-		var a answer
+		var a storedAnswer
 		return json.Unmarshal(v, &a) != nil || a.Expires.After(now.Add(answerFor)), nil
 	}, func(tx *Tx, key []byte) error {
 		n++

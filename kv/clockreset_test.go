@@ -39,14 +39,14 @@ func TestResetClock(t *testing.T) {
 			s.Now()
 			c.pass(time.Hour)
 			is.Equal(s.Now(), c.now().UTC()) // believed
-			is.NoErr(s.tellEnds())
+			is.NoErr(s.emitExpired())
 			young := add(t, s, u.ID, record.Notes, `{"content":"made in 2099"}`)
 			var upload *Upload
 			update(t, s, func(tx *Tx) (err error) {
 				if upload, err = tx.AddUpload(Upload{Owner: u.ID, Length: 5}); err != nil {
 					return err
 				}
-				return tx.Put(looseBucket, make([]byte, 32), tx.instant())
+				return tx.Put(unreferencedBucket, make([]byte, 32), tx.instant())
 			})
 			c.add(-leap)
 			now := c.now().UTC()
@@ -63,7 +63,7 @@ func TestResetClock(t *testing.T) {
 			is.Equal(done.Reopened, 1)
 			is.True(done.Redated >= 4)
 			is.Equal(s.Now(), now)
-			is.True(s.Steady().Sub(now) < time.Minute)
+			is.True(s.MonotonicNow().Sub(now) < time.Minute)
 			next := add(t, s, u.ID, record.Notes, `{"content":"made after"}`)
 			is.True(string(next.ID[:]) > string(young.ID[:]))
 			view(t, s, func(tx *Tx) error {
@@ -75,13 +75,13 @@ func TestResetClock(t *testing.T) {
 				r, err = tx.Owned(u.ID, record.Notes, young.ID)
 				is.NoErr(err)
 				is.True(r.Created.Equal(now) && r.Updated.Equal(now))
-				p, err := pages.Get(tx.Tx, pair(u.ID, mark.ID[:]...))
+				p, err := pages.Get(tx.Tx, ownedKey(u.ID, mark.ID[:]...))
 				is.NoErr(err)
 				is.True(p.Due.Sub(now) <= record.MaxLook)
 				up, err := tx.Upload(u.ID, upload.ID)
 				is.NoErr(err)
 				is.True(up.Expires.Equal(now.Add(UploadTime)))
-				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(looseBucket, make([]byte, 32)))), now.UnixMilli())
+				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(unreferencedBucket, make([]byte, 32)))), now.UnixMilli())
 				for _, d := range deliveriesOf(t, tx, h.ID) {
 					is.True(!d.Due.After(now.Add(record.MaxRetry)))
 				}
@@ -100,7 +100,7 @@ func TestResetClock(t *testing.T) {
 			s = opened(t, leftOf(t, s), c.options())
 			is.Equal(s.Now(), now)
 			c.pass(101 * time.Hour)
-			is.NoErr(s.tellEnds())
+			is.NoErr(s.emitExpired())
 			view(t, s, func(tx *Tx) error {
 				r, err := tx.Slug(old.Slug)
 				is.NoErr(err)

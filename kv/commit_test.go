@@ -346,7 +346,7 @@ func TestAnswers(t *testing.T) {
 	ann, bob := user(t, s, "ann").ID, user(t, s, "bob").ID
 	get := func(owner record.ID, key string) (body []byte, err error) {
 		err = s.View(func(tx *Tx) error {
-			a, err := tx.Answer(owner, key)
+			a, err := tx.IdempotentAnswer(owner, key)
 			if err != nil {
 				return err
 			}
@@ -357,7 +357,9 @@ func TestAnswers(t *testing.T) {
 	}
 	_, err := get(ann, "k")
 	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error { return tx.Answered(ann, "k", Answer{[]byte("request"), []byte("yes")}) })
+	update(t, s, func(tx *Tx) error {
+		return tx.SaveIdempotentAnswer(ann, "k", IdempotentAnswer{[]byte("request"), []byte("yes")})
+	})
 	body, err := get(ann, "k")
 	is.NoErr(err)
 	is.Equal(string(body), "yes")
@@ -366,14 +368,16 @@ func TestAnswers(t *testing.T) {
 	c.add(24*time.Hour - time.Millisecond)
 	_, err = get(ann, "k")
 	is.NoErr(err)
-	update(t, s, func(tx *Tx) error { return tx.DropAnswers() })
+	update(t, s, func(tx *Tx) error { return tx.DropIdempotentAnswers() })
 	_, err = get(ann, "k")
 	is.NoErr(err)
 	c.add(time.Millisecond)
 	_, err = get(ann, "k")
 	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error { return tx.Answered(bob, "k", Answer{[]byte("another"), []byte("no")}) })
-	update(t, s, func(tx *Tx) error { return tx.DropAnswers() })
+	update(t, s, func(tx *Tx) error {
+		return tx.SaveIdempotentAnswer(bob, "k", IdempotentAnswer{[]byte("another"), []byte("no")})
+	})
+	update(t, s, func(tx *Tx) error { return tx.DropIdempotentAnswers() })
 	view(t, s, func(tx *Tx) error {
 		n := 0
 		for range tx.Walk(answerBucket, nil, nil, false) {

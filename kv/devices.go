@@ -64,7 +64,7 @@ func (tx *Tx) AddDevice(client, address, network string) (d *record.Device, secr
 // any case, with or without its hyphen.
 func (tx *Tx) DeviceFor(code string) (*record.Device, error) {
 	d, err := devices.Find(tx.Tx, deviceCode, []byte(record.CleanUserCode(code)))
-	if err = fault(err, "code"); err != nil {
+	if err = userError(err, "code"); err != nil {
 		return nil, err
 	}
 	if !tx.Now.Before(d.Expires) || d.State != record.DeviceWaits {

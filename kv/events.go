@@ -29,11 +29,11 @@ const changesVolume = 4 << 20
 // of its latest change. Fewer are listed, but at least one, when their rows
 // are large. A row that cannot be read counts as one that is not there; Audit
 // tells of it.
-func (tx *Tx) Changes(since uint64, most int) ([]record.Change, error) {
+func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 	var all []record.Change
 	volume := 0
 	for k, v := range tx.Walk(changeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
-		if len(all) == most || volume > changesVolume {
+		if len(all) == limit || volume > changesVolume {
 			break
 		}
 		if len(k) != 8 || len(v) != record.KeySize || record.KindOf(v[16]) == nil {
@@ -76,8 +76,8 @@ const trimBatch = 500
 func (s *Store) Trim(places []uint64) error {
 	for some := range slices.Chunk(places, trimBatch) {
 		if err := s.Update(func(tx *Tx) error {
-			was := tx.Trimmed()
-			high := was
+			before := tx.Trimmed()
+			high := before
 			for _, seq := range some {
 				k := binary.BigEndian.AppendUint64(nil, seq)
 				v := tx.Get(changeBucket, k)
@@ -89,7 +89,7 @@ func (s *Store) Trim(places []uint64) error {
 				}
 				high = max(high, seq)
 			}
-			if high == was {
+			if high == before {
 				return nil
 			}
 			return tx.Put(metaBucket, metaTrimmed, binary.BigEndian.AppendUint64(nil, high))
@@ -106,10 +106,10 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Feed reads changes as Tx.Changes does, with the latest place and that of the
 // last mark that was taken away.
-func (s *Store) Feed(since uint64, most int) (some []record.Change, latest, trimmed uint64, err error) {
+func (s *Store) Feed(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error) {
 	err = s.View(func(tx *Tx) (err error) {
 		latest, trimmed = tx.Latest(), tx.Trimmed()
-		some, err = tx.Changes(since, most)
+		some, err = tx.Changes(since, limit)
 		return err
 	})
 	return some, latest, trimmed, err

@@ -137,7 +137,7 @@ func TestFailingDisk(t *testing.T) {
 func TestTooLargeCommit(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
-	err := s.unwritten(errors.New("too large"))
+	err := s.commitFailed(errors.New("too large"))
 	is.Equal(err.Error(), "too large")
 	is.True(!s.Failing())
 }
@@ -164,7 +164,7 @@ func TestQuotaUsedUp(t *testing.T) {
 				})
 			}
 			ballast := filepath.Join(s.Dir(), "cache", ballastName)
-			s.watch()
+			s.checkDiskSpace()
 			_, err := os.Stat(ballast)
 			is.NoErr(err)
 
@@ -177,10 +177,10 @@ func TestQuotaUsedUp(t *testing.T) {
 			is.True(errors.Is(err, fs.ErrNotExist)) // given up, to make room
 			still := func() {
 				t.Helper()
-				s.watch()
+				s.checkDiskSpace()
 				s.retryWrite()
 				is.True(errors.Is(try(), ErrFull))
-				is.Equal(s.Room(), int64(0))
+				is.Equal(s.FreeForContent(), int64(0))
 				is.True(!s.Failing()) // it is full, not broken
 			}
 			still()
@@ -197,9 +197,9 @@ func TestQuotaUsedUp(t *testing.T) {
 			}))
 			still()
 			f.fail.Store(false)
-			s.watch()
+			s.checkDiskSpace()
 			s.retryWrite()
-			is.True(s.Room() > 0)
+			is.True(s.FreeForContent() > 0)
 			is.NoErr(try())
 			is.NoErr(s.Close())
 			s = openAt(t, s.Dir(), nil)

@@ -26,7 +26,7 @@ const (
 )
 
 var fetches = func() *table.Table[record.Fetch] {
-	t := rows(fetchBucket, func(f *record.Fetch) []byte { return pair(f.Owner, f.ID[:]...) },
+	t := jsonTable(fetchBucket, func(f *record.Fetch) []byte { return ownedKey(f.Owner, f.ID[:]...) },
 		table.Index[record.Fetch]{Bucket: uploadSlug, Name: "slug", Unique: true, Keys: func(f *record.Fetch, file func([]byte)) {
 			if f.Slug != "" && !f.Over() {
 				file([]byte(f.Slug))
@@ -40,25 +40,25 @@ var fetches = func() *table.Table[record.Fetch] {
 			case record.FetchRuns:
 				part, at = lineRunning, f.Created
 			}
-			file(append(binary.BigEndian.AppendUint64(inLine(part, f.Owner), signed(at)), f.ID[:]...))
+			file(append(binary.BigEndian.AppendUint64(fetchLineKey(part, f.Owner), signed(at)), f.ID[:]...))
 		}})
 	t.Sums = sumBucket
 	t.Tally = func(f *record.Fetch, add func([]byte, int64)) {
-		add(fetchingOf(f.Owner), f.Reserved())
+		add(fetchReservedKey(f.Owner), f.Reserved())
 		add(stillToFetch, max(f.Reserved()-f.Bytes, 0))
 	}
 	return t
 }()
 
-// fetchingOf is where the bytes are summed up that are set aside for remote
+// fetchReservedKey is where the bytes are summed up that are set aside for remote
 // uploads.
-func fetchingOf(owner record.ID) []byte { return pair(owner, 0, 'g') }
+func fetchReservedKey(owner record.ID) []byte { return ownedKey(owner, 0, 'g') }
 
 // stillToFetch is where the bytes that all of them wait for are summed up.
-var stillToFetch = fetchingOf(record.ID{})
+var stillToFetch = fetchReservedKey(record.ID{})
 
-// inLine is what the entries of an owner in a part of the line begin with.
-func inLine(part byte, owner record.ID) []byte {
+// fetchLineKey is what the entries of an owner in a part of the line begin with.
+func fetchLineKey(part byte, owner record.ID) []byte {
 	return append(append(make([]byte, 0, 1+16+8+16), part), owner[:]...)
 }
 
@@ -69,10 +69,10 @@ const (
 	lineID    = lineTime + 8
 )
 
-// inLine counts the owner's remote uploads in a part of the line.
-func (tx *Tx) inLine(part byte, owner record.ID) int {
+// countFetches counts the owner's remote uploads in a part of the line.
+func (tx *Tx) countFetches(part byte, owner record.ID) int {
 	n := 0
-	for range tx.Walk(fetchLine, inLine(part, owner), nil, false) {
+	for range tx.Walk(fetchLine, fetchLineKey(part, owner), nil, false) {
 		n++
 	}
 	return n
@@ -82,46 +82,46 @@ func (tx *Tx) inLine(part byte, owner record.ID) int {
 // if the slug is in use, with Denied if MaxFetches wait already, and with
 // ErrFull while the disk has no room.
 func (tx *Tx) AddFetch(f record.Fetch) (*record.Fetch, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	if err := tx.owner(f.Owner); err != nil {
+	if err := tx.requireOwner(f.Owner); err != nil {
 		return nil, err
 	}
 	f.ID, f.Created = tx.NewID(), tx.Now
-	f.Again(tx.s.Steady())
-	return &f, tx.queue(&f)
+	f.Again(tx.s.MonotonicNow())
+	return &f, tx.enqueueFetch(&f)
 }
 
-// queue puts a remote upload in line.
-func (tx *Tx) queue(f *record.Fetch) error {
-	if tx.inLine(lineWaiting, f.Owner)+tx.inLine(lineRunning, f.Owner) >= MaxFetches {
+// enqueueFetch puts a remote upload in line.
+func (tx *Tx) enqueueFetch(f *record.Fetch) error {
+	if tx.countFetches(lineWaiting, f.Owner)+tx.countFetches(lineRunning, f.Owner) >= MaxFetches {
 		return &record.Error{Fault: record.Denied, Code: "too_many_remote_uploads", Text: fmt.Sprintf("%d remote uploads wait already, and more are not possible. Wait until some are done, or cancel them.", MaxFetches)}
 	}
 	if f.Slug != "" && tx.Get(recordSlug, []byte(f.Slug)) != nil {
-		return fault(&table.Taken{Index: "slug"}, "item")
+		return userError(&table.Taken{Index: "slug"}, "item")
 	}
-	return fault(fetches.Put(tx.Tx, f), "remote upload")
+	return userError(fetches.Put(tx.Tx, f), "remote upload")
 }
 
 // Fetch reads one of the owner's remote uploads.
 func (tx *Tx) Fetch(owner, id record.ID) (*record.Fetch, error) {
-	f, err := fetches.Get(tx.Tx, pair(owner, id[:]...))
-	return f, fault(err, "remote upload")
+	f, err := fetches.Get(tx.Tx, ownedKey(owner, id[:]...))
+	return f, userError(err, "remote upload")
 }
 
 // Fetches lists the owner's remote uploads, oldest first.
 func (tx *Tx) Fetches(owner record.ID) ([]record.Fetch, error) { return collect(fetches, tx, owner[:]) }
 
-// A Fetchable names a remote upload whose turn it may be.
-type Fetchable struct{ Owner, ID record.ID }
+// A DueFetch names a remote upload whose turn it may be.
+type DueFetch struct{ Owner, ID record.ID }
 
 // DueFetches finds remote uploads whose time has come, of each owner at most
 // most, those that are due for longest. busy says which to pass over. wait is
 // how long until the next one is due, 0 if none waits for its time. What it
 // costs goes by the number of owners, not by what is queued.
-func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable, wait time.Duration, err error) {
-	now := tx.s.Steady().UnixMilli()
+func (tx *Tx) DueFetches(limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
+	now := tx.s.MonotonicNow().UnixMilli()
 	for after := []byte(nil); ; {
 		var owner record.ID
 		some := false
@@ -133,7 +133,7 @@ func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable
 			return found, wait, nil
 		}
 		after = append(owner[:], pastOwner...)
-		shut, err := tx.Shut(owner)
+		shut, err := tx.Disabled(owner)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -141,7 +141,7 @@ func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable
 			continue
 		}
 		n := 0
-		for k := range tx.Walk(fetchLine, inLine(lineWaiting, owner), nil, false) {
+		for k := range tx.Walk(fetchLine, fetchLineKey(lineWaiting, owner), nil, false) {
 			id := record.ID(k[lineID:])
 			if busy(id) {
 				continue
@@ -152,11 +152,11 @@ func (tx *Tx) DueFetches(most int, busy func(record.ID) bool) (found []Fetchable
 				}
 				break
 			}
-			if n == most {
+			if n == limit {
 				break
 			}
 			n++
-			found = append(found, Fetchable{owner, id})
+			found = append(found, DueFetch{owner, id})
 		}
 	}
 }
@@ -168,9 +168,9 @@ var pastOwner = slices.Repeat([]byte{0xff}, 8+16+1)
 // cancelled.
 var ErrNotRunning = &record.Error{Fault: record.Taken, Code: "not_running", Text: "This remote upload does not run any more."}
 
-// ErrShut says of a try that its owner's account was shut meanwhile: it waits
+// ErrDisabled says of a try that its owner's account was shut meanwhile: it waits
 // until that is open again.
-var ErrShut = errors.New("the account is shut")
+var ErrDisabled = errors.New("the account is shut")
 
 // BeginFetch begins a try. It fails with Taken if the remote upload does not
 // wait any more.
@@ -187,38 +187,38 @@ func (tx *Tx) BeginFetch(owner, id record.ID) (*record.Fetch, error) {
 	return f, fetches.Put(tx.Tx, f)
 }
 
-// running reads the row of a try that is under way.
-func (tx *Tx) running(f *record.Fetch) (*record.Fetch, error) {
-	was, err := tx.Fetch(f.Owner, f.ID)
-	if err == nil && (was.State != record.FetchRuns || was.Tries != f.Tries) {
+// runningFetch reads the row of a try that is under way.
+func (tx *Tx) runningFetch(f *record.Fetch) (*record.Fetch, error) {
+	before, err := tx.Fetch(f.Owner, f.ID)
+	if err == nil && (before.State != record.FetchRuns || before.Tries != f.Tries) {
 		err = ErrNotRunning
 	}
-	return was, err
+	return before, err
 }
 
-// wanted is running for an owner whose account is open; ErrShut if it is not.
-func (tx *Tx) wanted(f *record.Fetch) (*record.Fetch, error) {
-	was, err := tx.running(f)
+// runningOfEnabled is running for an owner whose account is open; ErrDisabled if it is not.
+func (tx *Tx) runningOfEnabled(f *record.Fetch) (*record.Fetch, error) {
+	before, err := tx.runningFetch(f)
 	if err != nil {
 		return nil, err
 	}
-	shut, err := tx.Shut(f.Owner)
+	shut, err := tx.Disabled(f.Owner)
 	if shut {
-		err = ErrShut
+		err = ErrDisabled
 	}
-	return was, err
+	return before, err
 }
 
 // NoteFetch notes how far the try is that is under way. It fails with Denied if
 // what it takes has grown over the owner's quota, with Missing or Taken if
-// nobody waits for it any more, and with ErrShut while the owner's account is
+// nobody waits for it any more, and with ErrDisabled while the owner's account is
 // shut.
 func (tx *Tx) NoteFetch(f *record.Fetch) error {
-	was, err := tx.wanted(f)
+	before, err := tx.runningOfEnabled(f)
 	if err != nil {
 		return err
 	}
-	if more := f.Reserved() - was.Reserved(); more > 0 {
+	if more := f.Reserved() - before.Reserved(); more > 0 {
 		if err := tx.charge(f.Owner, more); err != nil {
 			return err
 		}
@@ -229,17 +229,17 @@ func (tx *Tx) NoteFetch(f *record.Fetch) error {
 // FinishFetch makes the file of a remote upload whose content is complete, as
 // FinishUpload does. It fails as NoteFetch and Add do.
 func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	was, err := tx.wanted(f)
+	before, err := tx.runningOfEnabled(f)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fetches.Delete(tx.Tx, fetches.Key(was)); err != nil { // frees what was set aside
+	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was set aside
 		return nil, err
 	}
-	r, err := tx.addAwaited(f.Owner, form, content, was.Password)
+	r, err := tx.addFromUpload(f.Owner, form, content, before.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -249,24 +249,24 @@ func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Co
 
 // FailFetch notes that a try failed, as record.Fetch.Failed does.
 func (tx *Tx) FailFetch(f *record.Fetch, why string, passes bool, asked time.Duration) error {
-	was, err := tx.running(f)
+	before, err := tx.runningFetch(f)
 	if err != nil {
 		return err
 	}
-	was.Failed(why, passes, asked, tx.Now, tx.s.Steady())
-	return tx.endFetch(was)
+	before.Failed(why, passes, asked, tx.Now, tx.s.MonotonicNow())
+	return tx.endFetch(before)
 }
 
-// ReturnFetch puts a try back in line that was cut short by no fault of the
+// RequeueFetch puts a try back in line that was cut short by no fault of the
 // other server; it counts for none.
-func (tx *Tx) ReturnFetch(f *record.Fetch) error {
-	was, err := tx.running(f)
+func (tx *Tx) RequeueFetch(f *record.Fetch) error {
+	before, err := tx.runningFetch(f)
 	if err != nil {
 		return err
 	}
-	was.State, was.Due = record.FetchWaits, tx.s.Steady()
-	was.Tries--
-	return fetches.Put(tx.Tx, was)
+	before.State, before.Due = record.FetchWaits, tx.s.MonotonicNow()
+	before.Tries--
+	return fetches.Put(tx.Tx, before)
 }
 
 // CancelFetch ends a remote upload that is not over; Taken if it is.
@@ -292,21 +292,21 @@ func (tx *Tx) RetryFetch(owner, id record.ID) error {
 	if f.State != record.FetchFailed && f.State != record.FetchCancelled {
 		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
 	}
-	f.Again(tx.s.Steady())
-	return tx.queue(f)
+	f.Again(tx.s.MonotonicNow())
+	return tx.enqueueFetch(f)
 }
 
 // RemoveFetch forgets a remote upload, and cancels it if it is not over.
 func (tx *Tx) RemoveFetch(owner, id record.ID) error {
-	_, err := fetches.Delete(tx.Tx, pair(owner, id[:]...))
-	return fault(err, "remote upload")
+	_, err := fetches.Delete(tx.Tx, ownedKey(owner, id[:]...))
+	return userError(err, "remote upload")
 }
 
 // endFetch writes a remote upload that a try of is over, and forgets the oldest of the
 // owner's that are over if they are too many.
 func (tx *Tx) endFetch(f *record.Fetch) error {
 	if err := fetches.Put(tx.Tx, f); err != nil {
-		return fault(err, "remote upload")
+		return userError(err, "remote upload")
 	}
 	return tx.dropFetches(f.Owner, keptFetches)
 }
@@ -317,8 +317,8 @@ func (tx *Tx) ClearFetches(owner record.ID) error { return tx.dropFetches(owner,
 // dropFetches forgets the oldest of the owner's that are over, down to keep.
 func (tx *Tx) dropFetches(owner record.ID, keep int) error {
 	var over [][]byte
-	for k := range tx.Walk(fetchLine, inLine(lineOver, owner), nil, false) {
-		over = append(over, pair(owner, k[lineID:]...))
+	for k := range tx.Walk(fetchLine, fetchLineKey(lineOver, owner), nil, false) {
+		over = append(over, ownedKey(owner, k[lineID:]...))
 	}
 	return tx.forgetFetches(over[:max(0, len(over)-keep)])
 }
@@ -329,7 +329,7 @@ func (tx *Tx) DropFetches() error {
 	last := signed(tx.Now.Add(-fetchTime))
 	for k := range tx.Walk(fetchLine, []byte{lineOver}, nil, false) {
 		if binary.BigEndian.Uint64(k[lineTime:]) <= last {
-			over = append(over, pair(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
+			over = append(over, ownedKey(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
 		}
 	}
 	return tx.forgetFetches(over)
@@ -349,14 +349,14 @@ func (tx *Tx) forgetFetches(all [][]byte) error {
 func (tx *Tx) ResumeFetches() error {
 	var ran [][]byte
 	for k := range tx.Walk(fetchLine, []byte{lineRunning}, nil, false) {
-		ran = append(ran, pair(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
+		ran = append(ran, ownedKey(record.ID(k[lineOwner:lineTime]), k[lineID:]...))
 	}
 	for _, key := range ran {
 		f, err := fetches.Get(tx.Tx, key)
 		if err == nil {
-			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.s.Steady())
+			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.s.MonotonicNow())
 			if !f.Over() {
-				f.Due = tx.s.Steady()
+				f.Due = tx.s.MonotonicNow()
 			}
 			err = tx.endFetch(f)
 		}

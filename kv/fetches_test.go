@@ -60,7 +60,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	run.Bytes = 20
 	update(t, s, func(tx *Tx) error { return tx.NoteFetch(run) })
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.StillToCome(), int64(40))
+		is.Equal(tx.ReservedBytes(), int64(40))
 		return audit(tx)
 	})
 	run.Total, run.Bytes = -1, 70 // as it grows
@@ -119,7 +119,7 @@ func TestFetchIsCancelled(t *testing.T) {
 		for _, verb := range []func(*Tx) error{
 			func(tx *Tx) error { return tx.NoteFetch(f) },
 			func(tx *Tx) error { return tx.FailFetch(f, "x", true, 0) },
-			func(tx *Tx) error { return tx.ReturnFetch(f) },
+			func(tx *Tx) error { return tx.RequeueFetch(f) },
 			func(tx *Tx) error {
 				_, err := tx.FinishFetch(f, form(t, record.Files, `{}`), content(record.Files, 1, 1))
 				return err
@@ -145,7 +145,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	nothing(old, "not_running")
 	run := beginFetch(t, s, two)
 	is.Equal(run.Tries, 1)
-	update(t, s, func(tx *Tx) error { return tx.ReturnFetch(run) })
+	update(t, s, func(tx *Tx) error { return tx.RequeueFetch(run) })
 	is.Equal(readFetch(t, s, two).Tries, 0) // it was no fault of the other server
 	run = beginFetch(t, s, two)
 	update(t, s, func(tx *Tx) error { return tx.RemoveFetch(u.ID, two.ID) })
@@ -160,7 +160,7 @@ func TestFetchIsCancelled(t *testing.T) {
 	nothing(run, "not_found")
 	view(t, s, func(tx *Tx) error {
 		is.Equal(leftOver(tx, u.ID), nil)
-		is.Equal(tx.StillToCome(), int64(0))
+		is.Equal(tx.ReservedBytes(), int64(0))
 		return audit(tx)
 	})
 }
@@ -301,7 +301,7 @@ func TestResumeFetches(t *testing.T) {
 		update(t, s, (*Tx).ResumeFetches)
 		now := readFetch(t, s, one)
 		view(t, s, func(tx *Tx) error {
-			is.Equal(tx.StillToCome(), int64(0))
+			is.Equal(tx.ReservedBytes(), int64(0))
 			return audit(tx)
 		})
 		if now.Over() {
@@ -309,7 +309,7 @@ func TestResumeFetches(t *testing.T) {
 			is.Equal(now.Problem, "The server was stopped meanwhile.")
 			break
 		}
-		is.True(!now.Due.After(s.Steady())) // at once
+		is.True(!now.Due.After(s.MonotonicNow())) // at once
 	}
 	is.Equal(readFetch(t, s, waits).Tries, 0)
 }

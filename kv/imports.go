@@ -11,12 +11,12 @@ import (
 // keptImports is how many imports of an owner are remembered.
 const keptImports = 10
 
-var imports = rows(importBucket, func(i *record.Import) []byte { return pair(i.Owner, i.ID[:]...) })
+var imports = jsonTable(importBucket, func(i *record.Import) []byte { return ownedKey(i.Owner, i.ID[:]...) })
 
 // AddImport writes down that an import has begun. The oldest of the owner's are
 // forgotten.
 func (tx *Tx) AddImport(owner record.ID, name string, moved record.Moved) (*record.Import, error) {
-	if err := tx.owner(owner); err != nil {
+	if err := tx.requireOwner(owner); err != nil {
 		return nil, err
 	}
 	all, err := collect(imports, tx, owner[:])
@@ -36,7 +36,7 @@ func (tx *Tx) AddImport(owner record.ID, name string, moved record.Moved) (*reco
 // SaveImport writes down how far an import is; Missing if it, or the account,
 // is gone.
 func (tx *Tx) SaveImport(i *record.Import) error {
-	if err := tx.owner(i.Owner); err != nil {
+	if err := tx.requireOwner(i.Owner); err != nil {
 		return err
 	}
 	remarks, err := json.Marshal(i.Moved.Remarks)
@@ -45,7 +45,7 @@ func (tx *Tx) SaveImport(i *record.Import) error {
 	}
 	row := *i
 	row.Moved.Remarks = nil // apart, so that a list need not read them
-	return errors.Join(imports.Put(tx.Tx, &row), tx.Put(importRemarks, pair(i.Owner, i.ID[:]...), remarks))
+	return errors.Join(imports.Put(tx.Tx, &row), tx.Put(importRemarks, ownedKey(i.Owner, i.ID[:]...), remarks))
 }
 
 // Imports lists the owner's imports, oldest first, without their remarks.
@@ -55,11 +55,11 @@ func (tx *Tx) Imports(owner record.ID) ([]record.Import, error) {
 
 // Import reads one of the owner's imports.
 func (tx *Tx) Import(owner, id record.ID) (*record.Import, error) {
-	i, err := imports.Get(tx.Tx, pair(owner, id[:]...))
+	i, err := imports.Get(tx.Tx, ownedKey(owner, id[:]...))
 	if err != nil {
-		return nil, fault(err, "import")
+		return nil, userError(err, "import")
 	}
-	if v := tx.Get(importRemarks, pair(owner, id[:]...)); v != nil {
+	if v := tx.Get(importRemarks, ownedKey(owner, id[:]...)); v != nil {
 		err = json.Unmarshal(v, &i.Moved.Remarks)
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (tx *Tx) Import(owner, id record.ID) (*record.Import, error) {
 
 // dropImport forgets an import.
 func (tx *Tx) dropImport(i *record.Import) error {
-	key := pair(i.Owner, i.ID[:]...)
+	key := ownedKey(i.Owner, i.ID[:]...)
 	_, err := imports.Delete(tx.Tx, key)
 	return errors.Join(err, tx.Delete(importRemarks, key))
 }

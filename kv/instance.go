@@ -74,14 +74,14 @@ func readInstance(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var is instanceFile
-	if json.Unmarshal(text, &is) != nil || is.Format < 1 {
+	var got instanceFile
+	if json.Unmarshal(text, &got) != nil || got.Format < 1 {
 		return "", nil
 	}
-	if is.Format > instanceFormat {
-		return "", fmt.Errorf("the file %s in the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", InstanceName, is.Format, instanceFormat)
+	if got.Format > instanceFormat {
+		return "", fmt.Errorf("the file %s in the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", InstanceName, got.Format, instanceFormat)
 	}
-	return is.Instance, nil
+	return got.Instance, nil
 }
 
 // irregular is the error of something that should be a file and is none.

@@ -237,10 +237,10 @@ func audit(tx *Tx) error {
 		records.Tally(r, func(k []byte, n int64) { sums[string(k)] += n })
 		there(userBucket, r.Owner[:], r.ID)
 		for _, t := range r.Tags {
-			there(tagBucket, pair(r.Owner, t[:]...), r.ID)
+			there(tagBucket, ownedKey(r.Owner, t[:]...), r.ID)
 		}
 		if r.Folder != uuid.Nil {
-			there(folderBucket, pair(r.Owner, r.Folder[:]...), r.ID)
+			there(folderBucket, ownedKey(r.Owner, r.Folder[:]...), r.ID)
 		}
 		if r.Bytes != nil {
 			refs[r.Bytes.Ref] = true
@@ -280,30 +280,30 @@ func audit(tx *Tx) error {
 	for i := range begun {
 		u := &begun[i]
 		there(userBucket, u.Owner[:], u.ID)
-		if u.Sent() {
+		if u.BySender() {
 			there(requestBucket, requestKey(u.Owner, u.Request), u.ID)
-			file(uploadSecret, u.Secret[:], pair(u.Owner, u.ID[:]...))
+			file(uploadSecret, u.Secret[:], ownedKey(u.Owner, u.ID[:]...))
 		}
 		if u.Done() || u.Joined() {
 			continue
 		}
 		if u.Slug != "" {
-			file(uploadSlug, []byte(u.Slug), pair(u.Owner, u.ID[:]...))
+			file(uploadSlug, []byte(u.Slug), ownedKey(u.Owner, u.ID[:]...))
 		}
-		if u.Sent() {
+		if u.BySender() {
 			to, by := byte('t'), byte('v')
 			if u.Partial {
 				to, by = 'w', 'x'
 			}
-			sums[string(pair(u.Owner, append([]byte{0, to}, u.Request[:]...)...))]++
-			sums[string(pair(u.Owner, slices.Concat([]byte{0, by}, u.Request[:], u.From[:])...))]++
-			sums[string(pair(u.Owner, append([]byte{0, 'u'}, u.Request[:]...)...))] += u.Length
-			sums[string(pair(uuid.Nil, 0, 'u'))] += u.Length - u.Offset
+			sums[string(ownedKey(u.Owner, append([]byte{0, to}, u.Request[:]...)...))]++
+			sums[string(ownedKey(u.Owner, slices.Concat([]byte{0, by}, u.Request[:], u.From[:])...))]++
+			sums[string(ownedKey(u.Owner, append([]byte{0, 'u'}, u.Request[:]...)...))] += u.Length
+			sums[string(ownedKey(uuid.Nil, 0, 'u'))] += u.Length - u.Offset
 		} else {
-			sums[string(pair(u.Owner, 0, 'p'))]++
+			sums[string(ownedKey(u.Owner, 0, 'p'))]++
 		}
-		sums[string(pair(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
-		sums[string(pair(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
+		sums[string(ownedKey(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
+		sums[string(ownedKey(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
 	}
 	fetched, err9 := collect(fetches, tx, nil)
 	for i := range fetched {
@@ -315,11 +315,11 @@ func audit(tx *Tx) error {
 			part, at = 'w', f.Due
 		case record.FetchRuns:
 			part, at = 'r', f.Created
-			sums[string(pair(f.Owner, 0, 'g'))] += max(f.Total, f.Bytes)
-			sums[string(pair(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
+			sums[string(ownedKey(f.Owner, 0, 'g'))] += max(f.Total, f.Bytes)
+			sums[string(ownedKey(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
 		}
 		if part != 'o' && f.Slug != "" {
-			file(uploadSlug, []byte(f.Slug), pair(f.Owner, f.ID[:]...))
+			file(uploadSlug, []byte(f.Slug), ownedKey(f.Owner, f.ID[:]...))
 		}
 		if (part == 'o') != f.Due.IsZero() && part != 'r' || (part == 'o') == f.Ended.IsZero() {
 			say("remote upload %s is %s, due %s and ended %s", f.ID, f.State, f.Due, f.Ended)
@@ -358,17 +358,17 @@ func audit(tx *Tx) error {
 	}
 	ks, err2 := collect(keys, tx, nil)
 	for i := range ks {
-		file(keyDigest, ks[i].Digest[:], pair(ks[i].Owner, ks[i].ID[:]...))
+		file(keyDigest, ks[i].Digest[:], ownedKey(ks[i].Owner, ks[i].ID[:]...))
 		there(userBucket, ks[i].Owner[:], ks[i].ID)
 	}
 	ts, err3 := collect(tags, tx, nil)
 	for i := range ts {
-		file(tagName, named(ts[i].Owner, ts[i].Name), pair(ts[i].Owner, ts[i].ID[:]...))
+		file(tagName, ownedNameKey(ts[i].Owner, ts[i].Name), ownedKey(ts[i].Owner, ts[i].ID[:]...))
 		there(userBucket, ts[i].Owner[:], ts[i].ID)
 	}
 	fs, err4 := collect(folders, tx, nil)
 	for i := range fs {
-		file(folderName, named(fs[i].Owner, fs[i].Name), pair(fs[i].Owner, fs[i].ID[:]...))
+		file(folderName, ownedNameKey(fs[i].Owner, fs[i].Name), ownedKey(fs[i].Owner, fs[i].ID[:]...))
 		there(userBucket, fs[i].Owner[:], fs[i].ID)
 	}
 	hs, err5 := collect(hooks, tx, nil)
@@ -379,20 +379,20 @@ func audit(tx *Tx) error {
 	lines, queued, notices := map[string]bool{}, map[string]int64{}, 0
 	for i := range ds {
 		d := &ds[i]
-		there(hookBucket, pair(d.Owner, d.Hook[:]...), d.ID)
-		there(noticeBucket, pair(d.Owner, d.ID[:]...), d.ID)
+		there(hookBucket, ownedKey(d.Owner, d.Hook[:]...), d.ID)
+		there(noticeBucket, ownedKey(d.Owner, d.ID[:]...), d.ID)
 		told := string(slices.Concat(d.Owner[:], []byte{'n'}, d.ID[:]))
 		if queued[told]++; queued[told] == 1 {
 			notices++
 		}
 		if d.State != record.Waiting {
 			file(deliveryLog, slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
-			queued[string(pair(d.Hook, 'l'))]++
-			queued[string(pair(d.Hook, 'L'))] += d.Size
+			queued[string(ownedKey(d.Hook, 'l'))]++
+			queued[string(ownedKey(d.Hook, 'L'))] += d.Size
 			continue
 		}
-		queued[string(pair(d.Hook, 'w'))]++
-		queued[string(pair(d.Hook, 'W'))] += d.Size
+		queued[string(ownedKey(d.Hook, 'w'))]++
+		queued[string(ownedKey(d.Hook, 'W'))] += d.Size
 		file(deliveryLog, slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, signed(d.At)), d.ID[:]), nil)
 		if !d.Noted.IsZero() {
 			file(deliveryLog, slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
@@ -418,7 +418,7 @@ func audit(tx *Tx) error {
 			say("views of %x, which is not there", k)
 		}
 	}
-	for k := range tx.Walk(looseBucket, nil, nil, false) {
+	for k := range tx.Walk(unreferencedBucket, nil, nil, false) {
 		if refs[[32]byte(k)] {
 			say("content %x is loose and referred to", k)
 		}
@@ -426,7 +426,7 @@ func audit(tx *Tx) error {
 	for k := range tx.Walk(answerBucket, nil, nil, false) {
 		there(userBucket, k[:16], "an answer")
 	}
-	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, pageDue, recordEnd, recordSlug, recordLabel, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, pageDue, recordEnd, recordSlug, recordFacet, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {

@@ -94,7 +94,7 @@ func (tx *Tx) List(q Query) (Page, error) {
 		q.Sort = Newest
 	}
 	way := ways[q.Sort]
-	want, without := q.labels()
+	want, without := q.facets()
 	after, err := q.position()
 	if err != nil {
 		return Page{}, err
@@ -102,15 +102,15 @@ func (tx *Tx) List(q Query) (Page, error) {
 
 	// The source is the primary order, an order of its own, or, if the list is
 	// by age, those that may be listed or the entries of the rarest label.
-	from := source{tx: tx, q: &q, bucket: recordBucket, prefix: pair(q.Owner, q.Kind.Code)}
+	from := source{tx: tx, q: &q, bucket: recordBucket, prefix: ownedKey(q.Owner, q.Kind.Code)}
 	total := records.Sum(tx.Tx, from.prefix)
 	if way.by != 0 {
 		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
 	} else if q.Among != nil {
 		from.among = true
 	} else if l, n := tx.rarest(q, want); n >= 0 {
-		from.bucket, from.prefix, total = recordLabel, l.key(q.Owner, q.Kind), n
-		want = slices.DeleteFunc(want, func(x label) bool { return x == l })
+		from.bucket, from.prefix, total = recordFacet, l.key(q.Owner, q.Kind), n
+		want = slices.DeleteFunc(want, func(x facet) bool { return x == l })
 	}
 	from.keep(want, without)
 	known := true
@@ -122,7 +122,7 @@ func (tx *Tx) List(q Query) (Page, error) {
 			total = int64(len(q.Among))
 		}
 	case len(from.tests) == 0:
-	case len(from.tests) == 1 && from.bucket != recordLabel:
+	case len(from.tests) == 1 && from.bucket != recordFacet:
 		// One filter alone: its sum is the total.
 		n := records.Sum(tx.Tx, from.tests[0].key[:labelSize])
 		if total -= n; from.tests[0].has {
@@ -234,7 +234,7 @@ type test struct {
 	has bool
 }
 
-func (s *source) keep(want, without []label) {
+func (s *source) keep(want, without []facet) {
 	for _, l := range want {
 		s.tests = append(s.tests, test{append(l.key(s.q.Owner, s.q.Kind), make([]byte, 16)...), true})
 	}
@@ -248,7 +248,7 @@ func (s *source) keep(want, without []label) {
 func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
 	for _, t := range s.tests {
 		copy(t.key[labelSize:], k[len(k)-16:])
-		if (s.tx.Get(recordLabel, t.key) != nil) != t.has {
+		if (s.tx.Get(recordFacet, t.key) != nil) != t.has {
 			return nil, false, nil
 		}
 	}
@@ -276,14 +276,14 @@ func (s *source) read(k, v []byte) (*record.Record, error) {
 	return r, nil
 }
 
-// labels splits the filters into labels that records must and must not have.
-func (q *Query) labels() (want, without []label) {
+// facets splits the filters into labels that records must and must not have.
+func (q *Query) facets() (want, without []facet) {
 	for _, t := range q.Tags {
-		if l := (label{hasTag, t}); !slices.Contains(want, l) {
+		if l := (facet{hasTag, t}); !slices.Contains(want, l) {
 			want = append(want, l)
 		}
 	}
-	flag := func(b *bool, l label) {
+	flag := func(b *bool, l facet) {
 		switch {
 		case b == nil:
 		case *b:
@@ -292,27 +292,27 @@ func (q *Query) labels() (want, without []label) {
 			without = append(without, l)
 		}
 	}
-	flag(q.Favorite, label{what: isFavorite})
-	flag(q.Public, label{what: isPublic})
-	flag(q.Unreachable, label{what: isUnreachable})
+	flag(q.Favorite, facet{what: isFavorite})
+	flag(q.Public, facet{what: isPublic})
+	flag(q.Unreachable, facet{what: isUnreachable})
 	if q.Page != nil {
-		want = append(want, label{samePage, *q.Page})
+		want = append(want, facet{samePage, *q.Page})
 	}
 	switch {
 	case q.Folder == nil:
 	case *q.Folder == uuid.Nil:
-		want = append(want, label{what: unfiled})
+		want = append(want, facet{what: unfiled})
 	default:
-		want = append(want, label{inFolder, *q.Folder})
+		want = append(want, facet{inFolder, *q.Folder})
 	}
 	if q.Class != nil {
-		want = append(want, label{ofClass, record.ID{byte(*q.Class)}})
+		want = append(want, facet{ofClass, record.ID{byte(*q.Class)}})
 	}
 	return want, without
 }
 
 // rarest is the label that fewest records have; n is -1 if there is none.
-func (tx *Tx) rarest(q Query, all []label) (rare label, n int64) {
+func (tx *Tx) rarest(q Query, all []facet) (rare facet, n int64) {
 	n = -1
 	for _, l := range all {
 		if m := records.Sum(tx.Tx, l.key(q.Owner, q.Kind)); n < 0 || m < n {
@@ -327,7 +327,7 @@ const cursorVersion = 1
 // fingerprint tells queries apart whose places are not interchangeable.
 func (q *Query) fingerprint() []byte {
 	h := fnv.New64a()
-	want, without := q.labels()
+	want, without := q.facets()
 	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text)
 	return h.Sum(nil)
 }

@@ -57,13 +57,13 @@ func TestRelax(t *testing.T) {
 	}
 	is.Equal(read(), 1_000_000)
 	before := resident()
-	is.NoErr(s.Relax())
+	is.NoErr(s.SetRelaxed())
 	is.True(before > 900)
 	is.True(resident() < before/2)
 	is.Equal(read(), 1_000_000)
 	mapped := FileMemory()
-	is.NoErr(s.Relax())
+	is.NoErr(s.SetRelaxed())
 	is.True(mapped-FileMemory() > 500_000)
 	is.NoErr(s.Close())
-	is.Equal(s.Relax(), ErrClosed)
+	is.Equal(s.SetRelaxed(), ErrClosed)
 }

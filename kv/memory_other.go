@@ -6,8 +6,8 @@ package kv
 // memory.
 const MostMapped = 44 << 20
 
-// Relax does nothing where the system is not told.
-func (s *Store) Relax() error { return nil }
+// SetRelaxed does nothing where the system is not told.
+func (s *Store) SetRelaxed() error { return nil }
 
 // FileMemory is 0: nobody can tell.
 func FileMemory() int64 { return 0 }

@@ -37,11 +37,11 @@ func mend(tx *Tx, v any, lost func(error)) error {
 	case *record.Record:
 		owner = v.Owner
 		before := len(v.Tags)
-		v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return tx.Get(tagBucket, pair(v.Owner, t[:]...)) == nil })
+		v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return tx.Get(tagBucket, ownedKey(v.Owner, t[:]...)) == nil })
 		if n := before - len(v.Tags); n > 0 {
 			lost(fmt.Errorf("%s %s: %d of its tags are lost", v.Kind.Name, v.ID, n))
 		}
-		if v.Folder != (record.ID{}) && tx.Get(folderBucket, pair(v.Owner, v.Folder[:]...)) == nil {
+		if v.Folder != (record.ID{}) && tx.Get(folderBucket, ownedKey(v.Owner, v.Folder[:]...)) == nil {
 			v.Folder = record.ID{}
 			lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
 		}
@@ -83,18 +83,18 @@ func rename(tx *Tx, v any, lost func(error)) (bool, error) {
 		v.Name += fmt.Sprintf("-%x", v.ID[12:])
 		lost(fmt.Errorf("folder %s: another has its name; it is called %s now", v.ID, v.Name))
 	case *record.Request:
-		was := v.Slug
+		before := v.Slug
 		v.Slug = tx.newSlug()
-		lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", v.ID, was, v.Slug))
+		lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", v.ID, before, v.Slug))
 	case *record.Record:
 		// The one that was changed last keeps the slug.
 		older := v
 		if other, err := records.Find(tx.Tx, recordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
 			older = other
 		}
-		was := older.Slug
+		before := older.Slug
 		older.Slug = tx.newSlug()
-		lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, was, older.Slug))
+		lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, before, older.Slug))
 		if older != v {
 			return true, records.Put(tx.Tx, older)
 		}
@@ -104,9 +104,9 @@ func rename(tx *Tx, v any, lost func(error)) (bool, error) {
 	return true, nil
 }
 
-// loosen takes away what was copied as it is and belongs to something that is
+// markAllUnreferenced takes away what was copied as it is and belongs to something that is
 // lost.
-func loosen(tx *Tx) error {
+func markAllUnreferenced(tx *Tx) error {
 	var gone []struct {
 		b   table.Bucket
 		key []byte
@@ -142,8 +142,8 @@ func loosen(tx *Tx) error {
 		err = errors.Join(err, tx.Delete(g.b, g.key))
 	}
 	for i, bad := range imports.All(tx.Tx, nil) {
-		if bad == nil && tx.Get(importRemarks, pair(i.Owner, i.ID[:]...)) == nil {
-			err = errors.Join(err, tx.Load(importRemarks, pair(i.Owner, i.ID[:]...), []byte("[]")))
+		if bad == nil && tx.Get(importRemarks, ownedKey(i.Owner, i.ID[:]...)) == nil {
+			err = errors.Join(err, tx.Load(importRemarks, ownedKey(i.Owner, i.ID[:]...), []byte("[]")))
 		}
 	}
 	return err

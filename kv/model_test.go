@@ -592,7 +592,7 @@ func (m *model) check() {
 			is.Equal(n, int64(0))
 		}
 		for ref := range byte(10) {
-			is.Equal(tx.Get(looseBucket, (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose[ref])
+			is.Equal(tx.Get(unreferencedBucket, (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose[ref])
 		}
 		if r := m.pick(); r != nil {
 			got, err := tx.Slug(r.slug)
@@ -651,7 +651,7 @@ func TestModel(t *testing.T) {
 			is.NoErr(m.s.Close())
 			m.s = openAt(t, m.dir, m.clock.now)
 			view(t, m.s, func(tx *Tx) error { after = dump(tx); return nil })
-			for _, key := range [][]byte{metaInstant, metaSteady} { // Close notes when it was
+			for _, key := range [][]byte{metaInstant, metaMonotonic} { // Close notes when it was
 				delete(before, fmt.Sprintf("meta %x", key))
 				delete(after, fmt.Sprintf("meta %x", key))
 			}

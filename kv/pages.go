@@ -17,7 +17,7 @@ import (
 // has one.
 var pages = &table.Table[record.Page]{
 	Rows:   pageBucket,
-	Key:    func(p *record.Page) []byte { return pair(p.Owner, p.ID[:]...) },
+	Key:    func(p *record.Page) []byte { return ownedKey(p.Owner, p.ID[:]...) },
 	Encode: func(p *record.Page) ([]byte, error) { return json.Marshal(p) },
 	Decode: func(key, row []byte) (*record.Page, error) {
 		if len(key) != 32 {
@@ -36,25 +36,25 @@ var pages = &table.Table[record.Page]{
 			key = binary.BigEndian.AppendUint64(key, p.Host)
 			file(append(append(key, p.Owner[:]...), p.ID[:]...))
 		}},
-		{Bucket: recordLabel, Keys: func(p *record.Page, file func([]byte)) {
-			for _, l := range pageLabels(p) {
+		{Bucket: recordFacet, Keys: func(p *record.Page, file func([]byte)) {
+			for _, l := range pageFacets(p) {
 				file(append(l.key(p.Owner, record.Bookmarks), p.ID[:]...))
 			}
 		}},
 	},
 	Sums: sumBucket,
 	Tally: func(p *record.Page, add func([]byte, int64)) {
-		for _, l := range pageLabels(p) {
+		for _, l := range pageFacets(p) {
 			add(l.key(p.Owner, record.Bookmarks), 1)
 		}
 	},
 }
 
-// pageLabels is what a page says of its bookmark.
-func pageLabels(p *record.Page) []label {
-	all := []label{{samePage, p.Key}}
+// pageFacets is what a page says of its bookmark.
+func pageFacets(p *record.Page) []facet {
+	all := []facet{{samePage, p.Key}}
 	if p.State == record.Unreachable {
-		all = append(all, label{what: isUnreachable})
+		all = append(all, facet{what: isUnreachable})
 	}
 	return all
 }
@@ -75,7 +75,7 @@ func (tx *Tx) addPage(r *record.Record, f *record.Form, past bool) error {
 	if !ok {
 		return nil
 	}
-	p := record.NewPage(r.Owner, r.ID, b.URL, tx.s.Steady())
+	p := record.NewPage(r.Owner, r.ID, b.URL, tx.s.MonotonicNow())
 	if past && b.Name != "" {
 		p.Settle(p.Due)
 	}
@@ -85,16 +85,16 @@ func (tx *Tx) addPage(r *record.Record, f *record.Form, past bool) error {
 
 // turnPage looks at the page of a bookmark anew if that leads elsewhere now,
 // or has lost its title. was is the bookmark before.
-func (tx *Tx) turnPage(r *record.Record, was, is *record.Bookmark) error {
-	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+func (tx *Tx) turnPage(r *record.Record, before, got *record.Bookmark) error {
+	p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 	if err != nil {
-		return fault(err, "bookmark")
+		return userError(err, "bookmark")
 	}
 	switch {
-	case p.Key != record.PageKey(is.URL):
-		p = record.NewPage(r.Owner, r.ID, is.URL, tx.s.Steady())
-	case is.Name == "" && was.Name != "":
-		p.Refill(tx.s.Steady())
+	case p.Key != record.PageKey(got.URL):
+		p = record.NewPage(r.Owner, r.ID, got.URL, tx.s.MonotonicNow())
+	case got.Name == "" && before.Name != "":
+		p.Refill(tx.s.MonotonicNow())
 	default:
 		return nil
 	}
@@ -121,14 +121,14 @@ func (tx *Tx) bookmarked(p *record.Page) (*record.Record, *record.Bookmark, erro
 	return r, b, err
 }
 
-// knowPages makes a page for each bookmark of a store of format 1. All of a
+// fillPages makes a page for each bookmark of a store of format 1. All of a
 // bucket is written in the order of its keys: see builder.flush.
-func knowPages(tx *Tx) error {
+func fillPages(tx *Tx) error {
 	all, err := tx.Users()
 	if err != nil {
 		return err
 	}
-	due, sums := tx.s.Steady(), map[string]int64{}
+	due, sums := tx.s.MonotonicNow(), map[string]int64{}
 	filed := map[table.Bucket]map[string][]byte{}
 	file := func(b table.Bucket, key, value []byte) {
 		if filed[b] == nil {
@@ -182,12 +182,12 @@ const pagesFormat = 2
 
 // repairPage takes over what is known of a bookmark's page. If that cannot be
 // read, it is looked at anew.
-func repairPage(was, tx *Tx, r *record.Record) error {
+func repairPage(before, tx *Tx, r *record.Record) error {
 	address := ""
 	if b, err := bookmark(r); err == nil {
 		address = b.URL
 	}
-	p, err := pages.Get(was.Tx, pair(r.Owner, r.ID[:]...))
+	p, err := pages.Get(before.Tx, ownedKey(r.Owner, r.ID[:]...))
 	if err != nil || p.Key != record.PageKey(address) {
 		p = record.NewPage(r.Owner, r.ID, address, r.Updated)
 	}
@@ -200,8 +200,8 @@ const maxSame = 10
 // SamePage is the oldest of the owner's bookmarks of the page that an address
 // leads to, Missing if there is none.
 func (tx *Tx) SamePage(owner record.ID, address string) (*record.Record, error) {
-	l := label{samePage, record.PageKey(address)}
-	for k := range tx.Walk(recordLabel, l.key(owner, record.Bookmarks), nil, false) {
+	l := facet{samePage, record.PageKey(address)}
+	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
 		return tx.Owned(owner, record.Bookmarks, record.ID(k[labelSize:]))
 	}
 	return nil, record.NotFound("bookmark")
@@ -212,8 +212,8 @@ func (tx *Tx) SamePage(owner record.ID, address string) (*record.Record, error) 
 func (tx *Tx) SamePages(owner record.ID, address string, other record.ID) ([]*record.Record, error) {
 	var all []*record.Record
 	key := record.PageKey(address)
-	l := label{samePage, key}
-	for k := range tx.Walk(recordLabel, l.key(owner, record.Bookmarks), nil, false) {
+	l := facet{samePage, key}
+	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
 		id := record.ID(k[labelSize:])
 		if id == other {
 			continue
@@ -229,12 +229,12 @@ func (tx *Tx) SamePages(owner record.ID, address string, other record.ID) ([]*re
 	return all, nil
 }
 
-// LookDue tells by a value that a page may be due since it was last asked, or
+// PageCheckDue tells by a value that a page may be due since it was last asked, or
 // that the settings have changed. It is for one reader.
-func (s *Store) LookDue() <-chan struct{} { return s.look }
+func (s *Store) PageCheckDue() <-chan struct{} { return s.look }
 
-// A PageTurn names a page that is to be looked at.
-type PageTurn struct {
+// A DuePage names a page that is to be looked at.
+type DuePage struct {
 	Owner, ID record.ID // of the bookmark
 	Host      uint64    // see record.Page
 	Fill      bool      // something of it is wanted for the bookmark
@@ -247,16 +247,16 @@ const maxDuePages = 20_000
 // first, until it says that it takes no more: who has just kept a bookmark waits
 // for it. wait is how long until the next one is due, if nothing changes; 0 if
 // there is none, or if the settings say that nothing is to be looked at.
-func (tx *Tx) DuePages(take func(PageTurn) (more bool)) (wait time.Duration, err error) {
+func (tx *Tx) DuePages(take func(DuePage) (more bool)) (wait time.Duration, err error) {
 	set, err := tx.Settings()
 	if err != nil || !set.LinkChecks {
 		return 0, err
 	}
-	now := tx.s.Steady()
+	now := tx.s.MonotonicNow()
 	next := binary.BigEndian.AppendUint64(nil, signed(now.Add(time.Millisecond)))
 	n := 0
 	for k := range tx.Walk(pageDue, nil, next, true) {
-		if n++; n > maxDuePages || !take(PageTurn{
+		if n++; n > maxDuePages || !take(DuePage{
 			Owner: record.ID(k[17:]), ID: record.ID(k[33:]), Host: binary.BigEndian.Uint64(k[9:]), Fill: k[8] == lookFill,
 		}) {
 			break
@@ -268,36 +268,36 @@ func (tx *Tx) DuePages(take func(PageTurn) (more bool)) (wait time.Duration, err
 	return 0, nil
 }
 
-// DuePage reads what is known of a page, and the bookmark that leads to it;
+// LoadDuePage reads what is known of a page, and the bookmark that leads to it;
 // Missing if that is gone. idle says that nothing is to be asked on its owner's
 // behalf.
-func (tx *Tx) DuePage(t PageTurn) (p *record.Page, b *record.Bookmark, idle bool, err error) {
-	p, err = pages.Get(tx.Tx, pair(t.Owner, t.ID[:]...))
+func (tx *Tx) LoadDuePage(t DuePage) (p *record.Page, b *record.Bookmark, idle bool, err error) {
+	p, err = pages.Get(tx.Tx, ownedKey(t.Owner, t.ID[:]...))
 	if err != nil {
-		return nil, nil, false, fault(err, "bookmark")
+		return nil, nil, false, userError(err, "bookmark")
 	}
 	if _, b, err = tx.bookmarked(p); err == nil {
-		idle, err = tx.Shut(t.Owner)
+		idle, err = tx.Disabled(t.Owner)
 	}
 	return p, b, idle, err
 }
 
 // PostponePage leaves a page alone until its next turn.
-func (tx *Tx) PostponePage(t PageTurn) error {
-	p, err := pages.Get(tx.Tx, pair(t.Owner, t.ID[:]...))
+func (tx *Tx) PostponePage(t DuePage) error {
+	p, err := pages.Get(tx.Tx, ownedKey(t.Owner, t.ID[:]...))
 	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	p.Postpone(tx.s.Steady())
+	p.Postpone(tx.s.MonotonicNow())
 	return pages.Put(tx.Tx, p)
 }
 
 // PageIcon is the site whose icon a bookmark has, zero if it has none.
 func (tx *Tx) PageIcon(r *record.Record) (record.ID, error) {
-	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+	p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 	if errors.Is(err, table.ErrMissing) {
 		return record.ID{}, nil
 	}
@@ -307,18 +307,18 @@ func (tx *Tx) PageIcon(r *record.Record) (record.ID, error) {
 	return p.Icon, nil
 }
 
-// LookAgain has the page of a bookmark looked at as soon as may be, unless the
+// RecheckPage has the page of a bookmark looked at as soon as may be, unless the
 // settings say that nothing is.
-func (tx *Tx) LookAgain(r *record.Record) error {
+func (tx *Tx) RecheckPage(r *record.Record) error {
 	set, err := tx.Settings()
 	if err != nil || !set.LinkChecks {
 		return err
 	}
-	p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+	p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
-	if now := tx.s.Steady(); err == nil && p.Due.After(now) {
+	if now := tx.s.MonotonicNow(); err == nil && p.Due.After(now) {
 		p.Due, tx.look = now, true
 		err = pages.Put(tx.Tx, p)
 	}
@@ -354,13 +354,13 @@ func (s *Store) Icons() ([]record.ID, error) {
 	return slices.Collect(maps.Keys(sites)), nil
 }
 
-// Looked writes down what came of a look at the page was. What the bookmark
+// SavePageCheck writes down what came of a look at the page was. What the bookmark
 // lacks, now and not when the look began, is filled in; what its owner wrote is
 // left as it is. That is no edit of the owner's: updatedAt stays. If the
 // bookmark is gone, or leads elsewhere since, nothing is written.
-func (tx *Tx) Looked(was *record.Page, l record.Look) error {
-	p, err := pages.Get(tx.Tx, pages.Key(was))
-	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != was.Key {
+func (tx *Tx) SavePageCheck(before *record.Page, l record.Look) error {
+	p, err := pages.Get(tx.Tx, pages.Key(before))
+	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != before.Key {
 		return nil
 	}
 	if err != nil {
@@ -371,10 +371,10 @@ func (tx *Tx) Looked(was *record.Page, l record.Look) error {
 		return err
 	}
 	fill := p.Fill
-	if fill && l.Read && tx.s.room.none() { // it would grow: later
+	if fill && l.Read && tx.s.space.none() { // it would grow: later
 		l.Read = false
 	}
-	gone := p.Record(l, tx.s.Steady())
+	gone := p.Record(l, tx.s.MonotonicNow())
 	if err := pages.Put(tx.Tx, p); err != nil {
 		return err
 	}

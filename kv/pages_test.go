@@ -13,10 +13,10 @@ import (
 )
 
 // duePages lists what is due.
-func duePages(t testing.TB, s *Store) (all []PageTurn, wait time.Duration) {
+func duePages(t testing.TB, s *Store) (all []DuePage, wait time.Duration) {
 	t.Helper()
 	view(t, s, func(tx *Tx) (err error) {
-		wait, err = tx.DuePages(func(p PageTurn) bool { all = append(all, p); return true })
+		wait, err = tx.DuePages(func(p DuePage) bool { all = append(all, p); return true })
 		return err
 	})
 	return all, wait
@@ -26,11 +26,11 @@ func duePages(t testing.TB, s *Store) (all []PageTurn, wait time.Duration) {
 func looked(t testing.TB, s *Store, r *record.Record, l record.Look) {
 	t.Helper()
 	update(t, s, func(tx *Tx) error {
-		p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+		p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 		if err != nil {
 			return err
 		}
-		return tx.Looked(p, l)
+		return tx.SavePageCheck(p, l)
 	})
 }
 
@@ -118,7 +118,7 @@ func TestDuePages(t *testing.T) {
 	c.add(time.Second)
 	b := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org:8443/b","title":"Mine"}`)
 	select {
-	case <-s.LookDue():
+	case <-s.PageCheckDue():
 	default:
 		t.Error("it is not told that a page is due")
 	}
@@ -188,12 +188,12 @@ func TestLookedMeanwhile(t *testing.T) {
 	read := record.Look{Verdict: record.Answers, Read: true, Title: "Of the page", Description: "Of the page"}
 	of := func(r *record.Record) (p *record.Page) {
 		view(t, s, func(tx *Tx) (err error) {
-			p, _, _, err = tx.DuePage(PageTurn{Owner: r.Owner, ID: r.ID})
+			p, _, _, err = tx.LoadDuePage(DuePage{Owner: r.Owner, ID: r.ID})
 			return err
 		})
 		return p
 	}
-	late := func(p *record.Page) { update(t, s, func(tx *Tx) error { return tx.Looked(p, read) }) }
+	late := func(p *record.Page) { update(t, s, func(tx *Tx) error { return tx.SavePageCheck(p, read) }) }
 
 	r := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
 	p := of(r)
@@ -213,7 +213,7 @@ func TestLookedMeanwhile(t *testing.T) {
 
 	idle := func() (is bool) {
 		view(t, s, func(tx *Tx) (err error) {
-			_, _, is, err = tx.DuePage(PageTurn{Owner: r.Owner, ID: r.ID})
+			_, _, is, err = tx.LoadDuePage(DuePage{Owner: r.Owner, ID: r.ID})
 			return err
 		})
 		return is
@@ -312,7 +312,7 @@ func TestPageIcons(t *testing.T) {
 	is.Equal(sites(), []record.ID{site})
 	all, _ := duePages(t, s)
 	is.Equal(len(all), 0)
-	update(t, s, func(tx *Tx) error { return tx.LookAgain(a) })
+	update(t, s, func(tx *Tx) error { return tx.RecheckPage(a) })
 	all, _ = duePages(t, s)
 	is.Equal(len(all), 1)
 	is.Equal(all[0].ID, a.ID)
@@ -329,12 +329,12 @@ func TestPageIcons(t *testing.T) {
 	update(t, s, func(tx *Tx) error {
 		set, err := tx.Settings()
 		set.LinkChecks = false
-		return firstError(err, tx.SetSettings(set), tx.Remove(b), tx.LookAgain(a), tx.LookAgain(b))
+		return firstError(err, tx.SetSettings(set), tx.Remove(b), tx.RecheckPage(a), tx.RecheckPage(b))
 	})
 	view(t, s, func(tx *Tx) error {
-		p, _, _, err := tx.DuePage(PageTurn{Owner: a.Owner, ID: a.ID})
+		p, _, _, err := tx.LoadDuePage(DuePage{Owner: a.Owner, ID: a.ID})
 		is.NoErr(err)
-		is.True(p.Due.After(tx.s.Steady())) // nothing is looked at
+		is.True(p.Due.After(tx.s.MonotonicNow())) // nothing is looked at
 		got, err := tx.PageIcon(b)
 		is.Equal(got, record.ID{})
 		return firstError(err, audit(tx))
@@ -405,7 +405,7 @@ func TestRepairOfPages(t *testing.T) {
 				all[i] = add(t, s, u.ID, record.Bookmarks, fmt.Sprintf(`{"url":"https://example.org/%d","title":"T"}`, i))
 				looked(t, s, all[i], record.Look{Verdict: record.Answers, Read: true, Icon: record.ID{1}})
 			}
-			key := func(i int) []byte { return pair(u.ID, all[i].ID[:]...) }
+			key := func(i int) []byte { return ownedKey(u.ID, all[i].ID[:]...) }
 			nobody := record.NewPage(u.ID, record.ID{9}, "https://example.org/", s.Now())
 			update(t, s, func(tx *Tx) error {
 				_, err := pages.Delete(tx.Tx, key(1))

@@ -67,11 +67,11 @@ func NewPasswords() *Passwords {
 }
 
 // take takes a place in the queue and reports whether there was one.
-func (p *Passwords) take(seat Seat, most int) bool {
+func (p *Passwords) take(seat Seat, limit int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	room := cap(p.slots) + maxWaiting
-	if p.all >= room || p.occupied[seat.Of] >= most || !seat.Known && p.unknown >= room-reservedPlaces {
+	if p.all >= room || p.occupied[seat.Of] >= limit || !seat.Known && p.unknown >= room-reservedPlaces {
 		return false
 	}
 	p.all++
@@ -95,9 +95,9 @@ func (p *Passwords) giveUp(seat Seat) {
 }
 
 // enter waits for a slot; Busy if too many wait already or it takes too long.
-func (p *Passwords) enter(ctx context.Context, seat Seat, most int) (leave func(), err error) {
+func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func(), err error) {
 	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
-	if !p.take(seat, most) {
+	if !p.take(seat, limit) {
 		return nil, busy
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWait)

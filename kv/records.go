@@ -24,8 +24,8 @@ var records = &table.Table[record.Record]{
 		{Bucket: recordSlug, Name: "slug", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
 			file([]byte(r.Slug))
 		}},
-		{Bucket: recordLabel, Keys: func(r *record.Record, file func([]byte)) {
-			for l := range labels(r) {
+		{Bucket: recordFacet, Keys: func(r *record.Record, file func([]byte)) {
+			for l := range facetsOf(r) {
 				file(append(l.key(r.Owner, r.Kind), r.ID[:]...))
 			}
 		}},
@@ -52,8 +52,8 @@ var records = &table.Table[record.Record]{
 	},
 	Sums: sumBucket,
 	Tally: func(r *record.Record, add func([]byte, int64)) {
-		add(pair(r.Owner, r.Kind.Code), 1)
-		for l := range labels(r) {
+		add(ownedKey(r.Owner, r.Kind.Code), 1)
+		for l := range facetsOf(r) {
 			add(l.key(r.Owner, r.Kind), 1)
 		}
 		if r.Bytes != nil {
@@ -66,8 +66,8 @@ var records = &table.Table[record.Record]{
 // signed is an instant in milliseconds such that those before 1970 sort first.
 func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
 
-// label is something that a list can be narrowed to by walking an index.
-type label struct {
+// facet is something that a list can be narrowed to by walking an index.
+type facet struct {
 	what byte
 	id   record.ID
 }
@@ -86,38 +86,38 @@ const (
 	isUnreachable = 'x'
 )
 
-// labels yields what is to be said of a record.
-func labels(r *record.Record) iter.Seq[label] {
-	return func(yield func(label) bool) {
-		if r.Public && !yield(label{what: isPublic}) {
+// facetsOf yields what is to be said of a record.
+func facetsOf(r *record.Record) iter.Seq[facet] {
+	return func(yield func(facet) bool) {
+		if r.Public && !yield(facet{what: isPublic}) {
 			return
 		}
-		if r.Favorite && !yield(label{what: isFavorite}) {
+		if r.Favorite && !yield(facet{what: isFavorite}) {
 			return
 		}
 		for _, t := range r.Tags {
-			if !yield(label{hasTag, t}) {
+			if !yield(facet{hasTag, t}) {
 				return
 			}
 		}
 		switch {
 		case r.Folder != uuid.Nil:
-			if !yield(label{inFolder, r.Folder}) {
+			if !yield(facet{inFolder, r.Folder}) {
 				return
 			}
 		case r.Kind == record.Files:
-			if !yield(label{what: unfiled}) {
+			if !yield(facet{what: unfiled}) {
 				return
 			}
 		}
 		if r.Bytes != nil {
-			yield(label{ofClass, record.ID{byte(r.Bytes.Class)}})
+			yield(facet{ofClass, record.ID{byte(r.Bytes.Class)}})
 		}
 	}
 }
 
 // key is what the entries of the label begin with; there is room for the id.
-func (l label) key(owner record.ID, k *record.Kind) []byte {
+func (l facet) key(owner record.ID, k *record.Kind) []byte {
 	key := append(make([]byte, 0, labelSize+16), owner[:]...)
 	return append(append(key, k.Code, l.what), l.id[:]...)
 }
@@ -147,7 +147,7 @@ func numbered(r *record.Record, by byte, n uint64) []byte {
 func viewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
 
 // bytesOf is where the size of an owner's files is summed up. Kind 0 is none.
-func bytesOf(owner record.ID) []byte { return pair(owner, 0, 'b') }
+func bytesOf(owner record.ID) []byte { return ownedKey(owner, 0, 'b') }
 
 // Add makes a record out of a form: the row, its indexes and counters, the
 // mark in the feed of changes and the deliveries. bytes is for files, nil
@@ -166,7 +166,7 @@ func (tx *Tx) Add(owner record.ID, k *record.Kind, f *record.Form, bytes *record
 
 // addCharged is Add of content that was charged before.
 func (tx *Tx) addCharged(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
 	var problems field.Problems
@@ -193,7 +193,7 @@ func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *re
 	if p.Password != "" && !ValidHash(p.Password) {
 		return nil, record.Bad(map[string]string{"passwordHash": "is none that kist makes"})
 	}
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
 	if bytes != nil {
@@ -224,7 +224,7 @@ func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *re
 // add is what Add, and all that is like it, have in common. What was made
 // before may have expired without being told again.
 func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
-	if err := errors.Join(tx.owner(r.Owner), tx.roomForRecord(r.Owner), tx.mayWrite(r.Owner)); err != nil {
+	if err := errors.Join(tx.requireOwner(r.Owner), tx.checkRecordBound(r.Owner), tx.mayWrite(r.Owner)); err != nil {
 		return err
 	}
 	f.Fill(r)
@@ -245,7 +245,7 @@ func (tx *Tx) add(r *record.Record, f *record.Form, p record.Past) error {
 			return err
 		}
 	} else {
-		if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
+		if err := tx.Delete(unreferencedBucket, r.Bytes.Ref[:]); err != nil {
 			return err
 		}
 	}
@@ -275,14 +275,14 @@ func (tx *Tx) newSlug() string {
 // charge refuses size more bytes if they do not fit the owner's quota beside
 // everything that counts already.
 func (tx *Tx) charge(owner record.ID, size int64) error {
-	return tx.withinQuota(owner, tx.charged(owner)+size)
+	return tx.withinQuota(owner, tx.chargedBytes(owner)+size)
 }
 
 // chargeAwaited is charge for content that had its place set aside until now.
 // Text that came since then counts, but an upload must not fail at its last
 // byte because of it.
 func (tx *Tx) chargeAwaited(owner record.ID, size int64) error {
-	return tx.withinQuota(owner, tx.kept(owner)+tx.setAside(owner)+size)
+	return tx.withinQuota(owner, tx.storedBytes(owner)+tx.reservedBytes(owner)+size)
 }
 
 func (tx *Tx) withinQuota(owner record.ID, bytes int64) error {
@@ -314,7 +314,7 @@ func (tx *Tx) fileUnder(r *record.Record, f *record.Form) error {
 	}
 	for _, t := range f.AddTags {
 		id := uuid.MustParse(t)
-		if tx.Get(tagBucket, pair(r.Owner, id[:]...)) == nil {
+		if tx.Get(tagBucket, ownedKey(r.Owner, id[:]...)) == nil {
 			name := "addTagIds"
 			if r.Seq == 0 { // an upload
 				name = "tagIds"
@@ -340,7 +340,7 @@ func (tx *Tx) fileUnder(r *record.Record, f *record.Form) error {
 	switch {
 	case f.FolderName != "":
 		r.Folder, err = tx.folderID(r.Owner, f.FolderName)
-	case f.Folder != uuid.Nil && f.Folder != r.Folder && tx.Get(folderBucket, pair(r.Owner, f.Folder[:]...)) == nil:
+	case f.Folder != uuid.Nil && f.Folder != r.Folder && tx.Get(folderBucket, ownedKey(r.Owner, f.Folder[:]...)) == nil:
 		bad["folderId"] = "names a folder that you do not have"
 	default:
 		r.Folder = f.Folder
@@ -365,18 +365,18 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	if err := tx.mayWrite(r.Owner); err != nil {
 		return err
 	}
-	was := len(r.Body)
+	old := len(r.Body)
 	restart := f.Fill(r)
-	grew := len(r.Body) > was
-	if grew && tx.s.room.none() {
+	grew := len(r.Body) > old
+	if grew && tx.s.space.none() {
 		return ErrFull
 	}
 	if err := tx.fileUnder(r, f); err != nil {
 		return err
 	}
 	if restart {
-		was := tx.views(r)
-		if err := tx.setViews(r, was, views{was.total, 0}); err != nil {
+		old := tx.views(r)
+		if err := tx.setViews(r, old, views{old.total, 0}); err != nil {
 			return err
 		}
 	}
@@ -389,8 +389,8 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 			return err
 		}
 	}
-	if is, ok := f.Body.(*record.Bookmark); ok {
-		if err := tx.turnPage(r, before, is); err != nil {
+	if got, ok := f.Body.(*record.Bookmark); ok {
+		if err := tx.turnPage(r, before, got); err != nil {
 			return err
 		}
 	}
@@ -403,13 +403,13 @@ func (tx *Tx) save(r *record.Record) error {
 		return err
 	}
 	r.Seq = tx.nextSeq()
-	return fault(records.Put(tx.Tx, r), "item")
+	return userError(records.Put(tx.Tx, r), "item")
 }
 
 // slugFree refuses a slug that the file of an upload under way is to have.
 func (tx *Tx) slugFree(slug string) error {
 	if tx.Get(uploadSlug, []byte(slug)) != nil {
-		return fault(&table.Taken{Index: "slug"}, "item")
+		return userError(&table.Taken{Index: "slug"}, "item")
 	}
 	return nil
 }
@@ -430,7 +430,7 @@ func (tx *Tx) Remove(r *record.Record) error {
 	}
 	n := tx.views(r).total
 	if _, err := records.Delete(tx.Tx, r.Key()); err != nil {
-		return fault(err, "item")
+		return userError(err, "item")
 	}
 	seq := tx.nextSeq()
 	err := errors.Join(
@@ -439,10 +439,10 @@ func (tx *Tx) Remove(r *record.Record) error {
 		tx.Put(changeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),
 	)
 	if r.Bytes != nil {
-		err = errors.Join(err, tx.loosen(r.Bytes.Ref))
+		err = errors.Join(err, tx.markUnreferenced(r.Bytes.Ref))
 	}
 	if r.Kind == record.Bookmarks {
-		_, failed := pages.Delete(tx.Tx, pair(r.Owner, r.ID[:]...))
+		_, failed := pages.Delete(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 		err = errors.Join(err, failed)
 	}
 	return err
@@ -463,13 +463,13 @@ func (tx *Tx) Record(owner record.ID, k *record.Kind, idOrSlug string) (*record.
 // Owned reads the owner's record of the kind with the given id.
 func (tx *Tx) Owned(owner record.ID, k *record.Kind, id record.ID) (*record.Record, error) {
 	r, err := records.Get(tx.Tx, record.RowKey(owner, k, id))
-	return r, fault(err, k.Name)
+	return r, userError(err, k.Name)
 }
 
 // Newest yields the owner's records of the kind, newest first.
 func (tx *Tx) Newest(owner record.ID, k *record.Kind) iter.Seq2[*record.Record, error] {
 	return func(yield func(*record.Record, error) bool) {
-		for key, row := range tx.Walk(recordBucket, pair(owner, k.Code), nil, true) {
+		for key, row := range tx.Walk(recordBucket, ownedKey(owner, k.Code), nil, true) {
 			if !yield(record.ParseRow(key, row)) {
 				return
 			}
@@ -504,7 +504,7 @@ func (tx *Tx) Show(r *record.Record, v *record.Shown) error {
 	}
 	v.Page = record.Page{}
 	if r.Kind == record.Bookmarks && !v.Visitor {
-		switch p, err := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...)); {
+		switch p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...)); {
 		case err == nil:
 			v.Page = *p
 		case !errors.Is(err, table.ErrMissing):

@@ -374,15 +374,15 @@ func (p proof) state() journal.State { return journal.State{Seq: p.Seq, Digest: 
 
 // holds reports whether the working copy is the one of the proof.
 func (p proof) holds(path string) bool {
-	is, err := identify(path)
-	return err == nil && is == p.identity
+	got, err := identify(path)
+	return err == nil && got == p.identity
 }
 
 // here reports whether the journal is in the very folder that the proof tells
 // of and not in a copy of it, whatever was done in it since.
 func (p proof) here(dir string) bool {
-	is, err := identify(filepath.Join(dir, "journal"))
-	return err == nil && is.Device == p.JournalDevice && is.Inode == p.JournalInode
+	got, err := identify(filepath.Join(dir, "journal"))
+	return err == nil && got.Device == p.JournalDevice && got.Inode == p.JournalInode
 }
 
 // readProof reads the proof that is there, if there is one.
@@ -404,7 +404,7 @@ func lineSum(line string) string { return fmt.Sprintf("%016x", xxhash.Sum64Strin
 // certify writes the proof; everything is closed and on the disk. Where files
 // cannot be told from their copies there is none.
 func (s *Store) certify(log string, size int64) error {
-	is, err := identify(filepath.Join(s.dir, "cache", "kist.db"))
+	got, err := identify(filepath.Join(s.dir, "cache", "kist.db"))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -415,7 +415,7 @@ func (s *Store) certify(log string, size int64) error {
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(proof{is, s.state.Seq, s.state.Digest, log, size, of.Device, of.Inode})
+	line, err := json.Marshal(proof{got, s.state.Seq, s.state.Digest, log, size, of.Device, of.Inode})
 	if err != nil {
 		return err
 	}

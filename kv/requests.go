@@ -21,24 +21,24 @@ import (
 // requestKey is the primary key of an upload request. It has the form of a
 // record's key, of kind 0, which is none: requests and records share the index
 // of slugs, so that a slug is unique over both.
-func requestKey(owner, id record.ID) []byte { return append(pair(owner, 0), id[:]...) }
+func requestKey(owner, id record.ID) []byte { return append(ownedKey(owner, 0), id[:]...) }
 
-var requests = rows(requestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
+var requests = jsonTable(requestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
 	table.Index[record.Request]{Bucket: recordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
 		file([]byte(q.Slug))
 	}})
 
 func itemKey(owner, request record.ID, rest ...byte) []byte {
-	return append(pair(owner, request[:]...), rest...)
+	return append(ownedKey(owner, request[:]...), rest...)
 }
 
 // items is the queue of what came in by upload requests.
 var items = func() *table.Table[record.Item] {
 	key := func(i *record.Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
-	t := rows(
+	t := jsonTable(
 		itemBucket, key,
 		table.Index[record.Item]{Bucket: itemState, Keys: func(i *record.Item, file func([]byte)) {
-			file(append(append(pair(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
+			file(append(append(ownedKey(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
 		}},
 		table.Index[record.Item]{Bucket: itemBlob, Keys: func(i *record.Item, file func([]byte)) {
 			if i.State == record.Pending {
@@ -59,22 +59,22 @@ var items = func() *table.Table[record.Item] {
 }()
 
 // Where sums over items are kept. Kind 0 is none.
-func inState(owner record.ID, s record.State) []byte { return pair(owner, 0, 'i', s[0]) }
+func inState(owner record.ID, s record.State) []byte { return ownedKey(owner, 0, 'i', s[0]) }
 
 func inRequest(owner, request record.ID, s record.State) []byte {
-	return append(append(pair(owner, 0, 'n'), request[:]...), s[0])
+	return append(append(ownedKey(owner, 0, 'n'), request[:]...), s[0])
 }
 
 func receivedBytes(owner, request record.ID) []byte {
-	return append(pair(owner, 0, 's'), request[:]...)
+	return append(ownedKey(owner, 0, 's'), request[:]...)
 }
 
-func pendingBytes(owner record.ID) []byte { return pair(owner, 0, 'q') }
+func pendingBytes(owner record.ID) []byte { return ownedKey(owner, 0, 'q') }
 
 // Request reads one of the owner's upload requests.
 func (tx *Tx) Request(owner, id record.ID) (*record.Request, error) {
 	q, err := requests.Get(tx.Tx, requestKey(owner, id))
-	return q, fault(err, "upload request")
+	return q, userError(err, "upload request")
 }
 
 // RequestAt reads the upload request with the slug, whoever owns it. One of an
@@ -90,7 +90,7 @@ func (tx *Tx) RequestAt(slug string) (*record.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	shut, err := tx.Shut(q.Owner)
+	shut, err := tx.Disabled(q.Owner)
 	if shut {
 		return nil, record.ErrNoRequest
 	}
@@ -125,13 +125,13 @@ func (tx *Tx) Remaining(q *record.Request) int64 { return q.Remaining(tx.receive
 // fails with Taken if the slug is in use and with Invalid if it ends before it
 // begins.
 func (tx *Tx) AddRequest(owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	if err := tx.owner(owner); err != nil {
+	if err := tx.requireOwner(owner); err != nil {
 		return nil, err
 	}
-	if err := tx.roomIn(requestBucket, owner, "upload requests", "requests"); err != nil {
+	if err := tx.checkBound(requestBucket, owner, "upload requests", "requests"); err != nil {
 		return nil, err
 	}
 	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {
@@ -149,7 +149,7 @@ func (tx *Tx) putRequest(q *record.Request) error {
 	if err := tx.slugFree(q.Slug); err != nil {
 		return err
 	}
-	return fault(requests.Put(tx.Tx, q), "upload request")
+	return userError(requests.Put(tx.Tx, q), "upload request")
 }
 
 // SaveRequest changes an upload request, which must have been read in the same
@@ -157,14 +157,14 @@ func (tx *Tx) putRequest(q *record.Request) error {
 // uploads at it that are not done are forgotten.
 func (tx *Tx) SaveRequest(q *record.Request) error {
 	if q.Slug == "" {
-		was, err := tx.Request(q.Owner, q.ID)
+		before, err := tx.Request(q.Owner, q.ID)
 		if err != nil {
 			return err
 		}
-		q.Slug = was.Slug
+		q.Slug = before.Slug
 	}
 	if q.Open(tx.Now) != nil {
-		if err := tx.dropSent(q, func(u *Upload) bool { return !u.Done() }); err != nil {
+		if err := tx.dropSenderUploads(q, func(u *Upload) bool { return !u.Done() }); err != nil {
 			return err
 		}
 	}
@@ -172,8 +172,8 @@ func (tx *Tx) SaveRequest(q *record.Request) error {
 	return tx.putRequest(q)
 }
 
-// dropSent forgets those of the uploads at a request that which says.
-func (tx *Tx) dropSent(q *record.Request, which func(*Upload) bool) error {
+// dropSenderUploads forgets those of the uploads at a request that which says.
+func (tx *Tx) dropSenderUploads(q *record.Request, which func(*Upload) bool) error {
 	_, err := tx.dropUploads(q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
 	return err
 }
@@ -204,13 +204,13 @@ func (s *Store) RemoveRequest(owner, id record.ID) error {
 
 // dropRequest removes up to most items of a request, and the request itself if
 // that leaves none.
-func (tx *Tx) dropRequest(q *record.Request, most int) (done bool, err error) {
+func (tx *Tx) dropRequest(q *record.Request, limit int) (done bool, err error) {
 	var some []*record.Item
 	for i, err := range items.All(tx.Tx, itemKey(q.Owner, q.ID)) {
 		if err != nil {
 			return false, err
 		}
-		if len(some) == most {
+		if len(some) == limit {
 			break
 		}
 		some = append(some, i)
@@ -220,12 +220,12 @@ func (tx *Tx) dropRequest(q *record.Request, most int) (done bool, err error) {
 			return false, err
 		}
 		if i.State == record.Pending {
-			if err := tx.loosen(i.Ref); err != nil {
+			if err := tx.markUnreferenced(i.Ref); err != nil {
 				return false, err
 			}
 		}
 	}
-	if len(some) == most {
+	if len(some) == limit {
 		return false, nil
 	}
 	var senders [][]byte
@@ -235,17 +235,17 @@ func (tx *Tx) dropRequest(q *record.Request, most int) (done bool, err error) {
 	for _, k := range senders {
 		err = errors.Join(err, tx.Delete(senderBucket, k))
 	}
-	err = errors.Join(err, tx.dropSent(q, func(*Upload) bool { return true }))
+	err = errors.Join(err, tx.dropSenderUploads(q, func(*Upload) bool { return true }))
 	_, gone := requests.Delete(tx.Tx, requestKey(q.Owner, q.ID))
-	return true, errors.Join(err, fault(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
+	return true, errors.Join(err, userError(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
 }
 
 // dropRequests removes requests of an account with up to most items, and says
 // whether none is left.
-func (tx *Tx) dropRequests(owner record.ID, most int) (done bool, err error) {
+func (tx *Tx) dropRequests(owner record.ID, limit int) (done bool, err error) {
 	all, err := tx.Requests(owner)
 	for i := range all {
-		if done, err := tx.dropRequest(&all[i], most); err != nil || !done || len(all) > removeBatch && i == removeBatch {
+		if done, err := tx.dropRequest(&all[i], limit); err != nil || !done || len(all) > removeBatch && i == removeBatch {
 			return false, err
 		}
 	}
@@ -266,22 +266,22 @@ func (tx *Tx) countRequest(key []byte, n int64) error {
 		return nil // removed meanwhile
 	}
 	id := key[len(key)-len(record.ID{}):]
-	was := tx.viewsOf(record.ID(id))
-	return tx.Put(viewBucket, bytes.Clone(id), views{was.total + n, was.used}.row())
+	before := tx.viewsOf(record.ID(id))
+	return tx.Put(viewBucket, bytes.Clone(id), views{before.total + n, before.used}.row())
 }
 
-// intake is what is promised to transfers that are under way. It is the
+// reservations is what is promised to transfers that are under way. It is the
 // committer's: promises and what the transactions count are read and changed by
 // one goroutine, one job after another, and a promise becomes a row in one job.
 // So no two transfers can be promised the same place, and none is counted twice
 // or not at all. A restart forgets all promises, of which nothing was kept.
-type intake struct {
-	requests map[record.ID]*promised
+type reservations struct {
+	requests map[record.ID]*reserved
 	owners   map[record.ID]int64 // bytes
 	given    chan struct{}       // is closed when something was given back; nil if nobody waits
 }
 
-type promised struct {
+type reserved struct {
 	files, bytes int64
 	senders      map[sender]int64 // files
 }
@@ -311,12 +311,12 @@ const waitTime = 10 * time.Second
 // with Busy. It fails with Missing or Gone if the request is not open, with
 // Denied when a limit of the request or the owner's quota is reached, with
 // TooMany when the sender's is, and with ErrFull while the disk has no room.
-func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, least, most int64) (*Reservation, error) {
+func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, minimum, limit int64) (*Reservation, error) {
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
-	err := s.inTurn(ctx, func(tx *Tx) error {
-		q, size, err := tx.admitted(r, 1, least, most)
+	err := s.retryWhenFreed(ctx, func(tx *Tx) error {
+		q, size, err := tx.checkReservation(r, 1, minimum, limit)
 		if err == nil {
-			tx.s.intake.add(r, q, 1, size)
+			tx.s.reservations.add(r, q, 1, size)
 		}
 		return err
 	})
@@ -326,9 +326,9 @@ func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, lea
 	return r, err
 }
 
-// inTurn runs fn in a transaction, and again when something was given back as
+// retryWhenFreed runs fn in a transaction, and again when something was given back as
 // long as it fails with ErrWait, for up to waitTime.
-func (s *Store) inTurn(ctx context.Context, fn func(*Tx) error) error {
+func (s *Store) retryWhenFreed(ctx context.Context, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
 	for {
@@ -336,7 +336,7 @@ func (s *Store) inTurn(ctx context.Context, fn func(*Tx) error) error {
 		err := s.Update(func(tx *Tx) error {
 			err := fn(tx)
 			if err == record.ErrWait { //nolint:errorlint // it is this very one
-				in := &tx.s.intake
+				in := &tx.s.reservations
 				if in.given == nil {
 					in.given = make(chan struct{})
 				}
@@ -355,16 +355,16 @@ func (s *Store) inTurn(ctx context.Context, fn func(*Tx) error) error {
 	}
 }
 
-// Room is how many bytes the transfer may have.
-func (r *Reservation) Room() int64 { return r.bytes }
+// Bytes is how many bytes the transfer may have.
+func (r *Reservation) Bytes() int64 { return r.bytes }
 
 // Another keeps a place for another file of the same transfer. It fails as
 // Reserve does; what was kept before stays kept.
 func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *Tx) error {
-		q, _, err := tx.admitted(r, 1, 0, 0)
+		q, _, err := tx.checkReservation(r, 1, 0, 0)
 		if err == nil {
-			tx.s.intake.add(r, q, 1, 0)
+			tx.s.reservations.add(r, q, 1, 0)
 		}
 		return err
 	})
@@ -373,20 +373,20 @@ func (r *Reservation) Another() error {
 // Release gives the place back; a second time, or once the files are received,
 // it does nothing.
 func (r *Reservation) Release() error {
-	err := r.s.Update(func(tx *Tx) error { tx.s.intake.drop(r); return nil })
+	err := r.s.Update(func(tx *Tx) error { tx.s.reservations.drop(r); return nil })
 	if errors.Is(err, ErrClosed) {
 		return nil // and forgotten with all others
 	}
 	return err
 }
 
-func (in *intake) add(r *Reservation, q *record.Request, files, bytes int64) {
+func (in *reservations) add(r *Reservation, q *record.Request, files, bytes int64) {
 	if in.requests == nil {
-		in.requests, in.owners = map[record.ID]*promised{}, map[record.ID]int64{}
+		in.requests, in.owners = map[record.ID]*reserved{}, map[record.ID]int64{}
 	}
 	p := in.requests[q.ID]
 	if p == nil {
-		p = &promised{senders: map[sender]int64{}}
+		p = &reserved{senders: map[sender]int64{}}
 		in.requests[q.ID] = p
 	}
 	p.files += files
@@ -397,7 +397,7 @@ func (in *intake) add(r *Reservation, q *record.Request, files, bytes int64) {
 	r.bytes += bytes
 }
 
-func (in *intake) drop(r *Reservation) {
+func (in *reservations) drop(r *Reservation) {
 	p := in.requests[r.request]
 	if p == nil || r.files == 0 && r.bytes == 0 {
 		return
@@ -420,9 +420,9 @@ func (in *intake) drop(r *Reservation) {
 	}
 }
 
-// openLink reads a request and its owner: Missing or Gone if the request takes
+// requireOpenRequest reads a request and its owner: Missing or Gone if the request takes
 // nothing now.
-func (tx *Tx) openLink(owner, request record.ID) (*record.Request, *record.User, error) {
+func (tx *Tx) requireOpenRequest(owner, request record.ID) (*record.Request, *record.User, error) {
 	q, err := tx.Request(owner, request)
 	if err == nil {
 		err = q.Open(tx.Now)
@@ -440,14 +440,14 @@ func (tx *Tx) openLink(owner, request record.ID) (*record.Request, *record.User,
 	return q, u, err
 }
 
-// admitted reads the request of the reservation and says whether so many more
+// checkReservation reads the request of the reservation and says whether so many more
 // files may come, and how many of least to most more bytes. What is set aside
 // for uploads that are over is free before anything is refused for its sake.
-func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Request, size int64, err error) {
-	if tx.s.room.none() {
+func (tx *Tx) checkReservation(r *Reservation, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
+	if tx.s.space.none() {
 		return nil, 0, ErrFull
 	}
-	q, u, err := tx.openLink(r.owner, r.request)
+	q, u, err := tx.requireOpenRequest(r.owner, r.request)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -456,25 +456,25 @@ func (tx *Tx) admitted(r *Reservation, files, least, most int64) (q *record.Requ
 			return nil, 0, err
 		}
 	}
-	size, err = tx.admits(q, u, r.sender, files, least, most)
+	size, err = tx.checkLimits(q, u, r.sender, files, minimum, maximum)
 	var limit *record.Error
-	if errors.As(err, &limit) && uploads.Sum(tx.Tx, reservedOf(q.Owner)) > 0 {
-		n, failed := tx.dropUploads(q.Owner[:], tx.isOver)
+	if errors.As(err, &limit) && uploads.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
+		n, failed := tx.dropUploads(q.Owner[:], tx.expiredUpload)
 		if failed != nil {
 			return nil, 0, failed
 		}
 		if n > 0 {
-			size, err = tx.admits(q, u, r.sender, files, least, most)
+			size, err = tx.checkLimits(q, u, r.sender, files, minimum, maximum)
 		}
 	}
 	return q, size, err
 }
 
-func (tx *Tx) admits(q *record.Request, u *record.User, from sender, files, least, most int64) (size int64, err error) {
-	begun := uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID))
+func (tx *Tx) checkLimits(q *record.Request, u *record.User, from sender, files, minimum, limit int64) (size int64, err error) {
+	begun := uploads.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	taken := record.Intake{
 		Files: tx.received(q) + begun, Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
-		Sender: uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, from)),
+		Sender: uploads.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, from)),
 	}
 	var again time.Duration
 	if q.PerSender > 0 {
@@ -489,7 +489,7 @@ func (tx *Tx) admits(q *record.Request, u *record.User, from sender, files, leas
 		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
 	}
 	promised := int64(0)
-	if p := tx.s.intake.requests[q.ID]; p != nil {
+	if p := tx.s.reservations.requests[q.ID]; p != nil {
 		promised = p.bytes
 		taken.Files += p.files
 		taken.Pending += p.files
@@ -498,27 +498,27 @@ func (tx *Tx) admits(q *record.Request, u *record.User, from sender, files, leas
 	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
 		return 0, err
 	}
-	came := items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + uploads.Sum(tx.Tx, sentBytes(q.Owner, q.ID))
-	if most, err = record.Promise(q.MaxTotal, came, promised, least, most); err != nil {
+	came := items.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + uploads.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+	if limit, err = record.Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
 		return 0, err
 	}
 	quota, err := tx.quota(u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		most, err = record.Promise(quota, tx.charged(q.Owner), tx.s.intake.owners[q.Owner], min(least, most), most)
+		limit, err = record.Promise(quota, tx.chargedBytes(q.Owner), tx.s.reservations.owners[q.Owner], min(minimum, limit), limit)
 	}
-	return most, err
+	return limit, err
 }
 
-// kept is how many bytes of content the owner has: of files, and of what waits
+// storedBytes is how many bytes of content the owner has: of files, and of what waits
 // for approval.
-func (tx *Tx) kept(owner record.ID) int64 {
+func (tx *Tx) storedBytes(owner record.ID) int64 {
 	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
 }
 
-// charged is how many bytes count against the owner's quota: content, text, and
+// chargedBytes is how many bytes count against the owner's quota: content, text, and
 // what is set aside for uploads that are on their way.
-func (tx *Tx) charged(owner record.ID) int64 {
-	return tx.kept(owner) + tx.text(owner) + tx.setAside(owner)
+func (tx *Tx) chargedBytes(owner record.ID) int64 {
+	return tx.storedBytes(owner) + tx.text(owner) + tx.reservedBytes(owner)
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {
@@ -544,12 +544,12 @@ type Received struct {
 // if the request needs no approval. It turns the reservation into what is
 // counted, by what really came; it fails as Reserve does.
 func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
-	tx.s.intake.drop(r) // all or nothing of it is counted from here on
+	tx.s.reservations.drop(r) // all or nothing of it is counted from here on
 	size := int64(0)
 	for _, c := range came {
 		size += c.Size
 	}
-	q, room, err := tx.admitted(r, int64(len(came)), size, size)
+	q, room, err := tx.checkReservation(r, int64(len(came)), size, size)
 	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
 		err = record.ErrNoRoom
 	}
@@ -563,7 +563,7 @@ func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]
 			Ref: c.Ref, Sender: f.Name, Message: f.Message, Created: tx.Now,
 		}
 		if q.Approval {
-			if err := tx.Delete(looseBucket, bytes.Clone(c.Ref[:])); err != nil {
+			if err := tx.Delete(unreferencedBucket, bytes.Clone(c.Ref[:])); err != nil {
 				return nil, err
 			}
 		} else if err := tx.approve(q, i, &record.Decision{}); err != nil {
@@ -609,7 +609,7 @@ func (tx *Tx) approve(q *record.Request, i *record.Item, d *record.Decision) err
 // Item reads an item of the owner's queue.
 func (tx *Tx) Item(owner, request, id record.ID) (*record.Item, error) {
 	i, err := items.Get(tx.Tx, itemKey(owner, request, id[:]...))
-	return i, fault(err, "upload")
+	return i, userError(err, "upload")
 }
 
 // DecideAll decides several pending items of one request alike: all of them, or
@@ -651,7 +651,7 @@ func (tx *Tx) Decide(owner, request, id record.ID, d *record.Decision) (*record.
 		return nil, err
 	}
 	if !d.Approves() {
-		if err := tx.loosen(ref); err != nil {
+		if err := tx.markUnreferenced(ref); err != nil {
 			return nil, err
 		}
 	}
@@ -707,7 +707,7 @@ func (tx *Tx) Queue(q Queue) (page []*record.Item, total int64, err error) {
 		return nil
 	}
 	if byState {
-		prefix := pair(q.Owner, q.State[0])
+		prefix := ownedKey(q.Owner, q.State[0])
 		if after != nil { // past the request, which follows the id in this index
 			after = append(bytes.Clone(after), uuid.Max[:]...)
 		}

@@ -386,7 +386,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 		}
 	}
 	if !r.complete() {
-		if err := db.Update(func(tx *bolt.Tx) error { return unsettle(tx, r.Missing) }); err != nil {
+		if err := db.Update(func(tx *bolt.Tx) error { return markUndecided(tx, r.Missing) }); err != nil {
 			return err
 		}
 	}
@@ -402,10 +402,10 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 	})
 }
 
-// unsettle notes in a store that has lost commits that contents without a
+// markUndecided notes in a store that has lost commits that contents without a
 // record are kept, as their records may be in the old journal; and it makes all
 // readers of the feed begin anew, as numbers of it are lost.
-func unsettle(b *bolt.Tx, missing uint64) error {
+func markUndecided(b *bolt.Tx, missing uint64) error {
 	meta := b.Bucket([]byte(metaBucket.Name))
 	seq := uint64(0)
 	if v := meta.Get(metaSeq); len(v) == 8 {
@@ -637,8 +637,8 @@ func interrupted(dir string) ([]string, error) {
 	}
 	var all []string
 	for _, e := range entries {
-		when, is := strings.CutPrefix(e.Name(), repairPrefix)
-		if _, err := time.Parse(repairTime, when); is && err == nil && e.IsDir() { // others' folders are left alone
+		when, got := strings.CutPrefix(e.Name(), repairPrefix)
+		if _, err := time.Parse(repairTime, when); got && err == nil && e.IsDir() { // others' folders are left alone
 			all = append(all, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -684,7 +684,7 @@ func putBack(dir string, dry bool) error {
 				return err
 			}
 			for _, name := range replaced {
-				if err := giveBack(filepath.Join(old, filepath.Base(name)), filepath.Join(dir, name)); err != nil {
+				if err := returnMapped(filepath.Join(old, filepath.Base(name)), filepath.Join(dir, name)); err != nil {
 					return err
 				}
 			}
@@ -707,9 +707,9 @@ func putBack(dir string, dry bool) error {
 	return nil
 }
 
-// giveBack renames a file or folder to where it was, unless something is there
+// returnMapped renames a file or folder to where it was, unless something is there
 // that is more than an empty folder.
-func giveBack(from, to string) error {
+func returnMapped(from, to string) error {
 	info, err := os.Lstat(to)
 	if err == nil && info.IsDir() {
 		_ = os.Remove(to) // fails if it is not empty

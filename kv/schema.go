@@ -10,55 +10,55 @@ import (
 
 // The buckets. Numbers and names are for good; DESIGN.md has what each holds.
 var (
-	metaBucket     = table.Bucket{No: 1, Name: "meta"}
-	userBucket     = table.Bucket{No: 2, Name: "user"}
-	userName       = table.Bucket{No: 3, Name: "user.name"}
-	keyBucket      = table.Bucket{No: 4, Name: "key"}
-	keyDigest      = table.Bucket{No: 5, Name: "key.digest"}
-	recordBucket   = table.Bucket{No: 6, Name: "record", Append: true}
-	recordSlug     = table.Bucket{No: 7, Name: "record.slug"}
-	recordLabel    = table.Bucket{No: 8, Name: "record.label"}
-	recordOrder    = table.Bucket{No: 9, Name: "record.order"}
-	sumBucket      = table.Bucket{No: 10, Name: "sum"}
-	viewBucket     = table.Bucket{No: 11, Name: "view"}
-	changeBucket   = table.Bucket{No: 12, Name: "change", Append: true}
-	tagBucket      = table.Bucket{No: 13, Name: "tag"}
-	tagName        = table.Bucket{No: 14, Name: "tag.name"}
-	folderBucket   = table.Bucket{No: 15, Name: "folder"}
-	folderName     = table.Bucket{No: 16, Name: "folder.name"}
-	blobBucket     = table.Bucket{No: 17, Name: "blob"}
-	looseBucket    = table.Bucket{No: 18, Name: "blob.loose"}
-	hookBucket     = table.Bucket{No: 19, Name: "webhook"}
-	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}
-	answerBucket   = table.Bucket{No: 21, Name: "answer"}
-	recordEnd      = table.Bucket{No: 22, Name: "record.end"}
-	deviceBucket   = table.Bucket{No: 23, Name: "device"}
-	deviceCode     = table.Bucket{No: 24, Name: "device.code"}
-	spentBucket    = table.Bucket{No: 25, Name: "spent"}
-	noticeBucket   = table.Bucket{No: 26, Name: "notice", Append: true}
-	deliveryLine   = table.Bucket{No: 27, Name: "delivery.line"}
-	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
-	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
-	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
-	requestBucket  = table.Bucket{No: 31, Name: "request"}
-	itemBucket     = table.Bucket{No: 32, Name: "item"}
-	itemState      = table.Bucket{No: 33, Name: "item.state"}
-	itemBlob       = table.Bucket{No: 34, Name: "item.blob"}
-	senderBucket   = table.Bucket{No: 35, Name: "sender"}
-	uploadBucket   = table.Bucket{No: 40, Name: "upload"}
-	uploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
-	uploadSecret   = table.Bucket{No: 42, Name: "upload.secret"}
-	importBucket   = table.Bucket{No: 43, Name: "import"}
-	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
-	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
-	fetchLine      = table.Bucket{No: 47, Name: "fetch.line"}
-	pageBucket     = table.Bucket{No: 50, Name: "page"}
-	pageDue        = table.Bucket{No: 51, Name: "page.due"}
+	metaBucket         = table.Bucket{No: 1, Name: "meta"}
+	userBucket         = table.Bucket{No: 2, Name: "user"}
+	userName           = table.Bucket{No: 3, Name: "user.name"}
+	keyBucket          = table.Bucket{No: 4, Name: "key"}
+	keyDigest          = table.Bucket{No: 5, Name: "key.digest"}
+	recordBucket       = table.Bucket{No: 6, Name: "record", Append: true}
+	recordSlug         = table.Bucket{No: 7, Name: "record.slug"}
+	recordFacet        = table.Bucket{No: 8, Name: "record.label"}
+	recordOrder        = table.Bucket{No: 9, Name: "record.order"}
+	sumBucket          = table.Bucket{No: 10, Name: "sum"}
+	viewBucket         = table.Bucket{No: 11, Name: "view"}
+	changeBucket       = table.Bucket{No: 12, Name: "change", Append: true}
+	tagBucket          = table.Bucket{No: 13, Name: "tag"}
+	tagName            = table.Bucket{No: 14, Name: "tag.name"}
+	folderBucket       = table.Bucket{No: 15, Name: "folder"}
+	folderName         = table.Bucket{No: 16, Name: "folder.name"}
+	blobBucket         = table.Bucket{No: 17, Name: "blob"}
+	unreferencedBucket = table.Bucket{No: 18, Name: "blob.loose"}
+	hookBucket         = table.Bucket{No: 19, Name: "webhook"}
+	deliveryBucket     = table.Bucket{No: 20, Name: "delivery"}
+	answerBucket       = table.Bucket{No: 21, Name: "answer"}
+	recordEnd          = table.Bucket{No: 22, Name: "record.end"}
+	deviceBucket       = table.Bucket{No: 23, Name: "device"}
+	deviceCode         = table.Bucket{No: 24, Name: "device.code"}
+	spentBucket        = table.Bucket{No: 25, Name: "spent"}
+	noticeBucket       = table.Bucket{No: 26, Name: "notice", Append: true}
+	deliveryLine       = table.Bucket{No: 27, Name: "delivery.line"}
+	deliveryDue        = table.Bucket{No: 28, Name: "delivery.due"}
+	deliveryLog        = table.Bucket{No: 29, Name: "delivery.log"}
+	deliverySum        = table.Bucket{No: 30, Name: "delivery.sum"}
+	requestBucket      = table.Bucket{No: 31, Name: "request"}
+	itemBucket         = table.Bucket{No: 32, Name: "item"}
+	itemState          = table.Bucket{No: 33, Name: "item.state"}
+	itemBlob           = table.Bucket{No: 34, Name: "item.blob"}
+	senderBucket       = table.Bucket{No: 35, Name: "sender"}
+	uploadBucket       = table.Bucket{No: 40, Name: "upload"}
+	uploadSlug         = table.Bucket{No: 41, Name: "upload.slug"}
+	uploadSecret       = table.Bucket{No: 42, Name: "upload.secret"}
+	importBucket       = table.Bucket{No: 43, Name: "import"}
+	importRemarks      = table.Bucket{No: 44, Name: "import.remarks"}
+	fetchBucket        = table.Bucket{No: 46, Name: "fetch"}
+	fetchLine          = table.Bucket{No: 47, Name: "fetch.line"}
+	pageBucket         = table.Bucket{No: 50, Name: "page"}
+	pageDue            = table.Bucket{No: 51, Name: "page.due"}
 )
 
 var buckets = []table.Bucket{
-	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordLabel, recordOrder,
-	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, looseBucket,
+	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordFacet, recordOrder,
+	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, unreferencedBucket,
 	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
 	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
 	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
@@ -78,25 +78,25 @@ var byNumber = func() (all [table.MaxBucket + 1]table.Bucket) {
 
 // Keys of the meta bucket.
 var (
-	metaFormat   = []byte("format")   // uint32
-	metaInstant  = []byte("instant")  // uint64, milliseconds: the latest transaction's
-	metaSteady   = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
-	metaDoubt    = []byte("doubt")    // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
-	metaTried    = []byte("tried")    // any bytes, 8 but for a moment: written to find out whether the disk works again
-	metaLast     = []byte("last")     // the latest id
-	metaSeq      = []byte("seq")      // uint64: the latest number of the feed of changes
-	metaTrimmed  = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed
-	metaSettings = []byte("settings") // JSON
-	metaClaim    = []byte("claim")    // SHA-256 of the claim token
-	metaSecret   = []byte("secret")   // 32 random bytes
-	metaOrphans  = []byte("orphans")  // there: contents without a record are kept
-	metaTry      = []byte("try ")     // begins the keys of wrong tries: see Tries
-	metaText     = []byte("text ")    // begins the keys of the sums of text: see text.go
-	metaTexts    = []byte("texts")    // uint64: the number of the feed that the sums of text belong to
+	metaFormat    = []byte("format")   // uint32
+	metaInstant   = []byte("instant")  // uint64, milliseconds: the latest transaction's
+	metaMonotonic = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
+	metaDoubt     = []byte("doubt")    // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
+	metaTried     = []byte("tried")    // any bytes, 8 but for a moment: written to find out whether the disk works again
+	metaLast      = []byte("last")     // the latest id
+	metaSeq       = []byte("seq")      // uint64: the latest number of the feed of changes
+	metaTrimmed   = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed
+	metaSettings  = []byte("settings") // JSON
+	metaClaim     = []byte("claim")    // SHA-256 of the claim token
+	metaSecret    = []byte("secret")   // 32 random bytes
+	metaOrphans   = []byte("orphans")  // there: contents without a record are kept
+	metaTry       = []byte("try ")     // begins the keys of wrong tries: see Tries
+	metaText      = []byte("text ")    // begins the keys of the sums of text: see text.go
+	metaTexts     = []byte("texts")    // uint64: the number of the feed that the sums of text belong to
 )
 
-// rows is a table whose values are kept as JSON.
-func rows[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
+// jsonTable is a table whose values are kept as JSON.
+func jsonTable[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
 	return &table.Table[T]{
 		Rows: b, Key: key, Indexes: indexes,
 		Encode: func(v *T) ([]byte, error) { return json.Marshal(v) },
@@ -107,36 +107,38 @@ func rows[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T])
 	}
 }
 
-// pair is the key of something that belongs to an owner.
-func pair(owner record.ID, rest ...byte) []byte {
+// ownedKey is the key of something that belongs to an owner.
+func ownedKey(owner record.ID, rest ...byte) []byte {
 	return append(append(make([]byte, 0, 16+len(rest)), owner[:]...), rest...)
 }
 
-func named(owner record.ID, name string) []byte { return pair(owner, []byte(record.Fold(name))...) }
+func ownedNameKey(owner record.ID, name string) []byte {
+	return ownedKey(owner, []byte(record.Fold(name))...)
+}
 
-var users = rows(userBucket, func(u *record.User) []byte { return pair(u.ID) }, // a copy: what is put must not change
+var users = jsonTable(userBucket, func(u *record.User) []byte { return ownedKey(u.ID) }, // a copy: what is put must not change
 	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
 		file([]byte(record.Fold(u.Name)))
 	}})
 
-var keys = rows(keyBucket, func(k *record.Key) []byte { return pair(k.Owner, k.ID[:]...) },
+var keys = jsonTable(keyBucket, func(k *record.Key) []byte { return ownedKey(k.Owner, k.ID[:]...) },
 	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
 		file(k.Digest[:])
 	}})
 
-var tags = rows(tagBucket, func(t *record.Tag) []byte { return pair(t.Owner, t.ID[:]...) },
+var tags = jsonTable(tagBucket, func(t *record.Tag) []byte { return ownedKey(t.Owner, t.ID[:]...) },
 	table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
-		file(named(t.Owner, t.Name))
+		file(ownedNameKey(t.Owner, t.Name))
 	}})
 
-var folders = rows(folderBucket, func(f *record.Folder) []byte { return pair(f.Owner, f.ID[:]...) },
+var folders = jsonTable(folderBucket, func(f *record.Folder) []byte { return ownedKey(f.Owner, f.ID[:]...) },
 	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
-		file(named(f.Owner, f.Name))
+		file(ownedNameKey(f.Owner, f.Name))
 	}})
 
-var hooks = rows(hookBucket, func(h *record.Webhook) []byte { return pair(h.Owner, h.ID[:]...) })
+var hooks = jsonTable(hookBucket, func(h *record.Webhook) []byte { return ownedKey(h.Owner, h.ID[:]...) })
 
-var devices = rows(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
+var devices = jsonTable(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
 	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
 		file([]byte(d.Code))
 	}})

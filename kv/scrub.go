@@ -152,8 +152,8 @@ type pace struct {
 // wait is how long to sleep before n bytes are read.
 func (p *pace) wait(n int, now time.Time) time.Duration {
 	busy := max(now.Sub(p.last), 0) * (scrubShare - 1)
-	most := time.Duration(float64(scrubMost) * float64(n) / float64(max(p.total, int64(n))))
-	return min(busy, most)
+	limit := time.Duration(float64(scrubMost) * float64(n) / float64(max(p.total, int64(n))))
+	return min(busy, limit)
 }
 
 // heal replaces a damaged journal by a new generation, and reads that.

@@ -14,7 +14,7 @@ import (
 )
 
 func beginSent(s *Store, q *record.Request, from string, length int64) (*Upload, string, error) {
-	return s.BeginSent(context.Background(), q, Upload{Length: length, Name: "Bob", Message: "hello"}, from)
+	return s.BeginSenderUpload(context.Background(), q, Upload{Length: length, Name: "Bob", Message: "hello"}, from)
 }
 
 func receive(s *Store, u *Upload, ref byte) (i *record.Item, err error) {
@@ -71,18 +71,18 @@ func TestSentIsSetAside(t *testing.T) {
 			is.Equal(code(err), "not_found")
 			full()
 			view(t, s, func(tx *Tx) error {
-				got, err := tx.SentUpload(secret)
+				got, err := tx.SenderUpload(secret)
 				is.NoErr(err)
 				is.True(got.Done())
 				is.Equal(got.Item, i.ID)
 				is.Equal(got.Name+got.Message+got.Metadata, "")
 				return audit(tx)
 			})
-			update(t, s, func(tx *Tx) error { _, err := tx.DropSent(other); return err })
+			update(t, s, func(tx *Tx) error { _, err := tx.DropSenderUpload(other); return err })
 			view(t, s, func(tx *Tx) error {
-				_, err := tx.SentUpload(other)
+				_, err := tx.SenderUpload(other)
 				is.Equal(code(err), "not_found")
-				is.Equal(tx.StillToCome(), int64(0))
+				is.Equal(tx.ReservedBytes(), int64(0))
 				return audit(tx)
 			})
 			_, _, err = beginSent(s, q, "here", 10)
@@ -91,7 +91,7 @@ func TestSentIsSetAside(t *testing.T) {
 			is.Equal(code(s.Update(func(tx *Tx) error { return tx.SaveUpload(two) })), "not_found")
 			is.NoErr(s.RemoveRequest(ann.ID, q.ID))
 			view(t, s, func(tx *Tx) error {
-				_, err := tx.SentUpload(secret)
+				_, err := tx.SenderUpload(secret)
 				is.Equal(code(err), "not_found")
 				is.Equal(tx.Count(uploadBucket), 0)
 				return audit(tx)
@@ -138,7 +138,7 @@ func TestSentIsNotTheOwners(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(len(all), 0)
 		for _, bad := range []string{"", u.ID.String(), secret[1:], secret + "x"} {
-			_, err := tx.SentUpload(bad)
+			_, err := tx.SenderUpload(bad)
 			is.Equal(code(err), "not_found")
 		}
 		use, err := tx.Usage(ann)
@@ -158,7 +158,7 @@ func TestSentIsBounded(t *testing.T) {
 	ann := user(t, s, "ann")
 	q := addRequest(t, s, ann.ID, nil)
 	try := func(from string, length, disk int64) error {
-		return s.Update(func(tx *Tx) error { _, _, err := tx.addSent(q, Upload{Length: length}, from, disk); return err })
+		return s.Update(func(tx *Tx) error { _, _, err := tx.addSenderUpload(q, Upload{Length: length}, from, disk); return err })
 	}
 	is.Equal(code(try("a", 51, 100)), "disk_full")
 	is.NoErr(try("a", 30, 100))
@@ -207,7 +207,7 @@ func TestSentOfClosedLink(t *testing.T) {
 	})
 	view(t, s, func(tx *Tx) error {
 		for secret, want := range map[string]string{done: "", begun: "not_found", elsewhere: ""} {
-			_, err := tx.SentUpload(secret)
+			_, err := tx.SenderUpload(secret)
 			is.Equal(code(err), want)
 		}
 		is.Equal(tx.Count(uploadBucket), 2)
@@ -225,7 +225,7 @@ func TestSentEnds(t *testing.T) {
 	user(t, s, "root") // the last administrator cannot be shut
 	q := addRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
 	at := func(secret string) error {
-		return s.View(func(tx *Tx) error { _, err := tx.SentUpload(secret); return err })
+		return s.View(func(tx *Tx) error { _, err := tx.SenderUpload(secret); return err })
 	}
 	_, empty, err := beginSent(s, q, "here", 10)
 	is.NoErr(err)
@@ -260,7 +260,7 @@ func TestSentEnds(t *testing.T) {
 	is.NoErr(err)
 	save(func(q *record.Request) { q.Active = false })
 	is.Equal(code(at(off)), "not_found")
-	view(t, s, func(tx *Tx) error { is.Equal(tx.StillToCome(), int64(0)); return audit(tx) })
+	view(t, s, func(tx *Tx) error { is.Equal(tx.ReservedBytes(), int64(0)); return audit(tx) })
 	save(func(q *record.Request) { q.Active, q.Expires = true, c.now().Add(time.Minute) })
 	u, over, err := beginSent(s, q, "here", 10)
 	is.NoErr(err)

@@ -36,7 +36,7 @@ func (s *Store) Shared(slug string) (*record.Record, error) {
 		if r, err = tx.Slug(slug); err != nil {
 			return err
 		}
-		shut, err := tx.Shut(r.Owner)
+		shut, err := tx.Disabled(r.Owner)
 		if shut {
 			return record.ErrMissing
 		}
@@ -50,8 +50,8 @@ func (s *Store) Shared(slug string) (*record.Record, error) {
 			s.shared.CompareAndSwap(kept, new(shared)) // begins anew
 			return r, nil
 		}
-		own := *r
-		kept.bySlug.Store(r.Slug, &own)
+		owned := *r
+		kept.bySlug.Store(r.Slug, &owned)
 	}
 	return r, nil
 }

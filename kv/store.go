@@ -70,7 +70,7 @@ type Store struct {
 	record  journal.Record // the committer's
 	state   journal.State  // what the last commit led to; the committer's
 	gen     generation     // the committer's
-	room    room
+	space   diskSpace
 
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
@@ -87,12 +87,12 @@ type Store struct {
 		JournalHealth
 	}
 
-	instant atomic.Int64  // the latest instant of a transaction, in milliseconds
-	clock   timekeeper    // whether the wall clock is believed
-	last    record.ID     // the latest id; the committer's
-	seq     uint64        // the latest place of the feed of changes; the committer's
-	intake  intake        // the committer's
-	changed chan struct{} // see Changed
+	instant      atomic.Int64  // the latest instant of a transaction, in milliseconds
+	clock        timekeeper    // whether the wall clock is believed
+	last         record.ID     // the latest id; the committer's
+	seq          uint64        // the latest place of the feed of changes; the committer's
+	reservations reservations  // the committer's
+	changed      chan struct{} // see Changed
 
 	// What is read often is kept until a commit changes it: the commit puts an
 	// empty map in place before it is acknowledged. A reader takes the map
@@ -103,11 +103,11 @@ type Store struct {
 	shared  atomic.Pointer[shared]   // records by slug
 
 	due     chan struct{}        // something may be due: see Due
-	look    chan struct{}        // a page may be: see LookDue
-	steady  steady               // the clock of retries
+	look    chan struct{}        // a page may be: see PageCheckDue
+	steady  monotonicClock       // the clock of retries
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
-	pending  usage
+	pending  counters
 	tries    *Tries
 	most     bounds
 	writes   writes
@@ -148,8 +148,8 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.timer = o.timer; o.timer == nil {
 		s.timer = time.After
 	}
-	if s.room.space = o.space; o.space == nil {
-		s.room.space = func() (disk.Room, error) { return disk.Space(dir) }
+	if s.space.space = o.space; o.space == nil {
+		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
@@ -191,7 +191,7 @@ func (s *Store) open(steps []migration) error {
 		err = s.unproven()
 	}
 	if err == nil {
-		err = s.openRoom()
+		err = s.openDiskSpace()
 	}
 	if err == nil {
 		err = s.prepare(steps)
@@ -279,7 +279,7 @@ func (s *Store) prepare(steps []migration) error {
 // migrations under the number of the format it starts from.
 type migration func(*Tx) error
 
-var migrations = [Format]migration{1: knowPages}
+var migrations = [Format]migration{1: fillPages}
 
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }
@@ -313,7 +313,7 @@ func (s *Store) Close() error {
 		s.closing.Unlock()
 		s.work.Wait()
 		log, size := s.journal.End()
-		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.room.folder.Close())
+		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
 			err = s.certify(log, size)
 		}

@@ -41,7 +41,7 @@ var storedJSON = map[string]any{
 	"fetch":          record.Fetch{},
 	"page":           record.Page{},
 	"upload":         Upload{},
-	"answer":         answer{},
+	"answer":         storedAnswer{},
 	"meta.settings":  record.Settings{},
 	"CLEAN":          proof{},
 	"INSTANCE":       instanceFile{},

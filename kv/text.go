@@ -71,8 +71,8 @@ func (tx *Tx) checkTexts(problem func(error)) {
 		}
 	}
 	for owner, n := range all {
-		if is := tx.text(owner); is != n {
-			problem(fmt.Errorf("the text of %s is summed up to %d bytes and should be %d", owner, is, n))
+		if got := tx.text(owner); got != n {
+			problem(fmt.Errorf("the text of %s is summed up to %d bytes and should be %d", owner, got, n))
 		}
 	}
 }

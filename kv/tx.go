@@ -73,11 +73,11 @@ type job struct {
 // wait for others. fn runs once, on a goroutine of the store: it must do no
 // slow work, and must not call View or Update.
 func (s *Store) Update(fn func(*Tx) error) error {
-	return s.hand(&job{fn: fn, done: make(chan struct{})})
+	return s.submit(&job{fn: fn, done: make(chan struct{})})
 }
 
-// hand hands a job to the committer and waits for it.
-func (s *Store) hand(j *job) error {
+// submit hands a job to the committer and waits for it.
+func (s *Store) submit(j *job) error {
 	s.closing.RLock()
 	if s.closed {
 		s.closing.RUnlock()
@@ -123,8 +123,8 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// waiting is a job that waits, or nil. It does not wait for one.
-func (s *Store) waiting() *job {
+// nextJob is a job that waits, or nil. It does not wait for one.
+func (s *Store) nextJob() *job {
 	select {
 	case j := <-s.jobs: // nil when the store is closing
 		return j
@@ -161,10 +161,10 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
 		if len(batch) < maxBatch && t.Volume() < maxVolume && s.after == nil {
-			next := s.waiting()
+			next := s.nextJob()
 			if next == nil && (s.crowd || n > 0) {
 				runtime.Gosched() // those on their way here need the processor
-				next = s.waiting()
+				next = s.nextJob()
 			}
 			switch {
 			case next == nil:
@@ -180,7 +180,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	if err := errors.Join(
 		t.Put(metaBucket, metaInstant, (&Tx{Now: now}).instant()),
-		s.keepSteady(t, now),
+		s.saveMonotonic(t, now),
 		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
 		t.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
 		t.Put(metaBucket, metaTexts, binary.BigEndian.AppendUint64(nil, s.seq)),
@@ -191,31 +191,31 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	s.record.Reset(s.state.Digest)
 	content := false
 	var paid map[record.ID]int
-	for is, was := range t.Changes() {
-		s.record.Add(journal.Op(is), was)
-		if ofOwner[is.Bucket] && len(is.Key) >= 16 {
+	for got, before := range t.Changes() {
+		s.record.Add(journal.Op(got), before)
+		if ofOwner[got.Bucket] && len(got.Key) >= 16 {
 			if paid == nil {
 				paid = map[record.ID]int{}
 			}
-			paid[record.ID(is.Key[:16])] += len(is.Key) + len(is.Value)
+			paid[record.ID(got.Key[:16])] += len(got.Key) + len(got.Value)
 		}
-		content = content || is.Bucket == recordBucket.No
+		content = content || got.Bucket == recordBucket.No
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
-	if noRoom(err) && s.giveUpBallast() {
+	if noRoom(err) && s.removeBallast() {
 		err = s.journal.Append(&s.record, to)
 	}
 	if err != nil {
-		return rollback(s.unwritten(err))
+		return rollback(s.commitFailed(err))
 	}
-	s.makeRoom()
+	s.freeDiskSpace()
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
-		return batch, errors.Join(s.unwritten(fmt.Errorf("commit: %w", err)), s.journal.Retract())
+		return batch, errors.Join(s.commitFailed(fmt.Errorf("commit: %w", err)), s.journal.Retract())
 	}
 	s.state = to
-	s.written()
+	s.commitSucceeded()
 	for owner, bytes := range paid {
 		s.writes.add(owner, bytes, now)
 	}
@@ -303,8 +303,8 @@ func idAt(at time.Time, after record.ID) record.ID {
 	return id
 }
 
-// fault turns an error of a table into one for people. what names the thing.
-func fault(err error, what string) error {
+// userError turns an error of a table into one for people. what names the thing.
+func userError(err error, what string) error {
 	var taken *table.Taken
 	switch {
 	case errors.Is(err, table.ErrMissing):

@@ -71,8 +71,8 @@ func (u *Upload) Done() bool { return u.File != uuid.Nil || u.Item != uuid.Nil }
 // place in the quota.
 func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
 
-// Sent reports whether it is a stranger's, at an upload request.
-func (u *Upload) Sent() bool { return u.Request != uuid.Nil }
+// BySender reports whether it is a stranger's, at an upload request.
+func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
 // reserved is how many bytes are set aside for it.
 func (u *Upload) reserved() int64 {
@@ -83,47 +83,47 @@ func (u *Upload) reserved() int64 {
 }
 
 // Entries of the sums over uploads.
-func reservedOf(owner record.ID) []byte { return pair(owner, 0, 'r') } // bytes that are set aside
-func begunOf(owner record.ID) []byte    { return pair(owner, 0, 'p') } // the owner's uploads that are not done
+func reservedKeyOf(owner record.ID) []byte  { return ownedKey(owner, 0, 'r') } // bytes that are set aside
+func openUploadsKey(owner record.ID) []byte { return ownedKey(owner, 0, 'p') } // the owner's uploads that are not done
 
 // Those of strangers that are not done: how many at a request, from a sender
 // there, and the bytes that are set aside for them. Parts are counted apart, as a
 // part is not a file that the request takes; their bytes are not.
-func sentTo(owner, request record.ID) []byte {
-	return pair(owner, append([]byte{0, 't'}, request[:]...)...)
+func senderUploadsAt(owner, request record.ID) []byte {
+	return ownedKey(owner, append([]byte{0, 't'}, request[:]...)...)
 }
 
-func sentBy(owner, request record.ID, from sender) []byte {
-	return append(append(pair(owner, 0, 'v'), request[:]...), from[:]...)
+func senderUploadsFrom(owner, request record.ID, from sender) []byte {
+	return append(append(ownedKey(owner, 0, 'v'), request[:]...), from[:]...)
 }
 
 func partsTo(owner, request record.ID) []byte {
-	return pair(owner, append([]byte{0, 'w'}, request[:]...)...)
+	return ownedKey(owner, append([]byte{0, 'w'}, request[:]...)...)
 }
 
 func partsBy(owner, request record.ID, from sender) []byte {
-	return append(append(pair(owner, 0, 'x'), request[:]...), from[:]...)
+	return append(append(ownedKey(owner, 0, 'x'), request[:]...), from[:]...)
 }
 
-func sentBytes(owner, request record.ID) []byte {
-	return pair(owner, append([]byte{0, 'u'}, request[:]...)...)
+func senderBytesAt(owner, request record.ID) []byte {
+	return ownedKey(owner, append([]byte{0, 'u'}, request[:]...)...)
 }
 
-// stillToCome is where the bytes that all uploads wait for are summed up.
-var stillToCome = reservedOf(uuid.Nil)
+// reservedKey is where the bytes that all uploads wait for are summed up.
+var reservedKey = reservedKeyOf(uuid.Nil)
 
-// strangersToCome is the part of that which strangers have announced.
-var strangersToCome = pair(uuid.Nil, 0, 'u')
+// senderReservedKey is the part of that which strangers have announced.
+var senderReservedKey = ownedKey(uuid.Nil, 0, 'u')
 
 var uploads = func() *table.Table[Upload] {
-	t := rows(uploadBucket, func(u *Upload) []byte { return pair(u.Owner, u.ID[:]...) },
+	t := jsonTable(uploadBucket, func(u *Upload) []byte { return ownedKey(u.Owner, u.ID[:]...) },
 		table.Index[Upload]{Bucket: uploadSlug, Name: "slug", Unique: true, Keys: func(u *Upload, file func([]byte)) {
 			if u.Slug != "" && !u.Done() {
 				file([]byte(u.Slug))
 			}
 		}},
 		table.Index[Upload]{Bucket: uploadSecret, Name: "secret", Unique: true, Keys: func(u *Upload, file func([]byte)) {
-			if u.Sent() {
+			if u.BySender() {
 				file(u.Secret[:])
 			}
 		}})
@@ -132,20 +132,20 @@ var uploads = func() *table.Table[Upload] {
 		if u.Done() || u.Joined() {
 			return
 		}
-		add(reservedOf(u.Owner), u.reserved())
-		add(stillToCome, u.reserved()-u.Offset)
-		if !u.Sent() {
-			add(begunOf(u.Owner), 1)
+		add(reservedKeyOf(u.Owner), u.reserved())
+		add(reservedKey, u.reserved()-u.Offset)
+		if !u.BySender() {
+			add(openUploadsKey(u.Owner), 1)
 			return
 		}
-		to, by := sentTo(u.Owner, u.Request), sentBy(u.Owner, u.Request, u.From)
+		to, by := senderUploadsAt(u.Owner, u.Request), senderUploadsFrom(u.Owner, u.Request, u.From)
 		if u.Partial {
 			to, by = partsTo(u.Owner, u.Request), partsBy(u.Owner, u.Request, u.From)
 		}
 		add(to, 1)
 		add(by, 1)
-		add(sentBytes(u.Owner, u.Request), u.reserved())
-		add(strangersToCome, u.reserved()-u.Offset)
+		add(senderBytesAt(u.Owner, u.Request), u.reserved())
+		add(senderReservedKey, u.reserved()-u.Offset)
 	}
 	return t
 }()
@@ -155,23 +155,23 @@ var uploads = func() *table.Table[Upload] {
 // does not fit the quota or too many have been begun, and with ErrFull while the
 // disk has no room.
 func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	if err := tx.owner(u.Owner); err != nil {
+	if err := tx.requireOwner(u.Owner); err != nil {
 		return nil, err
 	}
-	if uploads.Sum(tx.Tx, begunOf(u.Owner)) >= maxUploads {
+	if uploads.Sum(tx.Tx, openUploadsKey(u.Owner)) >= maxUploads {
 		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many uploads have been begun and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
 	}
 	if u.Slug != "" && tx.Get(recordSlug, []byte(u.Slug)) != nil {
-		return nil, fault(&table.Taken{Index: "slug"}, "item")
+		return nil, userError(&table.Taken{Index: "slug"}, "item")
 	}
 	if err := tx.charge(u.Owner, max(u.Length, 0)); err != nil {
 		return nil, err
 	}
 	u.ID, u.Created, u.Expires = tx.NewID(), tx.Now, tx.Now.Add(UploadTime)
-	return &u, fault(uploads.Put(tx.Tx, &u), "upload")
+	return &u, userError(uploads.Put(tx.Tx, &u), "upload")
 }
 
 // JoinUploads begins an upload, as AddUpload does, of the owner's complete parts
@@ -210,17 +210,17 @@ func (tx *Tx) join(u *Upload, parts []*Upload, add func() (*Upload, error)) (*Up
 		if !part.Joined() {
 			continue
 		}
-		was, err := uploads.Get(tx.Tx, pair(u.Owner, part.Into[:]...))
+		before, err := uploads.Get(tx.Tx, ownedKey(u.Owner, part.Into[:]...))
 		switch {
 		case errors.Is(err, table.ErrMissing):
 		case err != nil:
 			return nil, err
-		case was.Done() && slices.Equal(was.Parts, u.Parts):
-			return was, nil
-		case was.Done():
+		case before.Done() && slices.Equal(before.Parts, u.Parts):
+			return before, nil
+		case before.Done():
 			return nil, &record.Error{Fault: record.Taken, Code: "upload_complete", Text: "A partial upload is a part of another file already."}
 		default:
-			if err := tx.RemoveUpload(u.Owner, was.ID); err != nil {
+			if err := tx.RemoveUpload(u.Owner, before.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -249,11 +249,11 @@ func (tx *Tx) join(u *Upload, parts []*Upload, add func() (*Upload, error)) (*Up
 func (tx *Tx) PartsOfUpload(u *Upload) ([]*Upload, error) {
 	parts := make([]*Upload, len(u.Parts))
 	for i, id := range u.Parts {
-		part, err := uploads.Get(tx.Tx, pair(u.Owner, id[:]...))
+		part, err := uploads.Get(tx.Tx, ownedKey(u.Owner, id[:]...))
 		if err != nil {
-			return nil, fault(err, "upload")
+			return nil, userError(err, "upload")
 		}
-		if err := tx.inTime(part); err != nil {
+		if err := tx.checkNotExpired(part); err != nil {
 			return nil, err
 		}
 		parts[i] = part
@@ -264,18 +264,18 @@ func (tx *Tx) PartsOfUpload(u *Upload) ([]*Upload, error) {
 // Upload reads one of the owner's uploads: Missing if there is none, Gone if it
 // waited too long. What strangers send is none of them.
 func (tx *Tx) Upload(owner, id record.ID) (*Upload, error) {
-	u, err := uploads.Get(tx.Tx, pair(owner, id[:]...))
-	if err == nil && u.Sent() {
+	u, err := uploads.Get(tx.Tx, ownedKey(owner, id[:]...))
+	if err == nil && u.BySender() {
 		err = table.ErrMissing
 	}
 	if err != nil {
-		return nil, fault(err, "upload")
+		return nil, userError(err, "upload")
 	}
-	return u, tx.inTime(u)
+	return u, tx.checkNotExpired(u)
 }
 
-// inTime fails with Gone once the upload is over.
-func (tx *Tx) inTime(u *Upload) error {
+// checkNotExpired fails with Gone once the upload is over.
+func (tx *Tx) checkNotExpired(u *Upload) error {
 	if tx.Now.Before(u.Expires) {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !u.Done() && !u.Joined() && !u.Sent() && tx.Now.Before(u.Expires) {
+		if !u.Done() && !u.Joined() && !u.BySender() && tx.Now.Before(u.Expires) {
 			all = append(all, *u)
 		}
 	}
@@ -302,19 +302,19 @@ func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 // what it takes has grown over the owner's quota; for a stranger's with Missing
 // or Gone once the link is closed.
 func (tx *Tx) SaveUpload(u *Upload) error {
-	was, err := uploads.Get(tx.Tx, pair(u.Owner, u.ID[:]...))
+	before, err := uploads.Get(tx.Tx, ownedKey(u.Owner, u.ID[:]...))
 	if err != nil {
-		return fault(err, "upload")
+		return userError(err, "upload")
 	}
-	if was.Done() || was.Joined() {
+	if before.Done() || before.Joined() {
 		return record.NotFound("upload")
 	}
-	if was.Sent() {
-		if _, _, err := tx.openLink(was.Owner, was.Request); err != nil {
+	if before.BySender() {
+		if _, _, err := tx.requireOpenRequest(before.Owner, before.Request); err != nil {
 			return err
 		}
 	}
-	if more := u.reserved() - was.reserved(); more > 0 {
+	if more := u.reserved() - before.reserved(); more > 0 {
 		if err := tx.charge(u.Owner, more); err != nil {
 			return err
 		}
@@ -336,17 +336,17 @@ func (tx *Tx) prolong(u *Upload) {
 // gone meanwhile are left out, and an end that has passed is kept. The upload
 // is remembered for a while, so that a client that missed the answer finds out.
 func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.s.room.none() {
+	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	was, err := uploads.Delete(tx.Tx, pair(u.Owner, u.ID[:]...)) // frees what was set aside
+	before, err := uploads.Delete(tx.Tx, ownedKey(u.Owner, u.ID[:]...)) // frees what was set aside
 	if err != nil {
-		return nil, fault(err, "upload")
+		return nil, userError(err, "upload")
 	}
-	if was.Done() {
+	if before.Done() {
 		return nil, record.NotFound("upload")
 	}
-	r, err := tx.addAwaited(u.Owner, f, content, was.Password)
+	r, err := tx.addFromUpload(u.Owner, f, content, before.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -355,16 +355,16 @@ func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (
 	return r, uploads.Put(tx.Tx, u)
 }
 
-// addAwaited makes a file, as Add does, of a form that was good a while ago: a
+// addFromUpload makes a file, as Add does, of a form that was good a while ago: a
 // folder and tags that are gone meanwhile are left out, and an end that has
 // passed is kept.
-func (tx *Tx) addAwaited(owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
-	if f.Folder != uuid.Nil && tx.Get(folderBucket, pair(owner, f.Folder[:]...)) == nil {
+func (tx *Tx) addFromUpload(owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
+	if f.Folder != uuid.Nil && tx.Get(folderBucket, ownedKey(owner, f.Folder[:]...)) == nil {
 		f.Folder = uuid.Nil
 	}
 	there := f.AddTags[:0]
 	for _, t := range f.AddTags {
-		if id := uuid.MustParse(t); tx.Get(tagBucket, pair(owner, id[:]...)) != nil {
+		if id := uuid.MustParse(t); tx.Get(tagBucket, ownedKey(owner, id[:]...)) != nil {
 			there = append(there, t)
 		}
 	}
@@ -378,13 +378,13 @@ func (tx *Tx) addAwaited(owner record.ID, f *record.Form, content *record.Conten
 // RemoveUpload forgets an upload. Its bytes are for the caller to remove. What it
 // is joined of is as it was before.
 func (tx *Tx) RemoveUpload(owner, id record.ID) error {
-	was, err := uploads.Delete(tx.Tx, pair(owner, id[:]...))
+	before, err := uploads.Delete(tx.Tx, ownedKey(owner, id[:]...))
 	if err != nil {
-		return fault(err, "upload")
+		return userError(err, "upload")
 	}
-	for _, id := range was.Parts {
-		part, err := uploads.Get(tx.Tx, pair(owner, id[:]...))
-		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != was.ID {
+	for _, id := range before.Parts {
+		part, err := uploads.Get(tx.Tx, ownedKey(owner, id[:]...))
+		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != before.ID {
 			continue
 		}
 		if err == nil {
@@ -401,19 +401,19 @@ func (tx *Tx) RemoveUpload(owner, id record.ID) error {
 // DropUploads forgets the uploads whose time is over, and those of strangers
 // whose link is closed.
 func (tx *Tx) DropUploads() error {
-	_, err := tx.dropUploads(nil, tx.isOver)
+	_, err := tx.dropUploads(nil, tx.expiredUpload)
 	return err
 }
 
-// isOver reports whether nobody can go on with the upload any more.
-func (tx *Tx) isOver(u *Upload) (bool, error) {
+// expiredUpload reports whether nobody can go on with the upload any more.
+func (tx *Tx) expiredUpload(u *Upload) (bool, error) {
 	if !tx.Now.Before(u.Expires) {
 		return true, nil
 	}
-	if !u.Sent() || u.Done() {
+	if !u.BySender() || u.Done() {
 		return false, nil
 	}
-	_, _, err := tx.openLink(u.Owner, u.Request)
+	_, _, err := tx.requireOpenRequest(u.Owner, u.Request)
 	var closed *record.Error
 	if errors.As(err, &closed) {
 		return true, nil
@@ -429,11 +429,11 @@ func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n i
 		if err != nil {
 			return 0, err
 		}
-		is, err := which(u)
+		got, err := which(u)
 		if err != nil {
 			return 0, err
 		}
-		if is {
+		if got {
 			over = append(over, uploads.Key(u))
 		}
 	}
@@ -445,16 +445,16 @@ func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n i
 	return len(over), nil
 }
 
-// AwaitedUploads are the ids of all uploads that are not done: they have bytes.
+// OpenUploads are the ids of all uploads that are not done: they have bytes.
 // So have parts until a file was made of what they were joined into.
-func (tx *Tx) AwaitedUploads() (map[string]bool, error) {
+func (tx *Tx) OpenUploads() (map[string]bool, error) {
 	all := map[string]bool{}
 	for u, err := range uploads.All(tx.Tx, nil) {
 		if err != nil {
 			return nil, err
 		}
 		if u.Joined() {
-			into, err := uploads.Get(tx.Tx, pair(u.Owner, u.Into[:]...))
+			into, err := uploads.Get(tx.Tx, ownedKey(u.Owner, u.Into[:]...))
 			if err != nil && !errors.Is(err, table.ErrMissing) {
 				return nil, err
 			}
@@ -469,19 +469,19 @@ func (tx *Tx) AwaitedUploads() (map[string]bool, error) {
 	return all, nil
 }
 
-// StillToCome is how many bytes the uploads that have been begun wait for,
+// ReservedBytes is how many bytes the uploads that have been begun wait for,
 // remote ones too, of all owners; their place on the disk is promised.
-func (tx *Tx) StillToCome() int64 {
-	return uploads.Sum(tx.Tx, stillToCome) + fetches.Sum(tx.Tx, stillToFetch)
+func (tx *Tx) ReservedBytes() int64 {
+	return uploads.Sum(tx.Tx, reservedKey) + fetches.Sum(tx.Tx, stillToFetch)
 }
 
-// setAside is how many bytes are set aside for uploads of the owner that are
+// reservedBytes is how many bytes are set aside for uploads of the owner that are
 // not complete, remote ones too.
-func (tx *Tx) setAside(owner record.ID) int64 {
-	return uploads.Sum(tx.Tx, reservedOf(owner)) + fetches.Sum(tx.Tx, fetchingOf(owner))
+func (tx *Tx) reservedBytes(owner record.ID) int64 {
+	return uploads.Sum(tx.Tx, reservedKeyOf(owner)) + fetches.Sum(tx.Tx, fetchReservedKey(owner))
 }
 
-// BeginSent begins an upload that a sender, who is known by an address, makes at
+// BeginSenderUpload begins an upload that a sender, who is known by an address, makes at
 // an upload request; u says its length, its metadata and what the sender says.
 // It returns the secret that the upload's address ends in, this once. All that
 // the file will take of the limits of the request and of the sender, and of the
@@ -489,16 +489,16 @@ func (tx *Tx) setAside(owner record.ID) int64 {
 // received, forgotten or over. It waits and fails as Reserve does, with Denied if
 // too many have been begun, and with ErrFull if strangers were promised more than
 // half of what the disk has left for them and for owners.
-func (s *Store) BeginSent(ctx context.Context, q *record.Request, u Upload, from string) (made *Upload, secret string, err error) {
-	disk := s.Room()
-	err = s.inTurn(ctx, func(tx *Tx) (err error) {
-		made, secret, err = tx.addSent(q, u, from, disk)
+func (s *Store) BeginSenderUpload(ctx context.Context, q *record.Request, u Upload, from string) (made *Upload, secret string, err error) {
+	disk := s.FreeForContent()
+	err = s.retryWhenFreed(ctx, func(tx *Tx) (err error) {
+		made, secret, err = tx.addSenderUpload(q, u, from, disk)
 		return err
 	})
 	return made, secret, err
 }
 
-func (tx *Tx) addSent(q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
+func (tx *Tx) addSenderUpload(q *record.Request, u Upload, from string, disk int64) (*Upload, string, error) {
 	secret := strings.TrimPrefix(newSecret(), KeyPrefix)
 	made, err := tx.addSentAt(secret, q, u, from, disk)
 	return made, secret, err
@@ -506,17 +506,17 @@ func (tx *Tx) addSent(q *record.Request, u Upload, from string, disk int64) (*Up
 
 func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
-	q, room, err := tx.admitted(r, 1, u.Length, u.Length)
-	strangers := uploads.Sum(tx.Tx, strangersToCome)
+	q, room, err := tx.checkReservation(r, 1, u.Length, u.Length)
+	strangers := uploads.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case err != nil:
 		return nil, err
 	case room < u.Length:
 		return nil, record.ErrNoRoom
-	case uploads.Sum(tx.Tx, sentBy(q.Owner, q.ID, r.sender))+uploads.Sum(tx.Tx, partsBy(q.Owner, q.ID, r.sender)) >= maxSentBy,
-		uploads.Sum(tx.Tx, sentTo(q.Owner, q.ID))+uploads.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
+	case uploads.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, r.sender))+uploads.Sum(tx.Tx, partsBy(q.Owner, q.ID, r.sender)) >= maxSentBy,
+		uploads.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))+uploads.Sum(tx.Tx, partsTo(q.Owner, q.ID)) >= maxSentAt:
 		return nil, &record.Error{Fault: record.Denied, Code: "too_many_uploads", Text: "Too many files have been begun here and not finished. Finish or cancel some; those that nobody goes on with end after 24 hours."}
-	case strangers+u.Length > (disk-tx.StillToCome()+strangers)/2:
+	case strangers+u.Length > (disk-tx.ReservedBytes()+strangers)/2:
 		return nil, ErrFull
 	}
 	u.ID, u.Owner, u.Request, u.From, u.Secret = tx.NewID(), q.Owner, q.ID, r.sender, sha256.Sum256([]byte(secret))
@@ -524,21 +524,21 @@ func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string,
 	return &u, uploads.Put(tx.Tx, &u)
 }
 
-// JoinSent begins a sender's upload, as BeginSent does, of complete parts that the
+// JoinSent begins a sender's upload, as BeginSenderUpload does, of complete parts that the
 // same sender has begun there; secrets are those of their addresses, in order. It
-// is to JoinUploads what BeginSent is to AddUpload. The secret of the new address
+// is to JoinUploads what BeginSenderUpload is to AddUpload. The secret of the new address
 // follows from those of the parts: who asks again gets the same.
 func (s *Store) JoinSent(ctx context.Context, q *record.Request, u Upload, from string, secrets []string) (made *Upload, secret string, err error) {
-	disk := s.Room()
+	disk := s.FreeForContent()
 	secret = joinedSecret(secrets)
-	err = s.inTurn(ctx, func(tx *Tx) error {
+	err = s.retryWhenFreed(ctx, func(tx *Tx) error {
 		by, err := tx.senderOf(q, from)
 		if err != nil {
 			return err
 		}
 		parts := make([]*Upload, len(secrets))
 		for i, of := range secrets {
-			part, err := tx.SentUpload(of)
+			part, err := tx.SenderUpload(of)
 			if err == nil && (part.Request != q.ID || part.From != by) {
 				err = errNoSent
 			}
@@ -566,7 +566,7 @@ var errNoSent = &record.Error{
 	Text: "There is no such upload: it was cancelled or not gone on with in time, or the link takes no files any more.",
 }
 
-func (tx *Tx) sent(secret string) (*Upload, error) {
+func (tx *Tx) senderUpload(secret string) (*Upload, error) {
 	digest := sha256.Sum256([]byte(secret))
 	u, err := uploads.Find(tx.Tx, uploadSecret, digest[:])
 	if errors.Is(err, table.ErrMissing) {
@@ -575,16 +575,16 @@ func (tx *Tx) sent(secret string) (*Upload, error) {
 	return u, err
 }
 
-// SentUpload reads a sender's upload by the secret that its address ends in:
+// SenderUpload reads a sender's upload by the secret that its address ends in:
 // Missing if there is none, Gone if it waited too long, and either if it is not
 // done and its link is closed.
-func (tx *Tx) SentUpload(secret string) (*Upload, error) {
-	u, err := tx.sent(secret)
+func (tx *Tx) SenderUpload(secret string) (*Upload, error) {
+	u, err := tx.senderUpload(secret)
 	if err == nil {
-		err = tx.inTime(u)
+		err = tx.checkNotExpired(u)
 	}
 	if err == nil && !u.Done() {
-		_, _, err = tx.openLink(u.Owner, u.Request)
+		_, _, err = tx.requireOpenRequest(u.Owner, u.Request)
 	}
 	if err != nil {
 		return nil, err
@@ -592,11 +592,11 @@ func (tx *Tx) SentUpload(secret string) (*Upload, error) {
 	return u, nil
 }
 
-// DropSent forgets a sender's upload that is not done, and the parts that it is
+// DropSenderUpload forgets a sender's upload that is not done, and the parts that it is
 // joined of, whatever became of its link. It returns all of them: their bytes are
 // for the caller to remove.
-func (tx *Tx) DropSent(secret string) ([]*Upload, error) {
-	u, err := tx.sent(secret)
+func (tx *Tx) DropSenderUpload(secret string) ([]*Upload, error) {
+	u, err := tx.senderUpload(secret)
 	if err == nil && u.Done() {
 		err = errNoSent
 	}
@@ -605,7 +605,7 @@ func (tx *Tx) DropSent(secret string) ([]*Upload, error) {
 	}
 	all := []*Upload{u}
 	for _, id := range u.Parts {
-		part, err := uploads.Get(tx.Tx, pair(u.Owner, id[:]...))
+		part, err := uploads.Get(tx.Tx, ownedKey(u.Owner, id[:]...))
 		if errors.Is(err, table.ErrMissing) {
 			continue
 		}
@@ -628,14 +628,14 @@ func (tx *Tx) DropSent(secret string) ([]*Upload, error) {
 // a while, with the file's name, what the item was when it came in, and nothing
 // else that the sender said.
 func (tx *Tx) ReceiveUpload(u *Upload, one Received) (*record.Item, error) {
-	was, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was set aside
-	if errors.Is(err, table.ErrMissing) || err == nil && was.Done() {
+	before, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was set aside
+	if errors.Is(err, table.ErrMissing) || err == nil && before.Done() {
 		return nil, errNoSent
 	}
 	if err != nil {
 		return nil, err
 	}
-	all, err := tx.Receive(&Reservation{owner: was.Owner, request: was.Request, sender: was.From}, &record.SenderForm{Name: was.Name, Message: was.Message}, []Received{one})
+	all, err := tx.Receive(&Reservation{owner: before.Owner, request: before.Request, sender: before.From}, &record.SenderForm{Name: before.Name, Message: before.Message}, []Received{one})
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func TestUploadIsSetAside(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(use.Bytes, int64(10))
 		is.Equal(use.Begun, int64(90))
-		is.Equal(tx.StillToCome(), int64(60))
+		is.Equal(tx.ReservedBytes(), int64(60))
 		return audit(tx)
 	})
 
@@ -87,8 +87,8 @@ func TestUploadIsSetAside(t *testing.T) {
 		got, err := tx.Upload(u.ID, one.ID)
 		is.NoErr(err)
 		is.True(got.Done() && got.File == r.ID)
-		is.Equal(tx.StillToCome(), int64(0))
-		awaited, err := tx.AwaitedUploads()
+		is.Equal(tx.ReservedBytes(), int64(0))
+		awaited, err := tx.OpenUploads()
 		is.NoErr(err)
 		is.Equal(len(awaited), 0)
 		return audit(tx)
@@ -110,9 +110,9 @@ func TestFinishUpload(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 10}) })
 	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, f, content(record.Files, 1, 60)); return err })), "quota_exceeded")
 	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{}) })
-	s.room.low.Store(true)
+	s.space.low.Store(true)
 	is.Equal(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, f, content(record.Files, 1, 60)); return err }), ErrFull)
-	s.room.low.Store(false)
+	s.space.low.Store(false)
 	update(t, s, func(tx *Tx) error {
 		got, err := tx.Upload(u.ID, one.ID)
 		is.NoErr(err)
@@ -161,7 +161,7 @@ func TestUploadsEnd(t *testing.T) {
 		all, err := tx.Uploads(u.ID)
 		is.NoErr(err)
 		is.Equal(len(all), 0)
-		is.Equal(tx.StillToCome(), int64(0))
+		is.Equal(tx.ReservedBytes(), int64(0))
 		return audit(tx)
 	})
 	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 1})
@@ -177,7 +177,7 @@ func TestPartsEnd(t *testing.T) {
 	q := addRequest(t, s, ann.ID, nil)
 	mine, err := beginUpload(s, Upload{Owner: ann.ID, Partial: true})
 	is.NoErr(err)
-	_, secret, err := s.BeginSent(t.Context(), q, Upload{Partial: true}, "here")
+	_, secret, err := s.BeginSenderUpload(t.Context(), q, Upload{Partial: true}, "here")
 	is.NoErr(err)
 	join := func() error {
 		if err := s.Update(func(tx *Tx) error {
@@ -205,7 +205,7 @@ func TestPartsEnd(t *testing.T) {
 	clock.add(time.Hour) // the week is over
 	is.Equal(code(join()), "upload_expired")
 	view(t, s, func(tx *Tx) error {
-		_, err := tx.SentUpload(secret)
+		_, err := tx.SenderUpload(secret)
 		is.Equal(code(err), "upload_expired")
 		return audit(tx)
 	})

@@ -122,14 +122,14 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
 	add(uploads.Check(tx.Tx, func(u *Upload) {
 		there(userBucket, u.Owner[:], "upload", u.ID)
-		if u.Sent() {
+		if u.BySender() {
 			there(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
 		}
 	}, problem))
 	add(fetches.Check(tx.Tx, func(f *record.Fetch) { there(userBucket, f.Owner[:], "remote upload", f.ID) }, problem))
 	add(imports.Check(tx.Tx, func(i *record.Import) {
 		there(userBucket, i.Owner[:], "import", i.ID)
-		there(importRemarks, pair(i.Owner, i.ID[:]...), "import", i.ID)
+		there(importRemarks, ownedKey(i.Owner, i.ID[:]...), "import", i.ID)
 		owed[importRemarks]++
 	}, problem))
 	known := tx.format() >= pagesFormat
@@ -137,7 +137,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 		there(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
 	}, problem))
 	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
-		there(hookBucket, pair(d.Owner, d.Hook[:]...), "delivery", d.ID)
+		there(hookBucket, ownedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
 		there(noticeBucket, noticeKey(d), "delivery", d.ID)
 		if tx.misplaced(d) {
 			say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
@@ -155,10 +155,10 @@ func (tx *Tx) Audit(problem func(error)) error {
 	add(records.Check(tx.Tx, func(r *record.Record) {
 		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
 		for _, t := range r.Tags {
-			there(tagBucket, pair(r.Owner, t[:]...), r.Kind.Name, r.ID)
+			there(tagBucket, ownedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
 		}
 		if r.Folder != uuid.Nil {
-			there(folderBucket, pair(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
+			there(folderBucket, ownedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
 		}
 		owed[recordOrder]++
 		there(recordOrder, viewOrder(r, tx.views(r).total), r.Kind.Name, r.ID)
@@ -167,7 +167,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 		}
 		if r.Kind == record.Bookmarks && known {
 			b, err := bookmark(r)
-			p, err2 := pages.Get(tx.Tx, pair(r.Owner, r.ID[:]...))
+			p, err2 := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
 			if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
 				say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
 			}
@@ -175,7 +175,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 		if r.Public && r.Reached {
 			say("%s %s is public and used up", r.Kind.Name, r.ID)
 		}
-		if r.Bytes != nil && tx.Get(looseBucket, r.Bytes.Ref[:]) != nil {
+		if r.Bytes != nil && tx.Get(unreferencedBucket, r.Bytes.Ref[:]) != nil {
 			say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
 		}
 	}, problem))
@@ -188,7 +188,7 @@ func (tx *Tx) Audit(problem func(error)) error {
 	}, problem))
 	add(items.Check(tx.Tx, func(i *record.Item) {
 		there(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
-		if i.State == record.Pending && tx.Get(looseBucket, i.Ref[:]) != nil {
+		if i.State == record.Pending && tx.Get(unreferencedBucket, i.Ref[:]) != nil {
 			say("upload %s has content that is marked as nobody's", i.ID)
 		}
 	}, problem))
@@ -198,8 +198,8 @@ func (tx *Tx) Audit(problem func(error)) error {
 		}
 	}
 	for b, n := range owed {
-		if is := tx.Count(b); is != n {
-			say("%s has %d entries and should have %d", b.Name, is, n)
+		if got := tx.Count(b); got != n {
+			say("%s has %d entries and should have %d", b.Name, got, n)
 		}
 	}
 	if n := tx.Count(viewBucket); n != counted {
@@ -387,7 +387,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		if err := table.Create(b, buckets); err != nil {
 			return err
 		}
-		was, tx := &Tx{Tx: table.On(old)}, &Tx{Tx: table.On(b)}
+		before, tx := &Tx{Tx: table.On(old)}, &Tx{Tx: table.On(b)}
 		renew := func() error {
 			if err := tx.Flush(); err != nil {
 				return err
@@ -401,8 +401,8 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			tx.Tx = table.On(b)
 			return nil
 		}
-		for _, raw := range []table.Bucket{metaBucket, looseBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
-			for k, v := range was.Walk(raw, nil, nil, false) {
+		for _, raw := range []table.Bucket{metaBucket, unreferencedBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
+			for k, v := range before.Walk(raw, nil, nil, false) {
 				if raw == metaBucket && bytes.HasPrefix(k, metaText) { // derived from records
 					continue
 				}
@@ -412,52 +412,52 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			}
 		}
 		err = errors.Join(
-			refill(users, was, tx, lost, renew, nil), refill(keys, was, tx, lost, renew, nil), refill(tags, was, tx, lost, renew, nil),
-			refill(folders, was, tx, lost, renew, nil), refill(hooks, was, tx, lost, renew, nil), refill(devices, was, tx, lost, renew, nil),
-			refill(fetches, was, tx, lost, renew, nil),
-			refill(imports, was, tx, lost, renew, nil),
-			refill(deliveries, was, tx, lost, renew, func(d *record.Delivery) error {
-				notice := was.Get(noticeBucket, noticeKey(d))
-				if notice == nil || tx.Get(hookBucket, pair(d.Owner, d.Hook[:]...)) == nil {
+			refill(users, before, tx, lost, renew, nil), refill(keys, before, tx, lost, renew, nil), refill(tags, before, tx, lost, renew, nil),
+			refill(folders, before, tx, lost, renew, nil), refill(hooks, before, tx, lost, renew, nil), refill(devices, before, tx, lost, renew, nil),
+			refill(fetches, before, tx, lost, renew, nil),
+			refill(imports, before, tx, lost, renew, nil),
+			refill(deliveries, before, tx, lost, renew, func(d *record.Delivery) error {
+				notice := before.Get(noticeBucket, noticeKey(d))
+				if notice == nil || tx.Get(hookBucket, ownedKey(d.Owner, d.Hook[:]...)) == nil {
 					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
-					_, err := deliveries.Delete(tx.Tx, pair(d.Hook, d.ID[:]...))
+					_, err := deliveries.Delete(tx.Tx, ownedKey(d.Hook, d.ID[:]...))
 					return err
 				}
 				return tx.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
 			}),
 			realign(tx, renew),
-			refill(records, was, tx, lost, renew, func(r *record.Record) error {
+			refill(records, before, tx, lost, renew, func(r *record.Record) error {
 				if r.Bytes != nil {
-					if err := tx.Delete(looseBucket, r.Bytes.Ref[:]); err != nil {
+					if err := tx.Delete(unreferencedBucket, r.Bytes.Ref[:]); err != nil {
 						return err
 					}
 				}
-				if n := was.Get(viewBucket, r.ID[:]); n != nil {
+				if n := before.Get(viewBucket, r.ID[:]); n != nil {
 					if err := tx.Put(viewBucket, append([]byte{}, r.ID[:]...), bytes.Clone(n)); err != nil {
 						return err
 					}
 				}
 				if r.Kind == record.Bookmarks {
-					if err := repairPage(was, tx, r); err != nil {
+					if err := repairPage(before, tx, r); err != nil {
 						return err
 					}
 				}
-				return tx.Put(recordOrder, viewOrder(r, was.views(r).total), nil)
+				return tx.Put(recordOrder, viewOrder(r, before.views(r).total), nil)
 			}),
-			refill(requests, was, tx, lost, renew, func(q *record.Request) error {
-				if n := was.Get(viewBucket, q.ID[:]); n != nil {
+			refill(requests, before, tx, lost, renew, func(q *record.Request) error {
+				if n := before.Get(viewBucket, q.ID[:]); n != nil {
 					return tx.Put(viewBucket, bytes.Clone(q.ID[:]), bytes.Clone(n))
 				}
 				return nil
 			}),
-			refill(items, was, tx, lost, renew, func(i *record.Item) error {
+			refill(items, before, tx, lost, renew, func(i *record.Item) error {
 				if i.State != record.Pending {
 					return nil
 				}
-				return tx.Delete(looseBucket, bytes.Clone(i.Ref[:]))
+				return tx.Delete(unreferencedBucket, bytes.Clone(i.Ref[:]))
 			}),
-			refill(uploads, was, tx, lost, renew, func(u *Upload) error {
-				if !u.Sent() || tx.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
+			refill(uploads, before, tx, lost, renew, func(u *Upload) error {
+				if !u.BySender() || tx.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
 					return nil
 				}
 				lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
@@ -466,7 +466,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			}),
 		)
 		latest := uint64(0)
-		for k, v := range was.Walk(changeBucket, nil, nil, false) {
+		for k, v := range before.Walk(changeBucket, nil, nil, false) {
 			if len(k) == 8 {
 				latest = max(latest, binary.BigEndian.Uint64(k))
 			}
@@ -480,7 +480,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		if v := tx.Get(metaBucket, metaSeq); v != nil {
 			err = errors.Join(err, tx.Put(metaBucket, metaTexts, bytes.Clone(v)))
 		}
-		if err = errors.Join(err, loosen(tx), tx.Flush()); err != nil {
+		if err = errors.Join(err, markAllUnreferenced(tx), tx.Flush()); err != nil {
 			return err
 		}
 		return b.Commit()
@@ -493,9 +493,9 @@ const refillBatch = 1000
 
 // refill puts the rows of a table that can be read into an empty one. renew
 // ends the transaction and begins another.
-func refill[T any](t *table.Table[T], was, tx *Tx, lost func(error), renew func() error, also func(*T) error) error {
+func refill[T any](t *table.Table[T], before, tx *Tx, lost func(error), renew func() error, also func(*T) error) error {
 	n := 0
-	for v, err := range t.All(was.Tx, nil) {
+	for v, err := range t.All(before.Tx, nil) {
 		if n++; n%refillBatch == 0 {
 			if err := renew(); err != nil {
 				return err

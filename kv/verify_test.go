@@ -55,7 +55,7 @@ func inhabited(t *testing.T) (dir string, owner record.ID) {
 			_, err = tx.AddUpload(Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
 		}
 		if err == nil {
-			_, _, err = tx.addSent(q, Upload{Length: 5}, "a", 1<<30)
+			_, _, err = tx.addSenderUpload(q, Upload{Length: 5}, "a", 1<<30)
 		}
 		if err == nil {
 			_, err = tx.AddFetch(record.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
@@ -96,7 +96,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{pageBucket, pageDue, userName, keyDigest, recordSlug, recordLabel, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, uploadSecret, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
+	for _, b := range []table.Bucket{pageBucket, pageDue, userName, keyDigest, recordSlug, recordFacet, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, uploadSecret, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)
@@ -174,12 +174,12 @@ func TestAuditOfReferences(t *testing.T) {
 		}, []string{"1 counters of views belong to no item"}},
 		"loose content": {func(tx *Tx) error {
 			for k := range tx.Walk(blobBucket, nil, nil, false) {
-				if err := tx.Put(looseBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+				if err := tx.Put(unreferencedBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
 					return err
 				}
 			}
 			for k := range tx.Walk(itemBlob, nil, nil, false) {
-				if err := tx.Put(looseBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+				if err := tx.Put(unreferencedBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
 					return err
 				}
 			}
@@ -255,7 +255,7 @@ func TestRepairOfOrphans(t *testing.T) {
 			update(t, s, func(tx *Tx) error {
 				lost = deliveriesOf(t, tx, gone.ID)[0]
 				if b == hookBucket {
-					return tx.Delete(hookBucket, pair(u.ID, gone.ID[:]...))
+					return tx.Delete(hookBucket, ownedKey(u.ID, gone.ID[:]...))
 				}
 				return tx.Delete(noticeBucket, noticeKey(&lost))
 			})
@@ -458,10 +458,12 @@ func TestCheckCopy(t *testing.T) {
 	found := 0
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
-	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(looseBucket.Name)).Put([]byte("k"), []byte("v")) }))
+	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte(unreferencedBucket.Name)).Put([]byte("k"), []byte("v"))
+	}))
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 1)
-	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(looseBucket.Name)).Delete([]byte("k")) }))
+	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(unreferencedBucket.Name)).Delete([]byte("k")) }))
 	found = 0
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
@@ -473,7 +475,7 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	change := func(fn func(b *bolt.Bucket) error) {
-		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(looseBucket.Name))) }))
+		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(unreferencedBucket.Name))) }))
 	}
 	large := make([]byte, 2000) // so that the bucket has pages of its own
 	change(func(b *bolt.Bucket) error {

@@ -46,7 +46,7 @@ func TestExactLimits(t *testing.T) {
 						now, err := tx.Slug("limited")
 						if action == `"delete"` {
 							is.Equal(code(err), "not_found")
-							is.Equal(len(tx.LooseRefs(tx.Now, 9)), 1)
+							is.Equal(len(tx.UnreferencedRefs(tx.Now, 9)), 1)
 							return audit(tx)
 						}
 						is.NoErr(err)

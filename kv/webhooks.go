@@ -43,15 +43,15 @@ const (
 )
 
 var deliveries = func() *table.Table[record.Delivery] {
-	t := rows(deliveryBucket, func(d *record.Delivery) []byte { return pair(d.Hook, d.ID[:]...) },
+	t := jsonTable(deliveryBucket, func(d *record.Delivery) []byte { return ownedKey(d.Hook, d.ID[:]...) },
 		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
 			if d.State == record.Waiting {
-				file(append(pair(d.Hook, d.Subject[:]...), d.ID[:]...))
+				file(append(ownedKey(d.Hook, d.Subject[:]...), d.ID[:]...))
 			}
 		}},
 		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
 			if d.State == record.Waiting && !d.Due.IsZero() {
-				at := binary.BigEndian.AppendUint64(pair(d.Owner, d.Hook[:]...), signed(d.Due))
+				at := binary.BigEndian.AppendUint64(ownedKey(d.Owner, d.Hook[:]...), signed(d.Due))
 				file(append(append(at, d.ID[:]...), d.Subject[:]...))
 			}
 		}},
@@ -61,7 +61,7 @@ var deliveries = func() *table.Table[record.Delivery] {
 				part = logRetried
 			}
 			entry := func(part byte, at time.Time) {
-				file(append(binary.BigEndian.AppendUint64(pair(d.Hook, part), signed(at)), d.ID[:]...))
+				file(append(binary.BigEndian.AppendUint64(ownedKey(d.Hook, part), signed(at)), d.ID[:]...))
 			}
 			if d.State == record.Waiting {
 				entry(logWaiting, d.At)
@@ -76,19 +76,19 @@ var deliveries = func() *table.Table[record.Delivery] {
 		if d.State == record.Waiting {
 			n, size = sumWaiting, sumWaitBytes
 		}
-		add(pair(d.Hook, n), 1)
-		add(pair(d.Hook, size), d.Size)
+		add(ownedKey(d.Hook, n), 1)
+		add(ownedKey(d.Hook, size), d.Size)
 		add(telling(d.Owner, d.ID), 1)
 	}
 	return t
 }()
 
 // telling is the key of the sum of the deliveries that tell a notice.
-func telling(owner, id record.ID) []byte { return append(pair(owner, sumTelling), id[:]...) }
+func telling(owner, id record.ID) []byte { return append(ownedKey(owner, sumTelling), id[:]...) }
 
 // noticeKey is where what a delivery tells is kept. The deliveries of one
 // event to several webhooks share their id and it.
-func noticeKey(d *record.Delivery) []byte { return pair(d.Owner, d.ID[:]...) }
+func noticeKey(d *record.Delivery) []byte { return ownedKey(d.Owner, d.ID[:]...) }
 
 // emit writes a delivery for each of the owner's webhooks that wants the
 // event, with the record as it is now.
@@ -128,7 +128,7 @@ func (tx *Tx) deliver(owner record.ID, e record.Event, subject record.ID, tell f
 				return fmt.Errorf("event %s: %w", e, err)
 			}
 			id = tx.NewID()
-			if err := tx.Put(noticeBucket, pair(owner, id[:]...), notice); err != nil {
+			if err := tx.Put(noticeBucket, ownedKey(owner, id[:]...), notice); err != nil {
 				return err
 			}
 		}
@@ -151,8 +151,8 @@ var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(m
 // full, the oldest are parked.
 func (tx *Tx) enqueue(h *record.Webhook, d *record.Delivery) error {
 	for {
-		n := deliveries.Sum(tx.Tx, pair(h.ID, sumWaiting))
-		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, pair(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
+		n := deliveries.Sum(tx.Tx, ownedKey(h.ID, sumWaiting))
+		if n == 0 || n < maxQueued && deliveries.Sum(tx.Tx, ownedKey(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
 			break
 		}
 		if err := tx.parkOldest(h); err != nil {
@@ -160,7 +160,7 @@ func (tx *Tx) enqueue(h *record.Webhook, d *record.Delivery) error {
 		}
 	}
 	if tx.first(h.ID, d.Subject) == nil {
-		d.Due = tx.s.Steady()
+		d.Due = tx.s.MonotonicNow()
 	}
 	tx.due = true
 	return deliveries.Put(tx.Tx, d)
@@ -188,8 +188,8 @@ func (tx *Tx) parkOldest(h *record.Webhook) error {
 // oldest is the key of the first delivery in a part of a webhook's log; nil if
 // there is none.
 func (tx *Tx) oldest(hook record.ID, part byte) []byte {
-	for k := range tx.Walk(deliveryLog, pair(hook, part), nil, false) {
-		return pair(hook, k[len(k)-16:]...)
+	for k := range tx.Walk(deliveryLog, ownedKey(hook, part), nil, false) {
+		return ownedKey(hook, k[len(k)-16:]...)
 	}
 	return nil
 }
@@ -197,8 +197,8 @@ func (tx *Tx) oldest(hook record.ID, part byte) []byte {
 // first is the key of the delivery that is the next of its subject; nil if
 // none waits.
 func (tx *Tx) first(hook, subject record.ID) []byte {
-	for k := range tx.Walk(deliveryLine, pair(hook, subject[:]...), nil, false) {
-		return pair(hook, k[32:]...)
+	for k := range tx.Walk(deliveryLine, ownedKey(hook, subject[:]...), nil, false) {
+		return ownedKey(hook, k[32:]...)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (tx *Tx) settle(d *record.Delivery) error {
 			return err
 		}
 		if next.Due.IsZero() {
-			next.Due, tx.due = tx.s.Steady(), true
+			next.Due, tx.due = tx.s.MonotonicNow(), true
 			if err := deliveries.Put(tx.Tx, next); err != nil {
 				return err
 			}
@@ -235,8 +235,8 @@ func (tx *Tx) settle(d *record.Delivery) error {
 		}
 	}
 	for {
-		n := deliveries.Sum(tx.Tx, pair(d.Hook, sumOver))
-		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, pair(d.Hook, sumOverBytes)) <= maxLogBytes) {
+		n := deliveries.Sum(tx.Tx, ownedKey(d.Hook, sumOver))
+		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, ownedKey(d.Hook, sumOverBytes)) <= maxLogBytes) {
 			return nil
 		}
 		if err := tx.drop(tx.oldest(d.Hook, logOver)); err != nil {
@@ -261,14 +261,14 @@ func (tx *Tx) Webhooks(owner record.ID) ([]record.Webhook, error) {
 
 // Webhook reads one of the owner's webhooks.
 func (tx *Tx) Webhook(owner, id record.ID) (*record.Webhook, error) {
-	h, err := hooks.Get(tx.Tx, pair(owner, id[:]...))
-	return h, fault(err, "webhook")
+	h, err := hooks.Get(tx.Tx, ownedKey(owner, id[:]...))
+	return h, userError(err, "webhook")
 }
 
 // AddWebhook keeps a webhook: the changes of the same and later transactions
 // are delivered to it. An owner has MaxWebhooks at most.
 func (tx *Tx) AddWebhook(h record.Webhook) (record.Webhook, error) {
-	if err := tx.owner(h.Owner); err != nil {
+	if err := tx.requireOwner(h.Owner); err != nil {
 		return h, err
 	}
 	n := 0
@@ -319,10 +319,10 @@ func (s *Store) RemoveWebhook(owner, id record.ID) error {
 // dropWebhook drops so many of a webhook's deliveries, and the webhook itself
 // if none is left. The latest go first: should it be cut short, what is left
 // of a subject begins with the one that is due.
-func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) {
+func (tx *Tx) dropWebhook(owner, id record.ID, limit int) (done bool, err error) {
 	var some [][]byte
 	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
-		if some = append(some, slices.Clone(k)); len(some) == most {
+		if some = append(some, slices.Clone(k)); len(some) == limit {
 			break
 		}
 	}
@@ -331,34 +331,34 @@ func (tx *Tx) dropWebhook(owner, id record.ID, most int) (done bool, err error) 
 			return false, err
 		}
 	}
-	if done = len(some) < most; done {
-		_, err = hooks.Delete(tx.Tx, pair(owner, id[:]...))
+	if done = len(some) < limit; done {
+		_, err = hooks.Delete(tx.Tx, ownedKey(owner, id[:]...))
 	}
-	return done, fault(err, "webhook")
+	return done, userError(err, "webhook")
 }
 
 // dropWebhooks drops so many deliveries of one of the owner's webhooks, and
 // the webhook itself if none is left.
-func (tx *Tx) dropWebhooks(owner record.ID, most int) (done bool, err error) {
+func (tx *Tx) dropWebhooks(owner record.ID, limit int) (done bool, err error) {
 	all, err := tx.Webhooks(owner)
 	if err != nil || len(all) == 0 {
 		return err == nil, err
 	}
-	_, err = tx.dropWebhook(owner, all[0].ID, most)
+	_, err = tx.dropWebhook(owner, all[0].ID, limit)
 	return false, err
 }
 
-// steady is the clock that retries go by. The store's own time stands still
+// monotonicClock is the clock that retries go by. The store's own time stands still
 // after a clock that was ahead has been set back; this one goes on.
-type steady struct {
+type monotonicClock struct {
 	sync.Mutex
 	at      time.Time
 	elapsed time.Duration
 }
 
-// Steady is the time on the clock that retries go by: that of the store, or
+// MonotonicNow is the time on the clock that retries go by: that of the store, or
 // later, and it never stands still.
-func (s *Store) Steady() time.Time {
+func (s *Store) MonotonicNow() time.Time {
 	s.steady.Lock()
 	defer s.steady.Unlock()
 	elapsed := s.elapsed()
@@ -370,12 +370,12 @@ func (s *Store) Steady() time.Time {
 	return at.Truncate(time.Millisecond)
 }
 
-// keepSteady writes down the clock of retries where it is ahead of the instant
+// saveMonotonic writes down the clock of retries where it is ahead of the instant
 // of the transaction by more than a second, so that it goes on from there after
 // a restart.
-func (s *Store) keepSteady(t *table.Tx, instant time.Time) error {
-	if at := s.Steady(); at.Sub(instant) > time.Second {
-		return t.Put(metaBucket, metaSteady, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+func (s *Store) saveMonotonic(t *table.Tx, instant time.Time) error {
+	if at := s.MonotonicNow(); at.Sub(instant) > time.Second {
+		return t.Put(metaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 	}
 	return nil
 }
@@ -387,10 +387,10 @@ func (s *Store) Due() <-chan struct{} { return s.due }
 // A Place names a delivery.
 type Place struct{ Owner, Hook, ID record.ID }
 
-func (p Place) key() []byte { return pair(p.Hook, p.ID[:]...) }
+func (p Place) key() []byte { return ownedKey(p.Hook, p.ID[:]...) }
 
-// A Turn names a delivery that is the next of its subject.
-type Turn struct {
+// A Due names a delivery that is the next of its subject.
+type Due struct {
 	Place
 	Subject record.ID
 }
@@ -402,8 +402,8 @@ type Turn struct {
 // is due, if that is known and nothing changes. What it costs goes by the
 // number of webhooks for which something waits and of what it finds, not by
 // what is queued.
-func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Turn) bool) (found []Turn, wait time.Duration, err error) {
-	now := tx.s.Steady().UnixMilli()
+func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
+	now := tx.s.MonotonicNow().UnixMilli()
 	for at := []byte(nil); ; {
 		var hook []byte
 		for k := range tx.Walk(deliveryDue, nil, at, false) {
@@ -419,7 +419,7 @@ func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Turn) bool
 			tx.s.log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
 			continue
 		}
-		shut, err := tx.Shut(h.Owner)
+		shut, err := tx.Disabled(h.Owner)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -428,7 +428,7 @@ func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Turn) bool
 		}
 		n := room(h)
 		for k := range tx.Walk(deliveryDue, hook, nil, false) {
-			t := Turn{Place{h.Owner, h.ID, record.ID(k[40:56])}, record.ID(k[56:])}
+			t := Due{Place{h.Owner, h.ID, record.ID(k[40:56])}, record.ID(k[56:])}
 			if busy(t) {
 				continue
 			}
@@ -457,7 +457,7 @@ func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
 		err = table.ErrMissing
 	}
 	if err != nil {
-		return nil, nil, fault(err, "delivery")
+		return nil, nil, userError(err, "delivery")
 	}
 	n := new(record.Notice)
 	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
@@ -469,8 +469,8 @@ func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
 // Tried writes down what came of sending a delivery. One that is gone is none
 // of the caller's business any more.
 func (tx *Tx) Tried(p Place, t record.Try) error {
-	steady := tx.s.Steady()
-	if err := tx.note(p.Owner, p.Hook, t, steady); err != nil {
+	monotonic := tx.s.MonotonicNow()
+	if err := tx.note(p.Owner, p.Hook, t, monotonic); err != nil {
 		if missing(err) {
 			return nil
 		}
@@ -483,24 +483,24 @@ func (tx *Tx) Tried(p Place, t record.Try) error {
 	if err != nil {
 		return err
 	}
-	d.Record(t, tx.Now, steady)
+	d.Record(t, tx.Now, monotonic)
 	return tx.settle(d)
 }
 
 // note writes down at the webhook what came of a try.
-func (tx *Tx) note(owner, hook record.ID, t record.Try, steady time.Time) error {
+func (tx *Tx) note(owner, hook record.ID, t record.Try, monotonic time.Time) error {
 	h, err := tx.Webhook(owner, hook)
 	if err != nil {
 		return err
 	}
 	tx.due = tx.due || t.Error == "" && h.Failures > 0 // what was held back may go
-	h.Record(t, tx.Now, steady)
+	h.Record(t, tx.Now, monotonic)
 	return hooks.Put(tx.Tx, h)
 }
 
 // Tested writes down a delivery that was sent by hand, outside of the queue.
 func (tx *Tx) Tested(p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
-	if err := tx.note(p.Owner, p.Hook, t, tx.s.Steady()); err != nil {
+	if err := tx.note(p.Owner, p.Hook, t, tx.s.MonotonicNow()); err != nil {
 		return err
 	}
 	notice, err := json.Marshal(n)
@@ -533,7 +533,7 @@ func (tx *Tx) Redeliver(p Place) (*record.Delivery, error) {
 	before := tx.first(p.Hook, d.Subject)
 	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
 	if before == nil || string(before) >= string(p.key()) {
-		d.Due = tx.s.Steady()
+		d.Due = tx.s.MonotonicNow()
 		if before != nil && string(before) > string(p.key()) { // it has to wait now
 			next, err := deliveries.Get(tx.Tx, before)
 			if err != nil {
@@ -555,11 +555,11 @@ func (tx *Tx) DeliveryLog(hook record.ID) ([]record.Delivery, error) {
 	var all []record.Delivery
 	for _, part := range []byte{logOver, logRetried} {
 		n := 0
-		for k := range tx.Walk(deliveryLog, pair(hook, part), nil, true) {
+		for k := range tx.Walk(deliveryLog, ownedKey(hook, part), nil, true) {
 			if n++; n > LogLength {
 				break
 			}
-			d, err := deliveries.Get(tx.Tx, pair(hook, k[len(k)-16:]...))
+			d, err := deliveries.Get(tx.Tx, ownedKey(hook, k[len(k)-16:]...))
 			if err != nil {
 				return nil, fmt.Errorf("log of webhook %s: %w", hook, err)
 			}
@@ -573,4 +573,4 @@ func (tx *Tx) DeliveryLog(hook record.ID) ([]record.Delivery, error) {
 }
 
 // Queued is how many deliveries wait for the webhook.
-func (tx *Tx) Queued(hook record.ID) int64 { return deliveries.Sum(tx.Tx, pair(hook, sumWaiting)) }
+func (tx *Tx) Queued(hook record.ID) int64 { return deliveries.Sum(tx.Tx, ownedKey(hook, sumWaiting)) }

@@ -35,7 +35,7 @@ func hookFor(t testing.TB, s *Store, owner record.ID, events ...record.Event) (h
 func due(t testing.TB, s *Store) (found []Place, wait time.Duration) {
 	t.Helper()
 	view(t, s, func(tx *Tx) error {
-		turns, left, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 << 20 }, func(Turn) bool { return false })
+		turns, left, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 << 20 }, func(Due) bool { return false })
 		for _, next := range turns {
 			found = append(found, next.Place)
 		}
@@ -253,10 +253,10 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	// Nor does a restart, by a stop or a kill.
 	tried(t, s, found[0], "no")
 	elapsed += 10 * time.Second
-	was := s.Steady()
+	was := s.MonotonicNow()
 	is.NoErr(s.Close())
 	s = openAt(t, s.Dir(), c.now)
-	is.True(!s.Steady().Before(was))
+	is.True(!s.MonotonicNow().Before(was))
 	s.steady.Lock()
 	s.steady.elapsed, s.elapsed = elapsed, func() time.Duration { return elapsed }
 	s.steady.Unlock()
@@ -269,9 +269,9 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	s = still(copyOf(t, s))
 	_, wait = due(t, s)
 	is.True(wait > 110*time.Second && wait < 130*time.Second)
-	was = s.Steady()
+	was = s.MonotonicNow()
 	c.add(2000 * time.Hour) // and forward
-	is.Equal(s.Steady().Sub(was) > 900*time.Hour, true)
+	is.Equal(s.MonotonicNow().Sub(was) > 900*time.Hour, true)
 }
 
 // A webhook of which too much waits gives up the oldest, and says so.
@@ -301,7 +301,7 @@ func TestFullQueue(t *testing.T) {
 		all := deliveriesOf(t, tx, h.ID)
 		is.Equal(all[0].State, record.Parked) // the oldest but those that the log let go
 		is.Equal(all[1].State, record.Waiting)
-		is.Equal(tx.oldest(h.ID, logWaiting), pair(h.ID, all[1].ID[:]...))
+		is.Equal(tx.oldest(h.ID, logWaiting), ownedKey(h.ID, all[1].ID[:]...))
 		return nil
 	})
 	found, _ := due(t, s)
@@ -328,7 +328,7 @@ func TestDueIsCheap(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.Emit(u.ID, record.UploadApproved, tx.NewID(), record.Notice{}) })
 	view(t, s, func(tx *Tx) error {
 		asked := 0
-		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 2 }, func(Turn) bool { asked++; return false })
+		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 2 }, func(Due) bool { asked++; return false })
 		is.NoErr(err)
 		is.Equal(len(found), 3)
 		is.True(asked <= 5) // two and one more, and one
@@ -336,7 +336,7 @@ func TestDueIsCheap(t *testing.T) {
 		d, _, err := tx.Delivery(found[0].Place)
 		is.NoErr(err)
 		is.Equal(found[0].Subject, d.Subject)
-		found, _, err = tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(x Turn) bool { return x.Subject == d.Subject })
+		found, _, err = tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(x Due) bool { return x.Subject == d.Subject })
 		is.NoErr(err)
 		is.Equal(len(found), 2)
 		is.True(found[0].Subject != d.Subject)
@@ -344,8 +344,8 @@ func TestDueIsCheap(t *testing.T) {
 	})
 	harmed := errors.New("not to be kept")
 	is.True(errors.Is(s.Update(func(tx *Tx) error {
-		is.NoErr(tx.Put(hookBucket, pair(u.ID, dead.ID[:]...), []byte("{")))
-		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(Turn) bool { return false })
+		is.NoErr(tx.Put(hookBucket, ownedKey(u.ID, dead.ID[:]...), []byte("{")))
+		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(Due) bool { return false })
 		is.NoErr(err)
 		is.Equal(len(found), 1)
 		is.Equal(found[0].Hook, alive.ID)
@@ -498,7 +498,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 	at := func(q *queued) Place { return Place{u.ID, hs[q.hook].ID, q.id} }
 	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
 	for step := range 250 {
-		now := s.Steady().UnixMilli()
+		now := s.MonotonicNow().UnixMilli()
 		switch op := rnd.IntN(20); {
 		case op < 7:
 			e, subject := []record.Event{record.UploadReceived, record.UploadApproved, record.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
@@ -581,7 +581,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 			c.add(time.Duration(rnd.ExpFloat64() * float64(2*time.Hour)))
 		}
 
-		now = s.Steady().UnixMilli()
+		now = s.MonotonicNow().UnixMilli()
 		want := map[Place]bool{}
 		for _, q := range m.all {
 			first := m.first(q.hook, q.subject) == q

@@ -88,7 +88,7 @@ func (h *Hits) sort() *Hits {
 
 // Page lists up to most hits that come after a hit, or the first ones if that
 // is nil: the better before the worse, the newer before the older.
-func (h *Hits) Page(after *Hit, most int) []Hit {
+func (h *Hits) Page(after *Hit, limit int) []Hit {
 	scores := map[int]bool{}
 	for _, p := range h.parts {
 		for s := range p.scores {
@@ -101,7 +101,7 @@ func (h *Hits) Page(after *Hit, most int) []Hit {
 	var page []Hit
 	down := slices.SortedFunc(maps.Keys(scores), func(a, b int) int { return cmp.Compare(b, a) })
 	for _, s := range down {
-		if len(page) >= most {
+		if len(page) >= limit {
 			break
 		}
 		if after != nil && s > after.Score {
@@ -111,7 +111,7 @@ func (h *Hits) Page(after *Hit, most int) []Hit {
 		var some []Hit
 		for _, p := range h.parts {
 			if b := p.scores[s]; b != nil {
-				some = p.order.newest(some, b, s, after, most-len(page))
+				some = p.order.newest(some, b, s, after, limit-len(page))
 			}
 		}
 		for _, l := range h.loose {
@@ -120,7 +120,7 @@ func (h *Hits) Page(after *Hit, most int) []Hit {
 			}
 		}
 		slices.SortFunc(some, func(a, b Hit) int { return bytes.Compare(b.ID[:], a.ID[:]) })
-		page = append(page, some[:min(len(some), most-len(page))]...)
+		page = append(page, some[:min(len(some), limit-len(page))]...)
 	}
 	return page
 }
@@ -196,7 +196,7 @@ func docID(k *record.Kind, id record.ID) string {
 
 // newest appends up to most of the documents in b, the newest first, of those
 // that come after a hit.
-func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, most int) []Hit {
+func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit int) []Hit {
 	from := 0
 	if after != nil && after.Score == score {
 		at, there := slices.BinarySearchFunc(o.down, after.ID, func(doc uint32, id record.ID) int { return bytes.Compare(id[:], o.ids[doc][:]) })
@@ -206,7 +206,7 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, most 
 	}
 	add := func(doc uint32) { to = append(to, Hit{record.KindOf(o.kind[doc]), o.ids[doc], score}) }
 	// Few are sorted; of many the newest are soon met.
-	if n := b.GetCardinality(); n < uint64(len(o.down))/64+uint64(most) {
+	if n := b.GetCardinality(); n < uint64(len(o.down))/64+uint64(limit) {
 		ranks := make([]uint32, 0, n)
 		for it := b.Iterator(); it.HasNext(); {
 			if at := o.rank[it.Next()]; int(at) >= from {
@@ -214,18 +214,18 @@ func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, most 
 			}
 		}
 		slices.Sort(ranks)
-		for _, at := range ranks[:min(len(ranks), most)] {
+		for _, at := range ranks[:min(len(ranks), limit)] {
 			add(o.down[at])
 		}
 		return to
 	}
 	for _, doc := range o.down[from:] {
-		if most == 0 {
+		if limit == 0 {
 			break
 		}
 		if b.Contains(doc) {
 			add(doc)
-			most--
+			limit--
 		}
 	}
 	return to
@@ -282,7 +282,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 			err = fmt.Errorf("%w: %v", errDamaged, p)
 		}
 		if err != nil && ctx.Err() == nil {
-			v.x.spoilt(err)
+			v.x.markDamaged(err)
 			err = fmt.Errorf("%w: %w", ErrUnusable, err)
 		}
 	}()
@@ -428,8 +428,8 @@ func (e *lookup) anyOf(field string, a segment.Automaton, from, to []byte) *roar
 	return out
 }
 
-// beyond is the first key after all that begin with a prefix.
-func beyond(prefix string) []byte {
+// prefixEnd is the first key after all that begin with a prefix.
+func prefixEnd(prefix string) []byte {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i]++; b[i] != 0 {
@@ -502,8 +502,8 @@ func (e *lookup) scores() (map[int]*roaring.Bitmap, error) {
 				if b.IsEmpty() {
 					continue
 				}
-				if was := next[s+level]; was != nil {
-					was.Or(b)
+				if before := next[s+level]; before != nil {
+					before.Or(b)
 				} else {
 					next[s+level] = b
 				}
@@ -580,7 +580,7 @@ func (e *lookup) field(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	}
 	exact = e.postings(field, last.term)
 	if last.prefix {
-		begun = e.anyOf(field, new(vellum.AlwaysMatch), []byte(last.term), beyond(last.term))
+		begun = e.anyOf(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term))
 	}
 	return exact, begun
 }
@@ -619,7 +619,7 @@ func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 		return roaring.New()
 	}
 	_, first := utf8.DecodeRuneInString(term)
-	return e.anyOf(field, a, []byte(term[:first]), beyond(term[:first]))
+	return e.anyOf(field, a, []byte(term[:first]), prefixEnd(term[:first]))
 }
 
 // phrase finds several words in a row: by pairs where that is enough, and by
@@ -675,7 +675,7 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 	}
 	end(exact, last.term)
 	if last.prefix {
-		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), beyond(last.term), func(_ segment.TermDictionary, term string) { end(begun, term) })
+		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term), func(_ segment.TermDictionary, term string) { end(begun, term) })
 	}
 	if len(open) == 0 {
 		return exact, begun
@@ -706,8 +706,8 @@ func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) 
 // within reports whether the place is one of those, which are in their order.
 // There may be as many as words in a text.
 func within(places []uint64, place uint64) bool {
-	_, is := slices.BinarySearch(places, place)
-	return is
+	_, got := slices.BinarySearch(places, place)
+	return got
 }
 
 // positions yields where the term stands in those of some that have it, from

@@ -32,7 +32,7 @@ type Options struct {
 	// Feed reads up to most changes after a place, with the records as they
 	// are now, the latest place there is, and the place up to which removals
 	// may be forgotten.
-	Feed func(since uint64, most int) (some []record.Change, latest, trimmed uint64, err error)
+	Feed func(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error)
 	// Trim forgets the removals at the places, which are in the index.
 	Trim func(places []uint64) error
 	Wake <-chan struct{} // receives when there are changes
@@ -104,11 +104,11 @@ type Index struct {
 	state   State
 	moved   chan struct{} // closed when the state has changed
 
-	asked  atomic.Bool   // since memory was last given back
-	flood  chan struct{} // many changes came at once
-	hurry  chan struct{} // somebody waits for the index to catch up
-	broken chan error    // why the index that is open cannot go on
-	anew   chan struct{} // it is to be made anew
+	asked      atomic.Bool   // since memory was last given back
+	flood      chan struct{} // many changes came at once
+	hurry      chan struct{} // somebody waits for the index to catch up
+	broken     chan error    // why the index that is open cannot go on
+	rebuildNow chan struct{} // it is to be made anew
 }
 
 // State is how an index is.
@@ -150,7 +150,7 @@ var errDamaged = errors.New("the search index is damaged")
 func New(o Options) *Index {
 	x := &Index{
 		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), sampleSize: sampleSize,
-		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), anew: make(chan struct{}, 1),
+		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
 	x.frequent.Store(new(frequent))
 	return x
@@ -174,12 +174,12 @@ func (x *Index) change(fn func(*State)) {
 
 // Await returns when the state satisfies a condition, with it, or when ctx is
 // over, with its error.
-func (x *Index) Await(ctx context.Context, is func(State) bool) (State, error) {
+func (x *Index) Await(ctx context.Context, got func(State) bool) (State, error) {
 	for {
 		x.stateMu.Lock()
 		s, moved := x.state, x.moved
 		x.stateMu.Unlock()
-		if is(s) {
+		if got(s) {
 			return s, nil
 		}
 		select {
@@ -205,7 +205,7 @@ func (x *Index) Hurry(ctx context.Context, place uint64) {
 func (x *Index) Rebuild() {
 	x.change(func(s *State) { s.Phase = Building })
 	select {
-	case x.anew <- struct{}{}:
+	case x.rebuildNow <- struct{}{}:
 	default:
 	}
 }
@@ -232,8 +232,8 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 	return &View{x: x, snap: snap, at: placeOf(snap), frequent: x.frequent.Load()}, true
 }
 
-// spoilt notes that the index that is open must not be asked any more.
-func (x *Index) spoilt(err error) {
+// markDamaged notes that the index that is open must not be asked any more.
+func (x *Index) markDamaged(err error) {
 	x.change(func(s *State) {
 		if s.Phase == Ready || s.Phase == Building {
 			s.Phase, s.Problem = Failed, err.Error()
@@ -309,10 +309,10 @@ func (x *Index) Run(ctx context.Context) {
 	defer work.Wait()
 	within, end := context.WithCancel(ctx)
 	defer end()
-	work.Go(func() { x.lean(within) })
+	work.Go(func() { x.watchFloods(within) })
 	wipe := false
 	for ctx.Err() == nil {
-		err := x.keep(ctx, wipe)
+		err := x.openAndFollow(ctx, wipe)
 		if ctx.Err() != nil {
 			if !errors.Is(err, ctx.Err()) && !errors.Is(err, errSettled) {
 				x.o.Log.Warn("the search index is made anew at the next start", "error", err)
@@ -336,7 +336,7 @@ func (x *Index) Run(ctx context.Context) {
 		x.change(func(s *State) { s.Phase, s.Problem = Failed, err.Error() })
 		select {
 		case <-ctx.Done():
-		case <-x.anew:
+		case <-x.rebuildNow:
 			x.Rebuild() // keep looks again
 		case <-time.After(retryAfter):
 		}
@@ -352,15 +352,15 @@ func (r *rebuild) Unwrap() error { return r.why }
 
 func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
 
-// keep opens the index, or begins a new one, and follows the feed until ctx is
+// openAndFollow opens the index, or begins a new one, and follows the feed until ctx is
 // over or something is wrong.
-func (x *Index) keep(ctx context.Context, wipe bool) (err error) {
+func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	select {
 	case <-x.broken: // of the one before
 	default:
 	}
 	select {
-	case <-x.anew:
+	case <-x.rebuildNow:
 		wipe = true
 	default:
 	}
@@ -499,7 +499,7 @@ var listeners sync.Map // of *Index, by path
 func init() {
 	scorch.RegistryAsyncErrorCallbacks[listener] = func(err error, path string) {
 		if x, ok := listeners.Load(path); ok {
-			x.(*Index).spoilt(err) //nolint:errcheck // nothing else is in it
+			x.(*Index).markDamaged(err) //nolint:errcheck // nothing else is in it
 		}
 	}
 }
@@ -526,11 +526,11 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 	last := uint64(0)                // the latest change when it looked before
 	for {
 		started := time.Now()
-		most := batchChanges
+		limit := batchChanges
 		if building && debug.SetMemoryLimit(-1) >= batchMemory { // which only reads it
-			most = batchAnew
+			limit = batchAnew
 		}
-		some, latest, _, err := x.o.Feed(at, most)
+		some, latest, _, err := x.o.Feed(at, limit)
 		if err != nil {
 			return err
 		}
@@ -545,7 +545,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				return err
 			}
 			if !building && len(some) >= floodChanges {
-				x.flooded()
+				x.noteFlood()
 			}
 			at = some[len(some)-1].Seq
 			for _, c := range some {
@@ -588,7 +588,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
 			}
 			if large {
-				return x.settle(ctx, live)
+				return x.mergeSegments(ctx, live)
 			}
 		}
 		if snap, err := snapshot(live); err == nil {
@@ -600,7 +600,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			pause = time.Since(started)
 		}
 		last = latest
-		if err := x.rest(ctx, live, caught, pause); err != nil {
+		if err := x.waitForChanges(ctx, live, caught, pause); err != nil {
 			return err
 		}
 	}
@@ -609,10 +609,10 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 // errSettled says that the index is to be closed and opened again.
 var errSettled = errors.New("the search index is made")
 
-// settle merges the segments of an index that was just made into one, if the
+// mergeSegments merges the segments of an index that was just made into one, if the
 // disk has room for that beside them. Who asks waits from then on until the
 // index is opened again.
-func (x *Index) settle(ctx context.Context, live *scorch.Scorch) error {
+func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	volume := int64(0)
 	mapped(live, func(file []byte) { volume += int64(len(file)) })
 	if x.o.Room == nil || x.o.Room() > volume {
@@ -657,9 +657,9 @@ func (x *Index) relaxStore() {
 	}
 }
 
-// rest waits for changes if there are none, and then a little for more; for the
+// waitForChanges waits for changes if there are none, and then a little for more; for the
 // pause if there are, or until somebody waits for the index.
-func (x *Index) rest(ctx context.Context, live *scorch.Scorch, caught bool, pause time.Duration) error {
+func (x *Index) waitForChanges(ctx context.Context, live *scorch.Scorch, caught bool, pause time.Duration) error {
 	if !caught {
 		_, err := x.wait(ctx, x.hurry, time.After(pause))
 		return err
@@ -694,8 +694,8 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case err := <-x.broken:
-		return false, x.because(err)
-	case <-x.anew:
+		return false, x.causeOf(err)
+	case <-x.rebuildNow:
 		return false, &rebuild{}
 	case <-wake:
 		return true, nil
@@ -704,9 +704,9 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	}
 }
 
-// because is what follows from an error that was told behind the calls. Whoever
+// causeOf is what follows from an error that was told behind the calls. Whoever
 // else waits for the index that is open hears of it too.
-func (x *Index) because(err error) error {
+func (x *Index) causeOf(err error) error {
 	select {
 	case x.broken <- err:
 	default:
@@ -824,7 +824,7 @@ func (x *Index) begin(call func() error) (wait func() error) {
 		case err := <-done:
 			return err
 		case err := <-x.broken:
-			return x.because(err)
+			return x.causeOf(err)
 		}
 	}
 }

@@ -333,12 +333,12 @@ func TestFind(t *testing.T) {
 func TestRestBetweenBatches(t *testing.T) {
 	is := is.New(t)
 	x := New(Options{})
-	is.NoErr(x.rest(t.Context(), nil, false, 0))
+	is.NoErr(x.waitForChanges(t.Context(), nil, false, 0))
 	ended, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	is.Equal(x.rest(ended, nil, false, time.Hour), context.DeadlineExceeded)
+	is.Equal(x.waitForChanges(ended, nil, false, time.Hour), context.DeadlineExceeded)
 	x.Hurry(t.Context(), 0) // it is not ready: nothing to wait for
-	is.NoErr(x.rest(t.Context(), nil, false, time.Hour))
+	is.NoErr(x.waitForChanges(t.Context(), nil, false, time.Hour))
 }
 
 // A text counts to its last whole character, of whatever length and wherever

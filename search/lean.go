@@ -18,16 +18,16 @@ const (
 	leanHeap     = 88 << 20              // bytes that the runtime takes, unless twice of what is in use is more
 )
 
-// flooded says that many changes came at once.
-func (x *Index) flooded() {
+// noteFlood says that many changes came at once.
+func (x *Index) noteFlood() {
 	select {
 	case x.flood <- struct{}{}:
 	default:
 	}
 }
 
-// lean bounds memory while there are floods, until ctx ends.
-func (x *Index) lean(ctx context.Context) {
+// watchFloods bounds memory while there are floods, until ctx ends.
+func (x *Index) watchFloods(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -152,18 +152,18 @@ type Finder struct {
 	owner   record.ID
 	q       *Query
 	strict  bool
-	words   [2][]labelled // for each clause of q.must and q.not, the tags whose names it fits
-	filters []known
+	words   [2][]taggedIDs // for each clause of q.must and q.not, the tags whose names it fits
+	filters []resolvedFilter
 
 	automata map[string]segment.Automaton // by word: see automaton
 }
 
-// labelled are the ids of tags by how a clause fits their names.
-type labelled [exactly + 1]map[record.ID]bool
+// taggedIDs are the ids of tags by how a clause fits their names.
+type taggedIDs [exactly + 1]map[record.ID]bool
 
-// known is a filter whose tag, if it has one, is known by its id; the zero id
+// resolvedFilter is a filter whose tag, if it has one, is known by its id; the zero id
 // is no tag.
-type known struct {
+type resolvedFilter struct {
 	filter
 	id record.ID
 }
@@ -174,7 +174,7 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 	f := &Finder{owner: owner, q: q, strict: strict}
 	all := [2][]clause{q.must, q.not}
 	for i, clauses := range all {
-		f.words[i] = make([]labelled, len(clauses))
+		f.words[i] = make([]taggedIDs, len(clauses))
 	}
 	ids := map[string]record.ID{}
 	for _, x := range q.filters {
@@ -202,7 +202,7 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 		}
 	}
 	for _, x := range q.filters {
-		f.filters = append(f.filters, known{x, ids[x.tag]})
+		f.filters = append(f.filters, resolvedFilter{x, ids[x.tag]})
 	}
 	return f
 }
@@ -210,18 +210,18 @@ func (q *Query) For(owner record.ID, strict bool, names func(yield func(record.I
 // passes reports whether the filters let a record through.
 func (f *Finder) passes(r *record.Record) bool {
 	for _, x := range f.filters {
-		var is bool
+		var got bool
 		switch {
 		case x.kind != nil:
-			is = r.Kind == x.kind
+			got = r.Kind == x.kind
 		case x.flag == isPublic:
-			is = r.Public
+			got = r.Public
 		case x.flag == isFavorite:
-			is = r.Favorite
+			got = r.Favorite
 		default:
-			is = x.id != record.ID{} && has(r.Tags, map[record.ID]bool{x.id: true})
+			got = x.id != record.ID{} && has(r.Tags, map[record.ID]bool{x.id: true})
 		}
-		if is == x.not {
+		if got == x.not {
 			return false
 		}
 	}

@@ -138,15 +138,15 @@ func frequentOf(s *scorch.IndexSnapshot) (*frequent, error) {
 // have pairs.
 type sample struct {
 	docs  int
-	words tally
-	pairs tally // of words that were often enough so far
+	words wordCounts
+	pairs wordCounts // of words that were often enough so far
 }
 
-// tally says in how many documents words are. A count stands apart: to assign
+// wordCounts says in how many documents words are. A count stands apart: to assign
 // to a word again would keep the text that the word was last met in.
-type tally map[string]*int
+type wordCounts map[string]*int
 
-func (t tally) of(w string) int {
+func (t wordCounts) of(w string) int {
 	if n := t[w]; n != nil {
 		return *n
 	}
@@ -154,7 +154,7 @@ func (t tally) of(w string) int {
 }
 
 // add counts a word once more; false if there is no room for another one.
-func (t tally) add(w string) bool {
+func (t wordCounts) add(w string) bool {
 	n := t[w]
 	if n == nil {
 		if len(t) == maxSampled {
@@ -172,11 +172,11 @@ func (s *sample) add(d *row) {
 		return
 	}
 	if s.words == nil {
-		s.words, s.pairs = tally{}, tally{}
+		s.words, s.pairs = wordCounts{}, wordCounts{}
 	}
 	s.docs++
 	met := map[string]bool{} // words and pairs that are counted of this document
-	count := func(in tally, w string) { met[w] = met[w] || in.add(w) }
+	count := func(in wordCounts, w string) { met[w] = met[w] || in.add(w) }
 	for _, l := range d.lines {
 		for w := range l.terms {
 			count(s.words, w)
@@ -184,11 +184,11 @@ func (s *sample) add(d *row) {
 		before := false
 		for at, w := range l.line {
 			n := s.words.of(w)
-			is := n >= fewForPairs && n*wordShare >= s.docs
-			if is && before {
+			got := n >= fewForPairs && n*wordShare >= s.docs
+			if got && before {
 				count(s.pairs, pair(l.line[at-1], w))
 			}
-			before = is
+			before = got
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (s *sample) beyond(f *frequent) *frequent {
 	}
 	var words []string
 	shifted := false
-	take := func(in tally, share int) {
+	take := func(in wordCounts, share int) {
 		for w, n := range in {
 			if f.since[w] == 0 && *n*share >= s.docs {
 				words = append(words, w)
@@ -238,18 +238,18 @@ func (r *row) pairs(f *frequent) {
 		var terms []string
 		var before map[string]string
 		for at, w := range l.line {
-			is := f.pairs[w]
-			if is != nil && before != nil {
-				p, own := before[w]
-				if !own {
+			got := f.pairs[w]
+			if got != nil && before != nil {
+				p, owned := before[w]
+				if !owned {
 					p = class(l.line[at-1], w, len(l.line) > shortPaired)
 				}
 				terms = append(terms, p)
 			}
-			if is != nil && l.terms[w].Frequency() > 1 {
+			if got != nil && l.terms[w].Frequency() > 1 {
 				terms = append(terms, w)
 			}
-			before = is
+			before = got
 		}
 		r.words(pairsOf[l.field], terms...)
 	}
@@ -286,8 +286,8 @@ func (e *lookup) apart(field, a, b string, some *roaring.Bitmap) *roaring.Bitmap
 	p := pair(a, b)
 	maybe := e.postings(pairsOf[field], class(a, b, false))
 	maybe.Or(e.postings(pairsOf[field], class(a, b, true)))
-	if own := e.counted(a, b, p); own != nil {
-		maybe.AndNot(own)
+	if owned := e.counted(a, b, p); owned != nil {
+		maybe.AndNot(owned)
 	}
 	maybe.Or(e.postings(pairsOf[field], p))
 	return roaring.AndNot(some, roaring.AndNot(known, maybe))

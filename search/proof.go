@@ -80,8 +80,8 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 		return 0, err
 	}
 	for name, size := range p.Files {
-		if is, ok := files[name]; !ok || is != size {
-			return 0, fmt.Errorf("%w: %s has %d bytes and should have %d", errDamaged, name, is, size)
+		if got, ok := files[name]; !ok || got != size {
+			return 0, fmt.Errorf("%w: %s has %d bytes and should have %d", errDamaged, name, got, size)
 		}
 		path := filepath.Join(x.folder(), name)
 		if name == rootName {

@@ -567,7 +567,7 @@ func TestSettleNeedsRoom(t *testing.T) {
 			l.x.mu.RLock()
 			live := l.x.live
 			l.x.mu.RUnlock()
-			is.Equal(l.x.settle(t.Context(), live), errSettled)
+			is.Equal(l.x.mergeSegments(t.Context(), live), errSettled)
 			is.Equal(live.StatsMap()["TotFileMergeForceOpsStarted"], merges)
 		})
 	}

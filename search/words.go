@@ -90,7 +90,7 @@ func words(text string) iter.Seq[token] {
 // pairs yields the terms of a run in a script without spaces that begins at
 // i; it returns where the run ends.
 func pairs(text string, i int, yield func(token) bool) (int, bool) {
-	was, begun := "", i
+	before, begun := "", i
 	for {
 		end := i
 		if r, _ := utf8.DecodeRuneInString(text[i:]); i < len(text) && isUnspaced(r) {
@@ -106,21 +106,21 @@ func pairs(text string, i int, yield func(token) bool) (int, bool) {
 			}
 		}
 		if end == i {
-			return i, was == "" || yield(token{term: was, start: begun, end: i, open: true})
+			return i, before == "" || yield(token{term: before, start: begun, end: i, open: true})
 		}
 		char := fold(text[i:end])
-		if was != "" && !yield(token{term: was + char, start: begun, end: end}) {
+		if before != "" && !yield(token{term: before + char, start: begun, end: end}) {
 			return end, false
 		}
-		was, begun, i = char, i, end
+		before, begun, i = char, i, end
 	}
 }
 
-var asciiWord = func() (is [utf8.RuneSelf]bool) {
-	for c := range is {
-		is[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+var asciiWord = func() (got [utf8.RuneSelf]bool) {
+	for c := range got {
+		got[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 	}
-	return is
+	return got
 }()
 
 // symbol reports what is a word by itself.

@@ -65,9 +65,9 @@ const lan = 64
 // near says of an address that is public whether it is one of the server's
 // own, or in an IPv6 network that the server is in: behind it there is no NAT,
 // and what is next to the server may trust it.
-func near(a netip.Addr, own []net.Addr) (why string, r reach) {
+func near(a netip.Addr, owned []net.Addr) (why string, r reach) {
 	a = leadsTo(a)
-	for _, o := range own {
+	for _, o := range owned {
 		p, err := netip.ParsePrefix(o.String())
 		if err != nil {
 			continue // of another kind

@@ -55,7 +55,7 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 
 // Printable is the beginning of foreign text, most bytes at most, as it may be
 // shown on one line.
-func Printable(b []byte, most int) string {
+func Printable(b []byte, limit int) string {
 	t := strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
@@ -65,5 +65,5 @@ func Printable(b []byte, most int) string {
 		}
 		return r
 	}, string(b))
-	return strings.ToValidUTF8(t[:min(len(t), most)], "") // no half of a character
+	return strings.ToValidUTF8(t[:min(len(t), limit)], "") // no half of a character
 }

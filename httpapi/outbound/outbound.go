@@ -231,10 +231,10 @@ func Hide(text string) string { return addressOfHost.ReplaceAllString(text, "") 
 func (c *Client) refuse(host string, a netip.Addr) error {
 	why, reach := judge(a)
 	if reach == anyone {
-		if own, err := c.own(); err != nil {
+		if owned, err := c.own(); err != nil {
 			why, reach = "cannot be told from the server's own addresses, which the system does not name", allowed
 		} else {
-			why, reach = near(a, own)
+			why, reach = near(a, owned)
 		}
 	}
 	switch reach {

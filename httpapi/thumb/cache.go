@@ -278,11 +278,11 @@ func (c *cache) sweep(known func(blobs.Ref) (bool, error)) (removed int, err err
 			if err != nil || folderOf(ref) != folder {
 				continue
 			}
-			is, err := known(ref)
+			got, err := known(ref)
 			if err != nil {
 				return removed, err
 			}
-			if is {
+			if got {
 				continue
 			}
 			switch err := root.Remove(filepath.Join(folder, name)); {

@@ -155,7 +155,7 @@ func (h *header) jpeg(r *io.SectionReader) error {
 				frame, progressive = segment, marker == markSOF2
 			}
 		case markAPP1:
-			if tiff, is := bytes.CutPrefix(segment, []byte("Exif\x00\x00")); is && exif == nil {
+			if tiff, got := bytes.CutPrefix(segment, []byte("Exif\x00\x00")); got && exif == nil {
 				exif = tiff
 			}
 		case markAPP14:

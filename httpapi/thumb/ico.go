@@ -111,8 +111,8 @@ func bmpHeader(data []byte) (header, error) {
 	}
 	data = data[head:]
 	if b.depth <= 8 {
-		if most := int64(1) << b.depth; colours == 0 || colours > most {
-			colours = most
+		if limit := int64(1) << b.depth; colours == 0 || colours > limit {
+			colours = limit
 		}
 		if 4*colours > int64(len(data)) {
 			return header{}, refuse("the palette of the bitmap is cut off")

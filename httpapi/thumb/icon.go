@@ -67,25 +67,25 @@ func iconRef(site record.ID) blobs.Ref { return sha256.Sum256(site[:]) }
 
 // Get is the icon of the site, if there is one.
 func (s *Icons) Get(site record.ID) (*Thumb, bool) {
-	e, is := s.cache.get(iconRef(site))
-	return e.thumb, is && e.err == nil
+	e, got := s.cache.get(iconRef(site))
+	return e.thumb, got && e.err == nil
 }
 
 // Wants reports whether the site should be asked for its icon: there is none or
 // an old one, and nobody was told so within the last day.
 func (s *Icons) Wants(site record.ID) bool {
-	if _, is := s.Get(site); is { // and whole
-		if age, is := s.cache.age(iconRef(site)); is && age < iconAge {
+	if _, got := s.Get(site); got { // and whole
+		if age, got := s.cache.age(iconRef(site)); got && age < iconAge {
 			return false
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, was := time.Now(), s.asked[site]
-	if now.Sub(was.at) < iconAgain {
+	now, before := time.Now(), s.asked[site]
+	if now.Sub(before.at) < iconAgain {
 		return false
 	}
-	s.remember(site, asking{now, was.missed})
+	s.remember(site, asking{now, before.missed})
 	return true
 }
 
@@ -106,8 +106,8 @@ func (s *Icons) Missed(site record.ID) bool {
 // half of all if these are too few.
 func (s *Icons) remember(site record.ID, a asking) {
 	if len(s.asked) >= maxAsked {
-		maps.DeleteFunc(s.asked, func(_ record.ID, was asking) bool {
-			return time.Since(was.at) >= iconAgain && time.Since(was.missed) >= iconAgainMissed
+		maps.DeleteFunc(s.asked, func(_ record.ID, before asking) bool {
+			return time.Since(before.at) >= iconAgain && time.Since(before.missed) >= iconAgainMissed
 		})
 		for k := range s.asked {
 			if len(s.asked) <= maxAsked/2 {
@@ -191,7 +191,7 @@ func (s *Icons) Sweep(used func() ([]record.ID, error)) (removed int, err error)
 		if stay[ref] {
 			return true, nil
 		}
-		age, is := s.cache.age(ref)
-		return is && age < iconYoung, nil
+		age, got := s.cache.age(ref)
+		return got && age < iconYoung, nil
 	})
 }

@@ -84,7 +84,7 @@ func average(img image.Image, w, h, across, down int, toRGB colours) *image.RGBA
 	}
 	var add func(y int)
 	var finish func(row []byte, lines int)
-	if ycc, is := img.(*image.YCbCr); is && ycc.Rect == image.Rect(0, 0, w, h) {
+	if ycc, got := img.(*image.YCbCr); got && ycc.Rect == image.Rect(0, 0, w, h) {
 		add, finish = averageYCbCr(ycc, edges, toRGB)
 	} else {
 		add, finish = averageAny(img, w, edges, toRGB)

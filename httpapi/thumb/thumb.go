@@ -128,7 +128,7 @@ func (m *Maker) Get(ctx context.Context, ref blobs.Ref, open func() (*os.File, e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if e, is := m.cache.get(ref); is {
+	if e, got := m.cache.get(ref); got {
 		return e.thumb, e.err
 	}
 	f, err := m.join(ref, open)
@@ -228,7 +228,7 @@ func (m *Maker) make(ref blobs.Ref, open func() (*os.File, error)) (*Thumb, erro
 	if m.alive.Err() != nil {
 		return nil, ErrClosed
 	}
-	if e, is := m.cache.get(ref); is {
+	if e, got := m.cache.get(ref); got {
 		return e.thumb, e.err
 	}
 	file, err := open()

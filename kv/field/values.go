@@ -39,17 +39,17 @@ func asText(v any) (string, error) {
 	return s, nil
 }
 
-func tooLong(s string, most int) error {
-	if len(s) > most && utf8.RuneCountInString(s) > most {
-		return fmt.Errorf("must be at most %d characters long", most)
+func tooLong(s string, limit int) error {
+	if len(s) > limit && utf8.RuneCountInString(s) > limit {
+		return fmt.Errorf("must be at most %d characters long", limit)
 	}
 	return nil
 }
 
 // Text binds text of at most most characters (Unicode code points). Null and
 // "" empty it.
-func (s *Set) Text(name string, p *string, most int, traits ...Traits) *Field {
-	return s.add(name, &text{p, most}, traits)
+func (s *Set) Text(name string, p *string, limit int, traits ...Traits) *Field {
+	return s.add(name, &text{p, limit}, traits)
 }
 
 type text struct {
@@ -73,8 +73,8 @@ func (b *text) append(dst []byte) []byte { return AppendString(dst, *b.p) }
 func (b *text) schema() Schema           { return Schema{Type: "string", MaxLength: b.most} }
 
 // LongText binds text of at most most bytes of UTF-8. Null and "" empty it.
-func (s *Set) LongText(name string, p *string, most int, traits ...Traits) *Field {
-	return s.add(name, &longText{text{p, most}}, traits)
+func (s *Set) LongText(name string, p *string, limit int, traits ...Traits) *Field {
+	return s.add(name, &longText{text{p, limit}}, traits)
 }
 
 type longText struct{ text }
@@ -94,8 +94,8 @@ func (b *longText) set(v any) error {
 // Name binds a label for people: one line of at most most characters without
 // control characters, white space trimmed and folded. Characters that change the
 // direction of text are left out.
-func (s *Set) Name(name string, p *string, most int, traits ...Traits) *Field {
-	return s.add(name, &label{text{p, most}}, traits)
+func (s *Set) Name(name string, p *string, limit int, traits ...Traits) *Field {
+	return s.add(name, &label{text{p, limit}}, traits)
 }
 
 type label struct{ text }
@@ -114,7 +114,7 @@ func (b *label) set(v any) error {
 func (b *label) load(v any) error { return b.text.set(v) }
 
 // CleanName is the rule of Name fields.
-func CleanName(most int) Rule {
+func CleanName(limit int) Rule {
 	return func(t string) (string, error) {
 		if strings.ContainsFunc(t, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }) {
 			return "", errors.New("must not contain control characters")
@@ -126,7 +126,7 @@ func CleanName(most int) Rule {
 			return r
 		}, t)
 		t = strings.Join(strings.Fields(t), " ")
-		return t, tooLong(t, most)
+		return t, tooLong(t, limit)
 	}
 }
 
@@ -354,14 +354,14 @@ func (s *Set) Count(name string, p *int64, traits ...Traits) *Field {
 }
 
 // Number binds a whole number from least to top.
-func (s *Set) Number(name string, p *int64, least, top int64, traits ...Traits) *Field {
-	return s.add(name, &integer{p, least, top, false}, traits)
+func (s *Set) Number(name string, p *int64, minimum, top int64, traits ...Traits) *Field {
+	return s.add(name, &integer{p, minimum, top, false}, traits)
 }
 
 // MaybeNumber binds a whole number from least to top, or null, which is kept
 // as least-1: that must be the variable's value before anything is read.
-func (s *Set) MaybeNumber(name string, p *int64, least, top int64, traits ...Traits) *Field {
-	return s.add(name, &integer{p, least, top, true}, traits)
+func (s *Set) MaybeNumber(name string, p *int64, minimum, top int64, traits ...Traits) *Field {
+	return s.add(name, &integer{p, minimum, top, true}, traits)
 }
 
 // Limit binds a limit: a whole number from 1 to top, or 0 or null for none,
@@ -512,8 +512,8 @@ type Rule func(string) (string, error)
 
 // Ruled binds text with a form of its own, such as a slug or a colour.
 // pattern describes what it accepts to a reader of the schema.
-func (s *Set) Ruled(name string, p *string, rule Rule, pattern string, most int, traits ...Traits) *Field {
-	return s.add(name, &ruled{text{p, most}, rule, pattern}, traits)
+func (s *Set) Ruled(name string, p *string, rule Rule, pattern string, limit int, traits ...Traits) *Field {
+	return s.add(name, &ruled{text{p, limit}, rule, pattern}, traits)
 }
 
 type ruled struct {
@@ -545,13 +545,13 @@ func (b *ruled) schema() Schema {
 // Texts binds a list of at most most texts, each as rule says. Null is the
 // empty list; a variable that no input named stays nil. Form text is a JSON
 // array, or names separated by commas.
-func (s *Set) Texts(name string, p *[]string, rule Rule, most, length int, traits ...Traits) *Field {
-	return s.add(name, &texts{p, rule, most, Schema{Type: "string", MaxLength: length}}, traits)
+func (s *Set) Texts(name string, p *[]string, rule Rule, limit, length int, traits ...Traits) *Field {
+	return s.add(name, &texts{p, rule, limit, Schema{Type: "string", MaxLength: length}}, traits)
 }
 
 // IDs binds a list of at most most UUIDs, kept in lower case.
-func (s *Set) IDs(name string, p *[]string, most int, traits ...Traits) *Field {
-	return s.add(name, &texts{p, CleanID, most, Schema{Type: "string", Format: "uuid"}}, traits)
+func (s *Set) IDs(name string, p *[]string, limit int, traits ...Traits) *Field {
+	return s.add(name, &texts{p, CleanID, limit, Schema{Type: "string", Format: "uuid"}}, traits)
 }
 
 type texts struct {

@@ -333,10 +333,10 @@ func (h header) append(b []byte, magic string) []byte {
 // misread reports whether the head is one of a known layout, and only the
 // number of the layout is not what was written.
 func misread(b []byte) bool {
-	was := [headerSize - 4]byte(b)
+	before := [headerSize - 4]byte(b)
 	for n := uint32(plainLayout); n <= layout; n++ {
-		binary.BigEndian.PutUint32(was[8:], n)
-		if crc32.Checksum(was[:], castagnoli) == binary.BigEndian.Uint32(b[headerSize-4:]) {
+		binary.BigEndian.PutUint32(before[8:], n)
+		if crc32.Checksum(before[:], castagnoli) == binary.BigEndian.Uint32(b[headerSize-4:]) {
 			return true
 		}
 	}

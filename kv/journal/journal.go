@@ -149,7 +149,7 @@ func Open(path string, format uint32) (*Journal, error) {
 // which files lie until they are whole: a copy of the journal then never lists
 // a name that vanishes.
 func (j *Journal) Aside(path string) {
-	if f, is := j.folder.(folder); is {
+	if f, got := j.folder.(folder); got {
 		f.Folder.Aside(path)
 	}
 }

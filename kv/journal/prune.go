@@ -43,12 +43,12 @@ func (j *Journal) disk() (Space, bool) {
 // keepBudget is how many bytes generations may have that are kept for their
 // age alone. They have aged now, and the newest generation has newest.
 func keepBudget(aged, newest int64, s Space, known bool) int64 {
-	least := keepAnyway + 4*newest
+	minimum := keepAnyway + 4*newest
 	if !known {
-		return least
+		return minimum
 	}
 	free := s.Free + aged // without them
-	return max(0, min(max(free/keepShare, least), free-s.Reserve))
+	return max(0, min(max(free/keepShare, minimum), free-s.Reserve))
 }
 
 // A generation is a snapshot, or the empty store, and the logs from there to

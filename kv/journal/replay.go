@@ -42,14 +42,14 @@ type Irregular struct {
 }
 
 func (e *Irregular) Error() string {
-	is := "not a regular file"
+	got := "not a regular file"
 	switch {
 	case e.Type&fs.ModeSymlink != 0:
-		is = "a symbolic link, not a file"
+		got = "a symbolic link, not a file"
 	case e.Type&fs.ModeDir != 0:
-		is = "a directory, not a file"
+		got = "a directory, not a file"
 	}
-	return fmt.Sprintf("journal/%s is %s", e.Name, is)
+	return fmt.Sprintf("journal/%s is %s", e.Name, got)
 }
 
 // IsDamage reports whether the error is about what the journal's files hold, or

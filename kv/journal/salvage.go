@@ -145,7 +145,7 @@ type named struct {
 	seq  uint64
 }
 
-// setAside takes out of g the files in which nothing can be read, neither a head
+// reservedBytes takes out of g the files in which nothing can be read, neither a head
 // with the number of the name nor anything behind it, and returns them: their
 // names alone must not tell how long other logs are, nor how many records there
 // were. Anything may have such a name.
@@ -207,21 +207,21 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	}
 	defer f.Close()
 	last := seq
-	most := next
+	limit := next
 	if next == 0 {
-		most = last + near
+		limit = last + near
 	}
 	open := false   // the last of the runs goes on
 	sought := false // the frame was found behind what is damaged
 	at := r.at      // where the frame begins; a compressed one has several records
-	for last < most {
+	for last < limit {
 		if len(r.rest) == 0 {
 			at = r.at
 		}
 		payload, err := r.next()
 		var to State
 		if err == nil {
-			to, err = r.wholeRecord(payload, last, most)
+			to, err = r.wholeRecord(payload, last, limit)
 		}
 		if err == nil {
 			if open && to.Seq == last+1 {
@@ -246,11 +246,11 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		open = false
 		// What a damaged record says of itself may still be right: 64 bits that
 		// agree with a digest do so for a reason.
-		if claim, ok := r.claim(at); ok && claim.Seq > last && claim.Seq <= most {
+		if claim, ok := r.claim(at); ok && claim.Seq > last && claim.Seq <= limit {
 			same(claim)
 		}
 		r.rest = nil
-		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, most) })
+		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, limit) })
 		switch {
 		case ok:
 			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", found)})
@@ -273,12 +273,12 @@ const near = 1 << 32
 
 // wholeRecord is the state that a record leads to, if it is one that may come
 // after last and is not past most.
-func (r *reader) wholeRecord(payload []byte, last, most uint64) (State, error) {
+func (r *reader) wholeRecord(payload []byte, last, limit uint64) (State, error) {
 	if len(payload) < stateSize {
 		return State{}, fmt.Errorf("%w: it is too short", errFrame)
 	}
 	to := State{binary.BigEndian.Uint64(payload), Digest(binary.BigEndian.Uint64(payload[8:]))}
-	if to.Seq <= last || to.Seq > most {
+	if to.Seq <= last || to.Seq > limit {
 		return State{}, fmt.Errorf("%w: it has number %d after %d", errFrame, to.Seq, last)
 	}
 	_, err := r.ops(payload[stateSize:])
@@ -286,12 +286,12 @@ func (r *reader) wholeRecord(payload []byte, last, most uint64) (State, error) {
 }
 
 // claims reports whether bytes may be the beginning of a record's payload.
-func claims(first []byte, last, most uint64) bool {
+func claims(first []byte, last, limit uint64) bool {
 	if len(first) < stateSize {
 		return false
 	}
 	seq := binary.BigEndian.Uint64(first)
-	return seq > last && seq <= most
+	return seq > last && seq <= limit
 }
 
 // claim is what the frame at the place says of itself, whole or not.
@@ -614,8 +614,8 @@ func likelyEntries() func(first []byte) bool {
 // isLink reports whether the error is that a symbolic link has the name of a
 // file.
 func isLink(err error) bool {
-	is, ok := errors.AsType[*Irregular](err)
-	return ok && is.Type&fs.ModeSymlink != 0
+	got, ok := errors.AsType[*Irregular](err)
+	return ok && got.Type&fs.ModeSymlink != 0
 }
 
 // lenient is a folder in whose files zeros are read where the disk cannot read

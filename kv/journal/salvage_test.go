@@ -171,7 +171,7 @@ func TestSalvageStrayFile(t *testing.T) {
 	}
 }
 
-// cutOff leaves the first bytes of a file.
+// bodyError leaves the first bytes of a file.
 func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name].data[:size] }
 
 // However much is damaged, the list of it is bounded, and the rest is counted.

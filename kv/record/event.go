@@ -231,7 +231,7 @@ type Try struct {
 }
 
 // Record notes a try at the given time of the clock that retries go by.
-func (d *Delivery) Record(t Try, now, steady time.Time) {
+func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Try, d.Noted, d.Due = t, now, time.Time{}
 	d.Tries++
 	switch {
@@ -240,12 +240,12 @@ func (d *Delivery) Record(t Try, now, steady time.Time) {
 	case d.State == Waiting && d.Tries >= len(tries):
 		d.State = Parked
 	case d.State == Waiting:
-		d.Due = steady.Add(max(tries[d.Tries], min(t.Wait, maxWait)))
+		d.Due = monotonic.Add(max(tries[d.Tries], min(t.Wait, maxWait)))
 	}
 }
 
 // Record notes what came of a try.
-func (w *Webhook) Record(t Try, now, steady time.Time) {
+func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 	w.Forget(now)
 	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
 	if t.Error == "" {
@@ -253,11 +253,11 @@ func (w *Webhook) Record(t Try, now, steady time.Time) {
 		w.Resume()
 		return
 	}
-	if w.Failures++; w.Failing.IsZero() || steady.Sub(w.Tried) > maxGap {
-		w.Failing = steady // what failed long ago says nothing of the time since
+	if w.Failures++; w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
+		w.Failing = monotonic // what failed long ago says nothing of the time since
 	}
-	w.Tried = steady
-	if w.Paused.IsZero() && steady.Sub(w.Failing) >= PauseAfter {
+	w.Tried = monotonic
+	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= PauseAfter {
 		w.Paused = now
 	}
 }

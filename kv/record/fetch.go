@@ -58,13 +58,13 @@ var fetchWaits = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute,
 // Failed notes that a try failed, and why. passes says that another may not.
 // asked is how long the other server wants to be left alone, of which an hour
 // is heeded.
-func (f *Fetch) Failed(why string, passes bool, asked time.Duration, now, steady time.Time) {
+func (f *Fetch) Failed(why string, passes bool, asked time.Duration, now, monotonic time.Time) {
 	f.Problem = why
 	if !passes || f.Tries > len(fetchWaits) {
 		f.end(FetchFailed, now)
 		return
 	}
-	f.State, f.Due = FetchWaits, steady.Add(max(fetchWaits[max(f.Tries, 1)-1], min(asked, time.Hour)))
+	f.State, f.Due = FetchWaits, monotonic.Add(max(fetchWaits[max(f.Tries, 1)-1], min(asked, time.Hour)))
 }
 
 // Done notes that the file was made.
@@ -79,6 +79,6 @@ func (f *Fetch) Cancel(now time.Time) { f.end(FetchCancelled, now) }
 func (f *Fetch) end(s FetchState, now time.Time) { f.State, f.Due, f.Ended = s, time.Time{}, now }
 
 // Again has it tried once more, with all its tries.
-func (f *Fetch) Again(steady time.Time) {
-	f.State, f.Due, f.Ended, f.Tries, f.Problem, f.Bytes, f.Total = FetchWaits, steady, time.Time{}, 0, "", 0, -1
+func (f *Fetch) Again(monotonic time.Time) {
+	f.State, f.Due, f.Ended, f.Tries, f.Problem, f.Bytes, f.Total = FetchWaits, monotonic, time.Time{}, 0, "", 0, -1
 }

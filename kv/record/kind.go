@@ -225,13 +225,13 @@ func firstLine(text string) string {
 }
 
 // Cut shortens text to most characters.
-func Cut(text string, most int) string {
-	if len(text) <= most {
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	n := 0
 	for i := range text {
-		if n == most {
+		if n == limit {
 			return text[:i]
 		}
 		n++

@@ -45,8 +45,8 @@ func (m *Moved) Remark(at, name, text string, refused bool) {
 func (m *Moved) RemarkWhole(at, text string) { m.add(at, "", text, false, MaxRemarks) }
 
 // add adds a row if there are fewer than most.
-func (m *Moved) add(at, name, text string, refused bool, most int) {
-	if len(m.Remarks) >= most {
+func (m *Moved) add(at, name, text string, refused bool, limit int) {
+	if len(m.Remarks) >= limit {
 		m.More++
 		return
 	}

@@ -260,11 +260,11 @@ func device(t string) bool {
 	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
 		return true
 	}
-	port, is := strings.CutPrefix(stem, "COM")
-	if !is {
-		port, is = strings.CutPrefix(stem, "LPT")
+	port, got := strings.CutPrefix(stem, "COM")
+	if !got {
+		port, got = strings.CutPrefix(stem, "LPT")
 	}
-	return is && len([]rune(port)) == 1 && strings.Contains("0123456789¹²³", port)
+	return got && len([]rune(port)) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
 var errColor = errors.New("must be a colour of the form #RRGGBB")

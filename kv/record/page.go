@@ -165,19 +165,19 @@ func (p *Page) Settle(now time.Time) { p.Due = now.Add(p.spread(filledIn)) }
 func (p *Page) Postpone(now time.Time) { p.Due = now.Add(checkEvery - p.spread(checkEarly)) }
 
 // spread is a part of a time that differs between bookmarks.
-func (p *Page) spread(most time.Duration) time.Duration {
-	return time.Duration(binary.BigEndian.Uint64(p.ID[8:]) % uint64(most)).Truncate(time.Millisecond)
+func (p *Page) spread(limit time.Duration) time.Duration {
+	return time.Duration(binary.BigEndian.Uint64(p.ID[8:]) % uint64(limit)).Truncate(time.Millisecond)
 }
 
 // Take fills in what the bookmark lacks and the page said of itself. It
 // reports whether anything was.
 func (b *Bookmark) Take(l Look) bool {
-	was := *b
+	before := *b
 	if b.Name == "" {
 		b.Name = Cut(l.Title, MaxName)
 	}
 	if b.Description == "" {
 		b.Description = Cut(l.Description, MaxDescription)
 	}
-	return *b != was
+	return *b != before
 }

@@ -303,9 +303,9 @@ func (in *rowReader) uvarint() uint64 {
 	return n
 }
 
-func (in *rowReader) number(most uint64) int64 {
+func (in *rowReader) number(limit uint64) int64 {
 	n := in.uvarint()
-	if n > most {
+	if n > limit {
 		in.bad = true
 	}
 	return int64(n)

@@ -166,7 +166,7 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 
 // over reports whether more does not go on top of what was taken, where most
 // is the limit and 0 is none.
-func over(taken, more, most int64) bool { return most > 0 && more > 0 && more > most-taken }
+func over(taken, more, limit int64) bool { return limit > 0 && more > 0 && more > limit-taken }
 
 // ErrNoRoom says that a request has no room for so many bytes.
 var ErrNoRoom = errFull("This is more than the link has room for. Nothing was stored.")
@@ -179,12 +179,12 @@ var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files 
 // least to most bytes: most of them if they are free, or all that are left if
 // nobody else is promised any; ErrWait if others' promises stand in the way,
 // and ErrNoRoom if what is kept does. A limit of 0 is none.
-func Promise(limit, kept, promised, least, most int64) (int64, error) {
+func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	free := limit - kept
 	switch {
-	case limit == 0, most <= free-promised:
-		return most, nil
-	case free <= 0, least > free:
+	case limit == 0, maximum <= free-promised:
+		return maximum, nil
+	case free <= 0, minimum > free:
 		return 0, ErrNoRoom
 	case promised > 0:
 		return 0, ErrWait

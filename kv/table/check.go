@@ -43,8 +43,8 @@ func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]
 			continue
 		}
 		owed[t.Sums]++
-		if is := tx.Sum(t.Sums, []byte(key)); is != n {
-			problem(fmt.Errorf("%s %x is %d and should be %d", t.Sums.Name, key, is, n))
+		if got := tx.Sum(t.Sums, []byte(key)); got != n {
+			problem(fmt.Errorf("%s %x is %d and should be %d", t.Sums.Name, key, got, n))
 		}
 	}
 	return owed

@@ -75,20 +75,20 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	if err != nil {
 		return fmt.Errorf("%s: encode: %w", t.Rows.Name, err)
 	}
-	was, is := make([][][]byte, len(t.Indexes)), make([][][]byte, len(t.Indexes))
+	was, got := make([][][]byte, len(t.Indexes)), make([][][]byte, len(t.Indexes))
 	for i, ix := range t.Indexes {
-		was[i], is[i] = entries(ix, old), entries(ix, v)
+		was[i], got[i] = entries(ix, old), entries(ix, v)
 		if !ix.Unique {
 			continue
 		}
-		for _, e := range is[i] {
+		for _, e := range got[i] {
 			if owner := tx.Get(ix.Bucket, e); owner != nil && !bytes.Equal(owner, key) {
 				return &Taken{ix.Name}
 			}
 		}
 	}
 	for i, ix := range t.Indexes {
-		if err := refile(tx, ix.Bucket, ix.Unique, key, was[i], is[i]); err != nil {
+		if err := refile(tx, ix.Bucket, ix.Unique, key, was[i], got[i]); err != nil {
 			return err
 		}
 	}
@@ -125,9 +125,9 @@ func entries[T any](ix Index[T], v *T) [][]byte {
 	return all
 }
 
-func refile(tx *Tx, b Bucket, unique bool, key []byte, was, is [][]byte) error {
-	for _, e := range was {
-		if !contains(is, e) {
+func refile(tx *Tx, b Bucket, unique bool, key []byte, before, got [][]byte) error {
+	for _, e := range before {
+		if !contains(got, e) {
 			if err := tx.Delete(b, e); err != nil {
 				return err
 			}
@@ -137,8 +137,8 @@ func refile(tx *Tx, b Bucket, unique bool, key []byte, was, is [][]byte) error {
 	if unique {
 		held = key
 	}
-	for _, e := range is {
-		if !contains(was, e) {
+	for _, e := range got {
+		if !contains(before, e) {
 			// Nothing is there: a unique entry was looked up, and a plain one
 			// names a row that was not filed under it.
 			if err := tx.insert(b, e, held); err != nil {

@@ -179,7 +179,7 @@ func (tx *Tx) Undo(mark int) error {
 // the key, what it held and what it holds, nil for nothing. A key that changed
 // twice is there twice. It is due after Flush.
 func (tx *Tx) Changes() iter.Seq2[Entry, []byte] {
-	return func(yield func(is Entry, was []byte) bool) {
+	return func(yield func(got Entry, old []byte) bool) {
 		for _, c := range tx.before {
 			if c.sum == 0 && !yield(Entry{c.bucket.No, c.key, c.is}, c.was) {
 				return

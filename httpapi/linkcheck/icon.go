@@ -1,0 +1,204 @@
+package linkcheck
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"kist/httpapi/thumb"
+	"kist/kv/record"
+)
+
+// Bounds of what is done for an icon.
+const (
+	maxLinks  = 32 // to icons, that are read of a page
+	maxHref   = 2 << 10
+	maxLinked = 3                // pictures that a page links to which are asked for, beside /favicon.ico
+	iconTime  = 12 * time.Second // for all of them
+)
+
+// An iconLink is what a page says of an icon (HTML, section 4.6.7.8).
+type iconLink struct {
+	href  string
+	edge  int  // in pixels, of several the one that suits best; 0 if it is not said
+	ico   bool // it is likely to hold more than one picture
+	png   bool
+	touch bool // it is meant for the home screens of telephones
+}
+
+// readIconLink reads the attributes of a link; false if it leads to no icon
+// that could be shown.
+func readIconLink(attributes iter.Seq2[string, string]) (l iconLink, got bool) {
+	media, sizes := "", ""
+	for key, value := range attributes {
+		switch key {
+		case "rel":
+			for word := range strings.FieldsSeq(strings.ToLower(value)) {
+				switch word {
+				case "icon":
+					got = true
+				case "apple-touch-icon", "apple-touch-icon-precomposed":
+					got, l.touch = true, true
+				}
+			}
+		case "href":
+			l.href = strings.TrimSpace(value)
+		case "type":
+			media, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(value)), ";")
+		case "sizes":
+			sizes = value
+		}
+	}
+	if !got || l.href == "" || len(l.href) > maxHref {
+		return l, false
+	}
+	end, _, _ := strings.Cut(l.href, "?")
+	end, _, _ = strings.Cut(strings.ToLower(end), "#")
+	switch ext := path.Ext(end); {
+	case media == "image/svg+xml", media == "" && (ext == ".svg" || ext == ".svgz"):
+		return l, false
+	case media == "image/png", media == "" && ext == ".png":
+		l.png = true
+	case media == "image/x-icon", media == "image/vnd.microsoft.icon", media == "" && ext == ".ico":
+		l.ico = true
+	case media != "" && media != "image/jpeg" && media != "image/gif" && media != "image/webp":
+		return l, false
+	}
+	for word := range strings.FieldsSeq(strings.ToLower(sizes)) {
+		w, h, _ := strings.Cut(word, "x")
+		across, err := strconv.ParseUint(w, 10, 16)
+		down, err2 := strconv.ParseUint(h, 10, 16)
+		if err != nil || err2 != nil {
+			continue
+		}
+		if other := (iconLink{edge: int(max(across, down))}); l.edge == 0 || compareIcons(other, l) < 0 {
+			l.edge = other.edge
+		}
+	}
+	return l, true
+}
+
+// suits is a rank of an icon, the less the better: what is shown is 32 pixels
+// wide, or 64 where they are fine, and drawn for that size it looks best.
+func (l iconLink) suits() int {
+	switch edge := l.edge; {
+	case edge == 0 && l.touch: // 180, as a rule
+		return 1
+	case edge == 0:
+		return 2
+	case edge < thumb.IconEdge/2:
+		return 3
+	case edge <= thumb.IconEdge:
+		return 0
+	case edge <= 256:
+		return 1
+	}
+	return 4
+}
+
+// compareIcons is negative if a suits better than b.
+func compareIcons(a, b iconLink) int {
+	if by := cmp.Compare(a.suits(), b.suits()); by != 0 {
+		return by
+	}
+	larger := cmp.Compare(b.edge, a.edge)
+	if a.edge > thumb.IconEdge {
+		larger = -larger
+	}
+	got := func(b bool) int {
+		if b {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(got(a.png)-got(b.png), got(!a.touch)-got(!b.touch), larger, got(a.ico)-got(b.ico))
+}
+
+// iconsOf are the addresses at which the icon of a page may be that was found
+// at an address, the best first.
+func iconsOf(p page, at *url.URL) (all []*url.URL) {
+	base := at
+	if u, err := at.Parse(strings.TrimSpace(p.base)); err == nil && p.base != "" {
+		base = u
+	}
+	add := func(u *url.URL) {
+		u.Fragment, u.RawFragment = "", ""
+		if (u.Scheme == "http" || u.Scheme == "https") && !slices.ContainsFunc(all, func(x *url.URL) bool { return *x == *u }) {
+			all = append(all, u)
+		}
+	}
+	links := slices.Clone(p.icons)
+	slices.SortStableFunc(links, compareIcons)
+	for _, l := range links {
+		if u, err := base.Parse(l.href); err == nil && len(all) < maxLinked {
+			add(u)
+		}
+	}
+	add(&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/favicon.ico"})
+	return all
+}
+
+// icon sees to it that the icon of the site is there that answered for a page,
+// if it has one, and returns the site; zero if there is none. read reads the
+// page; it is called if the site is to be asked.
+func (c *client) icon(ctx context.Context, by response, read func() response) record.ID {
+	site := record.SiteKey(by.at)
+	if !by.busy && c.icons.Wants(site) {
+		if p := read(); p.at != nil && !p.busy && record.SiteKey(p.at) == site {
+			owned := &client{c.Only(p.at.Hostname()), c.icons, c.log} // nobody but the page names the others
+			owned.fetch(ctx, site, iconsOf(p.page, p.at))
+		}
+	}
+	if _, got := c.icons.Get(site); !got {
+		return record.ID{}
+	}
+	return site
+}
+
+// fetch keeps the first of the pictures that can be shown.
+func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
+	ctx, cancel := context.WithTimeout(ctx, iconTime)
+	defer cancel()
+	for _, u := range from {
+		data, err := c.picture(ctx, u)
+		if err == nil {
+			err = c.icons.Put(ctx, site, data)
+		}
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return
+		case errors.Is(err, errNoPicture), errors.Is(err, thumb.ErrNone):
+		default:
+			c.log.Error("an icon cannot be kept", "error", err)
+			return
+		}
+	}
+}
+
+var errNoPicture = errors.New("lookout: no picture is there")
+
+// picture gets what may be a picture, which its bytes have to tell.
+func (c *client) picture(ctx context.Context, at *url.URL) ([]byte, error) {
+	res, err := c.send(ctx, http.MethodGet, at.String(), "image/png, image/*;q=0.8, */*;q=0.1")
+	if err != nil {
+		return nil, errNoPicture
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK || !plain(res) {
+		return nil, errNoPicture
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, thumb.MaxIcon+1))
+	if err != nil || len(data) > thumb.MaxIcon {
+		return nil, errNoPicture
+	}
+	return data, nil
+}

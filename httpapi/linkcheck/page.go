@@ -1,0 +1,168 @@
+package linkcheck
+
+import (
+	"bytes"
+	"io"
+	"iter"
+	"mime"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+	"golang.org/x/net/html/charset"
+)
+
+// Bounds of what is read of a page, in bytes.
+const (
+	maxPage  = 1 << 20
+	maxTitle = 64 << 10
+)
+
+// page is what a page says of itself.
+type page struct {
+	title, description string
+
+	base  string // that its links are relative to, itself relative to the page's address; "" is that
+	icons []iconLink
+}
+
+// parse reads a page of HTML, as far as maxPage, in the encoding that it or
+// its header names. What is not well-formed is read as browsers do it, nearly.
+func parse(r io.Reader, contentType string) page {
+	r, err := charset.NewReader(io.LimitReader(r, maxPage), contentType)
+	if err != nil { // nothing in it
+		return page{}
+	}
+	z := html.NewTokenizer(r)
+	var p parser
+	for !p.done {
+		switch z.Next() {
+		case html.ErrorToken:
+			p.done = true
+		case html.StartTagToken, html.SelfClosingTagToken:
+			p.open(z)
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			switch atom.Lookup(name) {
+			case atom.Title:
+				p.inTitle = false
+			case atom.Svg:
+				p.pictures = max(0, p.pictures-1)
+			}
+		case html.TextToken:
+			if p.inTitle && p.title.Len() < maxTitle {
+				p.title.Write(z.Text())
+			}
+		}
+	}
+	return page{
+		title:       first(p.title.String(), p.meta["og:title"], p.meta["twitter:title"]),
+		description: first(p.meta["description"], p.meta["og:description"], p.meta["twitter:description"]),
+		base:        p.base,
+		icons:       p.icons,
+	}
+}
+
+// parser is a page that is being read.
+type parser struct {
+	title    bytes.Buffer
+	inTitle  bool
+	titled   bool // there was one
+	pictures int  // SVG around the present place, which has titles too
+	meta     map[string]string
+	base     string
+	icons    []iconLink
+	done     bool
+}
+
+// open takes what a tag says.
+func (p *parser) open(z *html.Tokenizer) {
+	name, more := z.TagName()
+	switch atom.Lookup(name) {
+	case atom.Svg:
+		p.pictures++
+	case atom.Title:
+		p.inTitle = !p.titled && p.pictures == 0
+		p.titled = p.titled || p.inTitle
+	case atom.Body: // what is asked for was before it
+		p.done = p.titled
+	case atom.Meta:
+		var name, content string
+		for key, value := range attributes(z, more) {
+			switch key {
+			case "name", "property":
+				name = strings.ToLower(strings.TrimSpace(value))
+			case "content":
+				content = value
+			}
+		}
+		if wanted[name] && p.meta[name] == "" {
+			if p.meta == nil {
+				p.meta = map[string]string{}
+			}
+			p.meta[name] = content
+		}
+	case atom.Base:
+		for key, value := range attributes(z, more) {
+			if key == "href" && p.base == "" {
+				p.base = value
+			}
+		}
+	case atom.Link:
+		if len(p.icons) < maxLinks {
+			if l, got := readIconLink(attributes(z, more)); got {
+				p.icons = append(p.icons, l)
+			}
+		}
+	}
+}
+
+// attributes are those of the tag that was just read, whose names are in lower
+// case; more says whether it has any.
+func attributes(z *html.Tokenizer, more bool) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for more {
+			var key, value []byte
+			key, value, more = z.TagAttr()
+			if !yield(string(key), string(value)) {
+				return
+			}
+		}
+	}
+}
+
+var wanted = map[string]bool{
+	"description": true, "og:title": true, "og:description": true, "twitter:title": true, "twitter:description": true,
+}
+
+// first is the first text with something in it, on one line.
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t = oneLine(t); t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// oneLine makes foreign text into one line of valid UTF-8, without characters
+// that control a terminal or the direction of text.
+func oneLine(t string) string {
+	t = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == unicode.ReplacementChar, unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(t, ""))
+	return strings.Join(strings.Fields(t), " ")
+}
+
+// isPage reports whether an answer of the media type is HTML.
+func isPage(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return media == "text/html" || media == "application/xhtml+xml" || contentType == "" && err != nil
+}

@@ -1,0 +1,385 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// stranger sends a request of the protocol without a credential.
+func (a *app) stranger(method, path, body string, header ...string) *answer {
+	a.Helper()
+	return a.tusBy(true, method, path, body, header...)
+}
+
+// beginSending begins an upload to a link and returns its address.
+func (a *app) beginSending(slug string, length int, pairs ...string) string {
+	a.Helper()
+	return a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", meta(pairs...)).want(201).header.Get("Location")
+}
+
+func (a *app) sendPiece(at string, offset int, body string, header ...string) *answer {
+	a.Helper()
+	return a.stranger("PATCH", at, body, append([]string{"Upload-Offset", fmt.Sprint(offset)}, header...)...)
+}
+
+// TestSending takes an upload to a link from its beginning into the queue.
+func TestSending(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(map[string]any{"maxUploads": 2, "slug": "in"})
+	begun := a.stranger("POST", requestsPath+"/p/in/tus", "", "Upload-Length", "11", "Upload-Metadata", meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou", "isPublic", "true", "slug", "mine")).want(201)
+	at := begun.header.Get("Location")
+	is.True(strings.HasPrefix(at, sentPath+"/") && len(at) >= len(sentPath)+1+22)
+	is.Equal(begun.text("data.filename"), "Sea.txt")
+	is.Equal(begun.at("data.id"), nil)
+	is.Equal(begun.at("item"), nil)
+	ends, err := http.ParseTime(begun.header.Get("Upload-Expires"))
+	is.NoErr(err)
+	is.True(time.Until(ends) <= 10*time.Minute) // until bytes come
+
+	got := a.sendPiece(at, 0, "hello ").want(204)
+	is.Equal(got.header.Get("Upload-Offset"), "6")
+	ends, err = http.ParseTime(got.header.Get("Upload-Expires"))
+	is.NoErr(err)
+	is.True(time.Until(ends) > 23*time.Hour)
+	head := a.stranger("HEAD", at, "").want(200)
+	is.Equal(head.header.Get("Upload-Offset"), "6")
+	is.Equal(head.header.Get("Upload-Length"), "11")
+	is.Equal(head.header.Get("Cache-Control"), "no-store")
+	is.Equal(a.sendPiece(at, 5, "x").want(409).code(), "offset_mismatch")
+	is.Equal(a.visit(at).want(200).at("data.offset"), 6.0)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 0.0)
+	is.Equal(a.get(tusPath).want(200).at("total"), 0.0) // it is none of the owner's
+	is.Equal(a.get("/api/v1/me").want(200).at("data.usedBytes"), 0.0)
+
+	end := a.sendPiece(at, 6, "world").want(204)
+	item := end.header.Get("X-Kist-Item")
+	is.Equal(end.header.Get("X-Kist-Status"), "pending")
+	is.Equal(end.header.Get("X-Kist-Url")+end.header.Get("X-Kist-Slug")+end.header.Get("X-Kist-Id")+end.header.Get("Upload-Metadata"), "")
+	queue := a.get("/api/v1/upload-requests/queue").want(200)
+	is.Equal(queue.text("items.0.itemId"), item)
+	is.Equal(queue.text("items.0.fileName"), "Sea.txt")
+	is.Equal(queue.text("items.0.mimeType"), "text/plain")
+	is.Equal(queue.text("items.0.uploaderName"), "Bob")
+	is.Equal(queue.text("items.0.message"), "hi\nyou")
+	at1 := "/api/v1/upload-requests/" + id + "/queue/" + item
+	is.Equal(string(a.get(at1+"/content").want(200).body), "hello world")
+	is.Equal(a.parts(), 0)
+
+	// Whoever missed the answer finds out, and nothing of what is decided.
+	decided := a.patch(at1, map[string]any{"action": "approve"}).want(200)
+	is.Equal(a.get("/api/v1/files/"+decided.text("data.fileSlug")).want(200).at("data.isPublic"), false)
+	again := a.stranger("HEAD", at, "").want(200)
+	is.Equal(again.header.Get("Upload-Offset"), "11")
+	is.Equal(again.header.Get("X-Kist-Status"), "pending")
+	seen := a.visit(at).want(200)
+	is.Equal(seen.text("data.filename"), "Sea.txt")
+	is.Equal(seen.text("item.itemId"), item)
+	is.Equal(seen.text("item.status"), "pending")
+	is.True(!strings.Contains(string(seen.body), decided.text("data.fileSlug")) && !strings.Contains(string(seen.body), decided.text("data.fileId")))
+	a.sendPiece(at, 11, "").want(204)
+	a.sendPiece(at, 11, "more").want(413)
+	is.Equal(a.stranger("DELETE", at, "").want(409).code(), "upload_complete")
+	is.True(!strings.Contains(a.log.String(), at[len(sentPath)+1:])) // the log has no secret
+
+	// One more has a place, which is its own until it is cancelled.
+	at = a.beginSending(slug, 5)
+	is.Equal(a.stranger("POST", requestsPath+"/p/in/tus", "", "Upload-Length", "1").want(403).code(), "limit_reached")
+	is.Equal(a.leave(slug, nil, nil, file{"a", "", "x"}).want(403).code(), "limit_reached")
+	a.sendPiece(at, 0, "hel").want(204)
+	a.stranger("POST", at, "", "X-Http-Method-Override", "DELETE").want(204)
+	is.Equal(a.parts(), 0)
+	a.sendPiece(at, 3, "lo").want(404)
+	a.leave(slug, nil, nil, file{"a", "", "x"}).want(201)
+
+	// Without approval it is a private file at once; all bytes may come with the first request.
+	_, direct := a.ask(map[string]any{"requiresApproval": false})
+	one := a.stranger("POST", requestsPath+"/p/"+direct+"/tus", "zzz", "Upload-Length", "3", "Upload-Metadata", meta("filename", "z.txt")).want(201)
+	is.Equal(one.text("item.status"), "approved")
+	is.Equal(a.get("/api/v1/files").want(200).at("data.0.originalName"), "z.txt")
+	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
+	a.visit("/x/" + a.get("/api/v1/files").text("data.0.slug")).want(404)
+	for _, path := range []string{requestsPath + "/p/" + slug + "/tus", at} {
+		is.Equal(a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination,concatenation")
+	}
+}
+
+// TestSendingRefuses begins what is refused at the beginning, as the form is;
+// nothing is left.
+func TestSendingRefuses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	_, plain := a.ask(map[string]any{"maxFileSize": 100, "allowedTypes": []string{".txt"}, "slug": "plain"})
+	_, locked := a.ask(map[string]any{"password": "sesame", "requiresCaptcha": true})
+	offID, off := a.ask(nil)
+	a.patch("/api/v1/upload-requests/"+offID, map[string]any{"isActive": false}).want(200)
+	_, full := a.ask(map[string]any{"maxTotalSize": 9})
+	for name, c := range map[string]struct {
+		slug   string
+		status int
+		code   string
+		body   string
+		header []string
+	}{
+		"no version":        {plain, 412, "tus_version", "", []string{"Tus-Resumable", ""}},
+		"no length":         {plain, 400, "malformed", "", []string{"Upload-Length", ""}},
+		"length deferred":   {plain, 400, "malformed", "", []string{"Upload-Length", "", "Upload-Defer-Length", "1"}},
+		"too large":         {plain, 413, "too_large", "", []string{"Upload-Length", "101"}},
+		"far too large":     {plain, 413, "too_large", "", []string{"Upload-Length", "9223372036854775807"}},
+		"more than said":    {plain, 413, "too_large", "12345678901", nil},
+		"type by name":      {plain, 415, "type_not_allowed", "", []string{"Upload-Metadata", meta("filename", "a.png")}},
+		"no bytes":          {plain, 415, "unsupported_media_type", "x", []string{"Content-Type", "text/plain"}},
+		"long name":         {plain, 422, "invalid_fields", "", []string{"Upload-Metadata", meta("filename", "a.txt", "name", strings.Repeat("x", 101))}},
+		"damaged":           {plain, 460, "checksum_mismatch", "1234567890", []string{"Upload-Checksum", "sha1 AAAAAAAAAAAAAAAAAAAAAAAAAAA="}},
+		"no password":       {locked, 401, "password_required", "", nil},
+		"wrong password":    {locked, 401, "wrong_password", "", []string{"X-Upload-Password", "no"}},
+		"no captcha":        {locked, 400, "captcha_required", "", []string{"X-Upload-Password", "sesame"}},
+		"no link":           {"nothing", 404, "not_found", "", nil},
+		"switched off":      {off, 404, "not_found", "", nil},
+		"more than is left": {full, 403, "limit_reached", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			header := append([]string{"Upload-Length", "10", "Upload-Metadata", meta("filename", "a.txt")}, c.header...)
+			is.Equal(a.stranger("POST", requestsPath+"/p/"+c.slug+"/tus", c.body, header...).want(c.status).code(), c.code)
+		})
+	}
+	is.Equal(a.parts(), 0)
+	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+		awaited, err := tx.OpenUploads()
+		is.Equal(len(awaited), 0)
+		return err
+	}))
+
+	// With both it goes, and what is there needs neither.
+	at := a.stranger("POST", requestsPath+"/p/"+locked+"/tus", "", "Upload-Length", "2", "X-Upload-Password", "sesame", "X-Captcha-Token", a.solve()).want(201).header.Get("Location")
+	is.Equal(a.sendPiece(at, 0, "ab").want(204).header.Get("X-Kist-Status"), "pending")
+}
+
+// TestSendingTypes: what the link does not take is refused with its first bytes,
+// however they come, and gives its place back.
+func TestSendingTypes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(map[string]any{"maxUploads": 1, "allowedTypes": []string{"image/png"}})
+	png, html := "\x89PNG\r\n\x1a\n"+strings.Repeat("x", 992), "<html>"+strings.Repeat("x", 994)
+	for name, pieces := range map[string][]int{"at once": {1000}, "the beginning first": {600, 400}, "in small ones": {3, 4, 504, 1, 488}, "by the byte": {511, 1, 488}} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			at := a.beginSending(slug, len(html), "filename", "a.png")
+			offset, refused := 0, false
+			for _, n := range pieces {
+				got := a.sendPiece(at, offset, html[offset:offset+n])
+				if offset += n; offset >= 512 {
+					is.Equal(got.want(415).code(), "type_not_allowed")
+					refused = true
+					break
+				}
+				got.want(204)
+			}
+			is.True(refused)
+			is.Equal(a.parts(), 0)
+			a.stranger("HEAD", at, "").want(404)
+			at = a.beginSending(slug, len(png)) // the place is free
+			a.stranger("DELETE", at, "").want(204)
+		})
+	}
+	// The owner thinks otherwise meanwhile: what counts is the end.
+	id := a.get("/api/v1/upload-requests").text("data.0.id")
+	at := a.beginSending(slug, len(png))
+	a.sendPiece(at, 0, png[:900]).want(204)
+	a.patch("/api/v1/upload-requests/"+id, map[string]any{"allowedTypes": []string{"image/gif"}}).want(200)
+	is.Equal(a.sendPiece(at, 900, png[900:]).want(415).code(), "type_not_allowed")
+	n := 0
+	for range a.server.Blobs.All() {
+		n++
+	}
+	is.Equal(n+a.parts(), 0)
+	a.patch("/api/v1/upload-requests/"+id, map[string]any{"allowedTypes": []string{"image/*"}}).want(200)
+	at = a.beginSending(slug, len(png))
+	for i := 0; i < len(png); i += 250 {
+		a.sendPiece(at, i, png[i:i+250]).want(204)
+	}
+	is.Equal(a.visit(at).want(200).text("item.status"), "pending")
+}
+
+// TestRacingSendings: of a hundred who begin at the same time as many have a
+// place as the limit says; when they give it up, others have it.
+func TestRacingSendings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fields map[string]any
+		code   string
+	}{
+		"count":  {map[string]any{"maxUploads": 7}, "limit_reached"},
+		"bytes":  {map[string]any{"maxTotalSize": 7*3000 + 1500}, "limit_reached"},
+		"sender": {map[string]any{"perUserUploadLimit": 7}, "sender_limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			id, slug := a.ask(c.fields)
+			for round := range 2 {
+				var all sync.WaitGroup
+				answers := make([]*answer, 100)
+				for i := range answers {
+					all.Go(func() {
+						answers[i] = a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "3000")
+					})
+				}
+				all.Wait()
+				var won []string
+				for _, g := range answers {
+					if g.status == 201 {
+						won = append(won, g.header.Get("Location"))
+						continue
+					}
+					is.Equal(g.text("code"), c.code)
+				}
+				is.Equal(len(won), 7)
+				for i, at := range won {
+					if round == 0 {
+						a.stranger("DELETE", at, "").want(204)
+					} else {
+						is.Equal(a.sendPiece(at, 0, fmt.Sprintf("%03000d", i)).want(204).header.Get("X-Kist-Status"), "pending")
+					}
+				}
+			}
+			is.Equal(a.get("/api/v1/upload-requests/"+id).at("data.pendingCount"), 7.0)
+		})
+	}
+}
+
+// TestSendingToAClosedLink: when the link ends, is switched off or removed, or
+// its owner is shut, those who send are told, and what they had set aside is
+// free.
+func TestSendingToAClosedLink(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end    func(a *app, id string)
+		status int
+	}{
+		"switched off": {func(a *app, id string) {
+			a.patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": false}).want(200)
+		}, 404},
+		"removed": {func(a *app, id string) { a.delete("/api/v1/upload-requests/" + id).want(200) }, 404},
+		"over": {func(a *app, id string) {
+			a.patch("/api/v1/upload-requests/"+id, map[string]any{"expiresAt": a.clock.now().Add(time.Hour).UTC().Format(time.RFC3339)}).want(200)
+			a.clock.advance(2 * time.Hour)
+		}, 410},
+		"its owner shut": {func(a *app, _ string) {
+			a.addUser("other", record.Admin)
+			a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
+				me, err := tx.User(a.user.ID)
+				if err == nil {
+					me.Disabled = true
+					err = tx.SaveUser(me)
+				}
+				return err
+			}))
+		}, 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			a := start(t)
+			id, slug := a.ask(nil)
+			at := a.beginSending(slug, 10)
+			a.sendPiece(at, 0, "hello").want(204)
+			c.end(a, id)
+			is.True(strings.Contains(a.sendPiece(at, 5, "world").want(c.status).text("error"), "link"))
+			is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
+				is.Equal(tx.ReservedBytes(), int64(0))
+				return nil
+			}))
+		})
+	}
+}
+
+// A large file of a sender's is the one that was sent.
+func TestSendingWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	id, slug := a.ask(nil)
+	content := strings.Repeat("0123456789", 300_000)
+	at := a.beginSending(slug, len(content), "filename", "a.bin")
+	for i := 0; i < len(content); i += 700_000 {
+		a.sendPiece(at, i, content[i:min(len(content), i+700_000)]).want(204)
+	}
+	item := a.visit(at).want(200).text("item.itemId")
+	got := sha256.Sum256(a.get("/api/v1/upload-requests/" + id + "/queue/" + item + "/content").want(200).body)
+	want := sha256.Sum256([]byte(content))
+	is.Equal(hex.EncodeToString(got[:]), hex.EncodeToString(want[:]))
+}
+
+// An upload whose bytes are coming in is not over, be they noted only at their
+// end, as those with a checksum are.
+func TestSweepLeavesWhatIsSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	_, slug := a.ask(nil)
+	content := make([]byte, noteBytes+2)
+	sum := sha256.Sum256(content)
+	at := a.beginSending(slug, len(content))
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.url+at, r)
+	is.NoErr(err)
+	req.ContentLength = int64(len(content))
+	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(sum[:]))
+	answered := make(chan int, 1)
+	go func() {
+		status := 0
+		if res, err := plain.Do(req); err == nil {
+			_ = res.Body.Close()
+			status = res.StatusCode
+		}
+		_ = r.Close()
+		answered <- status
+	}()
+	ends := func() (end time.Time) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.SenderUpload(at[len(sentPath)+1:])
+			if err == nil {
+				end = u.Expires
+			}
+			return err
+		}))
+		return end
+	}
+	sweep := func() { a.fatal(a.server.Store.Update((*kv.Tx).DropUploads)) }
+	begun := a.clock.now().Add(time.Hour)
+	_, err = w.Write(content[:1])
+	is.NoErr(err)
+	eventually(t, "it is not kept for longer", func() bool { return ends().After(begun) })
+	a.clock.advance(11 * time.Minute) // until when an upload without bytes is kept
+	sweep()
+	a.clock.advance(23*time.Hour + 30*time.Minute)
+	was := ends()
+	_, err = w.Write(content[1 : noteBytes+1])
+	is.NoErr(err)
+	eventually(t, "it is not kept for longer", func() bool { return ends().After(was) })
+	a.clock.advance(time.Hour)
+	sweep()
+	_, err = w.Write(content[noteBytes+1:])
+	is.NoErr(err)
+	is.NoErr(w.Close())
+	is.Equal(<-answered, 204)
+	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 1.0)
+}

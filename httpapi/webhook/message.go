@@ -1,0 +1,224 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// A Message is an event as it is told to a webhook.
+type Message struct {
+	ID     record.ID // the same at each try
+	Event  record.Event
+	At     time.Time // of the event
+	Notice *record.Notice
+}
+
+// Body is the message in a format. base is the absolute address of the server.
+func (m *Message) Body(f record.Format, base string) ([]byte, error) {
+	var v *record.Shown
+	if m.Notice.Row != nil {
+		var err error
+		if v, err = m.Notice.Shown(); err != nil {
+			return nil, err
+		}
+		v.Base = base
+	}
+	if f == record.FormatDiscord {
+		return m.discord(v, base)
+	}
+	return m.plain(v), nil
+}
+
+// plain is the body of the format json. v is nil if the notice is not of a
+// record.
+func (m *Message) plain(v *record.Shown) []byte {
+	dst := append(append([]byte(`{"id":"`), m.ID.String()...), `","event":`...)
+	dst = field.AppendString(dst, string(m.Event))
+	dst = append(append(append(dst, `,"createdAt":"`...), m.At.UTC().Format(field.TimeLayout)...), `","data":`...)
+	switch {
+	case v != nil:
+		dst = field.AppendJSON(dst, v)
+	case len(m.Notice.Data) > 0:
+		dst = append(dst, m.Notice.Data...)
+	default:
+		dst = append(dst, "{}"...)
+	}
+	return append(dst, '}')
+}
+
+// Bounds of Discord's messages, in characters. Those that it counts together
+// (6000) cannot be reached with these.
+const (
+	maxTitle = 256
+	maxValue = 1024
+)
+
+type discordField struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Inline bool   `json:"inline"`
+}
+
+type discordEmbed struct {
+	Title       string         `json:"title,omitempty"`
+	URL         string         `json:"url,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Color       int            `json:"color"`
+	Timestamp   string         `json:"timestamp"`
+	Fields      []discordField `json:"fields,omitempty"`
+	Footer      struct {
+		Text string `json:"text"`
+	} `json:"footer"`
+}
+
+// discordMessage is what Discord's webhooks take (Execute Webhook). Nobody is
+// mentioned by it, whatever a name says.
+type discordMessage struct {
+	Mentions struct {
+		Parse []string `json:"parse"`
+	} `json:"allowed_mentions"`
+	Embeds []discordEmbed `json:"embeds"`
+}
+
+// says is what an event is called in a message for people, and its colour.
+func says(e record.Event) (words string, color int) {
+	const good, neutral, bad = 0x0f6b5c, 0x3b82f6, 0xb45309
+	switch e {
+	case record.LimitReached:
+		return "Its limit is reached.", bad
+	case record.ItemExpired:
+		return "It has expired.", bad
+	case record.PageGone:
+		return "Its page cannot be reached any more.", bad
+	case record.UploadReceived:
+		return "Received, and waiting for a decision.", neutral
+	case record.UploadApproved:
+		return "Approved.", good
+	case record.UploadRejected:
+		return "Rejected.", bad
+	case record.WebhookTest:
+		return "This is a test. Deliveries arrive.", neutral
+	}
+	kind, what, _ := strings.Cut(string(e), ".")
+	if kind == "shortlink" {
+		kind = "short link"
+	}
+	switch what {
+	case "updated":
+		return "The " + kind + " was changed.", neutral
+	case "deleted":
+		return "The " + kind + " was deleted.", bad
+	}
+	return "A new " + kind + ".", good
+}
+
+func (m *Message) discord(v *record.Shown, base string) ([]byte, error) {
+	words, color := says(m.Event)
+	e := discordEmbed{Title: escape(m.Notice.Title, maxTitle), Description: words, Color: color, Timestamp: m.At.UTC().Format(field.TimeLayout)}
+	e.Footer.Text = string(m.Event)
+	address := ""
+	if m.Notice.Path != "" {
+		address = base + m.Notice.Path
+	}
+	if v != nil {
+		b, err := v.Decode()
+		if err != nil {
+			return nil, err
+		}
+		title := b.Title()
+		if strings.TrimSpace(title) == "" {
+			title = "Untitled " + v.Kind.Name
+		}
+		e.Title = escape(title, maxTitle)
+		if err := json.Unmarshal(v.AppendURL(nil), &address); err != nil {
+			return nil, fmt.Errorf("address: %w", err)
+		}
+		e.Fields = discordFields(v, b)
+	}
+	if linkable(address) {
+		e.URL = address
+	}
+	var msg discordMessage
+	msg.Mentions.Parse = []string{}
+	msg.Embeds = []discordEmbed{e}
+	return json.Marshal(msg)
+}
+
+func discordFields(v *record.Shown, b record.Body) []discordField {
+	var all []discordField
+	add := func(name, value string, inline bool) {
+		if value = escape(value, maxValue); strings.TrimSpace(value) != "" {
+			all = append(all, discordField{name, value, inline})
+		}
+	}
+	switch b := b.(type) {
+	case *record.File:
+		add("Type", b.MimeType, true)
+		add("Size", strconv.FormatInt(b.Size, 10)+" bytes", true)
+	case *record.Bookmark:
+		add("Page", b.URL, false)
+	case *record.Link:
+		add("Leads to", b.URL, false)
+	case *record.Game:
+		add("Status", string(b.Status), true)
+	}
+	public := "no"
+	if v.Public {
+		public = "yes"
+	}
+	add("Public", public, true)
+	if v.Limit > 0 {
+		add("Views", fmt.Sprintf("%d of %d", v.Views, v.Limit), true)
+	}
+	add("Folder", v.FolderName, true)
+	var tags []string
+	for _, t := range v.TagList {
+		tags = append(tags, t.Name)
+	}
+	add("Tags", strings.Join(tags, ", "), false)
+	return all
+}
+
+// linkable reports whether Discord takes an address: it refuses whole messages
+// for hosts like localhost.
+func linkable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
+}
+
+// escape writes a name so that Discord shows it as it is, in at most most
+// characters (UTF-16 code units, which is the strictest way to count): no
+// links, no formatting, no mentions. Control characters are left out.
+func escape(t string, limit int) string {
+	var b strings.Builder
+	n, full := 0, false
+	for _, r := range t {
+		size := utf16.RuneLen(r)
+		switch {
+		case r < ' ' || r == 0x7f:
+			r, size = ' ', 1
+		case strings.ContainsRune("\\*_~`|<>[]()#@:-+", r):
+			size = 2
+		}
+		if n+size > limit-1 { // room for the ellipsis
+			full = true
+			break
+		}
+		if n += size; size == 2 && r < 0x80 {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	if full {
+		b.WriteString("…")
+	}
+	return b.String()
+}

@@ -1,0 +1,90 @@
+package kv
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"kist/kv/record"
+)
+
+// answerFor is how long an answer is kept for a repeated request.
+const answerFor = 24 * time.Hour
+
+// An IdempotentAnswer is what a request with an idempotency key was answered.
+type IdempotentAnswer struct {
+	Request []byte `json:"Request"` // fingerprint of the request
+	Body    []byte `json:"Body"`
+}
+
+// For is the body if the request is the one that was answered; Invalid if it
+// is another, which must not be taken for done.
+func (a *IdempotentAnswer) For(request []byte) ([]byte, error) {
+	if !bytes.Equal(a.Request, request) {
+		return nil, &record.Error{
+			Fault: record.Invalid, Code: "idempotency_mismatch",
+			Text:   "This Idempotency-Key belongs to another request. Nothing was stored.",
+			Fields: map[string]string{"Idempotency-Key": "belongs to another request"},
+		}
+	}
+	return a.Body, nil
+}
+
+type storedAnswer struct {
+	Expires time.Time `json:"Expires"`
+	IdempotentAnswer
+}
+
+func answerKey(owner record.ID, key string) []byte {
+	digest := sha256.Sum256([]byte(key))
+	return ownedKey(owner, digest[:]...)
+}
+
+// IdempotentAnswer is what the owner's request with the idempotency key was answered in
+// the last 24 hours; Missing if it was not.
+func (tx *Tx) IdempotentAnswer(owner record.ID, key string) (*IdempotentAnswer, error) {
+	missing := record.NotFound("answer")
+	v := tx.Get(answerBucket, answerKey(owner, key))
+	if v == nil {
+		return nil, missing
+	}
+	var a storedAnswer
+	if err := json.Unmarshal(v, &a); err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
+	}
+	if !tx.Now.Before(a.Expires) {
+		return nil, missing
+	}
+	return &a.IdempotentAnswer, nil
+}
+
+// SaveIdempotentAnswer keeps the answer to a request with an idempotency key.
+func (tx *Tx) SaveIdempotentAnswer(owner record.ID, key string, a IdempotentAnswer) error {
+	if err := tx.requireOwner(owner); err != nil {
+		return err
+	}
+	v, err := json.Marshal(storedAnswer{tx.Now.Add(answerFor), a})
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return tx.Put(answerBucket, answerKey(owner, key), v)
+}
+
+// DropIdempotentAnswers forgets the answers whose time is over.
+func (tx *Tx) DropIdempotentAnswers() error {
+	var old [][]byte
+	for k, v := range tx.Walk(answerBucket, nil, nil, false) {
+		var a storedAnswer
+		if json.Unmarshal(v, &a) != nil || !tx.Now.Before(a.Expires) {
+			old = append(old, append([]byte{}, k...))
+		}
+	}
+	for _, k := range old {
+		if err := tx.Delete(answerBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

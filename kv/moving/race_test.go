@@ -1,5 +1,0 @@
-//go:build race
-
-package moving
-
-const raceOn = true

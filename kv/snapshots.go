@@ -1,0 +1,138 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/kv/journal"
+)
+
+// When a new generation of the journal is begun: after this many bytes, or as
+// many as the newest snapshot has, so that snapshots cost no more than the
+// logs; and once a day, if there was a change.
+const (
+	generationBytes = 64 << 20
+	generationEvery = 24 * time.Hour
+	// snapshotRetry is how long a snapshot that failed waits for its next try.
+	snapshotRetry = 15 * time.Minute
+)
+
+// generation is what the committer knows about the present one.
+type generation struct {
+	due   bool  // whatever its size and age
+	size  int64 // of the newest snapshot, in bytes, about
+	begun time.Time
+	from  uint64     // the number of the record it begins after
+	retry time.Time  // no try before, as the last one failed
+	busy  chan int64 // tells the size of the snapshot that is being written, 0 if it failed
+
+	written chan struct{} // closed when the snapshot that was begun last is written or has failed
+}
+
+// renew begins a new generation if it is time. It is the committer's, between
+// commits.
+func (s *Store) renew() {
+	g := &s.gen
+	_, end := s.journal.End()
+	now := time.Now()
+	if g.busy != nil {
+		select {
+		case size := <-g.busy:
+			if g.busy = nil; size == 0 {
+				g.due, g.retry = true, now.Add(snapshotRetry)
+			} else {
+				g.size = size
+			}
+		default:
+			return
+		}
+	}
+	switch {
+	case now.Before(g.retry):
+		return
+	case g.due, end >= max(generationBytes, g.size), now.Sub(g.begun) >= generationEvery && s.state.Seq > g.from:
+	default:
+		return
+	}
+	tx, err := s.bolt.Begin(false)
+	if err == nil {
+		if err = s.journal.Begin(s.state); err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}
+	if err != nil {
+		g.retry = now.Add(snapshotRetry)
+		s.log.Error("no new part of the journal begun; the present one goes on", "error", err)
+		return
+	}
+	at := s.state
+	g.due, g.begun, g.from = false, now, at.Seq
+	busy, written := make(chan int64, 1), make(chan struct{})
+	g.busy, g.written = busy, written
+	s.work.Go(func() {
+		defer close(written)
+		busy <- s.snapshot(tx, at)
+	})
+}
+
+// snapshot writes what the transaction sees, and ends it. It returns how large
+// that is, in bytes, or 0 if it failed; the logs are all there still.
+func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
+	begun := time.Now()
+	err := s.journal.Snapshot(s.stopping, at, Format, s.unmapped(everything(tx)))
+	size := tx.Size()
+	err = errors.Join(err, tx.Rollback())
+	if err == nil {
+		err = s.journal.Prune()
+	}
+	if err == nil {
+		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
+			s.log.Warn("old logs are not compressed; they stay as they are", "error", err)
+		}
+	}
+	if err != nil {
+		if s.stopping.Err() == nil {
+			s.log.Error("no snapshot written; what is in the logs is safe", "error", err)
+		}
+		return 0
+	}
+	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
+	return size
+}
+
+// unmapped yields the operations and gives back the memory that reading them
+// takes, so that a snapshot does not map all of the working copy.
+func (s *Store) unmapped(all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
+	return func(yield func(journal.Op) bool) {
+		read := 0
+		all(func(op journal.Op) bool {
+			if read += len(op.Key) + len(op.Value); read > 2<<20 {
+				if read = 0; FileMemory() > MostMapped {
+					_ = s.SetRelaxed() // what stays taken now is given back later
+				}
+			}
+			return yield(op)
+		})
+	}
+}
+
+// between runs fn on the committer's goroutine while nothing is under way.
+func (s *Store) between(fn func() error) error {
+	j := &job{between: fn, done: make(chan struct{})}
+	return s.submit(j)
+}
+
+// upgrade begins a log of the present format, and writes a snapshot of the
+// store as it is, in the format that it has. An older program goes on from
+// there when both files are moved away: the logs before lead to the same state.
+func (s *Store) upgrade(from uint32) error {
+	if err := s.journal.Begin(s.state); err != nil {
+		return err
+	}
+	return s.bolt.View(func(tx *bolt.Tx) error {
+		return s.journal.Snapshot(context.Background(), s.state, from, everything(tx))
+	})
+}

@@ -1,0 +1,245 @@
+package kv
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"kist/blobs/disk"
+	"kist/kv/journal"
+	"kist/kv/record"
+)
+
+// Space that is left free on the disk. New content is refused while less than
+// the reserve is free, and new records while less than a quarter of it: what
+// removes, counts and signs in goes on. Ballast is a file that is given up
+// when something else has filled the disk, so that removals still find room.
+const (
+	reserveLeast = 4 << 20
+	reserveMost  = 1 << 30
+	reserveShare = 50 // of the whole disk: 1/50
+	ballastMost  = 8 << 20
+	ballastShare = 64
+	ballastRetry = 600 // seconds after it could not be written: a try may take what a quota leaves to others
+	ballastName  = "ballast"
+)
+
+// diskSpace watches the free space.
+type diskSpace struct {
+	folder *disk.Folder // of derived files
+	space  func() (disk.Room, error)
+	low    atomic.Bool  // the file system says that there is no room for new records
+	full   atomic.Bool  // a commit found no room, whatever the file system says: a quota may be used up
+	pruned time.Time    // when old generations were last given up for room; the ticking goroutine's
+	held   atomic.Bool  // the ballast is there
+	balked atomic.Int64 // when it could not be written, in seconds since 1970
+	failed atomic.Bool  // the last write of a commit failed, and not for want of room
+}
+
+// none reports whether there is no room for new records.
+func (r *diskSpace) none() bool { return r.low.Load() || r.full.Load() }
+
+// noRoom reports whether an error says that the disk, or what a quota leaves of
+// it, is full.
+func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// Reserve is how much of a disk of the total size is left free, in bytes.
+func Reserve(total uint64) uint64 {
+	return min(max(total/reserveShare, reserveLeast), reserveMost)
+}
+
+// openDiskSpace begins to watch the disk that the data directory is on.
+func (s *Store) openDiskSpace() error {
+	f, err := disk.OpenFolder(filepath.Join(s.dir, "cache"))
+	if err != nil {
+		return err
+	}
+	s.space.folder = f
+	info, err := f.Lstat(ballastName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && info.Mode().IsRegular():
+		s.space.held.Store(true)
+	case err == nil:
+		// Something else has the name. The ballast is made again if this can go;
+		// nothing else needs it.
+		if err := f.Remove(ballastName); err != nil {
+			s.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
+		}
+	}
+	return err
+}
+
+// journalSpace is what the journal is told of the disk.
+func (s *Store) journalSpace() (journal.Space, error) {
+	r, err := s.space.space()
+	return spaceFor(r), err
+}
+
+func spaceFor(r disk.Room) journal.Space {
+	const most = 1 << 62
+	return journal.Space{Free: int64(min(r.Free, most)), Reserve: int64(Reserve(r.Total))}
+}
+
+// Retention says how long a copy of the data directory may take that is made
+// while a server runs on it.
+func Retention(dir string) (journal.Retention, error) {
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if err != nil {
+		return journal.Retention{}, err
+	}
+	j.OnDisk(func() (journal.Space, error) {
+		r, err := disk.Space(dir)
+		return spaceFor(r), err
+	})
+	r, err := j.Retention()
+	return r, errors.Join(err, j.Close())
+}
+
+// FreeForContent is how many bytes of new content the disk takes at present; a large
+// number where that cannot be found out.
+func (s *Store) FreeForContent() int64 {
+	if s.space.full.Load() {
+		return 0
+	}
+	r, err := s.space.space()
+	if err != nil {
+		return 1 << 62
+	}
+	keep := Reserve(r.Total)
+	if r.Free <= keep || r.Files > 0 && r.FreeFiles == 0 {
+		return 0
+	}
+	return int64(min(r.Free-keep, 1<<62))
+}
+
+// ErrFull says that the disk has no room for anything new.
+var ErrFull = &record.Error{Fault: record.Full, Code: "disk_full", Text: "The server's disk is full. Nothing was stored; what is removed makes room."}
+
+// checkDiskSpace looks at the free space. It is called every second.
+func (s *Store) checkDiskSpace() {
+	r, err := s.space.space()
+	if err != nil {
+		return
+	}
+	keep := Reserve(r.Total)
+	low := r.Free < keep/4
+	if low != s.space.low.Swap(low) {
+		if low {
+			s.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
+		} else {
+			s.log.Info("there is room on the disk again", "freeBytes", r.Free)
+		}
+	}
+	if r.Free < keep && time.Since(s.space.pruned) > time.Minute {
+		s.space.pruned = time.Now()
+		if err := s.journal.Prune(); err != nil {
+			s.log.Warn("old parts of the journal could not be removed to make room", "error", err)
+		}
+	}
+	size := min(ballastMost, r.Total/ballastShare)
+	switch held := s.space.held.Load(); {
+	case held && r.Free < size:
+		s.removeBallast()
+	case !held && !s.space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.space.balked.Load() > ballastRetry:
+		// Random bytes: a file system may keep no others in full.
+		if err := s.space.folder.Publish(ballastName, func(w io.Writer) error {
+			_, err := io.CopyN(w, rand.Reader, int64(size))
+			return err
+		}); err == nil {
+			s.space.held.Store(true)
+		} else {
+			s.space.balked.Store(time.Now().Unix())
+		}
+	}
+}
+
+// commitGrowth is what the working copy may grow by in a commit.
+const commitGrowth = 1 << 20
+
+// freeDiskSpace gives up the ballast if a commit of bbolt's may not find room for
+// its pages: it cannot be tried again, as an append to the journal can.
+func (s *Store) freeDiskSpace() {
+	if !s.space.held.Load() {
+		return
+	}
+	if r, err := s.space.space(); err == nil && r.Free < commitGrowth {
+		s.removeBallast()
+	}
+}
+
+// removeBallast makes room for removals; it reports whether it did.
+func (s *Store) removeBallast() bool {
+	if !s.space.held.Swap(false) {
+		return false
+	}
+	return s.space.folder.Remove(ballastName) == nil
+}
+
+// ErrUnwritable says that the disk failed to take a commit. Reading goes on.
+var ErrUnwritable = &record.Error{
+	Fault: record.Busy, Code: "storage_failed", Retry: 10 * time.Second,
+	Text: "The server's disk fails to write at the moment. Nothing was stored; what is there can be read.",
+}
+
+// commitFailed notes why a commit could not be written, and turns the error into
+// one for the client.
+func (s *Store) commitFailed(err error) error {
+	if noRoom(err) {
+		s.removeBallast()
+		if !s.space.full.Swap(true) {
+			s.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
+		}
+		return fmt.Errorf("%w (%w)", ErrFull, err)
+	}
+	if !errors.As(err, new(syscall.Errno)) {
+		return err // not the disk's fault
+	}
+	if !s.space.failed.Swap(true) {
+		s.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
+	}
+	s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
+	return fmt.Errorf("%w (%w)", ErrUnwritable, err)
+}
+
+// commitSucceeded notes that a commit was written.
+func (s *Store) commitSucceeded() {
+	if s.space.failed.Load() && s.space.failed.Swap(false) {
+		s.log.Warn("the disk writes again")
+	}
+}
+
+// Failing reports whether the latest commit could not be written because the
+// disk failed. It is tried again every second.
+func (s *Store) Failing() bool { return s.space.failed.Load() }
+
+// retryBytes is the size of a commit that shows that there is room again. A
+// small one would fit into the last block of a file.
+const retryBytes = 64 << 10
+
+// retryWrite makes a commit if the latest one failed, or one found no room
+// where the file system says there is some. So it shows when the disk works
+// again though nobody stores anything.
+func (s *Store) retryWrite() {
+	try := func(n int) error { // a failure is noted already
+		return s.Update(func(tx *Tx) error {
+			value := make([]byte, n)
+			random(value)
+			return tx.Put(metaBucket, metaTried, value)
+		})
+	}
+	if s.space.full.Load() && !s.space.low.Load() && try(retryBytes) == nil && try(8) == nil {
+		s.space.full.Store(false)
+		s.log.Info("a write found room on the disk again")
+	}
+	if s.Failing() {
+		_ = try(8)
+	}
+}

@@ -1,0 +1,194 @@
+package transfer
+
+import (
+	"archive/zip"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/transfer/format"
+)
+
+// Exported is what an export holds.
+type Exported struct {
+	User    string `json:"user"`
+	Records int    `json:"records"`
+	Files   int    `json:"files"`   // contents
+	Bytes   int64  `json:"bytes"`   // of those
+	Missing int    `json:"missing"` // contents whose bytes are gone
+}
+
+// Export is what an account keeps as it was at one instant, ready to be written
+// out.
+type Export struct {
+	Holds Exported
+
+	blobs    *blobs.Store
+	spool    *os.File
+	parts    []part
+	contents [][32]byte
+}
+
+// part is an entry of the zip in the spool.
+type part struct {
+	name string
+	size int64
+}
+
+// NewExport reads the records of an account in one transaction, which is as
+// short as the disk is fast, and lays them aside in a file below the data
+// directory's cache: a transaction that waited for whoever fetches the export
+// would make the store grow. The caller must Close it.
+func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
+	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
+	if err != nil {
+		return nil, fmt.Errorf("cannot lay the export aside: %w", err)
+	}
+	_ = os.Remove(spool.Name()) // so that a crash leaves nothing; where that cannot be, Close does it
+	x = &Export{blobs: content, spool: spool}
+	if err = store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// Close frees what the export has laid aside.
+func (x *Export) Close() error {
+	err := x.spool.Close()
+	if gone := os.Remove(x.spool.Name()); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+// read lays aside what the transaction sees.
+func (x *Export) read(tx *kv.Tx, owner record.ID) error {
+	u, err := tx.User(owner)
+	if err != nil {
+		return err
+	}
+	x.Holds.User = u.Name
+	out := bufio.NewWriterSize(x.spool, 256<<10)
+	put := func(name string, lines func(write func([]byte) error) error) error {
+		p := part{name: name}
+		err := lines(func(b []byte) error {
+			p.size += int64(len(b))
+			_, err := out.Write(b)
+			return err
+		})
+		if p.size > 0 {
+			x.parts = append(x.parts, p)
+		}
+		return err
+	}
+	tags, err := tx.Tags(owner)
+	if err != nil {
+		return err
+	}
+	folders, err := tx.Folders(owner)
+	if err != nil {
+		return err
+	}
+	var line []byte
+	err = errors.Join(
+		put(format.ManifestName, func(write func([]byte) error) error { return write(format.AppendManifest(nil, u.Name)) }),
+		put(format.TagsName, func(write func([]byte) error) error {
+			for _, t := range tags {
+				line = format.AppendLabel(line[:0], t.Name, t.Color)
+				if err := write(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+		put(format.FoldersName, func(write func([]byte) error) error {
+			for _, f := range folders {
+				line = format.AppendLabel(line[:0], f.Name, f.Color)
+				if err := write(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	)
+	seen := map[[32]byte]bool{}
+	for _, k := range record.Kinds {
+		err = errors.Join(err, put(format.KindName(k), func(write func([]byte) error) error {
+			v := record.Shown{Record: record.Record{Kind: k}}
+			q := kv.Query{Owner: owner, Kind: k, Sort: kv.Oldest, Limit: page}
+			for {
+				list, err := tx.List(q)
+				if err != nil {
+					return err
+				}
+				for _, r := range list.Records {
+					if err := tx.Show(r, &v); err != nil {
+						return err
+					}
+					line = format.AppendRecord(line[:0], &v, tx.Used(r))
+					if err := write(line); err != nil {
+						return err
+					}
+					x.Holds.Records++
+					if r.Bytes != nil && !seen[r.Bytes.Ref] {
+						seen[r.Bytes.Ref] = true
+						x.contents = append(x.contents, r.Bytes.Ref)
+						x.Holds.Files++
+						x.Holds.Bytes += r.Bytes.Size
+					}
+				}
+				if q.After = list.Next; q.After == "" {
+					return nil
+				}
+			}
+		}))
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// Write writes the export as a zip. Contents whose bytes are gone or damaged are left out
+// and counted in Holds.Missing.
+func (x *Export) Write(w io.Writer) error {
+	z := zip.NewWriter(w)
+	at := int64(0)
+	for _, p := range x.parts {
+		to, err := z.Create(p.name)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(to, io.NewSectionReader(x.spool, at, p.size)); err != nil {
+			return fmt.Errorf("cannot write %s: %w", p.name, err)
+		}
+		at += p.size
+	}
+	for _, ref := range x.contents {
+		err := x.blobs.Prove(ref) // before it is in the zip
+		var f *os.File
+		if err == nil {
+			f, err = x.blobs.Get(ref)
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, blobs.ErrDamaged) {
+			x.Holds.Missing++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// Stored as it is: most files are compressed already.
+		to, err := z.CreateHeader(&zip.FileHeader{Name: format.BlobName(ref), Method: zip.Store})
+		if err == nil {
+			_, err = io.Copy(to, f)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("cannot write a file's bytes: %w", err)
+		}
+	}
+	return z.Close()
+}

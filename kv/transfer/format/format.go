@@ -1,0 +1,383 @@
+// Package format reads what programs export, kist among them, as rows that kist
+// can keep. It is pure: all it touches is the source it is given. Sources are
+// foreign bytes; whatever they hold, an entry of at most MaxEntry bytes is in
+// memory at a time, and at most MaxRows are read.
+package format
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Format is a form in which things are moved.
+type Format string
+
+// The formats.
+const (
+	Netscape   Format = "netscape"   // bookmarks in HTML, as every browser and linkding exports them
+	Linkding   Format = "linkding"   // JSON of linkding's API
+	Karakeep   Format = "karakeep"   // JSON of Karakeep, once Hoarder
+	Linkwarden Format = "linkwarden" // JSON of Linkwarden
+	Wallabag   Format = "wallabag"   // JSON of wallabag
+	Omnivore   Format = "omnivore"   // the zip of Omnivore, or a list in it
+	Firefox    Format = "firefox"    // the JSON in which Firefox backs bookmarks up
+	Chrome     Format = "chrome"     // the file Bookmarks of Chrome and its kin
+	Pocket     Format = "pocket"     // CSV of Pocket, or the zip of it
+	Raindrop   Format = "raindrop"   // CSV of Raindrop
+	Instapaper Format = "instapaper" // CSV of Instapaper
+	CSV        Format = "csv"        // bookmarks in any other CSV that names a column url
+	Shlink     Format = "shlink"     // CSV of Shlink's web client
+	Folder     Format = "folder"     // files, in a tar or a zip
+	Kist       Format = "kist"       // an export of kist
+)
+
+// Formats lists the formats.
+var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden, Wallabag, Omnivore, Pocket, Raindrop, Instapaper, CSV, Shlink, Folder, Kist}
+
+// Bounds of a source.
+const (
+	MaxEntry = 16 << 20 // bytes of one entry, the bytes of files aside
+	MaxRows  = 1_000_000
+)
+
+// A Row is one entry of a source: something to keep, a label, or an entry that
+// cannot be taken.
+type Row struct {
+	At   string // where it stands, such as "line 12"
+	Name string // what people know it by; for reports
+
+	Kind   *record.Kind // nil: nothing to keep
+	Fields field.Object // what a create says of it
+	Past   record.Past
+	Folder string // name of a file's folder
+	// Exact says that the row is one of kist's own: what has the same slug, not
+	// what has the same address or content, is taken for the same.
+	Exact bool
+	// Sum is the SHA-256 that a file's bytes must have, if the source says so.
+	Sum *[32]byte
+	// Open reads the bytes of a file. It must be called, if at all, before the
+	// next row is asked for.
+	Open func() (io.ReadCloser, error)
+
+	Label *Label
+
+	Whole   bool     // the notes are of the source as a whole; nothing else is said
+	Refused string   // why it cannot be taken
+	Notes   []string // what could not be kept of it
+}
+
+// Label is a tag or a folder, which may have nothing in it.
+type Label struct {
+	Folder      bool
+	Name, Color string
+}
+
+// Source is what is read: a file, or something as good.
+type Source struct {
+	R    io.ReaderAt
+	Size int64
+}
+
+// stream reads the source from its beginning.
+func (s Source) stream() io.Reader { return io.NewSectionReader(s.R, 0, s.Size) }
+
+// Unreadable says why a source cannot be read, or not further. It is for
+// people.
+type Unreadable string
+
+func (e Unreadable) Error() string { return string(e) }
+
+func unreadable(format string, args ...any) error { return Unreadable(fmt.Sprintf(format, args...)) }
+
+// Rows are what a reader yields: the error, after which nothing follows, says
+// why the source cannot be read further.
+type Rows = iter.Seq2[Row, error]
+
+var readers = map[Format]func(Source) Rows{
+	Netscape: func(s Source) Rows { return netscape(s.stream()) },
+	Linkding: linkding, Karakeep: karakeep, Wallabag: wallabag, Omnivore: omnivore,
+	Firefox: firefox.read, Chrome: chrome.read, Linkwarden: linkwarden.read,
+	Pocket: linksIn, Raindrop: linksIn, Instapaper: linksIn, CSV: linksIn,
+	Shlink: func(s Source) Rows { return shlink(s.stream()) },
+	Folder: folder, Kist: kist,
+}
+
+// Read reads a source of the format.
+func Read(f Format, s Source) Rows {
+	return func(yield func(Row, error) bool) {
+		n := 0
+		for row, err := range readers[f](s) {
+			if n++; n > MaxRows && err == nil {
+				yield(Row{}, unreadable("There are more than %d entries; split the file.", MaxRows))
+				return
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// detected is how much of a source is looked at to tell its format.
+const detected = 64 << 10
+
+// Detect tells the format of a source.
+func Detect(s Source) (Format, error) {
+	head := make([]byte, min(detected, max(s.Size, 0)))
+	if n, err := s.R.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	} else {
+		head = head[:n]
+	}
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) {
+		return detectZip(s)
+	}
+	if len(head) > 262 && string(head[257:262]) == "ustar" {
+		return Folder, nil
+	}
+	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	lower := bytes.ToLower(text)
+	has := func(part string) bool { return bytes.Contains(lower, []byte(part)) }
+	switch {
+	case has("<!doctype netscape-bookmark"), bytes.HasPrefix(text, []byte("<")) && (has("<dl") || has("<a ")):
+		return Netscape, nil
+	case bytes.HasPrefix(text, []byte("{")) || bytes.HasPrefix(text, []byte("[")):
+		if f := detectJSON(text[0] == '[', has); f != "" {
+			return f, nil
+		}
+		return "", errUnknown
+	case bytes.HasPrefix(head, []byte("mozLz40\x00")):
+		return "", unreadable("It is a compressed backup of Firefox. In Firefox, open the bookmarks' library, choose Backup, and import that file.")
+	}
+	columns := map[string]bool{}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	for _, c := range strings.FieldsFunc(string(line), func(r rune) bool { return r == ',' || r == ';' }) {
+		columns[column(c)] = true
+	}
+	switch {
+	case columns["longurl"]:
+		return Shlink, nil
+	case !columns["url"]:
+		return "", errUnknown
+	case columns["timeadded"]:
+		return Pocket, nil
+	case columns["excerpt"] && columns["created"]:
+		return Raindrop, nil
+	case columns["selection"] && columns["timestamp"]:
+		return Instapaper, nil
+	}
+	return CSV, nil
+}
+
+var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
+
+// detectJSON tells a format by members that stand in the beginning of a
+// document, "" if it is none that is known.
+func detectJSON(list bool, has func(string) bool) Format {
+	switch {
+	case list && has(`"is_archived"`) && has(`"is_starred"`):
+		return Wallabag
+	case list && has(`"tag_names"`):
+		return Linkding
+	case list && has(`"savedat"`) && has(`"slug"`):
+		return Omnivore
+	case list:
+		return ""
+	case has(`"text/x-moz-place-container"`):
+		return Firefox
+	case has(`"roots"`) && has(`"bookmark_bar"`):
+		return Chrome
+	case has(`"bookmarks"`) && has(`"content"`) && has(`"createdat"`):
+		return Karakeep
+	case has(`"collections"`) && (has(`"links"`) || has(`"pinnedlinks"`)):
+		return Linkwarden
+	case has(`"results"`) && has(`"url"`):
+		return Linkding
+	}
+	return ""
+}
+
+// Passes is how often a source of the format is read from end to end.
+func (f Format) Passes() int64 {
+	switch f {
+	case Karakeep, Firefox, Chrome, Linkwarden:
+		return 2
+	}
+	return 1
+}
+
+// Known names the formats for people.
+func Known() string {
+	names := make([]string, len(Formats))
+	for i, f := range Formats {
+		names[i] = string(f)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Parse reads the name of a format.
+func Parse(name string) (Format, error) {
+	if _, ok := readers[Format(name)]; !ok {
+		return "", fmt.Errorf("must be one of: %s", Known())
+	}
+	return Format(name), nil
+}
+
+// gauge reads no more than left, which is set anew before each entry.
+type gauge struct {
+	r    io.Reader
+	left int
+}
+
+func (g *gauge) Read(b []byte) (int, error) {
+	if g.left <= 0 {
+		return 0, unreadable("An entry is longer than %d bytes.", MaxEntry)
+	}
+	n, err := g.r.Read(b[:min(len(b), g.left)])
+	g.left -= n
+	return n, err
+}
+
+// skipBOM passes over a byte order mark.
+func skipBOM(r io.Reader) *bufio.Reader {
+	b := bufio.NewReader(r)
+	if head, _ := b.Peek(3); string(head) == "\ufeff" {
+		_, _ = b.Discard(3) // it was there a moment ago
+	}
+	return b
+}
+
+// A builder makes a row and fits what is said of it into the fields.
+type builder struct{ Row }
+
+func build(k *record.Kind, at string) *builder {
+	return &builder{Row{At: at, Kind: k, Fields: field.Object{}}}
+}
+
+func (b *builder) note(format string, args ...any) {
+	b.Notes = append(b.Notes, fmt.Sprintf(format, args...))
+}
+
+// text sets a field, cut to most characters.
+func (b *builder) text(name, value string, limit int) {
+	value = clean(value)
+	if utf8.RuneCountInString(value) > limit {
+		value = strings.TrimSpace(string([]rune(value)[:limit-1])) + "…"
+		b.note("The %s was cut to %d characters.", name, limit)
+	}
+	if value != "" {
+		b.Fields[name] = value
+	}
+}
+
+// title sets the title, on one line.
+func (b *builder) title(value string) {
+	value = strings.Join(strings.Fields(clean(value)), " ")
+	b.text("title", value, record.MaxName)
+	if value != "" {
+		b.Name = value
+	}
+}
+
+// address sets a field that is an address; what is none is left for the rule
+// of the field to refuse.
+func (b *builder) address(name, value string) {
+	value = strings.TrimSpace(value)
+	b.Fields[name] = value
+	if b.Name == "" {
+		b.Name = value
+	}
+}
+
+// tags adds tags, fitted to the rule of tags.
+func (b *builder) tags(names ...string) {
+	list, _ := b.Fields["tags"].([]any)
+	for _, name := range names {
+		name = strings.Map(func(r rune) rune {
+			if r == ',' || unicode.IsSpace(r) {
+				return ' '
+			}
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, clean(name))
+		if runes := []rune(strings.TrimSpace(name)); len(runes) > record.MaxTag {
+			b.note("The tag “%s…” was cut to %d characters.", string(runes[:20]), record.MaxTag)
+			name = string(runes[:record.MaxTag])
+		}
+		tag, err := record.CleanTag(name)
+		if err != nil || contains(list, tag) {
+			continue
+		}
+		if len(list) == record.MaxTags {
+			b.note("Only the first %d tags were kept.", record.MaxTags)
+			break
+		}
+		list = append(list, tag)
+	}
+	if len(list) > 0 {
+		b.Fields["tags"] = list
+	}
+}
+
+func contains(list []any, tag string) bool {
+	for _, t := range list {
+		if name, _ := t.(string); record.Fold(name) == record.Fold(tag) {
+			return true
+		}
+	}
+	return false
+}
+
+// clean takes out what no text may have.
+func clean(t string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(t, "\uFFFD"), "\x00", ""))
+}
+
+// join joins the parts of a description that say something.
+func join(parts ...string) string {
+	var said []string
+	for _, p := range parts {
+		if p = clean(p); p != "" && (len(said) == 0 || said[len(said)-1] != p) {
+			said = append(said, p)
+		}
+	}
+	return strings.Join(said, "\n\n")
+}
+
+// seconds is an instant given in seconds since 1970, by some programs in
+// milliseconds or microseconds; zero if it is none.
+func seconds(t string) time.Time {
+	n, err := strconv.ParseInt(strings.TrimSpace(t), 10, 64)
+	if err != nil || n <= 0 {
+		return time.Time{}
+	}
+	for n > 1<<36 { // the year 4147
+		n /= 1000
+	}
+	return time.Unix(n, 0).UTC()
+}
+
+// date is an instant in one of the usual forms; zero if it is none.
+func date(t string) time.Time {
+	t = strings.TrimSpace(t)
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05", "2006-01-02"} {
+		if at, err := time.Parse(form, t); err == nil && at.Year() > 1970 && at.Year() < 10_000 {
+			return at.UTC().Truncate(time.Millisecond)
+		}
+	}
+	return seconds(t)
+}

@@ -1,0 +1,251 @@
+package format
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// maxUnread is how many columns or members a report names that were not read.
+const maxUnread = 100
+
+// unread counts what a source says and its reader does not read: how many
+// entries have a value in each column, member or attribute. A reader yields
+// its rows at the end of the source, so that nothing is lost silently.
+type unread struct {
+	what   string // "column", "member" or "attribute"
+	counts map[string]int
+	names  []string // in the order in which they were first seen
+	more   int      // values under names beyond maxUnread
+}
+
+func notRead(what string) *unread { return &unread{what: what, counts: map[string]int{}} }
+
+// add counts a value under the name.
+func (u *unread) add(name string) {
+	name = record.Cut(clean(name), 100)
+	if u.counts[name]++; u.counts[name] > 1 {
+		return
+	}
+	if len(u.names) == maxUnread {
+		delete(u.counts, name)
+		u.more++
+		return
+	}
+	u.names = append(u.names, name)
+}
+
+// tell yields a row for each name. It reports false if nobody asks for more.
+func (u *unread) tell(yield func(Row, error) bool) bool {
+	for _, name := range u.names {
+		row := Row{At: fmt.Sprintf("%s %q", u.what, name), Whole: true}
+		if row.Notes = []string{"This is not imported; 1 entry has it."}; u.counts[name] > 1 {
+			row.Notes = []string{fmt.Sprintf("This is not imported; %d entries have it.", u.counts[name])}
+		}
+		if !yield(row, nil) {
+			return false
+		}
+	}
+	if u.more == 0 {
+		return true
+	}
+	return yield(Row{At: "other " + u.what + "s", Whole: true, Notes: []string{fmt.Sprintf("These are not imported; they have %d values.", u.more)}}, nil)
+}
+
+// after yields the rows, and then those of what was not read: before the error
+// that ends the source, if there is one.
+func (u *unread) after(rows Rows) Rows {
+	return func(yield func(Row, error) bool) {
+		for row, err := range rows {
+			if err != nil {
+				if u.tell(yield) {
+					yield(row, err)
+				}
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		u.tell(yield)
+	}
+}
+
+// An entry is an object of a source in JSON. To read a member takes it out, so
+// that what is left in the end was not read. A member of another type than
+// the reader asks for stays.
+type entry struct {
+	o      field.Object
+	unread *unread
+	path   string   // of the entry in the one that is reported on, with a dot
+	inner  []*entry // objects in it that were asked for
+}
+
+func (e *entry) text(name string) string {
+	t, ok := e.o[name].(string)
+	if ok {
+		delete(e.o, name)
+	}
+	return t
+}
+
+// first reads the first of the members that says something. The others stay.
+func (e *entry) first(names ...string) string {
+	for _, name := range names {
+		if t, ok := e.o[name].(string); ok && clean(t) != "" {
+			return e.text(name)
+		}
+	}
+	return ""
+}
+
+// yes reads true and false, also as 1 and 0.
+func (e *entry) yes(name string) bool {
+	got := false
+	switch v := e.o[name].(type) {
+	case bool:
+		got = v
+	case string:
+		if v != "0" && v != "1" {
+			return false
+		}
+		got = v == "1"
+	case interface{ String() string }: // a json.Number
+		if v.String() != "0" && v.String() != "1" {
+			return false
+		}
+		got = v.String() == "1"
+	default:
+		return false
+	}
+	delete(e.o, name)
+	return got
+}
+
+// number reads a whole number as text.
+func (e *entry) number(name string) string {
+	t := number(e.o, name)
+	if t != "" {
+		delete(e.o, name)
+	}
+	return t
+}
+
+// texts reads a list of texts.
+func (e *entry) texts(name string) []string {
+	list, _ := e.o[name].([]any)
+	all := make([]string, 0, len(list))
+	for _, v := range list {
+		t, ok := v.(string)
+		if !ok {
+			return nil
+		}
+		all = append(all, t)
+	}
+	if list != nil {
+		delete(e.o, name)
+	}
+	return all
+}
+
+// object reads a member that is an object, with members of its own; it is empty
+// if there is none.
+func (e *entry) object(name string) *entry {
+	o, ok := e.o[name].(field.Object)
+	if ok {
+		delete(e.o, name)
+	}
+	in := &entry{o: o, unread: e.unread, path: e.path + name + "."}
+	e.inner = append(e.inner, in)
+	return in
+}
+
+// objects reads a list of objects.
+func (e *entry) objects(name string) []*entry {
+	list, _ := e.o[name].([]any)
+	all := make([]*entry, 0, len(list))
+	for _, v := range list {
+		o, ok := v.(field.Object)
+		if !ok {
+			return nil
+		}
+		all = append(all, &entry{o: o, unread: e.unread, path: e.path + name + "."})
+	}
+	if list != nil {
+		delete(e.o, name)
+		e.inner = append(e.inner, all...)
+	}
+	return all
+}
+
+// done counts what was not read.
+func (e *entry) done() {
+	seen := map[string]bool{}
+	e.left(func(name string) {
+		if !seen[name] { // once for an entry
+			seen[name] = true
+			e.unread.add(name)
+		}
+	})
+}
+
+func (e *entry) left(add func(string)) {
+	for _, in := range e.inner {
+		in.left(add)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.o)) {
+		if says(e.o[name]) {
+			add(e.path + name)
+		}
+	}
+}
+
+// says reports whether a value is one: null, false and what is empty are none.
+func says(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != ""
+	case []any:
+		return len(v) > 0
+	case field.Object:
+		return len(v) > 0
+	}
+	return true
+}
+
+// when sets an instant of the past out of the first of the members that says
+// something, in one of the usual forms or as a number. One that is not
+// understood counts as not read.
+func (e *entry) when(names ...string) (at time.Time) {
+	for _, name := range names {
+		text, _ := e.o[name].(string)
+		if text == "" {
+			text = number(e.o, name)
+		}
+		if text == "" {
+			continue
+		}
+		if at = date(text); !at.IsZero() {
+			delete(e.o, name)
+		}
+		return at
+	}
+	return at
+}
+
+// shown is how a value stands in a note.
+func shown(value string) string {
+	if utf8.RuneCountInString(value) > 40 {
+		value = record.Cut(value, 40) + "…"
+	}
+	return value
+}

@@ -1,0 +1,247 @@
+package format
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"kist/kv/record"
+)
+
+// maxDirectory bounds the directory of a zip in bytes, each of which costs
+// several of memory. It is enough for half a million files.
+const maxDirectory = 64 << 20
+
+// budget is a source of which only so much may be read, until it is freed.
+type budget struct {
+	io.ReaderAt
+	left int64
+	free bool
+}
+
+func (b *budget) ReadAt(p []byte, at int64) (int, error) {
+	if !b.free {
+		if b.left -= int64(len(p)); b.left < 0 {
+			return 0, unreadable("The zip has too many entries.")
+		}
+	}
+	return b.ReaderAt.ReadAt(p, at)
+}
+
+// A zip may unpack to so many times its size, and so many bytes beyond. Text
+// and pictures are far below that; what is above it is made to fill disks.
+const (
+	unpackedRatio = 200
+	unpackedSlack = 256 << 20
+)
+
+var errBomb = unreadable("The zip would unpack to more than %d times its size; unpack it yourself and import the folder, or a tar of it.", unpackedRatio)
+
+// openZip reads the directory of a zip.
+func openZip(s Source) (*zip.Reader, error) {
+	b := &budget{ReaderAt: s.R, left: maxDirectory}
+	z, err := zip.NewReader(b, s.Size)
+	var known Unreadable
+	if errors.As(err, &known) {
+		return nil, known
+	}
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // no path in it is used as one
+		return nil, unreadable("It is no whole zip.")
+	}
+	b.free = true
+	limit := unpackedRatio*uint64(s.Size) + unpackedSlack // of the whole: entries may share their bytes
+	for _, f := range z.File {                            // the package reads no more of a file than it announces
+		if f.UncompressedSize64 > limit {
+			return nil, errBomb
+		}
+		limit -= f.UncompressedSize64
+	}
+	return z, nil
+}
+
+func isZip(s Source) bool {
+	var head [2]byte
+	_, err := s.R.ReadAt(head[:], 0)
+	return err == nil && string(head[:]) == "PK"
+}
+
+func detectZip(s Source) (Format, error) {
+	z, err := openZip(s)
+	if err != nil {
+		return "", err
+	}
+	csvs, lists := false, false
+	for _, f := range z.File {
+		if f.Name == ManifestName {
+			return Kist, nil
+		}
+		csvs, lists = csvs || pocketPart(f), lists || omnivorePart(f)
+	}
+	switch {
+	case csvs:
+		return Pocket, nil
+	case lists:
+		return Omnivore, nil
+	}
+	return Folder, nil
+}
+
+// pocketPart reports whether a file in a zip is one of those that Pocket
+// exports.
+func pocketPart(f *zip.File) bool {
+	name := path.Base(f.Name)
+	return strings.HasPrefix(name, "part_") && path.Ext(name) == ".csv"
+}
+
+// omnivorePart reports whether a file in a zip is one of the lists that
+// Omnivore exports.
+func omnivorePart(f *zip.File) bool {
+	return strings.HasPrefix(f.Name, "metadata_") && path.Ext(f.Name) == ".json"
+}
+
+// eachCSV reads the parts of Pocket's export one after another.
+func eachCSV(s Source, read func(io.Reader) Rows) Rows {
+	return func(yield func(Row, error) bool) {
+		z, err := openZip(s)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		eachPart(z, pocketPart, read)(yield)
+	}
+}
+
+// eachPart reads those files of a zip that which reports, one after another.
+func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Rows) Rows {
+	return func(yield func(Row, error) bool) {
+		for _, f := range z.File {
+			if !which(f) {
+				continue
+			}
+			r, err := f.Open()
+			if err != nil {
+				yield(Row{}, unreadable("%q in the zip cannot be read.", f.Name))
+				return
+			}
+			for row, err := range read(r) {
+				row.At = path.Base(f.Name) + ", " + row.At
+				var known Unreadable
+				if err != nil && !errors.As(err, &known) {
+					err = unreadable("%q in the zip is damaged.", f.Name)
+				}
+				if !yield(row, err) || err != nil {
+					_ = r.Close() // it was only read
+					return
+				}
+			}
+			_ = r.Close() // it was only read
+		}
+	}
+}
+
+// folder reads files out of a tar or a zip. Their folders keep their names,
+// those inside of others with the whole way there.
+func folder(s Source) Rows {
+	if !isZip(s) {
+		return Tar(s.stream())
+	}
+	return func(yield func(Row, error) bool) {
+		z, err := openZip(s)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for _, f := range z.File {
+			if f.FileInfo().IsDir() {
+				continue
+			}
+			if !yield(fileRow(f.Name, f.Mode(), f.Modified, f.Open), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Tar reads files out of a tar as it comes.
+func Tar(r io.Reader) Rows {
+	return func(yield func(Row, error) bool) {
+		t := tar.NewReader(r)
+		for {
+			h, err := t.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
+					err = unreadable("It is no whole tar.")
+				}
+				yield(Row{}, err)
+				return
+			}
+			mode := h.FileInfo().Mode()
+			if mode.IsDir() || h.Typeflag == tar.TypeXGlobalHeader {
+				continue
+			}
+			if h.Typeflag == tar.TypeLink {
+				mode |= fs.ModeIrregular
+			}
+			if !yield(fileRow(h.Name, mode, h.ModTime, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }), nil) {
+				return
+			}
+		}
+	}
+}
+
+// fileRow is a file of the name, which is a path of either kind of slash.
+func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.ReadCloser, error)) Row {
+	way := strings.FieldsFunc(strings.ReplaceAll(clean(name), `\`, "/"), func(r rune) bool { return r == '/' })
+	for i := 0; i < len(way); {
+		if way[i] == "." || way[i] == ".." {
+			way = append(way[:i], way[i+1:]...)
+			continue
+		}
+		i++
+	}
+	at := strings.Join(way, "/")
+	switch {
+	case len(way) == 0:
+		return Row{At: fmt.Sprintf("%.100q", name), Refused: "It has no name."}
+	case !mode.IsRegular():
+		return Row{At: at, Name: way[len(way)-1], Refused: "It is a link or a special file, not one with content."}
+	}
+	b := build(record.Files, at)
+	b.Name = way[len(way)-1]
+	b.Fields["originalName"] = b.Name
+	b.Folder = b.folder(strings.Join(way[:len(way)-1], "/"))
+	if changed.Year() > 1970 && changed.Year() < 10_000 {
+		b.Past.Created = changed.UTC().Truncate(time.Millisecond)
+	}
+	b.Open = open
+	return b.Row
+}
+
+// folder fits a folder's name to the rule of such names.
+func (b *builder) folder(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, clean(name))
+	if runes := []rune(name); len(runes) > record.MaxName {
+		b.note("The folder's name was cut to %d characters.", record.MaxName)
+		name = string(runes[:record.MaxName])
+	}
+	short, err := record.CleanName(name)
+	if err != nil {
+		b.note("The folder's name cannot be kept: it %v.", err)
+		return ""
+	}
+	return short
+}

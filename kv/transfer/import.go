@@ -1,0 +1,655 @@
+// Package transfer takes what was exported elsewhere into the store, and writes
+// out what an account keeps. DESIGN.md has the form of an export and the rules
+// of both.
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/media"
+	"kist/kv/record"
+	"kist/kv/transfer/format"
+)
+
+// A transaction takes so many entries, and about so many bytes of text.
+const (
+	batchRows  = 100
+	batchBytes = 1 << 20
+)
+
+// Import takes rows into an account.
+type Import struct {
+	Store   *kv.Store
+	Blobs   *blobs.Store
+	Owner   record.ID
+	DryRun  bool                // nothing is kept
+	Update  bool                // fill in the empty fields of what is there, and add tags
+	MaxFile int64               // bytes of one file
+	Tell    func(*record.Moved) // is told how far it is, now and then; may be nil
+
+	report *record.Moved
+	batch  []*entry
+	volume int
+	seen   map[*record.Kind]map[[16]byte]record.ID // what the owner has, by identity; a zero id is of this import
+	pages  map[[16]byte]bool                       // of the bookmarks that this import has made, or would make
+	slugs  map[string]bool                         // that a dry run would have given
+	last   record.ID                               // the latest that was made
+}
+
+// entry is a row on its way into the store.
+type entry struct {
+	format.Row
+	form *record.Form
+	id   [16]byte
+	file *record.Content
+	kept *blobs.Kept
+	made bool
+	old  record.ID // what is there already and is to be filled in; zero if it is not known yet
+}
+
+// Run takes the rows in. It makes what is not there yet, so that it may be run
+// again, for instance when it was cut short. The report is there in any case;
+// the error says why it ended early: a format.Unreadable, what came of the
+// source, the end of ctx, or the store's.
+func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*record.Moved, error) {
+	m.report = &record.Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []record.Remark{}}
+	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
+	defer m.forget()
+	for row, err := range rows {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = m.take(row)
+		}
+		if err != nil {
+			if failed := m.flush(); failed != nil && !errors.Is(err, failed) {
+				err = errors.Join(err, failed)
+			}
+			return m.report, err
+		}
+	}
+	err := m.flush()
+	if m.Tell != nil {
+		m.Tell(m.report)
+	}
+	return m.report, err
+}
+
+// largeImport is how many entries make an import whose memory is given back to
+// the system at once.
+const largeImport = 10_000
+
+// forget drops what was known of the owner's records, which grows with them.
+func (m *Import) forget() {
+	m.seen, m.pages, m.slugs = nil, nil, nil
+	if m.report.Entries >= largeImport {
+		debug.FreeOSMemory()
+	}
+}
+
+// take readies a row and adds it to the batch.
+func (m *Import) take(row format.Row) error {
+	if row.Refused != "" {
+		m.report.Entries++
+		m.report.Remark(row.At, row.Name, row.Refused, true)
+		return nil
+	}
+	if row.Whole {
+		err := m.flush() // so that it stands behind the rows of the entries before it
+		for _, n := range row.Notes {
+			m.report.RemarkWhole(row.At, n)
+		}
+		return err
+	}
+	for _, n := range row.Notes {
+		m.report.Remark(row.At, row.Name, n, false)
+	}
+	if row.Kind == nil && row.Label == nil {
+		return nil
+	}
+	e := &entry{Row: row}
+	if row.Label == nil {
+		m.report.Entries++
+		ok, err := m.ready(e)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	if m.batch = append(m.batch, e); e.form != nil {
+		m.volume += len(field.AppendJSON(nil, e.form.Body))
+	}
+	if len(m.batch) < batchRows && m.volume < batchBytes {
+		return nil
+	}
+	return m.flush()
+}
+
+// refuse notes that an entry cannot be kept.
+func (m *Import) refuse(e *entry, why error) (bool, error) {
+	m.report.Remark(e.At, e.Name, why.Error(), true)
+	return false, nil
+}
+
+// ready makes a form of a row, and content of a file's bytes. It reports false
+// for what is refused, or there already.
+func (m *Import) ready(e *entry) (bool, error) {
+	e.form = record.NewForm(e.Kind)
+	if e.Kind == record.Files {
+		e.form.FolderName = e.Folder
+	}
+	if err := field.Create(e.form, e.Fields); err != nil {
+		var problems field.Problems
+		if errors.As(err, &problems) {
+			err = record.Bad(problems)
+		}
+		return m.refuse(e, err)
+	}
+	e.form.Password = field.Secret{} // there are hashes, or none
+	if e.Kind == record.Files {
+		if err := m.bytes(e); err != nil {
+			var unfit *record.Error
+			if errors.As(err, &unfit) && unfit.Fault != record.Full {
+				return m.refuse(e, err)
+			}
+			return false, err
+		}
+	}
+	e.id = identity(e.Kind, e.form.Slug, e.form.Body, e.Past.Created, e.Exact)
+	if e.Exact || e.Kind == record.Bookmarks {
+		return true, nil // the transaction looks for its slug, or its page
+	}
+	known, err := m.known(e.Kind)
+	if err != nil {
+		return false, err
+	}
+	old, there := known[e.id]
+	if there && (!m.Update || old == uuid.Nil) {
+		m.report.There++
+		m.releaseBatch([]*entry{e})
+		return false, nil
+	}
+	if e.old = old; !there {
+		known[e.id] = uuid.Nil
+	}
+	return true, nil
+}
+
+// identity is what makes two things the same: the page of a bookmark, slug and
+// target of a short link, name and content of a file, and of anything else, as of
+// kist's own, all of its fields and when it was made.
+func identity(k *record.Kind, slug string, b record.Body, created time.Time, exact bool) [16]byte {
+	text := ""
+	switch b := b.(type) {
+	case *record.Bookmark:
+		text = record.SamePage(b.URL)
+	case *record.Link:
+		text = slug + " " + b.URL
+	case *record.File:
+		text = b.SHA256 + " " + b.OriginalName
+	default:
+		exact = true
+	}
+	if exact {
+		at := int64(0)
+		if !created.IsZero() {
+			at = created.UnixMilli()
+		}
+		text = fmt.Sprintf("%d %s", at, field.AppendJSON(nil, b))
+	}
+	sum := sha256.Sum256(append([]byte{k.Code}, text...))
+	return [16]byte(sum[:])
+}
+
+// page is how many records a transaction reads to learn what is there.
+const page = 500
+
+// known are the identities of what the owner has of a kind.
+func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
+	if m.seen[k] != nil {
+		return m.seen[k], nil
+	}
+	known := map[[16]byte]record.ID{}
+	q := kv.Query{Owner: m.Owner, Kind: k, Limit: page}
+	for {
+		var list kv.Page
+		if err := m.Store.View(func(tx *kv.Tx) (err error) { list, err = tx.List(q); return err }); err != nil {
+			return nil, err
+		}
+		for _, r := range list.Records {
+			b, err := r.Decode()
+			if err != nil {
+				return nil, err
+			}
+			for _, exact := range []bool{false, true} {
+				known[identity(k, r.Slug, b, r.Created, exact)] = r.ID
+			}
+			if k != record.Bookmarks && k != record.Links && k != record.Files { // what had no date got one
+				known[identity(k, r.Slug, b, time.Time{}, true)] = r.ID
+			}
+		}
+		if q.After = list.Next; q.After == "" {
+			m.seen[k] = known
+			return known, nil
+		}
+	}
+}
+
+// bytes stages and keeps the bytes of a file; a dry run only sums them.
+func (m *Import) bytes(e *entry) error {
+	damaged := &record.Error{Fault: record.Invalid, Text: "Its bytes are damaged: they are not those that it had."}
+	from, err := e.Open()
+	if err != nil {
+		return damaged
+	}
+	defer from.Close()
+	limit, room := min(m.MaxFile, math.MaxInt64-1), int64(math.MaxInt64-1)
+	if !m.DryRun {
+		room = m.Store.FreeForContent() // before the file takes of it
+	}
+	in := &reader{r: io.LimitReader(from, limit+1)}
+	head := make([]byte, media.Sniffed)
+	n, err := io.ReadFull(in, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return m.unread(err, damaged)
+	}
+	head = head[:n]
+	sum := sha256.New()
+	size := int64(0)
+	var ref [32]byte
+	to := io.Writer(sum)
+	var stage *blobs.Stage
+	if !m.DryRun {
+		if stage, err = m.Blobs.Stage(); err != nil {
+			return err
+		}
+		defer stage.Drop() //nolint:errcheck // what cannot be removed now is removed by the next sweep
+		to = stage
+	}
+	if _, err := to.Write(head); err != nil {
+		return err
+	}
+	more, err := io.Copy(to, &io.LimitedReader{R: in, N: max(0, min(limit, room)-int64(n)+1)})
+	size = int64(n) + more
+	switch {
+	case in.err != nil:
+		return m.unread(in.err, damaged)
+	case err != nil:
+		return err
+	case size > m.MaxFile:
+		return &record.Error{Fault: record.TooLarge, Text: fmt.Sprintf("The file is larger than %d bytes.", m.MaxFile)}
+	case size > room:
+		return kv.ErrFull
+	}
+	if m.DryRun {
+		sum.Sum(ref[:0])
+	} else {
+		if e.kept, err = stage.Keep(); err != nil {
+			return err
+		}
+		ref = e.kept.Ref
+	}
+	if e.Sum != nil && *e.Sum != ref {
+		m.releaseBatch([]*entry{e})
+		return damaged
+	}
+	b := e.form.Body.(*record.File) // the kind is that of files
+	claimed, _ := e.Fields["mimeType"].(string)
+	name := b.OriginalName
+	if e.Exact { // what it was taken for, it had another name at first, maybe
+		name = ""
+	}
+	b.Size, b.SHA256, b.MimeType = size, hex.EncodeToString(ref[:]), media.Of(claimed, name, head)
+	e.file = &record.Content{Ref: ref, Size: size}
+	return nil
+}
+
+// unread is the error of bytes that could not be read: the source's if it is
+// gone, else the file's.
+func (m *Import) unread(err error, damaged error) error {
+	if errors.As(err, new(*fs.PathError)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return damaged
+}
+
+// reader tells errors of reading from errors of writing.
+type reader struct {
+	r   io.Reader
+	err error
+}
+
+func (s *reader) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
+		s.err = err
+	}
+	return n, err
+}
+
+// flush takes the batch into the store.
+func (m *Import) flush() error {
+	batch := m.batch
+	m.batch, m.volume = nil, 0
+	if len(batch) == 0 {
+		return nil
+	}
+	defer m.releaseBatch(batch)
+	err := m.commit(batch)
+	var one *record.Error
+	if errors.As(err, &one) && one.Fault != record.Full {
+		// Something in it is refused: each by itself.
+		for _, e := range batch {
+			var refused *record.Error
+			if err = m.commit([]*entry{e}); errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
+				_, err = m.refuse(e, refused)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if m.Tell != nil && err == nil {
+		m.Tell(m.report)
+	}
+	return errors.Join(err, m.relax())
+}
+
+// relaxEvery is after how many entries of a transaction memory is looked at.
+const relaxEvery = 20
+
+// relax gives back the memory that reading the store has taken, if that is
+// much. Otherwise all of the store would be mapped.
+func (m *Import) relax() error {
+	if kv.FileMemory() <= kv.MostMapped {
+		return nil
+	}
+	return m.Store.SetRelaxed()
+}
+
+// outcome is what came of an entry in a transaction.
+type outcome struct {
+	made   string // what it became; "" if that was there
+	filled bool   // that was filled in
+	remark string
+}
+
+// progress is what a transaction has done that the import keeps in mind once it
+// is committed.
+type progress struct {
+	slugs map[string]bool   // that a dry run would have given
+	pages map[[16]byte]bool // of new bookmarks
+	last  record.ID
+}
+
+// commit takes entries into the store in one transaction.
+func (m *Import) commit(batch []*entry) error {
+	for _, e := range batch {
+		if e.Exact { // read before the transaction that asks
+			if _, err := m.known(e.Kind); err != nil {
+				return err
+			}
+		}
+	}
+	var done []outcome
+	now := &progress{map[string]bool{}, map[[16]byte]bool{}, m.last}
+	run := func(tx *kv.Tx) error {
+		for i, e := range batch {
+			var o outcome
+			var err error
+			if i%relaxEvery == relaxEvery-1 {
+				if err := m.relax(); err != nil {
+					return err
+				}
+			}
+			if e.Label != nil {
+				o, err = m.label(tx, e.Label)
+			} else {
+				o, err = m.keep(tx, e, now)
+			}
+			if err != nil {
+				return err
+			}
+			done = append(done, o)
+		}
+		return nil
+	}
+	in := m.Store.Update
+	if m.DryRun {
+		in = m.Store.View
+	}
+	if err := in(run); err != nil {
+		return err
+	}
+	m.last = now.last
+	for i, o := range done {
+		e := batch[i]
+		switch {
+		case o.made != "":
+			m.report.Made[o.made]++
+			e.made = true
+		case e.Label == nil:
+			m.report.There++
+		}
+		if o.filled {
+			m.report.Updated++
+		}
+		if o.remark != "" {
+			m.report.Remark(e.At, e.Name, o.remark, false)
+		}
+	}
+	maps.Copy(m.slugs, now.slugs)
+	maps.Copy(m.pages, now.pages)
+	return nil
+}
+
+// label makes a tag or a folder, which may be there.
+func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
+	var none *record.Error
+	if l.Folder {
+		if _, err = tx.FolderNamed(m.Owner, l.Name); errors.As(err, &none) {
+			if o.made, err = "folder", nil; !m.DryRun {
+				_, err = tx.AddFolder(m.Owner, l.Name, l.Color)
+			}
+		}
+		return o, err
+	}
+	if _, err = tx.TagNamed(m.Owner, l.Name); errors.As(err, &none) {
+		if o.made, err = "tag", nil; !m.DryRun {
+			_, err = tx.AddTag(m.Owner, l.Name, l.Color)
+		}
+	}
+	return o, err
+}
+
+// keep makes a record of an entry, or passes it over if it is there.
+func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
+	if e.old != uuid.Nil {
+		r, err := tx.Owned(m.Owner, e.Kind, e.old)
+		if absent(err) {
+			return o, nil // it was removed a moment ago
+		}
+		return m.there(tx, e, r, err)
+	}
+	if e.Kind == record.Bookmarks && !e.Exact {
+		old, err := tx.SamePage(m.Owner, e.form.Body.(*record.Bookmark).URL)
+		switch twice := m.pages[e.id] || now.pages[e.id]; {
+		case err == nil && twice:
+			return m.twice(tx, e, old)
+		case err == nil:
+			return m.there(tx, e, old, nil)
+		case !absent(err):
+			return o, err
+		case twice: // by a dry run, or it was removed a moment ago
+			return o, nil
+		}
+		now.pages[e.id] = true
+	}
+	form := *e.form
+	if form.Slug != "" {
+		r, err := tx.Slug(form.Slug)
+		if err != nil && !absent(err) {
+			return o, err
+		}
+		switch {
+		case err != nil && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
+		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind:
+			return m.there(tx, e, r, nil)
+		case e.Exact && m.has(e):
+			return o, nil
+		case e.Kind == record.Links:
+			return o, &record.Error{Fault: record.Taken, Text: fmt.Sprintf("The slug %q is in use already, for something else.", form.Slug)}
+		default:
+			o.remark = fmt.Sprintf("The slug %q is in use already, so that it got another one.", form.Slug)
+			form.Slug = ""
+		}
+	}
+	o.made = e.Kind.Name
+	if m.DryRun {
+		if form.Slug != "" {
+			now.slugs[form.Slug] = true
+		}
+		return o, nil
+	}
+	r, err := tx.Restore(m.Owner, e.Kind, &form, e.file, e.Past, now.last)
+	if err != nil {
+		return o, err
+	}
+	now.last = r.ID
+	return o, nil
+}
+
+// absent reports whether an error says that there is no such thing.
+func absent(err error) bool {
+	var one *record.Error
+	return errors.As(err, &one) && one.Fault == record.Missing
+}
+
+// has reports whether the owner has what is the same as the entry.
+func (m *Import) has(e *entry) bool { _, there := m.seen[e.Kind][e.id]; return there }
+
+// there is what becomes of an entry that is there already, as r: it is passed
+// over, or what it lacks is filled in if that was asked for.
+func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
+	if err != nil || !m.Update {
+		return o, err
+	}
+	added, err := m.fill(tx, e, r)
+	if o.filled = len(added) > 0; o.filled {
+		o.remark = "Filled in: " + strings.Join(added, ", ") + "."
+		if m.DryRun {
+			o.remark = "This would be filled in: " + strings.Join(added, ", ") + "."
+		}
+	}
+	return o, err
+}
+
+// twice adds what an entry has to r, which is the same page and came from the
+// same source.
+func (m *Import) twice(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
+	added, err := m.fill(tx, e, r)
+	if len(added) > 0 {
+		o.remark = "The page is in it twice. This was added to the first: " + strings.Join(added, ", ") + "."
+	}
+	return o, err
+}
+
+// fill fills in the empty fields of r with what the entry says, makes it a
+// favourite if the entry is one, and adds the entry's tags. It never overwrites.
+// It returns what it added, or would add.
+func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, err error) {
+	form, err := r.Form()
+	if err != nil {
+		return nil, err
+	}
+	has, err := field.Parse(field.AppendJSON(nil, form.Body))
+	if err != nil {
+		return nil, err
+	}
+	says, err := field.Parse(field.AppendJSON(nil, e.form.Body))
+	if err != nil {
+		return nil, err
+	}
+	in := field.Object{}
+	for _, name := range slices.Sorted(maps.Keys(says)) {
+		if (has[name] == nil || has[name] == "") && says[name] != nil && says[name] != "" {
+			in[name] = says[name]
+			added = append(added, name)
+		}
+	}
+	if e.form.Favorite && !r.Favorite {
+		in["isFavorite"] = true
+		added = append(added, "isFavorite")
+	}
+	if e.Kind == record.Files && e.Folder != "" && r.Folder == uuid.Nil {
+		in["folderName"] = e.Folder
+		added = append(added, "folder "+e.Folder)
+	}
+	if err := form.Patch(in); err != nil {
+		return nil, err
+	}
+	for _, name := range e.form.Tags {
+		t, err := tx.TagNamed(m.Owner, name)
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		if err == nil && slices.Contains(r.Tags, t.ID) || len(r.Tags)+len(form.NewTags) == record.MaxTags {
+			continue
+		}
+		form.NewTags = append(form.NewTags, name)
+		added = append(added, "tag "+name)
+	}
+	if len(added) == 0 || m.DryRun {
+		return added, nil
+	}
+	return added, tx.Save(r, form, "")
+}
+
+// releaseBatch ends the pins. Content that got no record is unlinked at once, lest
+// what is refused fill the disk until the next sweep.
+func (m *Import) releaseBatch(batch []*entry) {
+	for _, e := range batch {
+		if e.kept == nil {
+			continue
+		}
+		e.kept.Release()
+		if !e.made {
+			// What cannot be unlinked now is left to the sweep.
+			_, _ = m.Blobs.Unlink(e.kept.Ref, func() (bool, error) { return m.Store.NeverReferenced(e.kept.Ref) })
+		}
+	}
+}
+
+// Lay keeps what was staged among the contents, to be read at will until done
+// is called, which unlinks it unless a file has the same content.
+func Lay(content *blobs.Store, store *kv.Store, stage *blobs.Stage) (s format.Source, done func(), err error) {
+	kept, err := stage.Keep()
+	if err != nil {
+		return s, nil, err
+	}
+	aside := &Import{Store: store, Blobs: content}
+	free := func() { aside.releaseBatch([]*entry{{kept: kept}}) }
+	f, err := content.Get(kept.Ref)
+	if err != nil {
+		free()
+		return s, nil, err
+	}
+	return format.Source{R: f, Size: kept.Size}, func() { _ = f.Close(); free() }, nil // it was only read
+}
