@@ -243,7 +243,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 }
 
 // watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process
-// at the second; at the first already if ctx has ended by itself. It does so
+// at the second; at the first already if ctx has ended on its own. It does so
 // until the function it returns is called.
 func watchSignals(ctx context.Context, cancel func()) (end func()) {
 	signals := make(chan os.Signal, 2) // both are kept, however close together they come
@@ -461,7 +461,7 @@ func (cmd *serve) tls(dir string, log *slog.Logger) (*tls.Config, error) {
 // acme gets certificates as they are needed and renews them in time. The
 // authority checks the names by tls-alpn-01 (RFC 8737), on the port that
 // visitors come to, so that no second one has to be open. Certificates, their
-// keys and the account are kept in the folder; they are got anew if it is
+// keys and the account are kept in the folder; they are requested again if it is
 // deleted.
 func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 	for _, name := range cmd.TLSDomain {

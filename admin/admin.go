@@ -120,7 +120,7 @@ type verbs struct {
 	contents  Contents
 }
 
-// Handler answers what the commands ask. It checks no credential: whoever may
+// Handler answers what the commands ask. It checks no credential: anyone who may
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
 // about tells of the server; nil if none runs.
@@ -589,7 +589,7 @@ func (f counted) ReadAt(b []byte, at int64) (int, error) {
 // Close leaves the file to the one who opened it.
 func (f counted) Close() error { return nil }
 
-// do sends a request; an answer that is none of success becomes an error.
+// do sends a request; a failed response becomes an error.
 func (c *client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://kist"+path, body)
 	if err != nil {

@@ -49,7 +49,7 @@ func fill(t *testing.T, path string) {
 }
 
 // A full disk refuses what is new, with 507. All else goes on, and when there
-// is room again, so does that, by itself. Nothing acknowledged is lost, be the
+// is room again, so does that, on its own. Nothing acknowledged is lost, be the
 // server killed on the full disk or started on it.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestFullDisk(t *testing.T) {
 				again.kill()
 			} else {
 				is.Equal(again.end(), 1)
-				is.True(matches("The working copy cannot be made anew from the journal, as the disk is full (…). Nothing was changed. Make room, then start again.\n", again.log.String()))
+				is.True(matches("The working copy cannot be rebuilt from the journal, as the disk is full (…). Nothing was changed. Make room, then start again.\n", again.log.String()))
 			}
 		}
 		is.NoErr(os.Remove(filepath.Join(disk, "filler")))

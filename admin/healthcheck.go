@@ -93,7 +93,7 @@ func Bound(listen string, l net.Listener) string {
 }
 
 // reason is the innermost of an error of the network, without the addresses
-// that the caller tells by itself.
+// that the caller tells on its own.
 func reason(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

@@ -47,7 +47,7 @@ type indexing struct {
 	Built int `json:"built"` // how often it was begun
 }
 
-// over reports whether the index was made anew since, or could not be. One that
+// over reports whether the index was rebuilt since, or could not be. One that
 // was is opened again, which is not yet the end.
 func (got indexing) over(before indexing) bool {
 	return got.Built > before.Built && got.Phase != search.Building && got.Phase != search.Opening
@@ -62,7 +62,7 @@ func (v verbs) indexState(*http.Request, nothing) (indexing, error) {
 	return indexing{s, s.Built}, nil
 }
 
-// reindex begins the index anew, and tells how it was.
+// reindex begins the index again, and tells how it was.
 func (v verbs) reindex(r *http.Request, in nothing) (indexing, error) {
 	before, err := v.indexState(r, in)
 	if err != nil {

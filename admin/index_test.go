@@ -27,7 +27,7 @@ func (p *place) found(key, q string) string {
 	return strings.Join(all, "|")
 }
 
-// The index is made anew live and offline, and again by itself after it was
+// The index is rebuilt live and offline, and again on its own after it was
 // killed, damaged or deleted; what was written is found all the while.
 func TestReindex(t *testing.T) {
 	t.Parallel()

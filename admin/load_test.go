@@ -716,7 +716,7 @@ func (c *client) match(o *observed, from, to mark) int {
 			fits[i] = fits[i] && ok
 		}
 		if !some {
-			c.t.Errorf("%s %s is %q; that is none of what it was from operation %d to %d: %+v", th.kind, name, is, lo, hi, tail(th.versions, 4))
+			c.t.Errorf("%s %s is %q; it never was that from operation %d to %d: %+v", th.kind, name, is, lo, hi, tail(th.versions, 4))
 			return hi
 		}
 	}

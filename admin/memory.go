@@ -46,7 +46,7 @@ func gcPercent(live uint64) int {
 func PaceGC() {
 	last := easyPercent
 	debug.SetGCPercent(last)
-	type collection struct{ _ *byte } // with a pointer, so that it is an object by itself
+	type collection struct{ _ *byte } // with a pointer, so that it is an object on its own
 	var again func(*collection)
 	again = func(c *collection) { // is run once a collection has found it unreachable
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

@@ -126,7 +126,7 @@ func TestMovingVerified(t *testing.T) {
 	}
 }
 
-// A program that uses the socket by itself, without the command, is told which
+// A program that uses the socket on its own, without the command, is told which
 // formats there are.
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func TestNewerDataIsLeftAlone(t *testing.T) {
 }
 
 // A copy that took so long that nothing of the journal is in it is refused. It
-// is not a new instance, which would belong to whoever opens its claim link.
+// is not a new instance, which would belong to anyone who opens its claim link.
 func TestEmptyCopy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -11,7 +11,7 @@ import (
 // Supervised tells systemd, if that has started the process and wants to know
 // (sd_notify(3)), that the server is ready, and, until ctx is over, twice in
 // each watchdog interval that it lives: a server that does not is started
-// anew. At the end it tells that the server is being stopped.
+// again. At the end it tells that the server is being stopped.
 func Supervised(ctx context.Context, lives func(context.Context) bool, log *slog.Logger) {
 	tell := func(state string) bool {
 		told, err := daemon.SdNotify(false, state)

@@ -91,7 +91,7 @@ func (s *Sweeper) missing(ctx context.Context) error {
 			}
 			for _, r := range tx.Having(ref) {
 				if n++; n <= mostMissing {
-					s.Log.Warn("a file is without its bytes and is set aside", "id", r.ID.String(), "name", r.Name, "sha256", blobs.Ref(ref).String())
+					s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", blobs.Ref(ref).String())
 				}
 			}
 		}
@@ -262,7 +262,7 @@ func (w *sweep) icons(ctx context.Context) (err error) {
 
 // orphans notes in the store what no record has ever had, so that it goes when
 // it has been known for as long as what records have had; and removes
-// temporary files. How old a file is does not count by itself: a journal that
+// temporary files. How old a file is does not count on its own: a journal that
 // was put back from an old backup knows nothing of what came after.
 func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 	var refs [][32]byte

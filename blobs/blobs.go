@@ -332,7 +332,7 @@ func (s *Store) openBlob(ref Ref) (*os.File, error) {
 	return f, nil
 }
 
-// Head reads the first bytes of a content, at most most.
+// Head reads the first bytes of a content, at most limit.
 func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 	f, err := s.Get(ref)
 	if err != nil {

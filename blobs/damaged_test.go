@@ -343,7 +343,7 @@ func TestQuarantineLasts(t *testing.T) {
 	is.NoErr(s.Check(ref.Ref))
 	is.Equal(tree(t, dir), []string{ref.Ref.path()})
 
-	// With the blob goes its marker, whoever removes it.
+	// With the blob goes its marker, no matter who removes it.
 	flip(t, dir, ref.Ref, 8)
 	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
 	gone, err := s.Unlink(ref.Ref, always)

@@ -20,7 +20,7 @@ type smallCache struct {
 	mu    sync.Mutex
 	kept  map[Ref][]byte
 	size  int
-	asked [1024]Ref // what was asked for of late, each in its one place
+	asked [1024]Ref // what was asked for recently, each in its one place
 }
 
 // Small returns the content of a blob of the given size, which must not be

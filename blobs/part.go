@@ -20,7 +20,7 @@ const partFolder = "parts"
 
 // ErrPartLost says that the bytes of a part are not all there: the data
 // directory was restored or copied without them, for instance. The part can
-// only begin anew.
+// only start again.
 var ErrPartLost = errors.New("bytes of the part are missing")
 
 // Resume goes on with content that comes in pieces, perhaps over many days and

@@ -72,7 +72,7 @@ func TestPart(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
-// A part whose bytes are not there, or too few, says so; at 0 it begins anew.
+// A part whose bytes are not there, or too few, says so; at 0 it starts again.
 func TestPartLost(t *testing.T) {
 	is := is.New(t)
 	s, dir := open(t)
@@ -154,7 +154,7 @@ func TestPartFails(t *testing.T) {
 			kept, err := finish()
 			is.NoErr(err)
 			taken := steps()
-			is.Equal(taken[len(taken)-1], "sync folder") // whoever had named it
+			is.Equal(taken[len(taken)-1], "sync folder") // anyone who had named it
 			is.Equal(kept.Ref, refOf([]byte("hello world")))
 			is.NoErr(s.Check(kept.Ref))
 			kept.Release()

@@ -34,5 +34,5 @@ func (r Ref) String() string { return hex.EncodeToString(r[:]) }
 func (r Ref) folder() string { return hex.EncodeToString(r[:1]) }
 
 // path is the name of r's file below the store's folder. It is made of hex
-// digits and one slash, whatever the content and whoever sent it.
+// digits and one slash, whatever the content and no matter who sent it.
 func (r Ref) path() string { return r.folder() + "/" + r.String() }

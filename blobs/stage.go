@@ -165,7 +165,7 @@ func (st *Stage) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// What ReadFrom hashes by itself, in bytes, and how many buffers it has beyond
+// What ReadFrom hashes on its own, in bytes, and how many buffers it has beyond
 // that at most; where r is slow, two do. To hash takes longer than to read and
 // to write together; beside them it is all that a large content takes.
 const (
@@ -227,7 +227,7 @@ type filled struct {
 	n int
 }
 
-// gather reads until it has most bytes or a few more, into the buffers that take
+// gather reads until it has limit bytes or a few more, into the buffers that take
 // has; of each, what could be written is handed to give. At the end of r the
 // error is io.EOF.
 func (st *Stage) gather(r io.Reader, limit int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {

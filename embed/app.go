@@ -11,7 +11,7 @@ import (
 type AppPage struct {
 	Base    string
 	Title   string // of the tab until the script knows better
-	Module  string // of the script, without .js, that the page needs beside that of all; "" is none
+	Module  string // of the script, without .js, that the page needs beside that of all; "" means none
 	Admin   bool   // whether the administration is offered
 	Content string // absolute address of the origin that stored bytes come from; "" is the page's own
 	Data    []byte // JSON, for the script

@@ -157,7 +157,7 @@ func newAsset(s source) (*Asset, error) {
 	case s.packed:
 		a.plain = sync.OnceValue(func() []byte { return must(unpack(shipped())) })
 		a.gzip = shipped
-	case len(served) >= worthwhile && extension != ".png": // which is compressed by itself
+	case len(served) >= worthwhile && extension != ".png": // which is compressed on its own
 		a.plain = shipped
 		a.gzip = sync.OnceValue(func() []byte { return must(pack(shipped())) })
 	default:

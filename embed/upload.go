@@ -17,12 +17,12 @@ type UploadPage struct {
 	Owner       string // as the owner wants to be called
 	Expires     time.Time
 	Approval    bool   // the owner looks at files first
-	Color       string // #RRGGBB of the owner's choice; "" is none
+	Color       string // #RRGGBB of the owner's choice; "" means none
 	MaxFile     int64  // bytes of one file
 	FileSize    string // the same for people
 	Left        int64  // files that it still takes; -1 is any number
 	Types       []string
-	Captcha     string // provider, which needs the script; "" is none
+	Captcha     string // provider, which needs the script; "" means none
 	SiteKey     string // of the provider
 
 	Came    []CameView // what the form has left just now

@@ -25,7 +25,7 @@ func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// bench answers one request over and over; body is sent anew each time.
+// bench answers one request over and over; body is sent again each time.
 func (a *app) bench(b *testing.B, status int, method, path, body string, header ...string) {
 	b.Helper()
 	b.ReportAllocs()

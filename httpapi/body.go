@@ -121,7 +121,7 @@ func (c *request) limitBody(limit int64) io.ReadCloser {
 	return http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit)
 }
 
-// readObject reads the JSON object of the body, of at most most bytes. What the
+// readObject reads the JSON object of the body, of at most limit bytes. What the
 // shape does not know is not in the result; all is if that is nil.
 func (c *request) readObject(limit int64, shape field.Shaped) (field.Object, error) {
 	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {

@@ -139,7 +139,7 @@ func TestBookmarkIsFilledIn(t *testing.T) {
 	is.Equal(<-asked, "/a")
 	stop()
 
-	// Found again by whoever looks next.
+	// Found again by anyone who looks next.
 	made = post(map[string]any{"url": site.URL + "/b", "title": "Mine"})
 	a.looking()
 	path = "/api/v1/bookmarks/" + made.text("data.id")

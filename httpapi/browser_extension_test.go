@@ -290,7 +290,7 @@ func TestBrowserExtension(t *testing.T) {
 	b.signIn()
 	b.do(browser.GrantPermissions([]browser.PermissionType{browser.PermissionTypeClipboardReadWrite}))
 
-	// It opens the page to connect by itself, once it is installed.
+	// It opens the page to connect on its own, once it is installed.
 	page := b.other(at + "options.html")
 	page.until(`document.querySelector('#server')?.value === ` + quoted(a.url))
 	rules(page)
@@ -457,7 +457,7 @@ func TestBrowserExtension(t *testing.T) {
 	worker.comes(sign, "✓")
 	menu(worker, "link:file", map[string]any{"linkUrl": "http://10.0.0.1/chart.png"})
 	worker.comes(problem, shut+", and your server refuses to fetch it. The address must be an address that the server may call: the host 10.0.0.1 has the address 10.0.0.1, which is private; "+
-		"whoever runs the server can allow it with --allow-outbound 10.0.0.1. "+instead)
+		"an administrator can allow it with --allow-outbound 10.0.0.1. "+instead)
 	worker.comes(sign, "!")
 	b.expects("Access to fetch at '" + pictures + "/none.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	menu(worker, "media:file", map[string]any{"srcUrl": pictures + "/none.png"})

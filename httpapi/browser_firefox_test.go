@@ -326,7 +326,7 @@ func TestBrowserExtensionFirefox(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "kist.zip")
 	a.fatal(os.WriteFile(archive, a.visit("/extension.zip").want(200).body, 0o600))
 
-	// It opens the page to connect by itself, and is let in.
+	// It opens the page to connect on its own, and is let in.
 	f.send("WebDriver:Navigate", map[string]any{"url": a.url + "/healthz"})
 	f.send("WebDriver:AddCookie", map[string]any{"cookie": map[string]any{"name": a.sessionCookie(), "value": a.session()}})
 	f.within("chrome")

@@ -167,7 +167,7 @@ func TestBrowserSending(t *testing.T) {
 	s.press("Pause film.bin")
 	s.until(`document.getElementById('list').textContent.includes('Paused at')`)
 	s.until(`document.getElementById('said').textContent.startsWith('Paused.')`)
-	is.Equal(b.get("/api/v1/tus").at("total"), 0.0) // it is none of the owner's
+	is.Equal(b.get("/api/v1/tus").at("total"), 0.0) // it is not the owner's
 	s.press("Resume film.bin")
 	s.until(moved)
 	s.js(`BeforeUnloadEvent.prototype.preventDefault = () => {}`) // it asks whether to leave

@@ -52,7 +52,7 @@ func TestBrowserBookmarklet(t *testing.T) {
 	b.open("/keys")
 	b.press("Set up a program")
 	b.press("Bookmarklet")
-	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool)) // it sends nothing by itself
+	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool)) // it sends nothing on its own
 	b.press("Set it up")
 	b.until(`document.querySelector('dialog a[href^="javascript:"]')`)
 	b.press("Keep in kist")

@@ -548,7 +548,7 @@ func TestBrowserMoving(t *testing.T) {
 func TestBrowserWebhooks(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	b.couriers(t)
+	b.runDeliveries(t)
 	address, got := b.receiver(t, 200)
 	b.open("/webhooks")
 	b.shows("No webhooks yet.")

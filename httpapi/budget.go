@@ -126,7 +126,7 @@ func (c *request) releaseJSON() {
 	}
 }
 
-// readBody reads the whole body, of at most most bytes, or openBody if nobody is
+// readBody reads the whole body, of at most limit bytes, or openBody if nobody is
 // known to have sent it. The buffer grows as bytes arrive, whatever length the
 // request announces.
 func (c *request) readBody(limit int64) ([]byte, error) {
@@ -168,7 +168,7 @@ func (c *request) readBody(limit int64) ([]byte, error) {
 // body may be longer, as its sender may escape every character.
 func longRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
 
-// respondLarge is send for an answer that may be long, of about most bytes and
+// respondLarge is send for an answer that may be long, of about limit bytes and
 // what it is made from: it waits until there is memory for that.
 func (c *request) respondLarge(status int, limit int64, write func(dst []byte) ([]byte, error)) error {
 	before := c.held

@@ -62,7 +62,7 @@ type answerWriter struct {
 const (
 	writeTime  = time.Minute
 	writeBytes = 256 << 10
-	writeRenew = time.Second // how old a deadline may be until it is set anew
+	writeRenew = time.Second // how old a deadline may be until it is set again
 )
 
 // extend gives the client writeTime to take what is written next, or writeRenew
@@ -134,7 +134,7 @@ type inMemory interface {
 	Len() int
 }
 
-// ReadFrom lets the connection copy a file by itself (sendfile), which it
+// ReadFrom lets the connection copy a file on its own (sendfile), which it
 // does for a file and for a limited part of one.
 func (w *answerWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	if w.status == 0 {

@@ -190,7 +190,7 @@ func rawApart(page *answer) string {
 	return "/x/" + strings.ReplaceAll(at, "&amp;", "&")
 }
 
-// TestContentSent: whoever may have an item at the base gets it by way of the
+// TestContentSent: anyone who may have an item at the base gets it by way of the
 // other origin, and nobody else does.
 func TestContentSent(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"kist/kv/record"
 )
 
-// deletionPath begins deletion addresses, by which whoever has one deletes the
+// deletionPath begins deletion addresses, by which anyone who has one deletes the
 // one item that it was made for: a program that cannot send a request of its
 // own opens it in a browser. The address is told once, to who makes the item,
 // and holds for as long as the item is there. Its first segment is no slug.

@@ -135,8 +135,8 @@ func upload(c *request) error {
 	return c.answerUploaded(body)
 }
 
-// releasePins ends the pins. Content that got no record is unlinked at once, lest
-// uploads that are refused fill the disk until the next sweep; but not what a
+// releasePins ends the pins. Content that got no record is unlinked at once: otherwise
+// refused uploads would fill the disk until the next sweep; but not what a
 // record had that was removed lately, which has its time.
 func (s *Server) releasePins(kept []*blobs.Kept, recorded bool) {
 	for _, k := range kept {
@@ -418,7 +418,7 @@ func (c *request) stagePart(p *multipart.Part, m *uploadBudget) (out part, err e
 		if out.stage, err = c.s.Blobs.Stage(); err != nil {
 			return out, err
 		}
-		to = out.stage // which sums by itself
+		to = out.stage // which sums on its own
 	}
 	out.name, out.claimed = fileName(p), p.Header.Get("Content-Type")
 	head := make([]byte, media.Sniffed)

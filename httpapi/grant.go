@@ -32,7 +32,7 @@ const (
 
 // A grant says that the visitor who shows it has paid for an item already, by
 // a view that was counted or by its password. It is signed, holds for one item
-// and ends by itself, when the item's password changes, and, if it is for
+// and ends on its own, when the item's password changes, and, if it is for
 // reading, when its limit does.
 //
 // A cookie is its own proof of who the visitor is. In an address, where a page
@@ -221,7 +221,7 @@ const anywhere = "anywhere"
 // content may hold whatever network they come from, for readTime at most: the
 // visitor may reach the two origins by different ones, such as IPv4 and IPv6.
 //
-// Whoever is given such an address has what its grant opens. That is nothing
+// Anyone who is given such an address has what its grant opens. That is nothing
 // of what its owner limits or locks, which counts and passwords must guard to
 // the byte: the grant does not hold once the item has either. Of what is public
 // besides, a read grant opens nothing, and only spares a count. Of what is

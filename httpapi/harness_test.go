@@ -313,7 +313,7 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	}
 	if !row.documented() {
 		if got.status != row.reply.status && !slices.Contains(row.statuses(), got.status) {
-			a.Errorf("%s %s: status %d is none of its row", req.Method, req.URL.Path, got.status)
+			a.Errorf("%s %s: status %d is not in its row", req.Method, req.URL.Path, got.status)
 		}
 		return
 	}

@@ -25,9 +25,9 @@ type viewing struct {
 	Owner record.User
 	// Raw shows the content, Download saves it, Thumb is the absolute address
 	// of a small picture of it, for other programs: of what is open to everyone
-	// alone. "" is none.
+	// alone. "" means none.
 	Raw, Download, Thumb string
-	Icon                 string // address of the icon of a bookmark's site; "" is none
+	Icon                 string // address of the icon of a bookmark's site; "" means none
 	Address              string // of the page: absolute, without what only this visitor may use
 	Open                 bool   // to everyone: see openToAll
 	Large                bool   // a picture that a browser may not have the memory for: see tooLarge

@@ -598,7 +598,7 @@ var done = reply{http.StatusOK, "Done.", named("Done", jsonOf(members(object{"ok
 // deletionLink and thumbnailLink are addresses that answers to creations have
 // beside the record.
 func deletionLink() object {
-	return object{"type": "string", "format": "uri", "description": "Where whoever knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZClx2Jq"}
+	return object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZClx2Jq"}
 }
 
 func thumbnailLink() object {

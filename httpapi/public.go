@@ -656,7 +656,7 @@ func (f *passwordForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
 }
 
-// readPublic answers with a shared record as visitors see it, whoever asks.
+// readPublic answers with a shared record as visitors see it, no matter who asks.
 func readPublic(k *record.Kind) func(*request) error {
 	return func(c *request) error {
 		form := new(passwordForm)

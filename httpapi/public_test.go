@@ -354,7 +354,7 @@ func TestPublicHeaders(t *testing.T) {
 }
 
 // TestRawHeaders: at every address of stored bytes, at both origins, every
-// answer has them, whatever its status and whoever asks.
+// answer has them, whatever its status and no matter who asks.
 func TestRawHeaders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -702,7 +702,7 @@ func TestPublicLimitedViews(t *testing.T) {
 		a.isHostile(fmt.Sprint(c.header), got.header)
 	}
 	is.Equal(a.viewed("few"), 5)
-	// Published again, the count starts anew. Failed passwords are no views.
+	// Published again, the count starts again. Failed passwords are no views.
 	a.patch("/api/v1/files/few", `{"isPublic":true,"password":"secret","maxViews":1}`).want(200)
 	a.visit("/x/few").want(401)
 	a.send("GET", "/x/few", "X-Share-Password", "wrong", "Range", "bytes=1-").want(401)
@@ -729,7 +729,7 @@ func TestPublicUsedUp(t *testing.T) {
 	is.Equal(a.patch("/api/v1/files/hidden", `{"isPublic":false}`).want(200).at("data.isPublic"), false)
 	a.visit("/x/hidden").want(404)
 	a.patch("/api/v1/files/hidden", `{"isPublic":true}`).want(200)
-	a.visit("/x/hidden").want(200) // its count began anew
+	a.visit("/x/hidden").want(200) // its count started again
 	a.visit("/x/hidden").want(410)
 	use("unlimited")
 	is.Equal(a.patch("/api/v1/files/unlimited", `{"maxViews":null}`).want(200).at("data.isPublic"), false)

@@ -59,7 +59,7 @@ type guessLimits struct {
 	since time.Time
 }
 
-// wait is how long the count stays at or above most; 0 or less if it is below.
+// wait is how long the count stays at or above limit; 0 or less if it is below.
 func (t *counter[K]) wait(key K, limit int, window time.Duration, now time.Time) time.Duration {
 	if c := t.counts[key]; c.n >= limit {
 		return c.since.Add(window).Sub(now)
@@ -272,7 +272,7 @@ type slugProbe struct {
 }
 
 // slugProbes counts for how many slugs a visitor asks that are not shared, so that
-// they cannot be tried out. Whoever has missed too often is told nothing more
+// they cannot be tried out. Anyone who has missed too often is told nothing more
 // of any slug until the window is over, but of what they have a grant for; of requests that come at the same time
 // a few more may be answered. To ask for the same slug again is no guess and not
 // counted, if it is among the last. The zero value is ready for use. The counts

@@ -36,7 +36,7 @@ func TestReady(t *testing.T) {
 	a.visit("/healthz").want(200)
 }
 
-// TestReadyHangs: whoever asks is told that the storage hangs, the first too.
+// TestReadyHangs: anyone who asks is told that the storage hangs, the first too.
 func TestReadyHangs(t *testing.T) {
 	is := is.New(t)
 	t.Parallel() // it waits for readyWait

@@ -55,14 +55,14 @@ func (a *app) stateOf(at, state string) (now *answer) {
 	return now
 }
 
-// clean looks whether the store is whole, nothing is set aside, and no content
+// clean looks whether the store is whole, nothing is reserved, and no content
 // is there without a file.
 func (a *app) clean() {
 	a.Helper()
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
 		use, err := tx.Usage(a.user)
 		if use.Begun != 0 || tx.ReservedBytes() != 0 {
-			a.Errorf("%d bytes are set aside, %d are still to come", use.Begun, tx.ReservedBytes())
+			a.Errorf("%d bytes are reserved, %d are still to come", use.Begun, tx.ReservedBytes())
 		}
 		if err == nil {
 			err = tx.Audit(func(err error) { a.Error(err) })
@@ -207,7 +207,7 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		{`{"url":"ftp://example.org/a","isPublic":"yes"}`, map[string]any{"url": "must be an absolute http or https address", "isPublic": "must be true or false"}},
 		{`{"url":""}`, map[string]any{"url": "must not be empty"}},
 		{`{"url":5}`, map[string]any{"url": "must be text"}},
-		{`{"url":"http://127.0.0.1/"}`, map[string]any{"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the server itself; whoever runs the server can allow it with --allow-outbound 127.0.0.1"}},
+		{`{"url":"http://127.0.0.1/"}`, map[string]any{"url": "must be an address that the server may call: the host 127.0.0.1 has the address 127.0.0.1, which is the server itself; an administrator can allow it with --allow-outbound 127.0.0.1"}},
 		{`{"url":"http://u:p@example.org/"}`, map[string]any{"url": "must not carry a user name or a password"}},
 		{`{"urls":7,"items":"https://example.org/a"}`, map[string]any{"urls": "must be a list", "items": "must be a list"}},
 		{`{"items":{"slug":"one"}}`, map[string]any{"items": "has a bad entry: number 1: url is required"}},
@@ -405,7 +405,7 @@ func TestRemoteUploadHostile(t *testing.T) {
 			is.True(strings.HasPrefix(now.text("data.error"), h.why) && (h.why == "") == (now.text("data.error") == ""))
 			is.Equal(now.at("data.file") != nil, h.state == "done")
 			is.Equal(now.at("data.nextTryAt") != nil, h.state == "waiting")
-			if h.name == "packed" { // as it came
+			if h.name == "packed" { // unchanged
 				file := a.get("/api/v1/files/" + now.text("data.file.slug"))
 				is.Equal(file.text("data.mimeType"), "application/x-gzip")
 				is.Equal(file.at("data.size"), 14.0)

@@ -352,7 +352,7 @@ func readAsset(c *request) error {
 }
 
 // readExtension answers with the browser extension. Its address stays when it
-// changes, so that it is asked for anew each time, at the cost of its tag.
+// changes, so that it is asked for again each time, at the cost of its tag.
 func readExtension(c *request) error {
 	archive, err := c.s.extension()
 	if err != nil {

@@ -371,7 +371,7 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 	t.Cleanup(site.Close) // after the workers have let go
 	a.looking()
 	a.fetching(t)
-	a.couriers(t)
+	a.runDeliveries(t)
 	a.post(hooksAt, map[string]any{"url": site.URL + "/hook"}).want(201)
 	page := a.made("/api/v1/bookmarks", map[string]any{"url": site.URL + "/page"})
 	job := a.remote(map[string]any{"url": site.URL + "/file"})

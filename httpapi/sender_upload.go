@@ -36,7 +36,7 @@ func sentRoutes() []route {
 		},
 		{
 			method: "POST", path: begin, id: "beginSending", tag: "public",
-			summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are set aside from now on. " + about,
+			summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are reserved from now on. " + about,
 			access:  anyone, args: append([]param{
 				version, length, tusArgs.concat, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), sum, uploadPassword,
 			}, captchaArgs...),
@@ -57,7 +57,7 @@ func sentRoutes() []route {
 			fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507}, serve: senderOperation(tus(patchUpload)),
 		},
 		{
-			method: "DELETE", path: at, id: "cancelSending", tag: "public", summary: "Forgets the upload and its bytes, and gives back what was set aside for it.",
+			method: "DELETE", path: at, id: "cancelSending", tag: "public", summary: "Forgets the upload and its bytes, and gives back what was reserved for it.",
 			access: anyone, args: []param{version}, reply: reply{204, "Gone.", nil}, fails: []int{404, 409, 410, 412, 503, 507}, serve: senderOperation(tus(cancelUpload)),
 		},
 		{
@@ -68,8 +68,8 @@ func sentRoutes() []route {
 	}
 }
 
-// beginSending makes an upload of a sender's, of whom is asked at its beginning all
-// that is asked of one who sends a form.
+// beginSending creates an upload for a sender. It asks at the start for
+// everything that the form asks for.
 func beginSending(c *request) error {
 	q, err := c.requireOpenRequest(c.arg("slug"))
 	if err != nil {
@@ -174,7 +174,7 @@ func joinSent(c *request, q *record.Request, b uploadOptions) error {
 
 // senderOperation is an operation at the address of a sender's upload. One that cannot be
 // finished, since the link takes no files any more or none of the type, is
-// forgotten, which gives back what was set aside for it.
+// forgotten, which gives back what was reserved for it.
 func senderOperation(serve func(*request) error) func(*request) error {
 	return func(c *request) error {
 		err := serve(c)

@@ -63,7 +63,7 @@ func TestSending(t *testing.T) {
 	is.Equal(a.sendPiece(at, 5, "x").want(409).code(), "offset_mismatch")
 	is.Equal(a.visit(at).want(200).at("data.offset"), 6.0)
 	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 0.0)
-	is.Equal(a.get(tusPath).want(200).at("total"), 0.0) // it is none of the owner's
+	is.Equal(a.get(tusPath).want(200).at("total"), 0.0) // it is not the owner's
 	is.Equal(a.get("/api/v1/me").want(200).at("data.usedBytes"), 0.0)
 
 	end := a.sendPiece(at, 6, "world").want(204)
@@ -80,7 +80,7 @@ func TestSending(t *testing.T) {
 	is.Equal(string(a.get(at1+"/content").want(200).body), "hello world")
 	is.Equal(a.parts(), 0)
 
-	// Whoever missed the answer finds out, and nothing of what is decided.
+	// Anyone who missed the answer finds out, and nothing of what is decided.
 	decided := a.patch(at1, map[string]any{"action": "approve"}).want(200)
 	is.Equal(a.get("/api/v1/files/"+decided.text("data.fileSlug")).want(200).at("data.isPublic"), false)
 	again := a.stranger("HEAD", at, "").want(200)
@@ -267,7 +267,7 @@ func TestRacingSendings(t *testing.T) {
 }
 
 // TestSendingToAClosedLink: when the link ends, is switched off or removed, or
-// its owner is shut, those who send are told, and what they had set aside is
+// its owner is shut, those who send are told, and what they had reserved is
 // free.
 func TestSendingToAClosedLink(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func TestSendingParts(t *testing.T) {
 	head := a.stranger("HEAD", parts[0], "").want(200)
 	is.Equal(head.header.Get("Upload-Concat"), "partial")
 	is.Equal(head.header.Get("Upload-Offset"), "6")
-	is.Equal(head.header.Get("X-Kist-Item"), "") // nothing by itself
+	is.Equal(head.header.Get("X-Kist-Item"), "") // nothing on its own
 	is.Equal(len(a.queued()), 0)
 	is.Equal(a.get("/api/v1/upload-requests/"+id).want(200).at("data.uploadsCount"), 0.0)
 	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
@@ -81,7 +81,7 @@ func TestSendingParts(t *testing.T) {
 	is.Equal(a.stranger("DELETE", parts[0], "").want(409).code(), "upload_complete")
 	is.True(!strings.Contains(a.log.String(), at[len(sentPath)+1:]))
 
-	// Whoever missed the answer asks again and gets the same, though the link is full.
+	// Anyone who missed the answer asks again and gets the same, though the link is full.
 	again := a.joinSent(slug, parts, said...).want(201)
 	is.Equal(again.header.Get("Location"), at)
 	is.Equal(again.header.Get("X-Kist-Item"), made.header.Get("X-Kist-Item"))

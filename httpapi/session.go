@@ -43,7 +43,7 @@ func (c *request) setSession(secret string) {
 }
 
 // sameOrigin refuses what another site has a browser send, where the browser
-// would add a cookie by itself or keep one (the standard library's
+// would add a cookie on its own or keep one (the standard library's
 // CrossOriginProtection: Sec-Fetch-Site, else Origin).
 func (c *request) sameOrigin() error {
 	if err := c.s.crossOrigin.Check(c.r); err != nil {
@@ -518,7 +518,7 @@ func (c *request) answerDevice(status int, code, problem string) error {
 		return c.s.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
 	})
 	if missing(err) {
-		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or begin anew on the device."
+		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or start again on the device."
 		return c.respondPage(http.StatusNotFound, page)
 	}
 	if err != nil {
@@ -541,7 +541,7 @@ func deviceDecided(c *request) error {
 	}
 	d, err := c.decideDevice(code, approve)
 	if missing(err) {
-		return c.answerDevice(http.StatusNotFound, code, "This code is not known any more. Begin anew on the device.")
+		return c.answerDevice(http.StatusNotFound, code, "This code is not known any more. Start again on the device.")
 	}
 	if err != nil {
 		return err

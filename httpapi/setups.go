@@ -170,7 +170,7 @@ func createSetup(c *request) error {
 // audience says who sees what a program sends.
 func audience(public bool) setupStep {
 	if public {
-		return setupStep{Text: "Whoever has the address of something that it sent can see it."}
+		return setupStep{Text: "Anyone who has the address of something that it sent can see it."}
 	}
 	return setupStep{Text: "What it sends is private: its address opens for you alone, where you are signed in, until you make it public."}
 }

@@ -66,7 +66,7 @@ var tusArgs = struct{ version, offset, length, concat, sum, override param }{
 	version:  param{"header", "Tus-Resumable", "The version of tus; 412 if it is another.", object{"type": "string", "enum": []string{tusVersion}}, tusVersion},
 	offset:   param{"header", "Upload-Offset", "Where the bytes of the body belong; 409 if that is not where the upload is.", object{"type": "integer", "minimum": 0}, 1048576},
 	length:   param{"header", "Upload-Length", "Bytes of the whole.", object{"type": "integer", "minimum": 0}, 20971520},
-	concat:   param{"header", "Upload-Concat", "partial for a part of a file, which is no file by itself; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", object{"type": "string"}, "partial"},
+	concat:   param{"header", "Upload-Concat", "partial for a part of a file, which is no file on its own; final; and the addresses of complete parts, separated by blanks, for the file that they make together, which needs no length.", object{"type": "string"}, "partial"},
 	sum:      param{"header", "Upload-Checksum", "Algorithm (" + tusChecksums + ") and checksum of the body in base64; 460, with nothing of the body kept, if it is another.", object{"type": "string"}, "sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="},
 	override: param{"header", "X-HTTP-Method-Override", "PATCH, DELETE or HEAD.", object{"type": "string", "enum": []string{"PATCH", "DELETE", "HEAD"}}, "PATCH"},
 }
@@ -788,7 +788,7 @@ func (c *request) checksum() (*checksum, error) {
 }
 
 // openPart opens the bytes of an upload at its offset. If they are not all there,
-// as in a copy of the data directory, the upload begins anew.
+// as in a copy of the data directory, the upload starts again.
 func (c *request) openPart(u *kv.Upload) (*blobs.Stage, error) {
 	st, err := c.s.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if !errors.Is(err, blobs.ErrPartLost) {
@@ -801,7 +801,7 @@ func (c *request) openPart(u *kv.Upload) (*blobs.Stage, error) {
 }
 
 func (c *request) restartUpload(u *kv.Upload) error {
-	c.s.Log.Warn("an upload is without its bytes and begins anew", "id", u.ID.String(), "bytes", u.Offset)
+	c.s.Log.Warn("an upload is without its bytes and starts again", "id", u.ID.String(), "bytes", u.Offset)
 	u.Offset, u.State = 0, nil
 	return c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
 }
@@ -940,7 +940,7 @@ func (p *piece) Read(b []byte) (int, error) {
 }
 
 // repairOffset leaves an upload such that its offset is true: whose bytes are gone
-// begins anew, and of one that has all of them the file is made, which may have
+// starts again, and of one that has all of them the file is made, which may have
 // failed before.
 func (c *request) repairOffset(u *kv.Upload) error {
 	switch {

@@ -58,7 +58,7 @@ func TestTusConcatenation(t *testing.T) {
 	is.Equal(a.parts(), 0)
 	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
 
-	// Whoever missed the answer asks again and gets the same.
+	// Anyone who missed the answer asks again and gets the same.
 	again := a.join(parts, "Upload-Metadata", meta("filename", "Sea.txt", "slug", "sea", "newTags", "x"))
 	is.Equal(again.want(201).header.Get("Location"), at)
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)

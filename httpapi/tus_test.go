@@ -158,7 +158,7 @@ func TestTus(t *testing.T) {
 	is.Equal(string(a.visit("/x/sea", "x-share-password", "open sesame").want(200).body), "hello world")
 	is.Equal(a.parts(), 0)
 
-	// Whoever missed the answer finds out, and uploads nothing again.
+	// Anyone who missed the answer finds out, and uploads nothing again.
 	again := a.tus("HEAD", at, "").want(200)
 	is.Equal(again.header.Get("Upload-Offset"), "11")
 	is.Equal(again.header.Get("X-Kist-Id"), file.text("data.id"))
@@ -361,7 +361,7 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 	return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
 }
 
-// Whoever comes back does not wait for the connection that died: what that
+// Anyone who comes back does not wait for the connection that died: what that
 // brought is kept.
 func TestTusTakesOver(t *testing.T) {
 	alone(t)
@@ -405,7 +405,7 @@ func TestTusBreaksOff(t *testing.T) {
 	is.Equal(a.offset(at), "150000")
 }
 
-// Where the bytes are not there, as in a backup, the upload begins anew.
+// Where the bytes are not there, as in a backup, the upload starts again.
 func TestTusWithoutItsBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

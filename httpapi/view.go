@@ -20,7 +20,7 @@ import (
 	"kist/kv/record"
 )
 
-// viewPage shows an item to whoever may see it. The address may carry an
+// viewPage shows an item to anyone who may see it. The address may carry an
 // extension, as those at the origin for content do that lead here.
 func viewPage(c *request) error {
 	r, owned, err := c.sharedFile(c.arg("slug"), record.Kinds...)

@@ -551,7 +551,7 @@ func TestPages(t *testing.T) {
 	a.guest().see("GET", "/v/one-recipes").want(410)
 }
 
-// A picture has a thumbnail for whoever may see it; one with a limit, for who
+// A picture has a thumbnail for anyone who may see it; one with a limit, for who
 // has paid. It is no view.
 func TestThumbnail(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func blankWebhook() *webhookForm {
 
 func (f *webhookForm) Fields(s *field.Set) {
 	s.Name("name", &f.h.Name, record.MaxName).Says("A name to know it by.", `"home automation"`)
-	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by whoever runs the server.", `"https://hooks.example.org/kist"`)
+	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by an administrator.", `"https://hooks.example.org/kist"`)
 	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
 		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`).Among(webhookEvents)
 	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json, which is the default, or discord for the address of a Discord webhook.", `"json"`)

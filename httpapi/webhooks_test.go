@@ -25,8 +25,8 @@ import (
 
 const hooksAt = "/api/v1/integrations/webhooks"
 
-// couriers runs the courier until the end of the test.
-func (a *app) couriers(t testing.TB) {
+// runDeliveries runs the courier until the end of the test.
+func (a *app) runDeliveries(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { a.server.webhooks.Run(ctx) })
@@ -189,7 +189,7 @@ func TestDelivery(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t).with(t)
-	a.couriers(t)
+	a.runDeliveries(t)
 	address, got := a.receiver(t, 200)
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	id := a.post(hooksAt, map[string]any{"url": address, "secret": secret}).want(201).text("data.id")
@@ -292,7 +292,7 @@ func TestEventsOfEveryPath(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
 	a := start(t).with(t)
-	a.couriers(t)
+	a.runDeliveries(t)
 	address, got := a.receiver(t, 204)
 	hook := hooksAt + "/" + a.post(hooksAt, map[string]any{"url": address}).want(201).text("data.id")
 	// events are those since it was last asked, sorted.
@@ -474,7 +474,7 @@ func TestTenThousandQueued(t *testing.T) {
 		}))
 	}
 	before := heap()
-	a.couriers(t)
+	a.runDeliveries(t)
 	most := int64(0)
 	for range 10 {
 		begun := time.Now()

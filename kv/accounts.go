@@ -196,12 +196,12 @@ func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
 type Usage struct {
 	Bytes int64            // of files, damaged ones included, and of what waits for approval
 	Text  int64            // bytes of the stored rows of records
-	Begun int64            // set aside for files that are being uploaded in pieces, or fetched
+	Begun int64            // reserved for files that are being uploaded in pieces, or fetched
 	Quota int64            // of all three; 0 is no limit
 	Count map[string]int64 // of records, by kind
 }
 
-// Used is how many bytes are kept and count against the quota. What is set aside
+// Used is how many bytes are kept and count against the quota. What is reserved
 // counts too, and is not in it.
 func (u *Usage) Used() int64 { return u.Bytes + u.Text }
 

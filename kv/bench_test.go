@@ -199,7 +199,7 @@ func BenchmarkSeenUnlimited(b *testing.B) {
 	}
 }
 
-// BenchmarkRebuild makes the working copy of 100 000 notes with two tags anew:
+// BenchmarkRebuild rebuilds the working copy of 100 000 notes with two tags:
 // from a snapshot, and from logs alone.
 func BenchmarkRebuild(b *testing.B) {
 	s := open(b)

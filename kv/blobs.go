@@ -39,7 +39,7 @@ func (tx *Tx) Unreferenced(ref [32]byte, since time.Time) bool {
 	return len(at) == 8 && int64(binary.BigEndian.Uint64(at)) <= since.UnixMilli()
 }
 
-// UnreferencedRefs lists up to most contents that no record has had since the given
+// UnreferencedRefs lists up to limit contents that no record has had since the given
 // instant.
 func (tx *Tx) UnreferencedRefs(since time.Time, limit int) [][32]byte {
 	var refs [][32]byte

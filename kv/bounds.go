@@ -72,7 +72,7 @@ func (tx *Tx) checkKeyBound(k *record.Key) error {
 // bounds are MaxEach (and MaxSessions) and MaxRecords, but for tests.
 type bounds struct{ each, records int64 }
 
-// writes is how much each owner has had written to the journal of late. It is
+// writes is how much each owner has had written to the journal recently. It is
 // forgotten when the process ends.
 type writes struct {
 	perHour int64

@@ -42,7 +42,7 @@ const childMemory = 512 << 20
 
 // Child does not return in a process that a repair has started to read a
 // working copy that nothing has proven; in any other it does nothing. A torn
-// bbolt file makes whoever reads it panic, fault or hang. The programs that
+// bbolt file makes anyone who reads it panic, fault or hang. The programs that
 // call Repair call it first of all.
 func Child() {
 	text, got := os.LookupEnv(childEnv)
@@ -79,7 +79,7 @@ func guard() {
 }
 
 // export writes what a working copy holds as a journal with one snapshot, of
-// record 1. The checksums of that tell whoever reads it that it is whole.
+// record 1. The checksums of that tell anyone who reads it that it is whole.
 func export(o order) error {
 	info, err := os.Lstat(o.From)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestResetClock(t *testing.T) {
 			})
 			c.add(-leap)
 			now := c.now().UTC()
-			is.True(s.Now().Sub(now) > 70*365*day) // the store's time does not go back by itself
+			is.True(s.Now().Sub(now) > 70*365*day) // the store's time does not go back on its own
 			if restarted {
 				is.NoErr(s.Close())
 				s = opened(t, s.Dir(), c.options())

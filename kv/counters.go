@@ -64,7 +64,7 @@ func (s *Store) flush() error {
 			return err
 		}
 		for key, n := range views {
-			if key[len(record.ID{})] == 0 { // kind 0 is none
+			if key[len(record.ID{})] == 0 { // kind 0 means none
 				if err := tx.countRequest(key[:], n); err != nil {
 					return err
 				}

@@ -24,7 +24,7 @@ func collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 // Bounds of what Changes reads at once, in bytes of rows.
 const changesVolume = 4 << 20
 
-// Changes lists up to most changes after the place since, in order, with the
+// Changes lists up to limit changes after the place since, in order, with the
 // records as they are now. Each record that is there occurs once, at the place
 // of its latest change. Fewer are listed, but at least one, when their rows
 // are large. A row that cannot be read counts as one that is not there; Audit
@@ -60,7 +60,7 @@ func (tx *Tx) Latest() uint64 {
 }
 
 // Trimmed is a place of the feed such that marks of removals up to it may be
-// gone: a reader that stopped before it has to begin anew.
+// gone: a reader that stopped before it has to start again.
 func (tx *Tx) Trimmed() uint64 {
 	if v := tx.Get(metaBucket, metaTrimmed); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)

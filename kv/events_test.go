@@ -9,7 +9,7 @@ import (
 )
 
 // Marks of removals go when they were read; what stands in the feed for a
-// record that is there does not, whoever asks.
+// record that is there does not, no matter who asks.
 func TestTrim(t *testing.T) {
 	is := is.New(t)
 	s := open(t)

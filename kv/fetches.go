@@ -50,7 +50,7 @@ var fetches = func() *table.Table[record.Fetch] {
 	return t
 }()
 
-// fetchReservedKey is where the bytes are summed up that are set aside for remote
+// fetchReservedKey is where the bytes are summed up that are reserved for remote
 // uploads.
 func fetchReservedKey(owner record.ID) []byte { return ownedKey(owner, 0, 'g') }
 
@@ -117,7 +117,7 @@ func (tx *Tx) Fetches(owner record.ID) ([]record.Fetch, error) { return collect(
 type DueFetch struct{ Owner, ID record.ID }
 
 // DueFetches finds remote uploads whose time has come, of each owner at most
-// most, those that are due for longest. busy says which to pass over. wait is
+// limit, those that are due for longest. busy says which to pass over. wait is
 // how long until the next one is due, 0 if none waits for its time. What it
 // costs goes by the number of owners, not by what is queued.
 func (tx *Tx) DueFetches(limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
@@ -236,7 +236,7 @@ func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Co
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was set aside
+	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was reserved
 		return nil, err
 	}
 	r, err := tx.addFromUpload(f.Owner, form, content, before.Password)
@@ -282,7 +282,7 @@ func (tx *Tx) CancelFetch(owner, id record.ID) error {
 	return tx.endFetch(f)
 }
 
-// RetryFetch queues a remote upload anew that failed or was cancelled; Taken if
+// RetryFetch queues a remote upload again that failed or was cancelled; Taken if
 // it is another, or its slug is in use by now.
 func (tx *Tx) RetryFetch(owner, id record.ID) error {
 	f, err := tx.Fetch(owner, id)

@@ -28,7 +28,7 @@ func readFetch(t testing.TB, s *Store, f *record.Fetch) (now *record.Fetch) {
 	return now
 }
 
-// What a try takes is set aside while it runs, and at no other time; the slug
+// What a try takes is reserved while it runs, and at no other time; the slug
 // as long as it is not over.
 func TestFetchIsSetAside(t *testing.T) {
 	is := is.New(t)
@@ -106,7 +106,7 @@ func TestFetchIsSetAside(t *testing.T) {
 	view(t, s, audit)
 }
 
-// Of a try that was cancelled, removed or begun anew meanwhile nothing comes.
+// Of a try that was cancelled, removed or started again meanwhile nothing comes.
 func TestFetchIsCancelled(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
@@ -281,7 +281,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	view(t, s, audit)
 }
 
-// What ran when the process ended waits again, with nothing set aside; but not
+// What ran when the process ended waits again, with nothing reserved; but not
 // for ever.
 func TestResumeFetches(t *testing.T) {
 	is := is.New(t)

@@ -270,7 +270,7 @@ func (t *Tries) setBack(now time.Time) {
 	t.swept = now
 }
 
-// take hands over keys that are to be written, most at the most.
+// take hands over keys that are to be written, at most limit.
 func (t *Tries) take(now time.Time, limit int) []tryKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,5 +4,5 @@ package kv
 
 import "errors"
 
-// identify is not to be had here: every start makes the working copy anew.
+// identify is not to be had here: every start rebuilds the working copy.
 func identify(string) (identity, error) { return identity{}, errors.ErrUnsupported }

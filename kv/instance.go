@@ -105,7 +105,7 @@ func (s *Store) belongs(db *bolt.DB) error {
 	case err != nil:
 		return err
 	case secret == nil:
-		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to begin anew, use another data directory", s.dir, InstanceName)
+		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to start from scratch, use another data directory", s.dir, InstanceName)
 	case named != "" && named != instanceOf(secret):
 		return fmt.Errorf("journal/ in %s is of instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", s.dir, instanceOf(secret), InstanceName, named)
 	}

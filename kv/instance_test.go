@@ -29,7 +29,7 @@ func inhabitedBy(t *testing.T, name string) string {
 	return dir
 }
 
-// A data directory that has an instance is never begun anew, even if nothing
+// A data directory that has an instance is never started again, even if nothing
 // else is left of it.
 func TestInstanceWithoutJournal(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func TestListBytes(t *testing.T) {
 	for i := range notes {
 		long := 10_000
 		if i == 4 {
-			long = 100_000 // more than a page by itself
+			long = 100_000 // more than a page on its own
 		}
 		add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"title":"n%d","content":%q}`, i, strings.Repeat("x", long)))
 	}

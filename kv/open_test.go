@@ -231,7 +231,7 @@ func TestEmptyFile(t *testing.T) {
 	user(t, openAt(t, dir, nil), "ann")
 }
 
-// What has held data and has no journal is not begun anew.
+// What has held data and has no journal is not started again.
 func TestNoJournal(t *testing.T) {
 	for name, take := range map[string]string{"copy": "blobs", "blobs": "cache"} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestNoJournal(t *testing.T) {
 	}
 }
 
-// A working copy that is torn, emptied, gone or another's is made anew; the
+// A working copy that is torn, emptied, gone or another's is rebuilt; the
 // proof of another copy proves nothing.
 func TestWorkingCopyHeals(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{

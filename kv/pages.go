@@ -83,7 +83,7 @@ func (tx *Tx) addPage(r *record.Record, f *record.Form, past bool) error {
 	return pages.Put(tx.Tx, p)
 }
 
-// turnPage looks at the page of a bookmark anew if that leads elsewhere now,
+// turnPage looks at the page of a bookmark again if that leads elsewhere now,
 // or has lost its title. was is the bookmark before.
 func (tx *Tx) turnPage(r *record.Record, before, got *record.Bookmark) error {
 	p, err := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
@@ -181,7 +181,7 @@ func fillPages(tx *Tx) error {
 const pagesFormat = 2
 
 // repairPage takes over what is known of a bookmark's page. If that cannot be
-// read, it is looked at anew.
+// read, it is looked at again.
 func repairPage(before, tx *Tx, r *record.Record) error {
 	address := ""
 	if b, err := bookmark(r); err == nil {

@@ -232,7 +232,7 @@ func TestLookedMeanwhile(t *testing.T) {
 	view(t, s, audit)
 }
 
-// A page that is gone is told of once, found by that, and mends by itself.
+// A page that is gone is told of once, found by that, and mends on its own.
 func TestPageIsGone(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
@@ -392,7 +392,7 @@ func TestPagesOfFormat1(t *testing.T) {
 }
 
 // What is known of pages is kept by a repair where it can be read, and looked
-// for anew where it cannot; a store of format 1 is brought to the present one.
+// for again where it cannot; a store of format 1 is brought to the present one.
 func TestRepairOfPages(t *testing.T) {
 	for _, format := range []uint32{1, Format} {
 		t.Run(fmt.Sprint(format), func(t *testing.T) {

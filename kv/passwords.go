@@ -27,7 +27,7 @@ const (
 )
 
 // Passwords hashes and checks passwords with Argon2id (RFC 9106), at most as
-// many at once as there are cores, and two at the most, so that a flood of
+// many at once as there are cores, and two at most, so that a flood of
 // guesses takes neither all memory nor all processors. A bounded number wait
 // for their turn. Some places in the queue are reserved for seats that are
 // known, and no seat has more than its share, so a flood from one network, or

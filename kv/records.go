@@ -146,7 +146,7 @@ func numbered(r *record.Record, by byte, n uint64) []byte {
 
 func viewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
 
-// bytesOf is where the size of an owner's files is summed up. Kind 0 is none.
+// bytesOf is where the size of an owner's files is summed up. Kind 0 means none.
 func bytesOf(owner record.ID) []byte { return ownedKey(owner, 0, 'b') }
 
 // Add makes a record out of a form: the row, its indexes and counters, the
@@ -191,7 +191,7 @@ func (tx *Tx) addChecked(owner record.ID, k *record.Kind, f *record.Form, bytes 
 // after, that instant's next. A past that lies ahead of the transaction is now.
 func (tx *Tx) Restore(owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, p record.Past, after record.ID) (*record.Record, error) {
 	if p.Password != "" && !ValidHash(p.Password) {
-		return nil, record.Bad(map[string]string{"passwordHash": "is none that kist makes"})
+		return nil, record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
 	}
 	if tx.s.space.none() {
 		return nil, ErrFull
@@ -278,7 +278,7 @@ func (tx *Tx) charge(owner record.ID, size int64) error {
 	return tx.withinQuota(owner, tx.chargedBytes(owner)+size)
 }
 
-// chargeAwaited is charge for content that had its place set aside until now.
+// chargeAwaited is charge for content that had its place reserved until now.
 // Text that came since then counts, but an upload must not fail at its last
 // byte because of it.
 func (tx *Tx) chargeAwaited(owner record.ID, size int64) error {
@@ -477,7 +477,7 @@ func (tx *Tx) Newest(owner record.ID, k *record.Kind) iter.Seq2[*record.Record, 
 	}
 }
 
-// Slug reads the record with the given slug, whoever owns it.
+// Slug reads the record with the given slug, no matter who owns it.
 func (tx *Tx) Slug(slug string) (*record.Record, error) {
 	if slug == "" {
 		return nil, record.ErrMissing

@@ -47,7 +47,7 @@ func openCopy(path string) (*bolt.DB, error) {
 }
 
 // load opens the working copy: as it is if a clean stop left it so and nothing
-// has touched it since, and made anew from the journal otherwise. A copy that
+// has touched it since, and rebuilt from the journal otherwise. A copy that
 // is not proven whole is never opened: torn ones panic, hang, or look empty.
 func (s *Store) load() error {
 	cache := filepath.Join(s.dir, "cache")
@@ -79,7 +79,7 @@ func (s *Store) load() error {
 			s.state = clean.state()
 			return errors.Join(current(s.bolt), s.belongs(s.bolt))
 		}
-		s.log.Warn("the working copy cannot be opened; it is made anew", "error", err)
+		s.log.Warn("the working copy cannot be opened; it is rebuilt", "error", err)
 	}
 
 	begun := time.Now()
@@ -132,7 +132,7 @@ func (s *Store) load() error {
 	}
 	s.state = done.State
 	if !fresh {
-		s.log.Info("the store was made anew from the journal, as the last stop was not a clean one or the data was copied",
+		s.log.Info("the store was rebuilt from the journal, as the last stop was not a clean one or the data was copied",
 			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(begun).Round(time.Millisecond))
 		for _, bad := range done.Bad {
 			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
@@ -150,7 +150,7 @@ func refusal(err error) error {
 	case errors.As(err, new(*newer)):
 		return err
 	case noRoom(err):
-		return fmt.Errorf("the working copy cannot be made anew from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
+		return fmt.Errorf("the working copy cannot be rebuilt from the journal, as the disk is full (%w). Nothing was changed. Make room, then start again", err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w. Nothing was changed. Let the user who runs kist read and write the data directory, then start again", err)
 	case isDamage(err):
@@ -209,7 +209,7 @@ func (s *Store) unused() error {
 		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, as a repair was interrupted. Nothing was changed. Run kist verify --repair again", s.dir))
 	}
 	if _, err := os.Lstat(filepath.Join(s.dir, InstanceName)); err == nil {
-		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to begin anew, use another data directory", s.dir, InstanceName)
+		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to start from scratch, use another data directory", s.dir, InstanceName)
 	}
 	for _, name := range []string{"cache/kist.db", cleanName} {
 		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.Size() > 0 {
@@ -222,7 +222,7 @@ func (s *Store) unused() error {
 	}
 	for _, f := range folders {
 		if f.IsDir() && len(f.Name()) == 2 {
-			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to begin anew", s.dir)
+			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to start from scratch", s.dir)
 		}
 	}
 	return err

@@ -58,7 +58,7 @@ var items = func() *table.Table[record.Item] {
 	return t
 }()
 
-// Where sums over items are kept. Kind 0 is none.
+// Where sums over items are kept. Kind 0 means none.
 func inState(owner record.ID, s record.State) []byte { return ownedKey(owner, 0, 'i', s[0]) }
 
 func inRequest(owner, request record.ID, s record.State) []byte {
@@ -77,7 +77,7 @@ func (tx *Tx) Request(owner, id record.ID) (*record.Request, error) {
 	return q, userError(err, "upload request")
 }
 
-// RequestAt reads the upload request with the slug, whoever owns it. One of an
+// RequestAt reads the upload request with the slug, no matter who owns it. One of an
 // account that is shut is Missing, as it shares nothing.
 func (tx *Tx) RequestAt(slug string) (*record.Request, error) {
 	if slug == "" {
@@ -202,7 +202,7 @@ func (s *Store) RemoveRequest(owner, id record.ID) error {
 	return err
 }
 
-// dropRequest removes up to most items of a request, and the request itself if
+// dropRequest removes up to limit items of a request, and the request itself if
 // that leaves none.
 func (tx *Tx) dropRequest(q *record.Request, limit int) (done bool, err error) {
 	var some []*record.Item
@@ -240,7 +240,7 @@ func (tx *Tx) dropRequest(q *record.Request, limit int) (done bool, err error) {
 	return true, errors.Join(err, userError(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
 }
 
-// dropRequests removes requests of an account with up to most items, and says
+// dropRequests removes requests of an account with up to limit items, and says
 // whether none is left.
 func (tx *Tx) dropRequests(owner record.ID, limit int) (done bool, err error) {
 	all, err := tx.Requests(owner)
@@ -305,8 +305,8 @@ type Reservation struct {
 const waitTime = 10 * time.Second
 
 // Reserve keeps a place for a file from a sender who is known by an address.
-// The whole transfer will have least to most bytes; the reservation is for most
-// of them, or for all that are left: Room says. Where others are promised
+// The whole transfer will have minimum to maximum bytes; the reservation is for maximum
+// of them, or for all that are left: Bytes says. Where others are promised
 // what this one needs, Reserve waits a while for them to end, and then fails
 // with Busy. It fails with Missing or Gone if the request is not open, with
 // Denied when a limit of the request or the owner's quota is reached, with
@@ -441,7 +441,7 @@ func (tx *Tx) requireOpenRequest(owner, request record.ID) (*record.Request, *re
 }
 
 // checkReservation reads the request of the reservation and says whether so many more
-// files may come, and how many of least to most more bytes. What is set aside
+// files may come, and how many of minimum to maximum more bytes. What is reserved
 // for uploads that are over is free before anything is refused for its sake.
 func (tx *Tx) checkReservation(r *Reservation, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
 	if tx.s.space.none() {
@@ -516,7 +516,7 @@ func (tx *Tx) storedBytes(owner record.ID) int64 {
 }
 
 // chargedBytes is how many bytes count against the owner's quota: content, text, and
-// what is set aside for uploads that are on their way.
+// what is reserved for uploads that are on their way.
 func (tx *Tx) chargedBytes(owner record.ID) int64 {
 	return tx.storedBytes(owner) + tx.text(owner) + tx.reservedBytes(owner)
 }

@@ -357,7 +357,7 @@ func TestPromisedBytes(t *testing.T) {
 }
 
 // TestReserve: of a hundred senders who race, as many get a place as there are
-// places, and each limit holds by itself.
+// places, and each limit holds on its own.
 func TestReserve(t *testing.T) {
 	for name, set := range map[string]func(*record.RequestForm){
 		"files":  func(f *record.RequestForm) { f.MaxUploads = 7 },
@@ -605,7 +605,7 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	is.NoErr(err)
 }
 
-// TestReserveBesideUploads: what is set aside for an owner's own uploads that
+// TestReserveBesideUploads: what is reserved for an owner's own uploads that
 // are under way is not for strangers: their bytes, and their slugs.
 func TestReserveBesideUploads(t *testing.T) {
 	is := is.New(t)

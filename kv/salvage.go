@@ -92,7 +92,7 @@ const (
 // Repaired as JSON. A repair may be killed before anyone has read what it says.
 const reportName = "report.json"
 
-// Repair makes the journal of a data directory anew from the best that there
+// Repair rebuilds the journal of a data directory from the best that there
 // is: the working copy, if its digest proves what it is, or the newest whole
 // snapshot; and every record after that which is whole, whatever is damaged
 // before it. Indexes and counters are worked out again from the rows. What is
@@ -404,7 +404,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 
 // markUndecided notes in a store that has lost commits that contents without a
 // record are kept, as their records may be in the old journal; and it makes all
-// readers of the feed begin anew, as numbers of it are lost.
+// readers of the feed start again, as numbers of it are lost.
 func markUndecided(b *bolt.Tx, missing uint64) error {
 	meta := b.Bucket([]byte(metaBucket.Name))
 	seq := uint64(0)

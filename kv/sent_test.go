@@ -22,7 +22,7 @@ func receive(s *Store, u *Upload, ref byte) (i *record.Item, err error) {
 	return i, err
 }
 
-// What a sender's upload will take is set aside from its beginning, beside what
+// What a sender's upload will take is reserved from its beginning, beside what
 // others were promised and what came in, over restarts, and is free again when
 // it is forgotten.
 func TestSentIsSetAside(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 	sharedOver   = 1 << 10 // what a record takes beside its body, about
 )
 
-// Shared reads the record with the given slug, whoever owns it, unless the
+// Shared reads the record with the given slug, no matter who owns it, unless the
 // owner's account is shut: that shares nothing. It is what is committed; the
 // caller may set its fields, but must not write into what they point to.
 func (s *Store) Shared(slug string) (*record.Record, error) {
@@ -47,7 +47,7 @@ func (s *Store) Shared(slug string) (*record.Record, error) {
 	}
 	if size := int64(len(r.Body)) + sharedOver; size <= maxSharedOne {
 		if kept.size.Add(size) > maxShared {
-			s.shared.CompareAndSwap(kept, new(shared)) // begins anew
+			s.shared.CompareAndSwap(kept, new(shared)) // starts again
 			return r, nil
 		}
 		owned := *r

@@ -13,7 +13,7 @@ import (
 )
 
 // What is read by its slug again and again is kept; a change of the record, or
-// of its owner's account, is seen by whoever asks after it was acknowledged.
+// of its owner's account, is seen by anyone who asks after it was acknowledged.
 func TestShared(t *testing.T) {
 	is := is.New(t)
 	s := open(t)

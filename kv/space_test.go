@@ -14,7 +14,7 @@ import (
 )
 
 // On a disk without room nothing new is taken; removals, views of limited
-// items and what makes things smaller go on; and all goes on by itself when
+// items and what makes things smaller go on; and all goes on on its own when
 // there is room again.
 func TestFullDisk(t *testing.T) {
 	is := is.New(t)

@@ -41,7 +41,7 @@ type Upload struct {
 	State   []byte    `json:"State"`   // of their hash
 
 	Metadata string    `json:"Metadata"`          // as the client sent it, without the password
-	Password string    `json:"Password"`          // hash; "" is none
+	Password string    `json:"Password"`          // hash; "" means none
 	Slug     string    `json:"Slug"`              // kept free for the file; "" has one made
 	File     record.ID `json:"File"`              // that was made of it; zero until then
 	FileName string    `json:"FileName,omitzero"` // under which it was complete; "" until then
@@ -74,7 +74,7 @@ func (u *Upload) Joined() bool { return u.Into != uuid.Nil }
 // BySender reports whether it is a stranger's, at an upload request.
 func (u *Upload) BySender() bool { return u.Request != uuid.Nil }
 
-// reserved is how many bytes are set aside for it.
+// reserved is how many bytes are reserved for it.
 func (u *Upload) reserved() int64 {
 	if u.Done() || u.Joined() {
 		return 0
@@ -83,11 +83,11 @@ func (u *Upload) reserved() int64 {
 }
 
 // Entries of the sums over uploads.
-func reservedKeyOf(owner record.ID) []byte  { return ownedKey(owner, 0, 'r') } // bytes that are set aside
+func reservedKeyOf(owner record.ID) []byte  { return ownedKey(owner, 0, 'r') } // bytes that are reserved
 func openUploadsKey(owner record.ID) []byte { return ownedKey(owner, 0, 'p') } // the owner's uploads that are not done
 
 // Those of strangers that are not done: how many at a request, from a sender
-// there, and the bytes that are set aside for them. Parts are counted apart, as a
+// there, and the bytes that are reserved for them. Parts are counted apart, as a
 // part is not a file that the request takes; their bytes are not.
 func senderUploadsAt(owner, request record.ID) []byte {
 	return ownedKey(owner, append([]byte{0, 't'}, request[:]...)...)
@@ -150,7 +150,7 @@ var uploads = func() *table.Table[Upload] {
 	return t
 }()
 
-// AddUpload begins an upload and sets aside what it takes of the owner's quota,
+// AddUpload begins an upload and reserves what it takes of the owner's quota,
 // and its slug. It fails with Taken if the slug is in use, with Denied if it
 // does not fit the quota or too many have been begun, and with ErrFull while the
 // disk has no room.
@@ -297,7 +297,7 @@ func (tx *Tx) Uploads(owner record.ID) ([]Upload, error) {
 	return all, nil
 }
 
-// SaveUpload notes how far an upload is that is not done; its time begins anew.
+// SaveUpload notes how far an upload is that is not done; its time starts again.
 // It fails with Missing if there is no such upload any more and with Denied if
 // what it takes has grown over the owner's quota; for a stranger's with Missing
 // or Gone once the link is closed.
@@ -339,7 +339,7 @@ func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (
 	if tx.s.space.none() {
 		return nil, ErrFull
 	}
-	before, err := uploads.Delete(tx.Tx, ownedKey(u.Owner, u.ID[:]...)) // frees what was set aside
+	before, err := uploads.Delete(tx.Tx, ownedKey(u.Owner, u.ID[:]...)) // frees what was reserved
 	if err != nil {
 		return nil, userError(err, "upload")
 	}
@@ -475,7 +475,7 @@ func (tx *Tx) ReservedBytes() int64 {
 	return uploads.Sum(tx.Tx, reservedKey) + fetches.Sum(tx.Tx, stillToFetch)
 }
 
-// reservedBytes is how many bytes are set aside for uploads of the owner that are
+// reservedBytes is how many bytes are reserved for uploads of the owner that are
 // not complete, remote ones too.
 func (tx *Tx) reservedBytes(owner record.ID) int64 {
 	return uploads.Sum(tx.Tx, reservedKeyOf(owner)) + fetches.Sum(tx.Tx, fetchReservedKey(owner))
@@ -485,7 +485,7 @@ func (tx *Tx) reservedBytes(owner record.ID) int64 {
 // an upload request; u says its length, its metadata and what the sender says.
 // It returns the secret that the upload's address ends in, this once. All that
 // the file will take of the limits of the request and of the sender, and of the
-// owner's quota, is set aside from here on, over restarts, until the upload is
+// owner's quota, is reserved from here on, over restarts, until the upload is
 // received, forgotten or over. It waits and fails as Reserve does, with Denied if
 // too many have been begun, and with ErrFull if strangers were promised more than
 // half of what the disk has left for them and for owners.
@@ -624,11 +624,11 @@ func (tx *Tx) DropSenderUpload(secret string) ([]*Upload, error) {
 
 // ReceiveUpload makes an item of the queue of a sender's upload whose content is
 // complete, as Receive does, and a file at once if the request needs no approval.
-// It turns what was set aside into what is counted. The upload is remembered for
+// It turns what was reserved into what is counted. The upload is remembered for
 // a while, with the file's name, what the item was when it came in, and nothing
 // else that the sender said.
 func (tx *Tx) ReceiveUpload(u *Upload, one Received) (*record.Item, error) {
-	before, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was set aside
+	before, err := uploads.Delete(tx.Tx, uploads.Key(u)) // frees what was reserved
 	if errors.Is(err, table.ErrMissing) || err == nil && before.Done() {
 		return nil, errNoSent
 	}

@@ -16,7 +16,7 @@ func beginUpload(s *Store, u Upload) (made *Upload, err error) {
 	return made, err
 }
 
-// What an upload takes is set aside from the beginning, and is free again when
+// What an upload takes is reserved from the beginning, and is free again when
 // it is done, ends or is cancelled.
 func TestUploadIsSetAside(t *testing.T) {
 	is := is.New(t)

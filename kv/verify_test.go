@@ -513,7 +513,7 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	})
 }
 
-// Each content comes once and in order, whoever has it, and a listing goes on
+// Each content comes once and in order, no matter who has it, and a listing goes on
 // after any ref.
 func TestContents(t *testing.T) {
 	t.Parallel()

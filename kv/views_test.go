@@ -79,7 +79,7 @@ func edit(t testing.TB, s *Store, r *record.Record, text string) *record.Record 
 	return now
 }
 
-// see counts views until one is refused, at most most.
+// see counts views until one is refused, at most limit.
 func see(t testing.TB, s *Store, r *record.Record, most int) int {
 	t.Helper()
 	for n := range most {

@@ -20,7 +20,7 @@ func (l *library) notes(owner record.ID, n int) {
 	l.fatal(c.Fill(l.store, owner, n, func() string { return c.Text(20) + "the old harbour by the sea " + c.Text(20) }))
 }
 
-// BenchmarkBuild makes the index of 50 000 notes anew, and tells how many of
+// BenchmarkBuild rebuilds the index of 50 000 notes, and tells how many of
 // them it takes in a second:
 //
 //	go test ./search -run xxx -bench Build -benchtime 2x

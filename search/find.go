@@ -86,7 +86,7 @@ func (h *Hits) sort() *Hits {
 	return h
 }
 
-// Page lists up to most hits that come after a hit, or the first ones if that
+// Page lists up to limit hits that come after a hit, or the first ones if that
 // is nil: the better before the worse, the newer before the older.
 func (h *Hits) Page(after *Hit, limit int) []Hit {
 	scores := map[int]bool{}
@@ -194,7 +194,7 @@ func docID(k *record.Kind, id record.ID) string {
 	return string(append([]byte{k.Code}, id[:]...))
 }
 
-// newest appends up to most of the documents in b, the newest first, of those
+// newest appends up to limit of the documents in b, the newest first, of those
 // that come after a hit.
 func (o *order) newest(to []Hit, b *roaring.Bitmap, score int, after *Hit, limit int) []Hit {
 	from := 0
@@ -274,7 +274,7 @@ func (v *View) Close() {
 
 // Find looks the query up. tail are the changes after Place, which the index
 // does not have yet: of these records, what is found is what they are now.
-// An error is ErrUnusable: the index is made anew, and the records have to be
+// An error is ErrUnusable: the index is rebuilt, and the records have to be
 // read through; or that of ctx.
 func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hits, err error) {
 	defer func() {

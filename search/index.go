@@ -1,5 +1,5 @@
 // Package search finds records by their words. It keeps an index beside the
-// store, which is derived from it and made anew whenever it is not proven
+// store, which is derived from it and rebuilt whenever it is not proven
 // whole. The index only proposes: who asks reads each record from the store.
 package search
 
@@ -28,8 +28,8 @@ import (
 // Options are what an Index is made of. All but Room, Relax, Mapped and Content are required.
 type Options struct {
 	Dir   string // the folder of the index, which is made; its content may be deleted while nobody has it open
-	Store string // names the store whose records these are: another one's index is made anew
-	// Feed reads up to most changes after a place, with the records as they
+	Store string // names the store whose records these are: another one's index is rebuilt
+	// Feed reads up to limit changes after a place, with the records as they
 	// are now, the latest place there is, and the place up to which removals
 	// may be forgotten.
 	Feed func(since uint64, limit int) (some []record.Change, latest, trimmed uint64, err error)
@@ -49,7 +49,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Bounds of a batch: of changes, of those while the index is made anew, when
+// Bounds of a batch: of changes, of those while the index is rebuilt, when
 // larger ones leave less to merge, and of the text in it, in bytes.
 const (
 	batchChanges = 500
@@ -61,7 +61,7 @@ const (
 )
 
 // largeBuild is how many changes make an index that is settled once it is made:
-// its segments are merged into one, and it is opened anew, which gives back the
+// its segments are merged into one, and it is opened again, which gives back the
 // memory that making it took. segmentsAnew is how many segments of a size may
 // come together until then: to merge them earlier is work that is done again.
 const (
@@ -70,7 +70,7 @@ const (
 )
 
 // mostGone bounds the marks of removals that are kept in mind while they cannot
-// be taken away. Others go when the index is next made anew.
+// be taken away. Others go when the index is next rebuilt.
 const mostGone = 100_000
 
 // idle is how long nothing must have changed until memory is given back, and how
@@ -108,14 +108,14 @@ type Index struct {
 	flood      chan struct{} // many changes came at once
 	hurry      chan struct{} // somebody waits for the index to catch up
 	broken     chan error    // why the index that is open cannot go on
-	rebuildNow chan struct{} // it is to be made anew
+	rebuildNow chan struct{} // it is to be rebuilt
 }
 
 // State is how an index is.
 type State struct {
 	Phase Phase `json:"state"`
 	// Documents is how many this process has written since it began, or began
-	// the index anew.
+	// the index again.
 	Documents int64 `json:"documents"`
 	// Place is the place in the feed of changes that it has reached, Latest
 	// the last one that was there when it looked.
@@ -123,7 +123,7 @@ type State struct {
 	Latest uint64 `json:"latest"`
 	// Problem is why it is not ready, if something is wrong.
 	Problem string `json:"problem,omitempty"`
-	Built   int    `json:"-"` // how often it was made anew by this process
+	Built   int    `json:"-"` // how often it was rebuilt by this process
 }
 
 // Phase is what an index does.
@@ -200,7 +200,7 @@ func (x *Index) Hurry(ctx context.Context, place uint64) {
 	_, _ = x.Await(ctx, func(s State) bool { return s.Phase != Ready || s.Place > place })
 }
 
-// Rebuild has the index made anew. It returns at once; State tells how far it
+// Rebuild has the index rebuilt. It returns at once; State tells how far it
 // is.
 func (x *Index) Rebuild() {
 	x.change(func(s *State) { s.Phase = Building })
@@ -315,7 +315,7 @@ func (x *Index) Run(ctx context.Context) {
 		err := x.openAndFollow(ctx, wipe)
 		if ctx.Err() != nil {
 			if !errors.Is(err, ctx.Err()) && !errors.Is(err, errSettled) {
-				x.o.Log.Warn("the search index is made anew at the next start", "error", err)
+				x.o.Log.Warn("the search index is rebuilt at the next start", "error", err)
 			}
 			return
 		}
@@ -328,7 +328,7 @@ func (x *Index) Run(ctx context.Context) {
 		var again *rebuild
 		if wipe = errors.As(err, &again); wipe {
 			if again.why != nil {
-				x.o.Log.Warn("the search index is made anew", "error", again.why)
+				x.o.Log.Warn("the search index is rebuilt", "error", again.why)
 			}
 			continue
 		}
@@ -343,11 +343,11 @@ func (x *Index) Run(ctx context.Context) {
 	}
 }
 
-// rebuild says that the index must be made anew, and why if that is not what
+// rebuild says that the index must be rebuilt, and why if that is not what
 // somebody wanted.
 type rebuild struct{ why error }
 
-func (r *rebuild) Error() string { return fmt.Sprintf("the search index must be made anew: %v", r.why) }
+func (r *rebuild) Error() string { return fmt.Sprintf("the search index must be rebuilt: %v", r.why) }
 func (r *rebuild) Unwrap() error { return r.why }
 
 func (x *Index) folder() string { return filepath.Join(x.o.Dir, "scorch") }
@@ -372,7 +372,7 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 	if !wipe {
 		if at, err = x.proven(latest, trimmed); err != nil {
 			if !errors.Is(err, os.ErrNotExist) {
-				x.o.Log.Info("the search index is made anew", "because", err)
+				x.o.Log.Info("the search index is rebuilt", "because", err)
 			}
 			wipe = true
 		}
@@ -461,7 +461,7 @@ func (x *Index) end(live *scorch.Scorch, well bool) (err error) {
 }
 
 // open opens what is in the folder. A damaged index makes an error, whatever
-// the library does about it. large says that it is made anew and settled then:
+// the library does about it. large says that it is rebuilt and settled then:
 // its segments are hardly merged before.
 func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	defer func() {
@@ -490,7 +490,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	return s, nil
 }
 
-// The library calls by name whoever is to hear of what goes wrong behind the
+// The library calls by name anyone who should hear of what goes wrong behind the
 // calls, with the path of the index.
 const listener = "kist"
 
@@ -517,7 +517,7 @@ func snapshot(s *scorch.Scorch) (*scorch.IndexSnapshot, error) {
 }
 
 // follow applies changes as they come. building says that the index is made
-// anew, large that it is settled then.
+// again, large that it is settled then.
 func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, building, large bool) error {
 	begun := time.Now()
 	w := &writer{x: x, live: live}
@@ -585,7 +585,7 @@ func (x *Index) follow(ctx context.Context, live *scorch.Scorch, at uint64, buil
 			building = false
 			n := x.State().Documents
 			if n > 0 {
-				x.o.Log.Info("the search index was made anew", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
+				x.o.Log.Info("the search index was rebuilt", "documents", n, "took", time.Since(begun).Round(time.Millisecond))
 			}
 			if large {
 				return x.mergeSegments(ctx, live)
@@ -704,7 +704,7 @@ func (x *Index) wait(ctx context.Context, wake <-chan struct{}, after <-chan tim
 	}
 }
 
-// causeOf is what follows from an error that was told behind the calls. Whoever
+// causeOf is what follows from an error that was told behind the calls. Anyone who
 // else waits for the index that is open hears of it too.
 func (x *Index) causeOf(err error) error {
 	select {

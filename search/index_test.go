@@ -115,7 +115,7 @@ func (l *library) until(is func(State) bool) State {
 	return s
 }
 
-// settled waits until the index was made anew so many times and is closed, to be
+// settled waits until the index was rebuilt so many times and is closed, to be
 // opened again.
 func (l *library) settled(built int) (s State) {
 	for s.Built < built || s.Phase != Opening {

@@ -44,7 +44,7 @@ type frequent struct {
 }
 
 // A field of pairs has three kinds of terms: a frequent pair; a class of rare
-// ones; and a word by itself, which is more than once in that document's field.
+// ones; and a word on its own, which is more than once in that document's field.
 func pair(a, b string) string { return a + " " + b }
 
 // class is the term of a rare pair, of which a long field has more than a short

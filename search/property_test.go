@@ -346,7 +346,7 @@ func history(t *testing.T, seed uint64) {
 			l.x.Rebuild()
 			built := l.x.State().Built
 			l.until(func(s State) bool { return s.Phase == Ready && s.Built > built })
-			compare("made anew")
+			compare("rebuilt")
 		case 4:
 			l.close()
 			spoil(t, rnd, filepath.Join(l.dir, "cache", "index"))
@@ -413,7 +413,7 @@ func spoil(t *testing.T, rnd *rand.Rand, dir string) {
 }
 
 // An index of another version of the mapping, of another store, or of a store
-// that had more in it, is made anew, and so is one that nobody closed.
+// that had more in it, is rebuilt, and so is one that nobody closed.
 func TestUnproven(t *testing.T) {
 	is := is.New(t)
 	l := newLibrary(t)
@@ -497,7 +497,7 @@ func TestNoRoom(t *testing.T) {
 	is.Equal(l.titles(ann, "boats"), "Boats|Boats|Boats")
 }
 
-// An index that cannot be proven is said to be made anew when it is next opened,
+// An index that cannot be proven is said to be rebuilt when it is next opened,
 // and is.
 func TestUnprovable(t *testing.T) {
 	is := is.New(t)
@@ -510,14 +510,14 @@ func TestUnprovable(t *testing.T) {
 	aside := filepath.Join(l.dir, "cache", "index", "proof.json.new")
 	is.NoErr(os.Mkdir(aside, 0o700))
 	l.close()
-	is.True(strings.Contains(said.String(), "made anew at the next start"))
+	is.True(strings.Contains(said.String(), "rebuilt at the next start"))
 	is.NoErr(os.Remove(aside))
 	l.open()
 	is.Equal(l.ready().Built, 1)
 	is.Equal(l.titles(ann, "boats"), "Boats")
 }
 
-// An index of many records is of one segment once it is made, and opened anew;
+// An index of many records is of one segment once it is made, and opened again;
 // who asks meanwhile waits for that.
 func TestSettled(t *testing.T) {
 	is := is.New(t)
@@ -575,7 +575,7 @@ func TestSettleNeedsRoom(t *testing.T) {
 
 var errNoFeed = errors.New("no feed")
 
-// A feed that fails is read again when the index is asked to begin anew.
+// A feed that fails is read again when the index is asked to start again.
 func TestFeedFails(t *testing.T) {
 	is := is.New(t)
 	l := newLibrary(t)

@@ -26,7 +26,7 @@ type token struct {
 }
 
 // words yields the words of a text: runs of letters, digits and marks, each
-// folded, and symbols such as emoji, each by itself. Scripts that put no space
+// folded, and symbols such as emoji, each on its own. Scripts that put no space
 // between words (see unspaced) are cut into pairs of characters, each
 // character with the next one; the last of a run stands alone. So any two
 // characters in a row are one term, and three are two terms in a row.
@@ -123,7 +123,7 @@ var asciiWord = func() (got [utf8.RuneSelf]bool) {
 	return got
 }()
 
-// symbol reports what is a word by itself.
+// symbol reports what is a word on its own.
 func symbol(r rune) bool {
 	return r >= utf8.RuneSelf && r != utf8.RuneError && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sc, r))
 }

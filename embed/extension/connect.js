@@ -4,7 +4,7 @@
 export class Problem extends Error {
   /**
    * more may have status (of the answer), code, fields (what is wrong with each, by name), offline: true where there was
-   * no answer, and connect: true where connecting anew is what helps.
+   * no answer, and connect: true where connecting again is what helps.
    */
   constructor(text, more = {}) {
     super(text);

@@ -90,7 +90,7 @@ at('server').oninput = () => {
   problem('');
   let text = 'The one that you see when you are signed in there.';
   try {
-    if (unsafe(serverOf(at('server').value))) text = 'With http:// whoever is on the way can read what you save, and use your account. Use https:// outside your own network.';
+    if (unsafe(serverOf(at('server').value))) text = 'With http:// anyone on the way can read what you save, and use your account. Use https:// outside your own network.';
   } catch { /* it is not finished */ }
   at('server-hint').textContent = text;
 };

@@ -26,7 +26,7 @@ async function inPage(tab, func, args = [], frame = 0) {
 /** selectionOf is the text that is selected in a tab, with its lines; '' if there is none, or it cannot be told. */
 export const selectionOf = async (tab, frame) => ((await inPage(tab, selected, [], frame)) ?? '').replace(/^\s*\n|\s+$/g, '');
 
-/** copy puts text on the clipboard: by itself where the browser lets it, and by way of the page in the tab, if one is given, otherwise. */
+/** copy puts text on the clipboard: on its own where the browser lets it, and by way of the page in the tab, if one is given, otherwise. */
 export async function copy(text, tab) {
   try {
     await navigator.clipboard.writeText(text);

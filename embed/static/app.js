@@ -71,7 +71,7 @@ function bytes(n) {
   return `${n < 99.95 ? n.toFixed(1).replace(/\.0$/, '') : Math.round(n)}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
 }
 
-// size reads what a person writes for a number of bytes; NaN if that is none, null if it is empty.
+// size reads what a person writes for a number of bytes; NaN if it is not a size, null if it is empty.
 function size(text) {
   if (!text.trim()) return null;
   const m = /^\s*([\d.,]+)\s*([kmgtp]?)(i?)b?(?:ytes?)?\s*$/i.exec(text);
@@ -189,7 +189,7 @@ async function readFolders() { folders = (await api('GET', 'folders?limit=500&so
 const freshTags = () => readTags().catch(() => {});
 const freshFolders = () => readFolders().catch(() => {});
 
-// late is what is too much to come with every page. It is asked for when the page is there, and anew after a failure.
+// late is what is too much to come with every page. It is asked for when the page is there, and again after a failure.
 const missing = [!start.answers.tags && readTags, !start.answers.folders && readFolders].filter(Boolean);
 let asked = null;
 const late = () => asked ??= Promise.all(missing.map((read) => read())).catch((e) => { asked = null; throw e; });
@@ -314,7 +314,7 @@ const kinds = {
     href: (r) => r.url,
     pic: (r) => hostOf(r.url)[0].toUpperCase(),
     meta: (r) => [r.reachable === 'no' && h('span.badge.warn', { title: `The page could not be reached since ${new Date(r.unreachableSince).toLocaleDateString()}` }, 'unreachable'), h('span.cutoff', {}, hostOf(r.url)), r.description && h('span.cutoff', {}, excerpt(r.description))],
-    none: 'Paste the address of a page above, or use the browser extension. It gets its title by itself.',
+    none: 'Paste the address of a page above, or use the browser extension. It gets its title on its own.',
   },
   note: {
     api: 'notes', at: 'notes', one: 'note', many: 'Notes', title: (r) => r.title || firstLine(r.content).replace(/^#+\s*/, '') || 'Untitled note',
@@ -474,7 +474,7 @@ function fillMenu(menu) {
   pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
 }
 
-// put shows a record anew wherever it is on the page.
+// put shows a record again wherever it is on the page.
 function put(r) {
   changed++;
   for (const row of all(`.item[data-id="${r.id}"]`)) {
@@ -1735,7 +1735,7 @@ function leave() {
   if (kept.size > 6) kept.delete(kept.keys().next().value);
 }
 
-// rerender draws the page anew, and leaves the eye and the focus where they were.
+// rerender draws the page again, and leaves the eye and the focus where they were.
 async function rerender() {
   kept.clear();
   changed++;
@@ -2209,7 +2209,7 @@ async function complete() {
     for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(rowOf(row.record));
     view?.redraw?.();
   } catch (e) {
-    if (view?.name !== 'tags' && e.status !== 401) toast(`Tags and folders are missing here. ${e.message}`, { bad: true, action: 'Try again', run: complete }); // the page of tags says it by itself
+    if (view?.name !== 'tags' && e.status !== 401) toast(`Tags and folders are missing here. ${e.message}`, { bad: true, action: 'Try again', run: complete }); // the page of tags says it on its own
   }
 }
 if (missing.length) complete();

@@ -43,7 +43,7 @@ export default function keys(kit) {
       return b;
     });
     d.body.append(...[
-      s.key && h('p', {}, `A key named ${s.key.name} was made. It is shown this once, in what follows; whoever has it can do what it may.`),
+      s.key && h('p', {}, `A key named ${s.key.name} was made. It is shown this once, in what follows; anyone who has it can do what it may.`),
       saves.length && h('div.row', {}, saves),
       h('ol.steps', {}, s.steps.map((step) => h('li', {}, h('p', {}, step.text), step.copy && h('div.row', {}, h('pre.copy', { tabindex: '0', 'aria-label': 'To copy' }, step.copy),
         button('setup-copy', '', { 'data-text': step.copy, 'aria-label': `Copy ${step.copy.slice(0, 40)}` }, icon('copy'), 'Copy'))))),

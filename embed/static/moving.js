@@ -28,7 +28,7 @@ export default function moving(kit) {
     row.import = x;
   }
 
-  // follow draws an import anew until it is over, or the page is left.
+  // follow draws an import again until it is over, or the page is left.
   async function follow(row, signal) {
     try {
       for (let wait = 200; row.import.state === 'running' && !signal.aborted; wait = Math.min(wait * 1.5, 3000)) {

@@ -34,7 +34,7 @@ export default function remote(kit) {
     return row;
   }
 
-  // show draws the list anew where it changed, so that what has the focus keeps it.
+  // show draws the list again where it changed, so that what has the focus keeps it.
   function show(jobs) {
     at.jobs = jobs;
     const had = new Map([...at.list.children].map((row) => [row.dataset.id, row]));
@@ -125,7 +125,7 @@ export default function remote(kit) {
       jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
       clear: button('fetch-clear', 'Forget what is over'), none: nothing('Nothing was fetched lately.', 'What is over is remembered here for a week. The files are among your files.'),
     };
-    add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server gets the files by itself; this page need not stay open.'), h('div.cards', {}, form),
+    add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server gets the files on its own; this page need not stay open.'), h('div.cards', {}, form),
       h('div.head', {}, h('h2', {}, 'Asked for lately'), at.status, h('div.row', {}, at.clear)), at.list, at.none);
     show(jobs);
     v.signal.addEventListener('abort', () => at.wake?.());

@@ -65,7 +65,7 @@ export default function requests(kit) {
     const body = h('div.look', {}, h('p.soft', {}, `${bytes(i.fileSize)}, ${i.mimeType}`));
     d.body.append(body, h('div.row', {},
       button('look-approve', 'Approve', { class: 'main' }), button('look-reject', 'Reject', { class: 'danger' }),
-      h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, 'Open by itself')));
+      h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, 'Open on its own')));
     find('[data-act="look-approve"]', d.el).upload = find('[data-act="look-reject"]', d.el).upload = i;
     if (isPicture(i)) body.prepend(h('img', { src: contentOf(i), alt: `The picture ${i.fileName}` }));
     else if (isText(i)) {

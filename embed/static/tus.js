@@ -98,7 +98,7 @@ export function cancel(u, kit) {
   const place = kit.place(u);
   if (place) kit.memory.set(place, null);
   if (!u.at) return;
-  const xhr = new XMLHttpRequest(); // what it cannot reach ends by itself after a day
+  const xhr = new XMLHttpRequest(); // what it cannot reach ends on its own after a day
   xhr.open('DELETE', u.at);
   xhr.setRequestHeader('Tus-Resumable', '1.0.0');
   xhr.send();

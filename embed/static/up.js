@@ -129,7 +129,7 @@
   function widget() {
     if (shown) return;
     const mine = shown = {};
-    const broken = () => { // for good: the next try begins anew
+    const broken = () => { // for good: the next try starts again
       if (shown === mine) shown = null;
       mine.script.remove();
       work.textContent = "The captcha cannot be loaded. See whether something blocks it.";

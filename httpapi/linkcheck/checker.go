@@ -25,7 +25,7 @@ const (
 	maxHosts = 10_000           // of which it is remembered when they were asked
 )
 
-// queue is what the lookout needs of the store.
+// queue is what a Checker needs of the store.
 type queue interface {
 	// Find is kv.Tx.DuePages.
 	Find(take func(kv.DuePage) (more bool)) (wait time.Duration, err error)
@@ -47,7 +47,7 @@ type Checker struct {
 	log   *slog.Logger
 }
 
-// New makes a lookout.
+// New makes a Checker.
 func New(s *kv.Store, c *outbound.Client, icons *thumb.Icons, log *slog.Logger) *Checker {
 	return &Checker{queue: storeQueue{s}, ask: (&client{c, icons, log}).ask, log: log}
 }
@@ -111,7 +111,7 @@ type done struct {
 }
 
 // Run looks at what is due until ctx ends. It then cuts off what is under way,
-// which is looked at anew after the next start, and returns when all is over.
+// which is looked at again after the next start, and returns when all is over.
 func (l *Checker) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()

@@ -158,7 +158,7 @@ func (w *world) ask(ctx context.Context, address string, fill bool) record.Look 
 	return w.tells
 }
 
-// lookingAt runs a lookout for a while of time that is not real.
+// lookingAt runs a Checker for a while of time that is not real.
 func lookingAt(t *testing.T, m *memory, w *world, do func()) {
 	t.Helper()
 	w.t, w.out, w.ended = t, map[string]bool{}, map[string]time.Time{}

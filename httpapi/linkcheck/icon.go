@@ -147,7 +147,7 @@ func iconsOf(p page, at *url.URL) (all []*url.URL) {
 	return all
 }
 
-// icon sees to it that the icon of the site is there that answered for a page,
+// icon ensures that the icon of the site that answered for a page is stored,
 // if it has one, and returns the site; zero if there is none. read reads the
 // page; it is called if the site is to be asked.
 func (c *client) icon(ctx context.Context, by response, read func() response) record.ID {
@@ -184,7 +184,7 @@ func (c *client) fetch(ctx context.Context, site record.ID, from []*url.URL) {
 	}
 }
 
-var errNoPicture = errors.New("lookout: no picture is there")
+var errNoPicture = errors.New("linkcheck: no picture is there")
 
 // picture gets what may be a picture, which its bytes have to tell.
 func (c *client) picture(ctx context.Context, at *url.URL) ([]byte, error) {

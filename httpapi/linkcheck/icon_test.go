@@ -158,7 +158,7 @@ func TestAskIcon(t *testing.T) {
 			if row.fill || row.has["/"] == 404 || row.has["/"] == 429 {
 				return
 			}
-			// Whoever looks at the site next asks for no icon.
+			// Anyone who looks at the site next asks for no icon.
 			is.Equal(c.ask(t.Context(), s.url+"/", false).Icon, want)
 			is.Equal(s.asked(), "HEAD /")
 		})

@@ -10,7 +10,7 @@ type reach int
 
 const (
 	nobody  reach = iota
-	allowed       // whoever names what an administrator allows
+	allowed       // anyone who names what an administrator allows
 	anyone
 )
 

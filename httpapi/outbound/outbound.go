@@ -213,7 +213,7 @@ func (r *Refused) Error() string {
 	}
 	text += " " + r.Why
 	if r.Private {
-		text += "; whoever runs the server can allow it with --allow-outbound " + r.Host
+		text += "; an administrator can allow it with --allow-outbound " + r.Host
 	}
 	return text + "."
 }

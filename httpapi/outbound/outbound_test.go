@@ -74,7 +74,7 @@ func TestOwnAddresses(t *testing.T) {
 	}
 	u, err := url.Parse("http://198.41.0.4:8080/")
 	is.NoErr(err)
-	is.Equal(c.Check(u).Error(), "The host 198.41.0.4 has the address 198.41.0.4, which is the server itself; whoever runs the server can allow it with --allow-outbound 198.41.0.4.")
+	is.Equal(c.Check(u).Error(), "The host 198.41.0.4 has the address 198.41.0.4, which is the server itself; an administrator can allow it with --allow-outbound 198.41.0.4.")
 	_, err = get(t, New(Options{Own: own, Lookup: names(map[string][]string{"home.example": {"198.41.0.4"}}).lookup}), "http://home.example/", 0)
 	is.True(refusedBy(err) != nil)
 
@@ -231,7 +231,7 @@ func TestCheck(t *testing.T) {
 	}
 	u, err := url.Parse("http://127.0.0.1:9/")
 	is.NoErr(err)
-	is.Equal(c.Check(u).Error(), "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself; whoever runs the server can allow it with --allow-outbound 127.0.0.1.")
+	is.Equal(c.Check(u).Error(), "The host 127.0.0.1 has the address 127.0.0.1, which is the server itself; an administrator can allow it with --allow-outbound 127.0.0.1.")
 }
 
 // A name that was public a moment ago and is not now is refused: the address
@@ -395,7 +395,7 @@ func TestHide(t *testing.T) {
 	for _, text := range []string{"10.0.0.5", "fd00::7", "::ffff:127.0.0.1"} {
 		r := &Refused{Host: "nas.example", Addr: netip.MustParseAddr(text), Why: "is private", Private: true}
 		is.True(strings.Contains(r.Error(), "has the address "+text))
-		is.Equal(Hide(r.Error()), "The host nas.example is private; whoever runs the server can allow it with --allow-outbound nas.example.")
+		is.Equal(Hide(r.Error()), "The host nas.example is private; an administrator can allow it with --allow-outbound nas.example.")
 	}
 	is.Equal(Hide("The target answered 500."), "The target answered 500.")
 }

@@ -148,7 +148,7 @@ var classes = map[chroma.TokenType]string{
 	chroma.GenericPrompt: "k", chroma.GenericOutput: "c",
 }
 
-// writeNumber writes the link of a line. Whoever moves by keyboard or listens
+// writeNumber writes the link of a line. Anyone who moves by keyboard or listens
 // is not led through all of them.
 func writeNumber(b *strings.Builder, line int) {
 	id := "L" + strconv.Itoa(line)

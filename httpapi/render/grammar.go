@@ -104,7 +104,7 @@ const maxMatch = 10 * time.Millisecond
 // errGivenUp says that the text is better shown as it is.
 var errGivenUp = errors.New("not highlighted")
 
-// slot is held while one text is read: by one at a time, so that whoever sends
+// slot is held while one text is read: by one at a time, so that anyone who sends
 // the worst of texts keeps one processor busy for maxTime and no longer. It
 // guards reading and compiled.
 var slot = make(chan struct{}, 1)

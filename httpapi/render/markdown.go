@@ -325,7 +325,7 @@ const rel = ` rel="nofollow noopener noreferrer ugc"`
 var schemes = map[string]bool{"http": true, "https": true, "mailto": true, "tel": true}
 
 // address is where a link leads, ready for an attribute, with its entities
-// resolved and escaped anew; ok is false when it must not be one. local says
+// resolved and escaped again; ok is false when it must not be one. local says
 // that it cannot leave this origin.
 func address(destination []byte) (href string, local, ok bool) {
 	dest := string(util.URLEscape(destination, true))

@@ -35,7 +35,7 @@ import (
 // version that can make more thumbnails must have another magic, so that the
 // reasons of the version before are forgotten.
 //
-// The folder is opened anew each time, which takes a few microseconds: it may
+// The folder is opened again each time, which takes a few microseconds: it may
 // have been removed since.
 type cache struct {
 	dir     string

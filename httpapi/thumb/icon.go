@@ -27,7 +27,7 @@ const (
 
 // Times of icons.
 const (
-	iconAge         = 30 * 24 * time.Hour // from which on an icon is asked for anew
+	iconAge         = 30 * 24 * time.Hour // from which on an icon is asked for again
 	iconAgain       = 24 * time.Hour      // between two times that a site is asked
 	iconAgainMissed = time.Hour           // the same if its icon was lost
 	iconYoung       = time.Hour           // that an icon stays which nothing refers to: what does may be on its way

@@ -16,7 +16,7 @@
 // is no thumbnail. What was made, and that nothing can be made, is kept in a
 // file for each content, so that a picture is decoded once.
 //
-// No metadata gets into a thumbnail: it is encoded anew from pixels. The
+// No metadata gets into a thumbnail: it is encoded again from pixels. The
 // orientation that JPEG and WebP files have in theirs is applied.
 package thumb
 

@@ -194,7 +194,7 @@ func linkable(address string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.Contains(u.Hostname(), ".") && len(address) <= 2000
 }
 
-// escape writes a name so that Discord shows it as it is, in at most most
+// escape writes a name so that Discord shows it as it is, in at most limit
 // characters (UTF-16 code units, which is the strictest way to count): no
 // links, no formatting, no mentions. Control characters are left out.
 func escape(t string, limit int) string {

@@ -26,11 +26,11 @@ const (
 	maxTestsOf    = 4  // of them of one owner
 )
 
-// Times of the courier.
+// Times of the sender.
 const (
 	TryTime  = 10 * time.Second       // for one try
 	TestTime = 8 * time.Second        // for a test: clients wait for ten seconds
-	parting  = 3 * time.Second        // for the tries under way when the courier is stopped
+	parting  = 3 * time.Second        // for the tries under way when the Sender is stopped
 	longest  = time.Minute            // between two looks at the queue: the clock may have been set
 	again    = 5 * time.Second        // until the store is tried again when it fails
 	pace     = 100 * time.Millisecond // between two tries of a target that is dead, for each failure
@@ -39,7 +39,7 @@ const (
 	slow     = time.Second            // a try that takes as long may hang the next time
 )
 
-// queue is what the courier needs of the store.
+// queue is what a Sender needs of the store.
 type queue interface {
 	// Find is kv.Tx.DueDeliveries.
 	Find(room func(*record.Webhook) int, busy func(kv.Due) bool) ([]kv.Due, time.Duration, error)
@@ -63,7 +63,7 @@ type Sender struct {
 	testsOf map[record.ID]int // by owner
 }
 
-// New makes a courier. base is the absolute address of the server, without a
+// New makes a Sender. base is the absolute address of the server, without a
 // slash at the end.
 func New(s *kv.Store, client *outbound.Client, base string, log *slog.Logger) *Sender {
 	return newSender(storeQueue{s}, client, base, log)
@@ -99,7 +99,7 @@ func (s storeQueue) Tried(p kv.Place, t record.Try) error {
 	return s.Update(func(tx *kv.Tx) error { return tx.Tried(p, t) })
 }
 
-// schedule is the state of a courier that runs.
+// schedule is the state of a Sender that runs.
 type schedule struct {
 	out   map[line]bool // under way; true if to a target that is ill
 	of    map[record.ID]int

@@ -241,7 +241,7 @@ func (w *wires) client() *outbound.Client {
 	})
 }
 
-// crowd is how many requests of a host were under way at once, at the most.
+// crowd is how many requests of a host were under way at once, at most.
 func (w *wires) crowd(host string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +254,7 @@ func (w *wires) tried(host string) int {
 	return w.dials[host]
 }
 
-// running runs a courier in a bubble until the test function returns.
+// running runs a Sender in a bubble until the test function returns.
 func running(t *testing.T, m *memory, w *wires) (stop func()) {
 	c := newSender(m, w.client(), "https://kist.example.org", quiet)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -562,7 +562,7 @@ func TestResultsAreNotLost(t *testing.T) {
 	})
 }
 
-// When it is stopped, a courier waits a moment for what is under way. What it
+// When it is stopped, a Sender waits a moment for what is under way. What it
 // cuts off counts as not tried.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

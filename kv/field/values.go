@@ -46,7 +46,7 @@ func tooLong(s string, limit int) error {
 	return nil
 }
 
-// Text binds text of at most most characters (Unicode code points). Null and
+// Text binds text of at most limit characters (Unicode code points). Null and
 // "" empty it.
 func (s *Set) Text(name string, p *string, limit int, traits ...Traits) *Field {
 	return s.add(name, &text{p, limit}, traits)
@@ -72,7 +72,7 @@ func (b *text) clear() bool              { *b.p = ""; return true }
 func (b *text) append(dst []byte) []byte { return AppendString(dst, *b.p) }
 func (b *text) schema() Schema           { return Schema{Type: "string", MaxLength: b.most} }
 
-// LongText binds text of at most most bytes of UTF-8. Null and "" empty it.
+// LongText binds text of at most limit bytes of UTF-8. Null and "" empty it.
 func (s *Set) LongText(name string, p *string, limit int, traits ...Traits) *Field {
 	return s.add(name, &longText{text{p, limit}}, traits)
 }
@@ -91,7 +91,7 @@ func (b *longText) set(v any) error {
 	return nil
 }
 
-// Name binds a label for people: one line of at most most characters without
+// Name binds a label for people: one line of at most limit characters without
 // control characters, white space trimmed and folded. Characters that change the
 // direction of text are left out.
 func (s *Set) Name(name string, p *string, limit int, traits ...Traits) *Field {
@@ -542,14 +542,14 @@ func (b *ruled) schema() Schema {
 	return Schema{Type: "string", Pattern: b.pattern, MaxLength: b.most}
 }
 
-// Texts binds a list of at most most texts, each as rule says. Null is the
+// Texts binds a list of at most limit texts, each as rule says. Null is the
 // empty list; a variable that no input named stays nil. Form text is a JSON
 // array, or names separated by commas.
 func (s *Set) Texts(name string, p *[]string, rule Rule, limit, length int, traits ...Traits) *Field {
 	return s.add(name, &texts{p, rule, limit, Schema{Type: "string", MaxLength: length}}, traits)
 }
 
-// IDs binds a list of at most most UUIDs, kept in lower case.
+// IDs binds a list of at most limit UUIDs, kept in lower case.
 func (s *Set) IDs(name string, p *[]string, limit int, traits ...Traits) *Field {
 	return s.add(name, &texts{p, CleanID, limit, Schema{Type: "string", Format: "uuid"}}, traits)
 }

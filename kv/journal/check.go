@@ -53,7 +53,7 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
 		problem(lacks(g, first))
 	}
-	// Each log is read by itself, so that the ones behind a gap are read too.
+	// Each log is read on its own, so that the ones behind a gap are read too.
 	for i := 0; i < len(g.logs); i++ {
 		name := fileName(logName, g.logs[i])
 		h, size, err := j.measure(name)
@@ -133,7 +133,7 @@ func (j *Journal) Size() (int64, error) {
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		f, err := j.folder.Open(name)
 		if err != nil {
-			continue // whoever reads it will say so
+			continue // anyone who reads it will say so
 		}
 		size, err := f.Size()
 		total += size

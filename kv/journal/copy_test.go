@@ -17,7 +17,7 @@ import (
 	"kist/blobs/disk"
 )
 
-// Whoever copies the folder of a journal that is being written, whatever comes
+// Anyone who copies the folder of a journal that is being written, whatever comes
 // first, has all that was acknowledged before.
 func TestLiveCopies(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {

@@ -105,7 +105,7 @@ func unpack(b, prefix, packed []byte) ([]byte, error) {
 
 // Pack compresses the logs that ended before the state, of which a snapshot is
 // there, one after another. Each keeps its name: it is replaced when the new
-// file is whole, so that whoever has the old one open can read it to its end.
+// file is whole, so that anyone who has the old one open can read it to its end.
 // It takes a quarter of one core and about a megabyte of memory. Logs that
 // cannot be read whole stay as they are.
 func (j *Journal) Pack(ctx context.Context, at State) error {

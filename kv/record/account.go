@@ -100,7 +100,7 @@ const (
 // Scopes lists the scopes.
 var Scopes = []Scope{ScopeAll, ScopeRead, ScopeWrite, ScopeUpload, ScopeAdmin}
 
-// Allows reports whether the key has the scope, by itself or by a wider one.
+// Allows reports whether the key has the scope, on its own or by a wider one.
 func (k *Key) Allows(s Scope) bool {
 	switch {
 	case slices.Contains(k.Scopes, ScopeAdmin), slices.Contains(k.Scopes, s):

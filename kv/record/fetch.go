@@ -23,7 +23,7 @@ type Fetch struct {
 	Owner    ID     `json:"Owner"`
 	URL      string `json:"URL"`
 	Fields   string `json:"Fields"`      // what is said of the file, as JSON, without the password
-	Password string `json:"Password"`    // hash; "" is none
+	Password string `json:"Password"`    // hash; "" means none
 	Slug     string `json:"Slug"`        // kept free for the file; "" has one made
 	By       ID     `json:"By,omitzero"` // the credential that asked for it; zero of older ones
 
@@ -40,10 +40,10 @@ type Fetch struct {
 	File  ID     `json:"File"`  // that was made of it; zero until then
 }
 
-// Over reports whether nothing more happens to it by itself.
+// Over reports whether nothing more happens to it on its own.
 func (f *Fetch) Over() bool { return f.State != FetchWaits && f.State != FetchRuns }
 
-// Reserved is how many bytes are set aside for it.
+// Reserved is how many bytes are reserved for it.
 func (f *Fetch) Reserved() int64 {
 	if f.State != FetchRuns {
 		return 0

@@ -121,7 +121,7 @@ func (f *Form) folderName(s *field.Set) {
 }
 
 // CheckNew says what is wrong with the form for a new record at the given
-// instant, beyond what each field is checked for by itself.
+// instant, beyond what each field is checked for on its own.
 func (f *Form) CheckNew(now time.Time) error {
 	if err := CheckEnd(f.Expires, now); err != nil {
 		return field.Problems{"expiresAt": err.Error()}
@@ -142,13 +142,13 @@ func CheckEnd(at, now time.Time) error {
 // what is new.
 type Past struct {
 	Created, Updated time.Time // zero: now
-	Password         string    // hash; "" is none
+	Password         string    // hash; "" means none
 	Views, Used      int64     // all views, and those against the limit
 	Reached          bool      // its limit made it private
 }
 
 // Fill copies the form into r, tags, folder and password aside, which take a
-// look into the store. It reports whether the count of the limit starts anew:
+// look into the store. It reports whether the count of the limit starts again:
 // when the item is published again, and when it gets a limit. An item that
 // loses its limit is as private as the limit made it, but used up no more.
 func (f *Form) Fill(r *Record) (restart bool) {

@@ -224,7 +224,7 @@ func firstLine(text string) string {
 	return ""
 }
 
-// Cut shortens text to most characters.
+// Cut shortens text to limit characters.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

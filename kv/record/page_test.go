@@ -141,7 +141,7 @@ func TestPageFill(t *testing.T) {
 	is.True(!p.Fill)
 }
 
-// Whoever asks for time gets it, within reason.
+// Anyone who asks for time gets it, within reason.
 func TestPageWaits(t *testing.T) {
 	is := is.New(t)
 	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)

@@ -22,10 +22,10 @@ type Request struct {
 	Slug        string    `json:"Slug"`
 	Title       string    `json:"Title"`
 	Description string    `json:"Description"`
-	FolderName  string    `json:"FolderName"` // where files go; "" is none
+	FolderName  string    `json:"FolderName"` // where files go; "" means none
 	Active      bool      `json:"Active"`
 	Approval    bool      `json:"Approval"` // files wait in the queue until the owner approves them
-	Password    string    `json:"Password"` // hash; "" is none
+	Password    string    `json:"Password"` // hash; "" means none
 	Captcha     bool      `json:"Captcha"`  // strangers must pass the instance's captcha
 	Expires     time.Time `json:"Expires"`
 	MaxUploads  int64     `json:"MaxUploads"` // files in all; 0 is no limit, as with those below
@@ -34,7 +34,7 @@ type Request struct {
 	Types       []string  `json:"Types"`      // media types, type/* or .ext; none is any
 	PerSender   int64     `json:"PerSender"`  // files that one sender may leave in Window hours
 	Window      int64     `json:"Window"`
-	Color       string    `json:"Color"` // #RRGGBB; "" is none
+	Color       string    `json:"Color"` // #RRGGBB; "" means none
 	Created     time.Time `json:"Created"`
 	Updated     time.Time `json:"Updated"`
 }
@@ -164,8 +164,8 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	return nil
 }
 
-// over reports whether more does not go on top of what was taken, where most
-// is the limit and 0 is none.
+// over reports whether more does not go on top of what was taken, where limit
+// 0 means no limit.
 func over(taken, more, limit int64) bool { return limit > 0 && more > 0 && more > limit-taken }
 
 // ErrNoRoom says that a request has no room for so many bytes.
@@ -178,7 +178,7 @@ var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files 
 // Promise says how many bytes of a limit a transfer is promised that will take
 // least to most bytes: most of them if they are free, or all that are left if
 // nobody else is promised any; ErrWait if others' promises stand in the way,
-// and ErrNoRoom if what is kept does. A limit of 0 is none.
+// and ErrNoRoom if what is kept does. A limit of 0 means none.
 func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	free := limit - kept
 	switch {

@@ -11,7 +11,7 @@ type Share struct {
 	Slug     string
 	Public   bool
 	Favorite bool
-	Password string // PHC string; "" is none
+	Password string // PHC string; "" means none
 	Limit    int64  // views that others may have; 0 is no limit
 	AtLimit  Action
 	Reached  bool      // made private by the limit, not by its owner
@@ -51,7 +51,7 @@ func (s *Share) Terms() (digest [16]byte) {
 }
 
 // Publish sets the visibility as the owner wants it: what the limit did is
-// forgotten. It reports whether a limit's count starts anew, which is when
+// forgotten. It reports whether a limit's count starts again, which is when
 // the item becomes public.
 func (s *Share) Publish(public bool) (restart bool) {
 	restart = public && !s.Public

@@ -96,7 +96,7 @@ func TestSpend(t *testing.T) {
 func TestPublishAndClose(t *testing.T) {
 	is := is.New(t)
 	s := record.Share{Slug: "s", Password: "$", Limit: 1, AtLimit: record.MakePrivate}
-	is.True(s.Publish(true)) // becomes public: the count starts anew
+	is.True(s.Publish(true)) // becomes public: the count starts again
 	is.True(s.Public)
 	is.True(!s.Publish(true)) // was public
 	want := s

@@ -44,7 +44,7 @@ type part struct {
 
 // NewExport reads the records of an account in one transaction, which is as
 // short as the disk is fast, and lays them aside in a file below the data
-// directory's cache: a transaction that waited for whoever fetches the export
+// directory's cache: a transaction that waited for anyone who fetches the export
 // would make the store grow. The caller must Close it.
 func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")

@@ -355,7 +355,7 @@ func (m *Import) flush() error {
 	err := m.commit(batch)
 	var one *record.Error
 	if errors.As(err, &one) && one.Fault != record.Full {
-		// Something in it is refused: each by itself.
+		// Something in it is refused: each on its own.
 		for _, e := range batch {
 			var refused *record.Error
 			if err = m.commit([]*entry{e}); errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
@@ -622,8 +622,8 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	return added, tx.Save(r, form, "")
 }
 
-// releaseBatch ends the pins. Content that got no record is unlinked at once, lest
-// what is refused fill the disk until the next sweep.
+// releaseBatch ends the pins. Content that got no record is unlinked at once: otherwise
+// refused entries would fill the disk until the next sweep.
 func (m *Import) releaseBatch(batch []*entry) {
 	for _, e := range batch {
 		if e.kept == nil {

@@ -184,7 +184,7 @@ func Detect(s Source) (Format, error) {
 var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
 
 // detectJSON tells a format by members that stand in the beginning of a
-// document, "" if it is none that is known.
+// document, "" if it is not a known one.
 func detectJSON(list bool, has func(string) bool) Format {
 	switch {
 	case list && has(`"is_archived"`) && has(`"is_starred"`):
@@ -235,7 +235,7 @@ func Parse(name string) (Format, error) {
 	return Format(name), nil
 }
 
-// gauge reads no more than left, which is set anew before each entry.
+// gauge reads no more than left, which is set again before each entry.
 type gauge struct {
 	r    io.Reader
 	left int
@@ -270,7 +270,7 @@ func (b *builder) note(format string, args ...any) {
 	b.Notes = append(b.Notes, fmt.Sprintf(format, args...))
 }
 
-// text sets a field, cut to most characters.
+// text sets a field, cut to limit characters.
 func (b *builder) text(name, value string, limit int) {
 	value = clean(value)
 	if utf8.RuneCountInString(value) > limit {
@@ -359,7 +359,7 @@ func join(parts ...string) string {
 }
 
 // seconds is an instant given in seconds since 1970, by some programs in
-// milliseconds or microseconds; zero if it is none.
+// milliseconds or microseconds; zero if it is not one.
 func seconds(t string) time.Time {
 	n, err := strconv.ParseInt(strings.TrimSpace(t), 10, 64)
 	if err != nil || n <= 0 {
@@ -371,7 +371,7 @@ func seconds(t string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// date is an instant in one of the usual forms; zero if it is none.
+// date is an instant in one of the usual forms; zero if it is not one.
 func date(t string) time.Time {
 	t = strings.TrimSpace(t)
 	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05", "2006-01-02"} {
