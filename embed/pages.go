@@ -199,6 +199,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		LockedPage{},
 		CardPage{},
 		GamesPage{},
+		HelpPage{},
 		UploadPage{},
 	} {
 		t, err := layout.Clone()

@@ -61,6 +61,15 @@ func (r *renders) markdown(text string) (template.HTML, error) {
 	return v.Body, err
 }
 
+// handbook renders a page of the handbook.
+func (r *renders) handbook(text string) (template.HTML, error) {
+	v, err := r.get(keyOf("handbook", text), func() (v embed.CodeView, err error) {
+		v.Body, err = render.Wrapped([]byte(text))
+		return v, err
+	})
+	return v.Body, err
+}
+
 // code renders code.
 func (r *renders) code(text, language, filename string) (*embed.CodeView, error) {
 	v, err := r.get(keyOf("code", language, filename, text), func() (embed.CodeView, error) {

@@ -199,6 +199,7 @@ func (s *Server) table() []route {
 	rows = append(rows, setupRoutes()...)
 	rows = append(rows, deletionRoutes()...)
 	rows = append(rows, remoteRoutes()...)
+	rows = append(rows, helpRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}

@@ -1413,8 +1413,12 @@ function addBox({ kind = null, fields = () => ({}) } = {}) {
 let view = null; // what is shown: {key, signal, list, box, takes}
 const kept = new Map(); // pages for the way back
 
+// topics are the pages of the handbook that belong to pages of the app.
+const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', admin: 'configuration' };
+
 function heading(title, count, ...tools) {
-  return h('div.head', {}, h('h1', {}, title), count, h('div.row', {}, tools));
+  const topic = topics[view.kind?.name ?? view.name];
+  return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, 'Help'), h('div.row', {}, tools));
 }
 
 function nothing(title, text, ...more) {
@@ -2093,7 +2097,7 @@ function help() {
   on.onchange = () => memory.set('keys', on.checked);
   d.body.append(h('dl.keys', {}, shortcuts.flatMap(([key, what]) => [h('dt', {}, key.split(' ').map((part) => /^(or|then)$/.test(part) ? ` ${part} ` : [h('kbd', {}, part), ' '])), h('dd', {}, what)])),
     h('label.check', {}, on, h('span', {}, 'Keys of one letter work')),
-    h('p.soft', {}, 'Files can be dropped on every page and pictures pasted anywhere. Everything here is also in the ', h('a', { href: `${base}/api/v1/reference` }, 'API'), '.'));
+    h('p.soft', {}, 'Files can be dropped on every page and pictures pasted anywhere. More is in the ', h('a', { href: `${base}/help` }, 'handbook'), '. Everything here is also in the ', h('a', { href: `${base}/api/v1/reference` }, 'API'), '.'));
 }
 
 let chord = 0;

@@ -33,12 +33,18 @@ const maxMarkdown = 512 << 10
 // origin and are links otherwise. The ids of headings begin with "h-", and so
 // do links to them. Text that is longer than 512 KiB or takes too long is
 // shown as it is. It fails only if the binary was built wrongly.
-func Markdown(src []byte) (template.HTML, error) {
+func Markdown(src []byte) (template.HTML, error) { return convert(converter(), src) }
+
+// Wrapped is like [Markdown], but for text in lines of a fixed length, such as
+// the handbook's: the end of a line is a space.
+func Wrapped(src []byte) (template.HTML, error) { return convert(wrapped(), src) }
+
+func convert(m goldmark.Markdown, src []byte) (template.HTML, error) {
 	source := clean(string(src))
 	if len(source) > maxMarkdown {
 		return plain(source), nil
 	}
-	out, err := markdown([]byte(source), time.Now().Add(maxTime))
+	out, err := markdown(m, []byte(source), time.Now().Add(maxTime))
 	if errors.Is(err, errGivenUp) {
 		return plain(source), nil
 	}
@@ -49,8 +55,7 @@ func Markdown(src []byte) (template.HTML, error) {
 }
 
 // markdown fails with errGivenUp at the deadline, or soon after it.
-func markdown(source []byte, deadline time.Time) (out []byte, err error) {
-	m := converter()
+func markdown(m goldmark.Markdown, source []byte, deadline time.Time) (out []byte, err error) {
 	c := &clock{deadline: deadline}
 	defer func() {
 		// That is how the parser is left at the deadline; and if it stumbles,
@@ -72,8 +77,13 @@ func markdown(source []byte, deadline time.Time) (out []byte, err error) {
 
 const deadlineMeta = "deadline"
 
-// converter is made when the first text is shown.
-var converter = sync.OnceValue(func() goldmark.Markdown {
+// The converters are made when the first text is shown.
+var (
+	converter = sync.OnceValue(func() goldmark.Markdown { return newConverter(html.WithHardWraps()) })
+	wrapped   = sync.OnceValue(func() goldmark.Markdown { return newConverter() })
+)
+
+func newConverter(options ...html.Option) goldmark.Markdown {
 	var blocks, inlines []util.PrioritizedValue
 	for i, p := range []parser.BlockParser{ // in the order in which they are asked
 		parser.NewSetextHeadingParser(parser.WithAutoHeadingID()), parser.NewThematicBreakParser(),
@@ -116,10 +126,10 @@ var converter = sync.OnceValue(func() goldmark.Markdown {
 			util.Prioritized(nodes{}, 100),
 			util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500),
 			util.Prioritized(extension.NewStrikethroughHTMLRenderer(), 500),
-			util.Prioritized(html.NewRenderer(html.WithHardWraps()), 1000),
+			util.Prioritized(html.NewRenderer(options...), 1000),
 		))),
 	)
-})
+}
 
 // A clock ends the reading of one text at its deadline. goldmark's time can
 // grow with the square of the text: hundreds of thousands of brackets or

@@ -1,0 +1,108 @@
+package embed
+
+import (
+	"embed"
+	"html/template"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+//go:embed help/*.md
+var helpFiles embed.FS
+
+// A Topic is a page of the handbook.
+type Topic struct {
+	Name    string // of its file and in addresses: "resumable-uploads"
+	Title   string
+	Summary string // of a few words
+	Text    string // Markdown, in lines of about 80 characters
+}
+
+// HelpIndex is the first page of the handbook as Markdown.
+func HelpIndex() string { return handbook().index }
+
+// Topics are the pages of the handbook, in the order of its index. Callers must not change them.
+func Topics() []Topic { return handbook().topics }
+
+// HelpTopic finds a page of the handbook by its name.
+func HelpTopic(name string) (t Topic, ok bool) {
+	for _, t := range Topics() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Topic{}, false
+}
+
+type book struct {
+	index  string
+	topics []Topic
+}
+
+// handbook reads the pages when the first one is asked for. The index lists them, a line each. The pages are part of the
+// binary, so it panics only when that was built wrongly.
+var handbook = sync.OnceValue(func() book {
+	read := func(name string) string { return string(must(helpFiles.ReadFile("help/" + name + ".md"))) }
+	b := book{index: read("index")}
+	for _, line := range regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`).FindAllStringSubmatch(b.index, -1) {
+		b.topics = append(b.topics, Topic{Name: line[2], Title: line[1], Summary: line[3], Text: read(line[2])})
+	}
+	return b
+})
+
+// markup is what Markdown has around text: links, code and strong words.
+var markup = regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*")
+
+// maxHelpWords bounds the work of a search.
+const maxHelpWords = 16
+
+// FindHelp returns the pages of the handbook that have all words of the query, in any case. Pages whose title or summary
+// has them come first.
+func FindHelp(query string) []HelpHit {
+	words := strings.Fields(strings.ToLower(query))
+	words = words[:min(len(words), maxHelpWords)]
+	count := func(text string) (n int) {
+		text = strings.ToLower(text)
+		for _, w := range words {
+			if strings.Contains(text, w) {
+				n++
+			}
+		}
+		return n
+	}
+	var first, rest []HelpHit
+	for _, t := range Topics() {
+		switch {
+		case len(words) == 0:
+		case count(t.Title+" "+t.Summary) == len(words):
+			first = append(first, HelpHit{t.Name, t.Title, t.Summary})
+		case count(t.Text) == len(words):
+			hit, best := HelpHit{Name: t.Name, Title: t.Title}, 0
+			for line := range strings.Lines(markup.ReplaceAllString(t.Text, "")) {
+				if n := count(line); n > best {
+					hit.Line, best = strings.Trim(line, "#-| \n"), n
+				}
+			}
+			rest = append(rest, hit)
+		}
+	}
+	return append(first, rest...)
+}
+
+// A HelpHit is a page of the handbook that a search found, with the line that has most of the words.
+type HelpHit struct{ Name, Title, Line string }
+
+// HelpPage shows a page of the handbook or, with a Query, what was found for it.
+type HelpPage struct {
+	Base  string
+	Title string
+	Body  template.HTML
+	Query string
+	Found []HelpHit
+}
+
+// Policy implements [Page].
+func (HelpPage) Policy() string { return policyPage }
+
+func (HelpPage) file() string { return "help.html" }

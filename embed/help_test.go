@@ -1,0 +1,99 @@
+package embed
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/matryer/is"
+)
+
+// The index lists every page once, under its title.
+func TestTopics(t *testing.T) {
+	is := is.New(t)
+	files, err := filepath.Glob("help/*.md")
+	is.NoErr(err)
+	is.Equal(len(files), len(Topics())+1) // and the index
+	seen := map[string]bool{}
+	for _, topic := range Topics() {
+		is.True(!seen[topic.Name])
+		seen[topic.Name] = true
+		is.True(strings.HasPrefix(topic.Text, "# "+topic.Title+"\n\n"))
+		is.True(strings.HasSuffix(topic.Text, "\n"))
+		found, ok := HelpTopic(topic.Name)
+		is.True(ok)
+		is.Equal(found, topic)
+	}
+	_, ok := HelpTopic("index")
+	is.True(!ok)
+}
+
+// fences are blocks of code, which can hold what looks like a heading.
+var fences = regexp.MustCompile("(?ms)^```.*?^```$")
+
+// anchors are the ids that forges give the headings of a page.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
+		all[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, h[1])] = true
+	}
+	return all
+}
+
+// Every link of the handbook leads to a file and a heading that
+// are there.
+func TestDocumentLinks(t *testing.T) {
+	is := is.New(t)
+	files, err := filepath.Glob("help/*.md")
+	is.NoErr(err)
+	count := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		is.NoErr(err)
+		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(fences.ReplaceAllString(string(text), ""), -1) {
+			if strings.HasPrefix(link[1], "https://") {
+				continue
+			}
+			count++
+			path, anchor, _ := strings.Cut(link[1], "#")
+			if path == "" {
+				path = filepath.Base(file)
+			}
+			is.Equal(path, filepath.Base(path)) // the server has the pages and nothing else
+			target, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
+			if err != nil || anchor != "" && !anchors(string(target))[anchor] {
+				t.Errorf("%s: %s leads nowhere: %v", file, link[1], err)
+			}
+		}
+	}
+	is.True(count > 40)
+}
+
+func TestFindHelp(t *testing.T) {
+	is := is.New(t)
+	hits := FindHelp("FAIL2BAN")
+	is.Equal(hits[0], HelpHit{"signing-in", "Signing in", "passwords, sessions and fail2ban"})
+	for query, want := range map[string]string{
+		"retry-after discord": "webhooks", "dns rebinding": "proxy-and-tls", "content_damaged": "repair", "prefetch": "sharing",
+	} {
+		hits := FindHelp(query)
+		is.Equal(len(hits), 1)
+		is.Equal(hits[0].Name, want)
+		is.True(hits[0].Line != "")
+	}
+	is.Equal(len(FindHelp("nosuchword")), 0)
+	is.Equal(len(FindHelp("discord nosuchword")), 0)
+	is.Equal(len(FindHelp("  ")), 0)
+	is.True(len(FindHelp("kist")) == len(Topics()))
+}
