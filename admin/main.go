@@ -19,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"kist/embed"
 	"kist/kv/record"
 )
 
@@ -97,7 +98,7 @@ func Main(cli any, g *Globals, version string) int {
 func (c *Call) run(cli any, args []string) error {
 	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": usualListen}, kong.PostBuild(setVariables),
 		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that say what a command is to do have no variable."),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.ValueFormatter(describe))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(printHelp), kong.ValueFormatter(describe))
 	if err != nil {
 		return fmt.Errorf("the commands are badly made: %w", err)
 	}
@@ -106,6 +107,11 @@ func (c *Call) run(cli any, args []string) error {
 		return err
 	}
 	if len(args) > 0 && args[0] == "help" {
+		if len(args) == 2 {
+			if topic, ok := embed.HelpTopic(args[1]); ok {
+				return c.print(topic.Text)
+			}
+		}
 		args = append(args[1:], "--help")
 	} else if len(args) == 1 && args[0] == "--version" {
 		args = []string{"version"}
@@ -233,6 +239,10 @@ func (c *Call) say(v any, format string, args ...any) error {
 		}
 		text = b.String()
 	}
+	return c.print(text)
+}
+
+func (c *Call) print(text string) error {
 	if _, err := io.WriteString(c.Stdout, text); err != nil {
 		return fmt.Errorf("cannot write the answer: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"kist/embed"
 )
 
 // usageError is a mistake in how the program was called. Without a text all
@@ -35,6 +37,20 @@ var plainly = []struct {
 	{regexp.MustCompile(`","`), `", "`},
 	{regexp.MustCompile(`, did you mean (.*)\?$`), ` (did you mean $1?)`},
 	{regexp.MustCompile(`\(from envar (\w+)=.*\)$`), `(from $1)`},
+}
+
+// printHelp prints the help of a command. That of the program ends with the
+// pages of the handbook.
+func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(o, ctx); err != nil || ctx.Selected() != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, t := range embed.Topics() {
+		rows = append(rows, []string{"  " + t.Name, t.Summary})
+	}
+	_, err := fmt.Fprintf(ctx.Stdout, "\nPages of the handbook, which kist help NAME prints:\n%s\n", table(rows))
+	return err
 }
 
 // refuseEmpty refuses what was said to be nothing, as a variable that is not set
