@@ -1,6 +1,8 @@
 package admin_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,13 +15,31 @@ import (
 	"kist/embed"
 )
 
+// documents are the README and the pages of the handbook.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../embed/help/*.md")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	all := map[string]string{}
+	for _, path := range append(files, "../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))] = string(text)
+	}
+	return all
+}
+
 // TestHandbook: kist help lists the pages, kist help NAME prints one, and the name
 // of a command is never that of a page.
 func TestHandbook(t *testing.T) {
 	is := is.New(t)
 	p := newPlace(t)
 	list := p.must("help")
-	parser, err := kong.New(new(struct{ admin.Commands }), kong.Vars{"listen": "127.0.0.1:7080"})
+	parser, err := kong.New(new(struct{ admin.Commands }), kong.Vars{"listen": usual})
 	is.NoErr(err)
 	for _, topic := range embed.Topics() {
 		is.True(regexp.MustCompile(`(?m)^  ` + topic.Name + ` +` + regexp.QuoteMeta(topic.Summary) + `$`).MatchString(list))
@@ -31,4 +51,67 @@ func TestHandbook(t *testing.T) {
 	is.True(!strings.Contains(p.must("help", "backup"), "handbook"))
 	is.Equal(p.run("", "help", "nonsense").code, 2)
 	is.Equal(p.run("", "help", "limits", "search").code, 2)
+}
+
+// commandLine finds kist and its arguments in a line of code.
+var commandLine = regexp.MustCompile(`(?m)(?:^|[|;(&] *|/)kist +([^#|>&;)\n]+)`)
+
+// TestDocumentedCommands: every command line in the README and the handbook is
+// one that kist takes. Prose may also name a command without what it needs.
+func TestDocumentedCommands(t *testing.T) {
+	is := is.New(t)
+	var cli struct {
+		admin.Globals
+		admin.Commands
+	}
+	parser, err := kong.New(&cli, kong.Name("kist"), kong.Vars{"listen": usual})
+	is.NoErr(err)
+	p := newPlace(t)
+	count := 0
+	for name, text := range documents(t) {
+		var code, prose []string
+		for _, block := range regexp.MustCompile("(?ms)^```(\\w*)[^\n]*\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+			if block[1] == "sh" {
+				code = append(code, block[2])
+			}
+			text = strings.Replace(text, block[0], "", 1)
+		}
+		for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+			prose = append(prose, span[1])
+		}
+		for i, texts := range [][]string{code, prose} {
+			for _, found := range commandLine.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
+				args := strings.Fields(found[1])
+				count++
+				_, err := parser.Parse(args)
+				named := i == 1 && !strings.Contains(found[1], "-") && err != nil && strings.HasPrefix(err.Error(), "missing")
+				if named || args[0] == "serve" { // which the parser does not know here
+					args = append(args, "--help")
+				} else if args[0] != "help" {
+					if err != nil {
+						t.Errorf("%s: kist %s: %v", name, found[1], err)
+					}
+					continue
+				}
+				if r := p.run("", args...); r.code != 0 {
+					t.Errorf("%s: kist %s: %s", name, found[1], r.err)
+				}
+			}
+		}
+	}
+	t.Log(count, "command lines")
+	is.True(count > 50)
+}
+
+// TestDocumentedFlags: the handbook has every flag of kist serve.
+func TestDocumentedFlags(t *testing.T) {
+	is := is.New(t)
+	page := documents(t)["embed/help/configuration.md"]
+	flags := regexp.MustCompile(`(?m)^ +(--[a-z-]+)`).FindAllStringSubmatch(newPlace(t).must("serve", "--help"), -1)
+	is.True(len(flags) > 20)
+	for _, f := range flags {
+		if !strings.Contains(page, "`"+f[1]+"`") {
+			t.Errorf("%s is not in the handbook", f[1])
+		}
+	}
 }

@@ -13,16 +13,23 @@ import (
 	"github.com/matryer/is"
 )
 
-// What kist install prints by default stands in the README word for word.
+// What kist install prints by default is in testdata/install word for word, and
+// in no page of the handbook.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	readme, err := os.ReadFile("../README.md")
-	is.NoErr(err)
 	p := newPlace(t)
 	install := func(args ...string) string { return p.must(append([]string{"install"}, args...)...) + "\n" }
 	for _, what := range []string{"systemd", "docker", "nginx", "caddy", "traefik"} {
-		is.True(strings.Contains(string(readme), "\n"+install(what, "--listen", "127.0.0.1:7080")+"```\n")) // the README has it
+		want, err := os.ReadFile("testdata/install/" + what)
+		is.NoErr(err)
+		is.Equal(install(what, "--listen", "127.0.0.1:7080"), string(want))
+		first, _, _ := strings.Cut(string(want), "\n")
+		for name, text := range documents(t) {
+			if strings.Contains(text, first) {
+				t.Errorf("%s has what kist install %s prints", name, what)
+			}
+		}
 		out := install(what, "--base-url", "https://home.example.net", "--content-url", "https://bytes.example.net", "--listen", "127.0.0.1:9000")
 		for _, own := range []string{"home.example.net", "bytes.example.net", ":9000"} {
 			is.True(strings.Contains(out, own))

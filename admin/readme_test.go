@@ -9,46 +9,56 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
 )
 
-// TestREADME runs the session of the README word for word; only the port is
-// another one where the usual one is taken.
-func TestREADME(t *testing.T) {
+// session is the block of a document that a test runs word for word.
+func session(t *testing.T, document string) string {
+	t.Helper()
+	found := regexp.MustCompile("(?s)```sh session\n(.*?)\n```").FindStringSubmatch(documents(t)[document])
+	if found == nil {
+		t.Fatalf("%s has no session", document)
+	}
+	return found[1]
+}
+
+// play runs a session in bash.
+func (p *place) play(text string, env ...string) string {
+	p.t.Helper()
+	needs(p.t, "the sessions of README and handbook", "bash", "curl", "sed", "cmp")
+	p.photo("photo.jpg")
+	p.write("session.sh", text)
+	cmd := exec.Command("bash", "-eu", "session.sh")
+	cmd.Dir = p.dir
+	p.env = append(env, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	cmd.Env = p.command().Env
+	out, err := cmd.CombinedOutput()
+	p.t.Cleanup(func() { p.reap() })
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+const usual = "127.0.0.1:7080"
+
+// TestFirstSteps runs the session of the handbook word for word; only the port
+// is another one where the usual one is taken.
+func TestFirstSteps(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	needs(t, "the session of the README", "bash", "curl", "sed", "cmp")
-	text, err := os.ReadFile("../README.md")
-	is.NoErr(err)
-	found := regexp.MustCompile("(?s)<!-- session[^\n]*-->\n+```sh\n(.*?)\n```").FindSubmatch(text)
-	is.True(found != nil) // the README has a session
-	session := string(found[1])
-
 	p := newPlace(t)
-	p.photo("photo.jpg")
-	const usual = "127.0.0.1:7080"
-	listen := "KIST_LISTEN="
+	text, listen := session(t, "embed/help/first-steps.md"), "KIST_LISTEN="
 	if l, err := net.Listen("tcp", usual); err == nil {
 		l.Close()
 	} else {
-		session = strings.ReplaceAll(session, usual, p.addr)
+		text = strings.ReplaceAll(text, usual, p.addr)
 		listen += p.addr
 	}
-	p.write("session.sh", session)
-	cmd := exec.Command("bash", "-eu", "session.sh")
-	cmd.Dir = p.dir
-	p.env = []string{listen, "PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH")}
-	cmd.Env = p.command().Env
-	out, err := cmd.CombinedOutput()
-	t.Cleanup(func() { p.reap() })
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out := p.play(text, listen)
 	for _, want := range []string{
 		"Added ann, an administrator.",
 		"the photo came back as it went",
@@ -58,8 +68,23 @@ func TestREADME(t *testing.T) {
 		`{"ok":true}`,
 		"404",
 	} {
-		is.True(strings.Contains(string(out), want)) // the session's output
+		is.True(strings.Contains(out, want)) // the session's output
 	}
+}
+
+// TestREADME runs the lines of the README with the key that they need.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	key := p.must("key", "create", "--user", "ann", "--name", "laptop")
+	out := p.play(strings.ReplaceAll(session(t, "README.md"), usual, p.addr), "key="+key)
+	for _, want := range []string{"http://" + p.addr + "/v/", `"url":"https://go.dev"`, `"total":1`, `"content":"Buy *salt*."`} {
+		is.True(strings.Contains(out, want)) // the session's output
+	}
+	s.stop()
 }
 
 // photo writes a picture as a camera would.
