@@ -15,28 +15,28 @@ func helpRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/help", id: "readHandbook", tag: "app", summary: "The first page of the handbook or, with q, the pages that have all its words.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{400, 503}, serve: readHandbook,
+			access: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{400, 503}, serve: readHandbook,
 		},
 		{
 			method: "GET", path: "/help/{topic}", id: "readTopic", tag: "app", summary: "A page of the handbook.",
-			door: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{404, 503}, serve: readTopic,
+			access: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{404, 503}, serve: readTopic,
 		},
 	}
 }
 
-func readHandbook(c *call) error {
+func readHandbook(c *request) error {
 	q, err := c.query()
 	if err != nil {
 		return err
 	}
 	if words := strings.TrimSpace(q.Get("q")); words != "" {
 		found := embed.FindHelp(words)
-		return c.page(http.StatusOK, embed.HelpPage{Base: c.s.prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
+		return c.respondPage(http.StatusOK, embed.HelpPage{Base: c.s.prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
 	}
 	return c.help("Handbook", embed.HelpIndex())
 }
 
-func readTopic(c *call) error {
+func readTopic(c *request) error {
 	t, ok := embed.HelpTopic(c.arg("topic"))
 	if !ok {
 		return record.NotFound("page of the handbook")
@@ -44,7 +44,7 @@ func readTopic(c *call) error {
 	return c.help(t.Title, t.Text)
 }
 
-func (c *call) help(title, text string) error {
+func (c *request) help(title, text string) error {
 	base := c.s.prefix()
 	body, err := c.s.renders.handbook(helpLink.ReplaceAllStringFunc(text, func(link string) string {
 		name, anchor, _ := strings.Cut(link[2:], ".md")
@@ -56,7 +56,7 @@ func (c *call) help(title, text string) error {
 	if err != nil {
 		return err
 	}
-	return c.page(http.StatusOK, embed.HelpPage{Base: base, Title: title, Body: body})
+	return c.respondPage(http.StatusOK, embed.HelpPage{Base: base, Title: title, Body: body})
 }
 
 // helpLink begins a link from one file of the handbook to another.

@@ -26,7 +26,7 @@ func TestHandbook(t *testing.T) {
 	}
 	pages := map[string]string{}
 	for _, path := range paths {
-		got := a.do(request{method: "GET", path: path, anyone: true, header: http.Header{"Accept": {"text/html"}, "Accept-Encoding": {"gzip"}}}).want(200)
+		got := a.do(apiRequest{method: "GET", path: path, anyone: true, header: http.Header{"Accept": {"text/html"}, "Accept-Encoding": {"gzip"}}}).want(200)
 		r, err := gzip.NewReader(bytes.NewReader(got.body))
 		is.NoErr(err)
 		page, err := io.ReadAll(r)
@@ -39,7 +39,7 @@ func TestHandbook(t *testing.T) {
 		is.Equal(got.header.Get("Content-Security-Policy"), embed.HelpPage{}.Policy())
 		total := len(got.body)
 		for _, file := range regexp.MustCompile(`/static/[a-z0-9.-]+\.(?:css|js|svg)`).FindAllString(string(page), -1) {
-			total += len(a.do(request{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200).body)
+			total += len(a.do(apiRequest{method: "GET", path: file, anyone: true, header: http.Header{"Accept-Encoding": {"gzip"}}}).want(200).body)
 		}
 		t.Logf("%s: %d bytes, %d of them the page", path, total, len(got.body))
 		is.True(total < 15<<10)
@@ -61,9 +61,9 @@ func TestHandbook(t *testing.T) {
 	}
 	t.Log(count, "links")
 	is.True(count > 80)
-	a.do(request{method: "GET", path: "/help/nothing", anyone: true}).want(404)
-	a.do(request{method: "GET", path: "/help/index", anyone: true}).want(404)
-	a.do(request{method: "GET", path: "/help/", anyone: true}).want(404)
+	a.do(apiRequest{method: "GET", path: "/help/nothing", anyone: true}).want(404)
+	a.do(apiRequest{method: "GET", path: "/help/index", anyone: true}).want(404)
+	a.do(apiRequest{method: "GET", path: "/help/", anyone: true}).want(404)
 }
 
 func TestHandbookSearch(t *testing.T) {
