@@ -183,8 +183,8 @@ func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
 			a.Errorf("a page has %d bytes", len(page.body))
 		}
 		sizes = append(sizes, len(page.body))
-		for i := range page.at(list).([]any) {
-			it := page.text(fmt.Sprintf("%s.%d.%s", list, i, id))
+		for _, row := range page.at(list).([]any) {
+			it, _ := row.(map[string]any)[id].(string)
 			if seen[it] {
 				a.Errorf("%s is there twice", it)
 			}
