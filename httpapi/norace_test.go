@@ -4,3 +4,5 @@ package httpapi
 
 // much is the size of the upload whose memory is measured.
 const much = 256 << 20
+
+const raceEnabled = false
