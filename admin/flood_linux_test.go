@@ -46,7 +46,10 @@ func (s *server) signsIn(client *http.Client) time.Duration {
 	for deadline := begun.Add(patience); ; {
 		res, err := client.Post("http://"+s.addr+"/api/v1/auth/login", "application/json", strings.NewReader(`{"username":"ann","password":"correct horse"}`))
 		if err != nil {
-			s.t.Fatal(err)
+			if time.Now().After(deadline) {
+				s.t.Fatal(err)
+			}
+			continue // the connections of the flood still count: they come from the same address
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
