@@ -17,6 +17,8 @@ type Topic struct {
 	Title   string
 	Summary string // of a few words
 	Text    string // Markdown, in lines of about 80 characters
+
+	plain string // Text without links and marks, for the search
 }
 
 // HelpIndex is the first page of the handbook as Markdown.
@@ -45,14 +47,13 @@ type book struct {
 var handbook = sync.OnceValue(func() book {
 	read := func(name string) string { return string(must(helpFiles.ReadFile("help/" + name + ".md"))) }
 	b := book{index: read("index")}
+	markup := regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*") // links, code and strong words
 	for _, line := range regexp.MustCompile(`(?m)^- \[(.+)\]\(([a-z-]+)\.md\): (.+)$`).FindAllStringSubmatch(b.index, -1) {
-		b.topics = append(b.topics, Topic{Name: line[2], Title: line[1], Summary: line[3], Text: read(line[2])})
+		text := read(line[2])
+		b.topics = append(b.topics, Topic{line[2], line[1], line[3], text, markup.ReplaceAllString(text, "")})
 	}
 	return b
 })
-
-// markup is what Markdown has around text: links, code and strong words.
-var markup = regexp.MustCompile("\\]\\([^)]*\\)|[`\\[]|\\*\\*")
 
 // maxHelpWords bounds the work of a search.
 const maxHelpWords = 16
@@ -77,9 +78,9 @@ func FindHelp(query string) []HelpHit {
 		case len(words) == 0:
 		case count(t.Title+" "+t.Summary) == len(words):
 			first = append(first, HelpHit{t.Name, t.Title, t.Summary})
-		case count(t.Text) == len(words):
+		case count(t.plain) == len(words):
 			hit, best := HelpHit{Name: t.Name, Title: t.Title}, 0
-			for line := range strings.Lines(markup.ReplaceAllString(t.Text, "")) {
+			for line := range strings.Lines(t.plain) {
 				if n := count(line); n > best {
 					hit.Line, best = strings.Trim(line, "#-| \n"), n
 				}

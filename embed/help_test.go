@@ -107,5 +107,9 @@ func TestFindHelp(t *testing.T) {
 	is.Equal(len(FindHelp("nosuchword")), 0)
 	is.Equal(len(FindHelp("discord nosuchword")), 0)
 	is.Equal(len(FindHelp("  ")), 0)
-	is.True(len(FindHelp("kist")) == len(Topics()))
+	is.Equal(len(FindHelp("proxy-and-tls.md")), 0) // where links lead is not text
+	for _, hit := range FindHelp("kist") {
+		is.True(hit.Line != "")
+	}
+	is.Equal(len(FindHelp("kist")), len(Topics()))
 }
