@@ -275,6 +275,25 @@ func TestBrowserBulk(t *testing.T) {
 	b.gone("/api/v1/files")
 }
 
+// TestBrowserHelp: the pages of the app on which questions arise lead to pages
+// of the handbook that are there.
+func TestBrowserHelp(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	for path, topic := range map[string]string{
+		"/upload-requests": "collecting", "/webhooks": "webhooks", "/import": "moving", "/keys": "programs", "/admin": "configuration",
+		"/bookmarks": "bookmarks", "/search?q=a": "search", "/remote-upload": "remote-upload", "/account": "signing-in",
+	} {
+		b.open(path)
+		b.until(`document.querySelector('#main .head a')`)
+		is.Equal(b.js(`document.querySelector('#main .head a').getAttribute('href')`), "/help/"+topic)
+		b.visit("/help/" + topic).want(200)
+	}
+	b.open("/notes")
+	b.keys("?")
+	b.until(`document.querySelector('dialog a[href="/help"]')`)
+}
+
 // TestBrowserKeyboard does without a pointer.
 func TestBrowserKeyboard(t *testing.T) {
 	is := is.New(t)
@@ -282,7 +301,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.open("/")
 	// Tab goes from the link that skips the navigation through all that is
 	// seen, in the order it is read in, and what has the focus shows it.
-	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
+	for i, name := range []string{"Skip to the content", "kist", "Home", "Files", "Bookmarks", "Notes", "Snippets", "Recipes", "Games", "Links", "Requests", "Tags", "Keys and devices", "Webhooks", "Import and export", "Account", "Admin", "Help", "API reference", "Search everything", "Keyboard and help", "Add anything", "Choose files", "Who can see what is added"} {
 		b.keys(kb.Tab)
 		got := b.js(`(() => { const e = document.activeElement; return [(e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.innerText).trim(), getComputedStyle(e).outlineStyle !== 'none' || !!e.closest('.add')] })()`).([]any)
 		is.Equal(got[0], name)
