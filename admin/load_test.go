@@ -639,7 +639,9 @@ func (l *load) observe(addr string) *observed {
 	if len(count) > 0 {
 		l.t.Errorf("records have tags that are not there: %v", count)
 	}
-	var me struct{ Data struct{ UsedBytes, TextBytes int64 } }
+	var me struct {
+		Data struct{ UsedBytes, TextBytes int64 }
+	}
 	if get("me", &me); me.Data.UsedBytes-me.Data.TextBytes != size {
 		l.t.Errorf("%d bytes are used by the sum without %d of text, and %d by the files", me.Data.UsedBytes-me.Data.TextBytes, me.Data.TextBytes, size)
 	}
