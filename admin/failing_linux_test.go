@@ -37,7 +37,7 @@ func (p *place) ask(key, method, path, kind, body string) (int, http.Header, str
 	return res.StatusCode, res.Header, string(b)
 }
 
-// inject makes a system call of the running server fail until releaseBatch is called.
+// inject makes a system call of the running server fail until letGo is called.
 func (s *server) inject(what, call string, with syscall.Errno) (letGo func()) {
 	s.t.Helper()
 	cmd := exec.Command("strace", "-f", "-e", "trace="+call, "-e", "inject="+call+":error="+unix.ErrnoName(with), "-o", "/dev/null", "-p", strconv.Itoa(s.cmd.Process.Pid))

@@ -221,7 +221,7 @@ func (s *Store) openUploads(cache string) error {
 	return s.moveIn()
 }
 
-// runImport moves the uploads that are in the store's folder, where earlier
+// moveIn moves the uploads that are in the store's folder, where earlier
 // versions kept them, to the folder for uploads.
 func (s *Store) moveIn() error {
 	if _, err := s.sweepTempsIn(s.root, func(fs.FileInfo) bool { return true }); err != nil {

@@ -20,10 +20,10 @@ func (e *Unwritable) Error() string { return fmt.Sprintf("cannot write to %s: %v
 
 func (e *Unwritable) Unwrap() error { return e.Err }
 
-// failing knows whether content could be written the last time.
+// failing knows the folders to which content could not be written the last time.
 type failing struct {
-	mu  sync.Mutex
-	now bool
+	mu sync.Mutex
+	in map[string]bool
 	// tell is nil, or is called with the error when writing begins to fail, and
 	// with nil when it works again.
 	tell func(error)
@@ -40,54 +40,78 @@ func (s *Store) unwritten(folder *os.Root, doing string, err error) error {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, fs.ErrPermission} {
 		if errors.Is(err, cause) {
 			err = &Unwritable{folder.Name(), err}
-			s.failing.note(err)
+			s.failing.note(folder, err)
 			break
 		}
 	}
 	return fmt.Errorf("blobs: %s: %w", doing, err)
 }
 
-// note takes up whether content could be written; err is nil if it could.
-func (f *failing) note(err error) {
+// note takes up whether content could be written to a folder; err is nil if it
+// could.
+func (f *failing) note(folder *os.Root, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if before := f.now; before == (err != nil) {
+	if f.in[folder.Name()] == (err != nil) {
 		return
 	}
-	f.now = err != nil
+	if err != nil {
+		if f.in == nil {
+			f.in = map[string]bool{}
+		}
+		f.in[folder.Name()] = true
+	} else if delete(f.in, folder.Name()); len(f.in) > 0 {
+		return // another folder still fails
+	}
 	if f.tell != nil {
 		f.tell(err)
 	}
+}
+
+// failed reports whether content could not be written to the folder.
+func (f *failing) failed(folder *os.Root) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.in[folder.Name()]
 }
 
 // tryBytes is how much Try writes after content could not be written. Less
 // might fit into what is left of a quota.
 const tryBytes = 64 << 10
 
+// tryPart is the name of a part that is there only while Try writes it.
+const tryPart = "00000000-0000-0000-0000-000000000000"
+
 // Try reports why content cannot be written; nil if it can. It writes a byte and
-// leaves no trace of it. After a failure it writes more and brings that to the
-// disk, so that it does not take the disk for sound too early.
+// leaves no trace of it. To a folder that failed it writes more and brings that
+// to the disk, so that it does not take the disk for sound too early.
 func (s *Store) Try() error {
-	s.failing.mu.Lock()
-	failed := s.failing.now
-	s.failing.mu.Unlock()
-	stages := []func() (*Stage, error){s.Stage}
+	inRoot, inUploads := s.failing.failed(s.root), s.failing.failed(s.uploads)
+	stage := s.Stage
 	if !s.unnamed { // Stage writes elsewhere than to the folder that content ends up in
-		stages = append(stages, s.stageInRoot)
+		stage = s.stageInRoot
 	}
-	for _, stage := range stages {
-		st, err := stage()
-		if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EISDIR) { // no files without a name
-			continue
-		}
-		if err == nil {
-			err = st.try(failed)
+	st, err := stage()
+	if err == nil {
+		err = st.try(inRoot)
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) { // there may be no files without a name
+		return err
+	}
+	if inUploads || !s.unnamed {
+		if st, err = s.Resume(tryPart, 0, nil); err == nil {
+			err = errors.Join(st.try(inUploads), s.DropPart(tryPart))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.failing.note(nil)
+	if inRoot {
+		s.failing.note(s.root, nil)
+	}
+	if inUploads {
+		s.failing.note(s.uploads, nil)
+	}
 	return nil
 }
 

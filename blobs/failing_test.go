@@ -62,3 +62,35 @@ func TestNotTheDisksFault(t *testing.T) {
 	is.Equal(err, errDropped)
 	is.NoErr(s.Try())
 }
+
+// A folder that fails is tried itself: another one that works proves nothing.
+func TestTryFolderThatFailed(t *testing.T) {
+	is := is.New(t)
+	dir := t.TempDir()
+	s, err := OpenIn(dir)
+	is.NoErr(err)
+	t.Cleanup(func() { is.NoErr(s.Close()) })
+	var told []error
+	s.OnFailure(func(err error) { told = append(told, err) })
+	var fails bool
+	s.hook = func(at string) error {
+		if fails && at == "open part" {
+			return &fs.PathError{Op: at, Path: "x", Err: syscall.EACCES}
+		}
+		return nil
+	}
+	fails = true
+	_, err = s.Resume("0123", 0, nil)
+	e, ok := errors.AsType[*Unwritable](err)
+	is.True(ok && e.Folder != s.root.Name())
+	keep(t, s, []byte("elsewhere")).Release()
+	is.True(errors.Is(s.Try(), syscall.EACCES))
+	is.Equal(len(told), 1)
+	fails = false
+	is.NoErr(s.Try())
+	is.Equal(len(told), 2)
+	is.NoErr(told[1])
+	parts, err := s.Parts()
+	is.NoErr(err)
+	is.Equal(len(parts), 0)
+}

@@ -336,7 +336,7 @@ func (st *Stage) Keep() (*Kept, error) {
 		return nil, st.err
 	}
 	st.err = errKept
-	st.store.failing.note(nil)
+	st.store.failing.note(st.store.root, nil)
 	return kept, nil
 }
 

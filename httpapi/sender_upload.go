@@ -187,7 +187,7 @@ func senderOperation(serve func(*request) error) func(*request) error {
 	}
 }
 
-// dropSenderUploads forgets a sender's upload that cannot be finished.
+// dropSent forgets a sender's upload that cannot be finished.
 func (c *request) dropSent(secret string) {
 	var all []*kv.Upload
 	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) { all, err = tx.DropSenderUpload(secret); return err }); err != nil && !missing(err) {

@@ -130,6 +130,48 @@ func TestDecidedDevicesMakeRoom(t *testing.T) {
 }
 
 // Requests that wait are bounded; those that are over make room.
+// A new password, or an account that is disabled, ends what was approved before:
+// the client gets no key afterwards.
+func TestDeviceApprovedBeforePassword(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*record.User){
+		"password": func(u *record.User) { u.Password = "another hash" },
+		"disabled": func(u *record.User) { u.Disabled = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := openAt(t, t.TempDir(), newClock().now)
+			user(t, s, "admin")
+			ann, bob := user(t, s, "ann"), user(t, s, "bob")
+			mine, secret := device(t, s, "extension")
+			other, otherSecret := device(t, s, "extension")
+			update(t, s, func(tx *Tx) error {
+				_, err := tx.DecideDevice(mine.Code, ann.ID, true)
+				_, otherErr := tx.DecideDevice(other.Code, bob.ID, true)
+				return errors.Join(err, otherErr)
+			})
+			update(t, s, func(tx *Tx) error {
+				u, err := tx.User(ann.ID)
+				is.NoErr(err)
+				change(u)
+				return tx.SaveUser(u)
+			})
+			update(t, s, func(tx *Tx) error { // it is enabled again
+				u, err := tx.User(ann.ID)
+				is.NoErr(err)
+				u.Disabled = false
+				return tx.SaveUser(u)
+			})
+			key, code := poll(t, s, secret)
+			is.Equal(key, "")
+			is.Equal(code, "invalid_grant")
+			key, _ = poll(t, s, otherSecret)
+			is.True(key != "")
+		})
+	}
+}
+
 func TestDeviceBounds(t *testing.T) {
 	is := is.New(t)
 	c := newClock()

@@ -217,6 +217,10 @@ func (f *Field) take(v any) string {
 		if len(*b.p) == 0 {
 			return "must not be empty"
 		}
+	case *label:
+		if *b.p == "" {
+			return "must not be empty"
+		}
 	case *ruled:
 		if strings.TrimSpace(*b.p) == "" {
 			return "must not be empty"

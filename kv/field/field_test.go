@@ -394,7 +394,7 @@ func TestFilled(t *testing.T) {
 	}{
 		{"text", func(s *Set) { s.Text("it", &text, 9, Filled) }, []any{nil, "", " "}},
 		{"long text", func(s *Set) { s.LongText("it", &text, 9, Filled) }, []any{nil, "", "\n"}},
-		{"name", func(s *Set) { s.Name("it", &text, 9, Filled) }, []any{nil, "", "\t \n"}},
+		{"name", func(s *Set) { s.Name("it", &text, 9, Filled) }, []any{nil, "", "\t \n", "\u202e", " \u200e "}},
 		{"address", func(s *Set) { s.URL("it", &text, Filled) }, []any{nil, "", " "}},
 		{"ruled", func(s *Set) { s.Ruled("it", &text, lower, "", 9, Filled) }, []any{nil, "", " "}},
 		{"texts", func(s *Set) { s.Texts("it", &list, lower, 9, 9, Filled) }, []any{nil, "", " ", []any{}, "[]", " , ,"}},

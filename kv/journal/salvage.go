@@ -145,7 +145,7 @@ type named struct {
 	seq  uint64
 }
 
-// reservedBytes takes out of g the files in which nothing can be read, neither a head
+// setAside takes out of g the files in which nothing can be read, neither a head
 // with the number of the name nor anything behind it, and returns them: their
 // names alone must not tell how long other logs are, nor how many records there
 // were. Anything may have such a name.

@@ -182,10 +182,10 @@ func (b *Link) Fields(f *field.Set) {
 }
 
 func (b *Link) Title() string {
-	if b.Description == "" {
-		return b.URL
+	if t := strings.TrimSpace(printable(b.Description)); t != "" {
+		return t
 	}
-	return printable(b.Description)
+	return b.URL
 }
 
 // briefly is how much of a long text a list needs, in characters.

@@ -387,7 +387,10 @@ func TestTitlesAreOneLine(t *testing.T) {
 		record.Snippets:  {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},
 		record.Recipes:   {`{"title":"` + hostile + `"}`: clean},
 		record.Games:     {`{"title":"` + hostile + `"}`: clean},
-		record.Links:     {`{"originalUrl":"https://go.dev/","description":"` + hostile + `"}`: clean},
+		record.Links: {
+			`{"originalUrl":"https://go.dev/","description":"` + hostile + `"}`: clean,
+			`{"originalUrl":"https://go.dev/x","description":"\u202e\n"}`:       "https://go.dev/x",
+		},
 	}
 	for _, k := range record.Kinds {
 		if len(bodies[k]) == 0 {
