@@ -22,8 +22,8 @@ import (
 type failingFolder struct {
 	*disk.Folder
 	fail  atomic.Bool
-	cause error // of what fails; EIO if nil
-	most  int64 // syncs of files of at most that many bytes work; -1 for none
+	cause error        // of what fails; EIO if nil
+	most  atomic.Int64 // syncs of files of at most that many bytes work; -1 for none
 }
 
 type failingFile struct {
@@ -47,7 +47,7 @@ func (f failingFile) Datasync() error {
 		if err != nil {
 			return err
 		}
-		if size > f.in.most {
+		if size > f.in.most.Load() {
 			return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: f.in.cause}
 		}
 	}
@@ -60,7 +60,8 @@ func failing(t *testing.T, s *Store) *failingFolder {
 	is := is.New(t)
 	folder, err := disk.OpenFolder(filepath.Join(s.dir, "journal"))
 	is.NoErr(err)
-	f := &failingFolder{Folder: folder, cause: syscall.EIO, most: -1}
+	f := &failingFolder{Folder: folder, cause: syscall.EIO}
+	f.most.Store(-1)
 	is.NoErr(s.between(func() error {
 		if s.gen.busy != nil {
 			return errors.New("a snapshot is being written")
@@ -184,10 +185,8 @@ func TestQuotaUsedUp(t *testing.T) {
 				is.True(!s.Failing()) // it is full, not broken
 			}
 			still()
-			f.fail.Store(false)
 			_, size := s.journal.End()
-			f.most = size + retryBytes/2
-			f.fail.Store(true)
+			f.most.Store(size + retryBytes/2)
 			is.NoErr(s.Update(func(tx *Tx) error { // a removal fits
 				r, err := tx.Record(u.ID, record.Notes, r.ID.String())
 				if err != nil {
