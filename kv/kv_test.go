@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -72,12 +73,25 @@ func copyOf(t testing.TB, s *Store) *Store {
 func leftOf(t testing.TB, s *Store) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "copy")
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = os.CopyFS(filepath.Join(dir, "journal"), os.DirFS(filepath.Join(s.Dir(), "journal")))
+	from, to := filepath.Join(s.Dir(), "journal"), filepath.Join(dir, "journal")
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		t.Fatal(err)
 	}
+	all, err := os.ReadDir(from)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, e := range all {
+		if strings.HasPrefix(e.Name(), ".new-") {
+			continue // not finished; it may be gone by now
+		}
+		text, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
