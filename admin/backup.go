@@ -71,7 +71,11 @@ func (cmd *backupCommand) Run(c *Call) error {
 		if err := c.usable(cmd.Dest); err != nil {
 			return fmt.Errorf("no backup was made: %w", err)
 		}
-		if err := os.MkdirAll(cmd.Dest, 0o700); err != nil {
+		// The folder's parent must be there: a disk that is not mounted must not be
+		// replaced by a new folder on the system's disk.
+		if err := os.Mkdir(cmd.Dest, 0o700); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no backup was made: there is no folder at %s; create it, or mount the disk that should be there", filepath.Dir(filepath.Clean(cmd.Dest)))
+		} else if err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("no backup was made: %w", err)
 		}
 		defer os.Remove(cmd.Dest) //nolint:errcheck // which does so only if nothing came to be in it

@@ -403,3 +403,16 @@ func TestVerifyOfWorkingCopy(t *testing.T) {
 	rewrite("what is damaged", "what is written")
 	is.True(strings.HasSuffix(s.must("verify"), "No problems found."))
 }
+
+// A folder on a disk that is not mounted is not made on the system's disk.
+func TestBackupWithoutParent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	p.ann()
+	is.Equal(p.run("", "backup", "mnt/kist"), result{1, "", "No backup was made: there is no folder at mnt; create it, or mount the disk that should be there.\n"})
+	is.True(!p.exists(p.path("mnt")))
+	is.NoErr(os.Mkdir(p.path("mnt"), 0o700))
+	p.must("backup", "mnt/kist")
+	p.must("backup", "mnt/kist") // again, into what is there
+}
