@@ -206,8 +206,10 @@ func BenchmarkKeepWhileScrubbed(b *testing.B) {
 			if scrubbed {
 				sc := scrubber(s, dir, scrubRate)
 				sc.every = time.Nanosecond
+				sc.Busy = func() bool { return true } // as while requests are answered
 				running.Go(func() { sc.Run(ctx) })
 			}
+			b.ResetTimer()
 			for i := range b.N {
 				keep(b, s, random(uint64(i+1000), 4096)).Release()
 			}

@@ -379,6 +379,7 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 			}()
 			b.ReportAllocs()
 			b.SetParallelism(16 / runtime.GOMAXPROCS(0))
+			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if err := s.Update(func(tx *Tx) error {
