@@ -282,7 +282,7 @@ func (tx *Tx) charge(owner record.ID, size int64) error {
 // Text that came since then counts, but an upload must not fail at its last
 // byte because of it.
 func (tx *Tx) chargeAwaited(owner record.ID, size int64) error {
-	return tx.withinQuota(owner, tx.storedBytes(owner)+tx.reservedBytes(owner)+size)
+	return tx.withinQuota(owner, tx.contentBytes(owner)+size)
 }
 
 func (tx *Tx) withinQuota(owner record.ID, bytes int64) error {

@@ -314,7 +314,7 @@ const waitTime = 10 * time.Second
 func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, minimum, limit int64) (*Reservation, error) {
 	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
 	err := s.retryWhenFreed(ctx, func(tx *Tx) error {
-		q, size, err := tx.checkReservation(r, 1, minimum, limit)
+		q, size, err := tx.checkReservation(r, (*Tx).chargedBytes, 1, minimum, limit)
 		if err == nil {
 			tx.s.reservations.add(r, q, 1, size)
 		}
@@ -359,10 +359,11 @@ func (s *Store) retryWhenFreed(ctx context.Context, fn func(*Tx) error) error {
 func (r *Reservation) Bytes() int64 { return r.bytes }
 
 // Another keeps a place for another file of the same transfer. It fails as
-// Reserve does; what was kept before stays kept.
+// Reserve does, but not because the owner's text has grown since; what was kept
+// before stays kept.
 func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *Tx) error {
-		q, _, err := tx.checkReservation(r, 1, 0, 0)
+		q, _, err := tx.checkReservation(r, (*Tx).contentBytes, 1, 0, 0)
 		if err == nil {
 			tx.s.reservations.add(r, q, 1, 0)
 		}
@@ -441,9 +442,11 @@ func (tx *Tx) requireOpenRequest(owner, request record.ID) (*record.Request, *re
 }
 
 // checkReservation reads the request of the reservation and says whether so many more
-// files may come, and how many of minimum to maximum more bytes. What is reserved
-// for uploads that are over is free before anything is refused for its sake.
-func (tx *Tx) checkReservation(r *Reservation, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
+// files may come, and how many of minimum to maximum more bytes. kept says which bytes
+// of the owner's count against the quota: chargedBytes for a transfer that begins,
+// contentBytes for one that has its place already. What is reserved for uploads that
+// are over is free before anything is refused for its sake.
+func (tx *Tx) checkReservation(r *Reservation, kept func(*Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
 	if tx.s.space.none() {
 		return nil, 0, ErrFull
 	}
@@ -456,7 +459,7 @@ func (tx *Tx) checkReservation(r *Reservation, files, minimum, maximum int64) (q
 			return nil, 0, err
 		}
 	}
-	size, err = tx.checkLimits(q, u, r.sender, files, minimum, maximum)
+	size, err = tx.checkLimits(q, u, kept, r.sender, files, minimum, maximum)
 	var limit *record.Error
 	if errors.As(err, &limit) && uploads.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
 		n, failed := tx.dropUploads(q.Owner[:], tx.expiredUpload)
@@ -464,13 +467,13 @@ func (tx *Tx) checkReservation(r *Reservation, files, minimum, maximum int64) (q
 			return nil, 0, failed
 		}
 		if n > 0 {
-			size, err = tx.checkLimits(q, u, r.sender, files, minimum, maximum)
+			size, err = tx.checkLimits(q, u, kept, r.sender, files, minimum, maximum)
 		}
 	}
 	return q, size, err
 }
 
-func (tx *Tx) checkLimits(q *record.Request, u *record.User, from sender, files, minimum, limit int64) (size int64, err error) {
+func (tx *Tx) checkLimits(q *record.Request, u *record.User, kept func(*Tx, record.ID) int64, from sender, files, minimum, limit int64) (size int64, err error) {
 	begun := uploads.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
 	taken := record.Intake{
 		Files: tx.received(q) + begun, Pending: items.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
@@ -504,7 +507,7 @@ func (tx *Tx) checkLimits(q *record.Request, u *record.User, from sender, files,
 	}
 	quota, err := tx.quota(u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		limit, err = record.Promise(quota, tx.chargedBytes(q.Owner), tx.s.reservations.owners[q.Owner], min(minimum, limit), limit)
+		limit, err = record.Promise(quota, kept(tx, q.Owner), tx.s.reservations.owners[q.Owner], min(minimum, limit), limit)
 	}
 	return limit, err
 }
@@ -515,10 +518,14 @@ func (tx *Tx) storedBytes(owner record.ID) int64 {
 	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
 }
 
-// chargedBytes is how many bytes count against the owner's quota: content, text, and
-// what is reserved for uploads that are on their way.
+// contentBytes is storedBytes and what is reserved for uploads that are on their way.
+func (tx *Tx) contentBytes(owner record.ID) int64 {
+	return tx.storedBytes(owner) + tx.reservedBytes(owner)
+}
+
+// chargedBytes is how many bytes count against the owner's quota: contentBytes and text.
 func (tx *Tx) chargedBytes(owner record.ID) int64 {
-	return tx.storedBytes(owner) + tx.text(owner) + tx.reservedBytes(owner)
+	return tx.contentBytes(owner) + tx.text(owner)
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {
@@ -542,14 +549,15 @@ type Received struct {
 
 // Receive makes items of the queue out of what a sender left, and files at once
 // if the request needs no approval. It turns the reservation into what is
-// counted, by what really came; it fails as Reserve does.
+// counted, by what really came; it fails as Reserve does, but not because the
+// owner's text has grown since.
 func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
 	tx.s.reservations.drop(r) // all or nothing of it is counted from here on
 	size := int64(0)
 	for _, c := range came {
 		size += c.Size
 	}
-	q, room, err := tx.checkReservation(r, int64(len(came)), size, size)
+	q, room, err := tx.checkReservation(r, (*Tx).contentBytes, int64(len(came)), size, size)
 	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
 		err = record.ErrNoRoom
 	}

@@ -319,3 +319,68 @@ func TestSentRaces(t *testing.T) {
 	is.Equal(won, 7)
 	view(t, s, audit)
 }
+
+// What a sender was promised stays promised though the owner's text grows
+// meanwhile. The text counts again for what begins after that.
+func TestTextGrowsWhileSending(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]func(s *Store, q *record.Request) error{
+		"upload": func(s *Store, q *record.Request) error {
+			one, _, err := beginSent(s, q, "here", 500)
+			if err != nil {
+				return err
+			}
+			two, _, err := beginSent(s, q, "here", 500)
+			if err != nil {
+				return err
+			}
+			if _, err := receive(s, one, 1); err != nil { // its row is text
+				return err
+			}
+			_, err = receive(s, two, 2)
+			return err
+		},
+		"form": func(s *Store, q *record.Request) error {
+			r, err := s.Reserve(t.Context(), q, "here", 1000, 1000)
+			if err != nil {
+				return err
+			}
+			add(t, s, q.Owner, record.Notes, `{"content":"c"}`)
+			err = r.Another()
+			if err == nil {
+				err = s.Update(func(tx *Tx) error {
+					_, err := tx.Receive(r, &record.SenderForm{}, []Received{came(1, 500), came(2, 500)})
+					return err
+				})
+			}
+			return firstError(err, r.Release())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := open(t)
+			ann := user(t, s, "ann")
+			quota := func(n int64) {
+				update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
+			}
+			q := addRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval = false })
+			quota(1000)
+			is.NoErr(finish(s, q))
+			text := textNow(t, s, ann.ID)
+			is.True(text > 0)
+
+			quota(1000 + text) // full
+			_, _, err := beginSent(s, q, "here", 1)
+			is.Equal(code(err), "limit_reached")
+			_, err = leave(s, q, "here", came(3, 1))
+			is.Equal(code(err), "limit_reached")
+			quota(1001 + text)
+			u, _, err := beginSent(s, q, "here", 1)
+			is.NoErr(err)
+			quota(1000) // content has limits to the end
+			_, err = receive(s, u, 3)
+			is.Equal(code(err), "limit_reached")
+			view(t, s, audit)
+		})
+	}
+}

@@ -506,7 +506,7 @@ func (tx *Tx) addSenderUpload(q *record.Request, u Upload, from string, disk int
 
 func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
-	q, room, err := tx.checkReservation(r, 1, u.Length, u.Length)
+	q, room, err := tx.checkReservation(r, (*Tx).chargedBytes, 1, u.Length, u.Length)
 	strangers := uploads.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case err != nil:
