@@ -227,7 +227,8 @@ func (tx *Tx) NoteFetch(f *record.Fetch) error {
 }
 
 // FinishFetch makes the file of a remote upload whose content is complete, as
-// FinishUpload does. It fails as NoteFetch and Add do.
+// FinishUpload does. Bytes that were not reserved are charged as new ones are. It
+// fails as NoteFetch and Add do.
 func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
 	if tx.s.space.none() {
 		return nil, ErrFull
@@ -235,6 +236,11 @@ func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Co
 	before, err := tx.runningOfEnabled(f)
 	if err != nil {
 		return nil, err
+	}
+	if more := content.Size - before.Reserved(); more > 0 {
+		if err := tx.charge(f.Owner, more); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was reserved
 		return nil, err

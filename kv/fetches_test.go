@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -312,4 +314,51 @@ func TestResumeFetches(t *testing.T) {
 		is.True(!now.Due.After(s.MonotonicNow())) // at once
 	}
 	is.Equal(readFetch(t, s, waits).Tries, 0)
+}
+
+// What came of a remote upload and was not reserved counts at its end as what is
+// new does, beside text. What was reserved has its place.
+func TestFetchOfUnknownLengthIsCharged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":%q}`, strings.Repeat("x", 5000)))
+	quota := func(n int64) {
+		update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
+	}
+	run := func(total int64) *record.Fetch {
+		f, err := addFetch(s, record.Fetch{Owner: u.ID, URL: "https://example.org/a"})
+		is.NoErr(err)
+		f = beginFetch(t, s, f)
+		f.Total = total
+		update(t, s, func(tx *Tx) error { return tx.NoteFetch(f) })
+		return f
+	}
+	finish := func(f *record.Fetch, ref byte, size int64) error {
+		return s.Update(func(tx *Tx) error {
+			_, err := tx.FinishFetch(f, form(t, record.Files, `{}`), content(record.Files, ref, size))
+			return err
+		})
+	}
+	quota(textNow(t, s, u.ID) + 1000)
+	one, two := run(-1), run(-1)
+	is.NoErr(finish(one, 1, 600))
+	is.Equal(code(finish(two, 2, 600)), "quota_exceeded")
+	is.Equal(readFetch(t, s, two).State, record.FetchRuns) // nothing changed
+
+	quota(textNow(t, s, u.ID) + 600 + 1000) // 1000 are left
+	two.Bytes = 400
+	update(t, s, func(tx *Tx) error { return tx.NoteFetch(two) })
+	is.Equal(code(finish(two, 2, 1001)), "quota_exceeded") // 400 are reserved
+	is.NoErr(finish(two, 2, 1000))
+
+	quota(textNow(t, s, u.ID) + 1600 + 1000)
+	one = run(1000)
+	update(t, s, func(tx *Tx) error { // text comes in between
+		_, err := tx.Add(u.ID, record.Files, form(t, record.Files, `{"description":"d"}`), content(record.Files, 4, 0), "")
+		return err
+	})
+	is.NoErr(finish(one, 3, 1000))
+	view(t, s, audit)
 }
