@@ -356,7 +356,8 @@ func (s *Store) Icons() ([]record.ID, error) {
 
 // SavePageCheck writes down what came of a look at the page was. What the bookmark
 // lacks, now and not when the look began, is filled in; what its owner wrote is
-// left as it is. That is no edit of the owner's: updatedAt stays. If the
+// left as it is. That is no edit of the owner's: updatedAt stays. What does not
+// fit the quota or the disk is left out, and the page is asked again later. If the
 // bookmark is gone, or leads elsewhere since, nothing is written.
 func (tx *Tx) SavePageCheck(before *record.Page, l record.Look) error {
 	p, err := pages.Get(tx.Tx, pages.Key(before))
@@ -370,16 +371,25 @@ func (tx *Tx) SavePageCheck(before *record.Page, l record.Look) error {
 	if err != nil {
 		return err
 	}
-	fill := p.Fill
-	if fill && l.Read && tx.s.space.none() { // it would grow: later
-		l.Read = false
+	filled := *r
+	fill := p.Fill && l.Read && b.Take(l)
+	if fill {
+		filled.SetBody(b)
+		err := tx.charge(r.Owner, int64(len(filled.AppendRow(nil))-len(r.AppendRow(nil))))
+		var limit *record.Error
+		switch {
+		case tx.s.space.none(), errors.As(err, &limit) && limit.Code == "quota_exceeded":
+			fill, l.Read = false, false // later
+		case err != nil:
+			return err
+		}
 	}
 	gone := p.Record(l, tx.s.MonotonicNow())
 	if err := pages.Put(tx.Tx, p); err != nil {
 		return err
 	}
-	if fill && l.Read && b.Take(l) {
-		r.SetBody(b)
+	if fill {
+		r = &filled
 		if err := tx.save(r); err != nil {
 			return err
 		}

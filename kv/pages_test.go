@@ -428,3 +428,46 @@ func TestRepairOfPages(t *testing.T) {
 		})
 	}
 }
+
+// What a page says of itself counts as text: it is left out if it does not fit
+// the quota, and filled in later if it does then. The look counts all the same.
+func TestFillWithinQuota(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	u := user(t, s, "ann")
+	read := record.Look{Verdict: record.Answers, Read: true, Title: "Of the page", Description: "It says this of itself."}
+	before := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/a"}`)
+	was := textNow(t, s, u.ID)
+	looked(t, s, before, read)
+	growth := textNow(t, s, u.ID) - was
+	is.True(growth > 0)
+
+	r := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/b"}`)
+	was = textNow(t, s, u.ID)
+	quota := func(n int64) {
+		update(t, s, func(tx *Tx) error {
+			set, err := tx.Settings()
+			set.DefaultQuota = n
+			return firstError(err, tx.SetSettings(set))
+		})
+	}
+	quota(was + growth - 1)
+	looked(t, s, r, read)
+	v, b := shown(t, s, r)
+	is.Equal(b.Name+b.Description, "")
+	is.Equal(textNow(t, s, u.ID), was)
+	is.Equal(v.Seq, r.Seq) // no change
+	is.Equal(v.Page.State, record.Reachable)
+	is.True(!v.Page.Checked.IsZero())
+	is.True(v.Page.Fill)
+
+	quota(was + growth)
+	looked(t, s, r, read)
+	v, b = shown(t, s, r)
+	is.Equal(b.Name, read.Title)
+	is.Equal(b.Description, read.Description)
+	is.Equal(textNow(t, s, u.ID), was+growth)
+	is.True(!v.Page.Fill)
+	view(t, s, audit)
+}
