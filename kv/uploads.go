@@ -382,9 +382,15 @@ func (tx *Tx) RemoveUpload(owner, id record.ID) error {
 	if err != nil {
 		return userError(err, "upload")
 	}
-	for _, id := range before.Parts {
-		part, err := uploads.Get(tx.Tx, ownedKey(owner, id[:]...))
-		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != before.ID {
+	return tx.releaseParts(before)
+}
+
+// releaseParts gives the parts of a join that was deleted their place in the quota
+// back. Those that were deleted too are skipped.
+func (tx *Tx) releaseParts(join *Upload) error {
+	for _, id := range join.Parts {
+		part, err := uploads.Get(tx.Tx, ownedKey(join.Owner, id[:]...))
+		if errors.Is(err, table.ErrMissing) || err == nil && part.Into != join.ID {
 			continue
 		}
 		if err == nil {
@@ -422,7 +428,7 @@ func (tx *Tx) expiredUpload(u *Upload) (bool, error) {
 }
 
 // dropUploads forgets those uploads below a prefix that which says. Their bytes
-// are left to the sweep.
+// are left to the sweep. What they are joined of is as it was before.
 func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n int, err error) {
 	var over [][]byte
 	for u, err := range uploads.All(tx.Tx, prefix) {
@@ -437,8 +443,18 @@ func (tx *Tx) dropUploads(prefix []byte, which func(*Upload) (bool, error)) (n i
 			over = append(over, uploads.Key(u))
 		}
 	}
+	var joins []*Upload
 	for _, key := range over {
-		if _, err := uploads.Delete(tx.Tx, key); err != nil {
+		u, err := uploads.Delete(tx.Tx, key)
+		if err != nil {
+			return 0, err
+		}
+		if u.Parts != nil {
+			joins = append(joins, u)
+		}
+	}
+	for _, u := range joins { // now that the parts that end in this run are deleted
+		if err := tx.releaseParts(u); err != nil {
 			return 0, err
 		}
 	}

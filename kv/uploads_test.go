@@ -210,3 +210,49 @@ func TestPartsEnd(t *testing.T) {
 		return audit(tx)
 	})
 }
+
+// A join that nobody goes on with gives its place back to its parts, unless they
+// end with it.
+func TestJoinExpires(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, filepath.Join(t.TempDir(), "data"), c.now)
+	ann := user(t, s, "ann")
+	q := addRequest(t, s, ann.ID, nil)
+	part, secret, err := s.BeginSenderUpload(t.Context(), q, Upload{Partial: true, Length: 10}, "here")
+	is.NoErr(err)
+	part.Offset = 10
+	update(t, s, func(tx *Tx) error { return tx.SaveUpload(part) })
+	join := func() {
+		t.Helper()
+		_, _, err := s.JoinSent(t.Context(), q, Upload{}, "here", []string{secret})
+		is.NoErr(err)
+	}
+	left := func(uploads int, bytes int64) {
+		t.Helper()
+		view(t, s, func(tx *Tx) error {
+			use, err := tx.Usage(ann)
+			is.NoErr(err)
+			is.Equal(use.Begun, bytes)
+			is.Equal(tx.Count(uploadBucket), uploads)
+			return audit(tx)
+		})
+	}
+	join()
+	left(2, 10)
+	c.add(emptyTime)
+	update(t, s, (*Tx).DropUploads)
+	left(1, 10)
+	view(t, s, func(tx *Tx) error {
+		now, err := tx.SenderUpload(secret)
+		is.NoErr(err)
+		is.True(!now.Joined())
+		return nil
+	})
+	join()
+	left(2, 10)
+	c.add(UploadTime)
+	update(t, s, (*Tx).DropUploads)
+	left(0, 0)
+}
