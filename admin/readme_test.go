@@ -63,7 +63,7 @@ func TestFirstSteps(t *testing.T) {
 	out := p.play(text, listen)
 	for _, want := range []string{
 		"Added ann, an administrator.",
-		"the photo came back as it went",
+		"the photo came back unchanged",
 		"302 https://go.dev/doc/",
 		`"content":"Buy *salt*."`,
 		`"description":"Seen from the pier"`,
