@@ -177,9 +177,17 @@ func joinSent(c *request, q *record.Request, b uploadOptions) error {
 // forgotten, which gives back what was reserved for it.
 func senderOperation(serve func(*request) error) func(*request) error {
 	return func(c *request) error {
+		var found bool
+		if err := c.s.Store.View(func(tx *kv.Tx) (err error) {
+			found, err = tx.HasSenderUpload(c.arg("secret"))
+			return err
+		}); err != nil {
+			return err
+		}
 		err := serve(c)
 		var e *record.Error
-		if !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
+		// What was not there before may be an upload that another request begins now.
+		if !found || !errors.As(err, &e) || e.Fault != record.Missing && e.Fault != record.Gone && e.Code != codeType {
 			return err
 		}
 		c.dropSent(c.arg("secret"))

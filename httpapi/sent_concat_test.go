@@ -1,16 +1,21 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/record"
 )
 
 // sendPart uploads a part of a sender's and returns its address.
@@ -264,5 +269,40 @@ func TestRacingSendingParts(t *testing.T) {
 	a.joinSent(slug, parts).want(201)
 	is.Equal(len(a.queued()), 4)
 	is.Equal(a.parts(), 10)
+	a.audits()
+}
+
+// A request for an upload that is not there forgets none that another request
+// begins at that address meanwhile.
+func TestSendingPartsWhileAsked(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	_, slug := a.ask(nil)
+	parts := []string{a.sendPart(slug, "hello "), a.sendPart(slug, "world")}
+	var secrets []string
+	for _, at := range parts {
+		secrets = append(secrets, at[strings.LastIndex(at, "/")+1:])
+	}
+	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
+	secret := base64.RawURLEncoding.EncodeToString(digest[:])
+	from := network(netip.MustParseAddr("127.0.0.1")).String()
+	asked := senderOperation(func(c *request) error {
+		var q *record.Request
+		if err := c.s.Store.View(func(tx *kv.Tx) (err error) { q, err = tx.RequestAt(slug); return err }); err != nil {
+			return err
+		}
+		if _, joined, err := c.s.Store.JoinSent(t.Context(), q, kv.Upload{Length: 11}, from, secrets); err != nil || joined != secret {
+			t.Error(err)
+		}
+		return record.NotFound("upload") // as it was a moment ago
+	})
+	c := &request{s: a.server, r: httptest.NewRequest("HEAD", "/", nil), args: httprouter.Params{{Key: "secret", Value: secret}}}
+	if err := asked(c); !missing(err) {
+		t.Error(err)
+	}
+	a.stranger("HEAD", requestsPath+"/tus/"+secret, "").want(200)
+	for _, at := range parts {
+		a.stranger("HEAD", at, "").want(200)
+	}
 	a.audits()
 }

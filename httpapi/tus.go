@@ -632,11 +632,10 @@ func (c *request) copyPart(u, part *kv.Upload, st *blobs.Stage, behind int64) er
 // address yet.
 func (c *request) finishBegin(u *kv.Upload, b uploadOptions, room *uploadBudget, at string) error {
 	t, release, err := c.s.turns.take(c, u.ID)
-	if err != nil {
-		return err
+	if err == nil {
+		defer release()
 	}
-	defer release()
-	if b.piece {
+	if err == nil && b.piece {
 		err = c.takePiece(u, room, b.sum, t)
 	}
 	if err == nil {

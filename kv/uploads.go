@@ -591,6 +591,16 @@ func (tx *Tx) senderUpload(secret string) (*Upload, error) {
 	return u, err
 }
 
+// HasSenderUpload reports whether there is a sender's upload with the secret, in
+// any state.
+func (tx *Tx) HasSenderUpload(secret string) (bool, error) {
+	_, err := tx.senderUpload(secret)
+	if errors.Is(err, errNoSent) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // SenderUpload reads a sender's upload by the secret that its address ends in:
 // Missing if there is none, Gone if it waited too long, and either if it is not
 // done and its link is closed.
