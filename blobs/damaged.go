@@ -36,9 +36,12 @@ type quarantine struct {
 }
 
 // OnDamage sets a function that is called once for each blob that is found to
-// be damaged from then on, with the reason. It is set before the store is used
-// by more than one goroutine.
-func (s *Store) OnDamage(tell func(Ref, error)) { s.damaged.tell = tell }
+// be damaged from then on, with the reason.
+func (s *Store) OnDamage(tell func(Ref, error)) {
+	s.damaged.mu.Lock()
+	defer s.damaged.mu.Unlock()
+	s.damaged.tell = tell
+}
 
 // Damaged lists the blobs in quarantine in the order of their refs.
 func (s *Store) Damaged() []Damage {
@@ -118,9 +121,10 @@ func (s *Store) quarantineBlob(ref Ref, f *os.File, reason error) {
 	if !s.reading {
 		err = s.mark(ref)
 	}
+	tell := q.tell
 	q.mu.Unlock()
-	if q.tell != nil {
-		q.tell(ref, errors.Join(reason, err))
+	if tell != nil {
+		tell(ref, errors.Join(reason, err))
 	}
 }
 
