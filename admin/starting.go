@@ -154,6 +154,10 @@ func (s *Starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		after = min(max(left, time.Second), time.Minute)
 	}
 	w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(after.Seconds()))))
-	w.WriteHeader(http.StatusServiceUnavailable)
+	status := http.StatusServiceUnavailable
+	if r.Method == http.MethodHead && r.Header.Get("Tus-Resumable") != "" {
+		status = http.StatusLocked // after 503, clients of the tus protocol begin a new upload
+	}
+	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "Starting: reading the journal, %s done.\n", s.done())
 }

@@ -42,6 +42,21 @@ func TestStarting(t *testing.T) {
 		}
 	}
 
+	// After 503 a client of the tus protocol would begin its upload again.
+	for _, with := range []struct {
+		method, version string
+		status          int
+	}{{"HEAD", "1.0.0", 423}, {"HEAD", "", 503}, {"PATCH", "1.0.0", 503}} {
+		req, err := http.NewRequestWithContext(t.Context(), with.method, "http://"+address+"/api/v1/tus/x", http.NoBody)
+		is.NoErr(err)
+		req.Header.Set("Tus-Resumable", with.version)
+		res, err := http.DefaultClient.Do(req)
+		is.NoErr(err)
+		is.NoErr(res.Body.Close())
+		is.Equal(res.StatusCode, with.status)
+		is.True(res.Header.Get("Retry-After") != "")
+	}
+
 	// The address is in use: a second server says so at once.
 	_, err = (&Starting{Listen: address, Log: s.Log}).Rebuild()
 	is.True(strings.Contains(fmt.Sprint(err), "end what uses it"))

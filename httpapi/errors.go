@@ -130,6 +130,7 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin") // what was open may not be any more
 	setRetry(h, e)
+	status = tusStatus(r, status)
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
 	}
@@ -164,6 +165,19 @@ func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone
 	}
+}
+
+// tusStatus is the status that tells a client of the tus protocol that it can ask
+// later how far its upload is. Most clients begin a new upload after any other
+// status than 423.
+func tusStatus(r *http.Request, status int) int {
+	if r.Method == http.MethodHead && r.Header.Get("Tus-Resumable") != "" {
+		switch status {
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
+			return http.StatusLocked
+		}
+	}
+	return status
 }
 
 // setRetry says when to come back, in whole seconds and never too early.

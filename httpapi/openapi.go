@@ -442,6 +442,7 @@ func failure(status int) object {
 		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the range that was asked for."},
 		http.StatusMisdirectedRequest:           {"misdirected", "This server has another address than the one in your request. Its operator sets the address with --base-url."},
 		http.StatusUnprocessableEntity:          {"invalid_fields", "The title is required."},
+		http.StatusLocked:                       {"upload_busy", "Another request works on this upload."},
 		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
 		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},

@@ -48,8 +48,8 @@ func sentRoutes() []route {
 		},
 		{
 			method: "GET", path: at, id: "readSending", tag: "public",
-			summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes.",
-			access:  anyone, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 415, 429, 503, 507}, serve: senderOperation(readUpload),
+			summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
+			access:  anyone, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507}, serve: senderOperation(readUpload),
 		},
 		{
 			method: "PATCH", path: at, id: "continueSending", tag: "public", summary: "Adds bytes to the upload, and ends another request that does. " + about,

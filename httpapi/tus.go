@@ -114,8 +114,8 @@ func tusRoutes() []route {
 		},
 		{
 			method: "GET", path: tusPath + "/{id}", id: "readUpload", tag: "tus",
-			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes.",
-			access:  uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 507}, serve: readUpload,
+			summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
+			access:  uploads, reply: reply{200, "How far it is.", state}, fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, serve: readUpload,
 		},
 		{
 			method: "PATCH", path: tusPath + "/{id}", id: "continueUpload", tag: "tus",

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -359,6 +361,33 @@ func (a *app) sending(at string, offset int, first string, length int64) (answer
 		}
 	}
 	return status, func() { _ = w.CloseWithError(io.ErrUnexpectedEOF) }
+}
+
+// A client that asks how far its upload is does not begin a new one because the
+// server is busy.
+func TestTusBusy(t *testing.T) {
+	t.Parallel()
+	a := start(t)
+	busy := &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
+	for _, of := range []struct {
+		method, version string
+		err             error
+		status          int
+	}{
+		{"HEAD", tusVersion, busy, 423},
+		{"HEAD", tusVersion, tooMany(time.Second), 423},
+		{"HEAD", tusVersion, syscall.ENOSPC, 423},
+		{"HEAD", tusVersion, record.NotFound("upload"), 404},
+		{"HEAD", "", busy, 503},
+		{"PATCH", tusVersion, busy, 503},
+	} {
+		r, w := httptest.NewRequest(of.method, tusPath+"/x", http.NoBody), httptest.NewRecorder()
+		r.Header.Set("Tus-Resumable", of.version)
+		a.server.fail(&answerWriter{ResponseWriter: w, ctl: http.NewResponseController(w)}, r, "x", of.err)
+		if w.Code != of.status {
+			t.Errorf("%s %q after %v: %d, not %d", of.method, of.version, of.err, w.Code, of.status)
+		}
+	}
 }
 
 // Anyone who comes back does not wait for the connection that died: what that

@@ -34,7 +34,7 @@ export async function resume(u, kit) {
     if (u.at) {
       const got = await ask('HEAD', u.at);
       if ([404, 410].includes(got.status)) forget();
-      else if (got.status !== 200) return mine === u.turn && kit.again(u, got.status, got.data);
+      else if (got.status !== 200) return mine === u.turn && kit.again(u, got.status === 423 ? 503 : got.status, got.data); // busy
       else offset = got.offset;
     }
     if (!u.at) {
