@@ -476,6 +476,7 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	if large {
 		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
 	}
+	config["scorchPersisterOptions"] = map[string]any{"PersisterNapTimeMSec": 500, "PersisterNapUnderNumFiles": 100000}
 	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
 		return nil, err
@@ -618,7 +619,7 @@ func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 	if x.o.Room == nil || x.o.Room() > volume {
 		one := mergeplan.SingleSegmentMergePlanOptions
 		one.SegmentsPerMergeTask = math.MaxInt // all at once
-		if err := x.begin(func() error { return live.ForceMerge(ctx, &one) })(); err != nil {
+		if err := x.begin(func() error { return mergeDurably(ctx, live, &one) })(); err != nil {
 			return err
 		}
 	}
@@ -631,6 +632,22 @@ func (x *Index) mergeSegments(ctx context.Context, live *scorch.Scorch) error {
 		}
 	})
 	return errSettled
+}
+
+// mergeDurably merges segments and returns when the folder says so: ForceMerge
+// alone returns before, and closing the index then would undo it.
+func mergeDurably(ctx context.Context, live *scorch.Scorch, how *mergeplan.MergePlanOptions) error {
+	snap, err := snapshot(live)
+	if err != nil {
+		return err
+	}
+	place := placeOf(snap)
+	if err := errors.Join(snap.Close(), live.ForceMerge(ctx, how)); err != nil {
+		return err
+	}
+	b := index.NewBatch() // waits until all before it is written
+	b.SetInternal(placeKey, binary.BigEndian.AppendUint64(nil, place))
+	return live.Batch(b)
 }
 
 // mapped calls fn with each file of the index that is mapped into memory.

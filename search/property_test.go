@@ -543,11 +543,12 @@ func TestSettled(t *testing.T) {
 	is.Equal(l.x.State().Documents, int64(largeBuild))
 	v, ok := l.x.View(t.Context())
 	is.True(ok)
-	is.Equal(len(v.snap.Segments()), 1)
+	segments := len(v.snap.Segments())
 	n, err := v.snap.DocCount()
-	is.NoErr(err)
-	is.Equal(n, uint64(largeBuild))
 	v.Close()
+	is.NoErr(err)
+	is.Equal(segments, 1)
+	is.Equal(n, uint64(largeBuild))
 	l.close()
 	l.open()
 	is.Equal(l.ready().Built, 0)
@@ -571,6 +572,25 @@ func TestSettleNeedsRoom(t *testing.T) {
 			is.Equal(live.StatsMap()["TotFileMergeForceOpsStarted"], merges)
 		})
 	}
+}
+
+// A merge is on the disk when it is said to be done.
+func TestSettleIsWritten(t *testing.T) {
+	is := is.New(t)
+	l := newLibrary(t)
+	ann := l.user("ann")
+	l.open(func(o *Options) { o.Room = func() int64 { return 1 << 40 } })
+	for i := range 5 {
+		l.add(ann, record.Notes, fmt.Sprintf(`{"title":"Boat %d","content":""}`, i))
+		l.caught()
+	}
+	l.x.mu.RLock()
+	live := l.x.live
+	l.x.mu.RUnlock()
+	is.Equal(l.x.mergeSegments(t.Context(), live), errSettled)
+	stats := live.StatsMap()
+	is.True(stats["TotFileMergeSegments"].(uint64) > 0)
+	is.Equal(stats["LastPersistedEpoch"], stats["CurRootEpoch"])
 }
 
 var errNoFeed = errors.New("no feed")
