@@ -153,7 +153,8 @@ var uploads = func() *table.Table[Upload] {
 // AddUpload begins an upload and reserves what it takes of the owner's quota,
 // and its slug. It fails with Taken if the slug is in use, with Denied if it
 // does not fit the quota or too many have been begun, and with ErrFull while the
-// disk has no room.
+// disk has no room. The text of what is joined of parts cannot make it fail: the
+// parts were admitted when they began.
 func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 	if tx.s.space.none() {
 		return nil, ErrFull
@@ -167,7 +168,11 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 	if u.Slug != "" && tx.Get(recordSlug, []byte(u.Slug)) != nil {
 		return nil, userError(&table.Taken{Index: "slug"}, "item")
 	}
-	if err := tx.charge(u.Owner, max(u.Length, 0)); err != nil {
+	charge := tx.charge
+	if u.Parts != nil {
+		charge = tx.chargeAwaited
+	}
+	if err := charge(u.Owner, max(u.Length, 0)); err != nil {
 		return nil, err
 	}
 	u.ID, u.Created, u.Expires = tx.NewID(), tx.Now, tx.Now.Add(UploadTime)
@@ -522,7 +527,11 @@ func (tx *Tx) addSenderUpload(q *record.Request, u Upload, from string, disk int
 
 func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
-	q, room, err := tx.checkReservation(r, (*Tx).chargedBytes, 1, u.Length, u.Length)
+	kept := (*Tx).chargedBytes
+	if u.Parts != nil { // see AddUpload
+		kept = (*Tx).contentBytes
+	}
+	q, room, err := tx.checkReservation(r, kept, 1, u.Length, u.Length)
 	strangers := uploads.Sum(tx.Tx, senderReservedKey)
 	switch {
 	case err != nil:

@@ -256,3 +256,69 @@ func TestJoinExpires(t *testing.T) {
 	update(t, s, (*Tx).DropUploads)
 	left(0, 0)
 }
+
+// Parts that were admitted can be joined to the end, though text that came since
+// fills the quota. Content has its limit, and what begins anew feels the text.
+func TestJoinWithFullQuota(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		part func(*Store, *record.Request) (*Upload, string, error)
+		join func(*Store, *record.Request, *Upload, string) error
+		code string
+	}{
+		"owner": {
+			func(s *Store, q *record.Request) (*Upload, string, error) {
+				u, err := beginUpload(s, Upload{Owner: q.Owner, Length: 500, Partial: true})
+				return u, "", err
+			},
+			func(s *Store, q *record.Request, part *Upload, _ string) error {
+				f := form(t, record.Files, `{}`)
+				return s.Update(func(tx *Tx) error {
+					u, err := tx.JoinUploads(Upload{Owner: q.Owner, Parts: []record.ID{part.ID}})
+					if err == nil {
+						_, err = tx.FinishUpload(u, f, content(record.Files, 1, u.Length))
+					}
+					return err
+				})
+			},
+			"quota_exceeded",
+		},
+		"sender": {
+			func(s *Store, q *record.Request) (*Upload, string, error) {
+				return s.BeginSenderUpload(t.Context(), q, Upload{Length: 500, Partial: true}, "here")
+			},
+			func(s *Store, q *record.Request, _ *Upload, secret string) error {
+				u, _, err := s.JoinSent(t.Context(), q, Upload{Name: "Bob", Message: "hello"}, "here", []string{secret})
+				if err == nil {
+					_, err = receive(s, u, 1)
+				}
+				return err
+			},
+			"limit_reached",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			s := open(t)
+			ann := user(t, s, "ann")
+			q := addRequest(t, s, ann.ID, nil)
+			quota := func(n int64) {
+				update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
+			}
+			quota(10_000)
+			part, secret, err := c.part(s, q)
+			is.NoErr(err)
+			part.Offset = part.Length
+			update(t, s, func(tx *Tx) error { return tx.SaveUpload(part) })
+			add(t, s, ann.ID, record.Notes, `{"content":"meanwhile"}`)
+			quota(499)
+			is.Equal(code(c.join(s, q, part, secret)), c.code)
+			quota(500)
+			is.NoErr(c.join(s, q, part, secret))
+			_, _, err = c.part(s, q)
+			is.Equal(code(err), c.code)
+			view(t, s, audit)
+		})
+	}
+}
