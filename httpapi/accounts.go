@@ -35,7 +35,7 @@ func (v *shownUser) Fields(s *field.Set) {
 	s.MaybeNumber("quotaBytes", &v.Quota, 0, 1<<53).
 		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `null`)
 	s.Number("usedBytes", &v.used, 0, 1<<53).Says("Bytes the user keeps: files, files sent to upload requests that wait for approval, and textBytes. A file whose stored bytes are damaged counts as long as it is not deleted.", `48213`)
-	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of the stored records, of every kind: titles, contents, descriptions, addresses.", `1873`)
+	s.Number("textBytes", &v.usage.Text, 0, 1<<53).Says("Bytes of text: the stored records of every kind, tags, the files that came in by upload requests with their senders' names and messages, and the metadata of unfinished uploads.", `1873`)
 	s.Number("unfinishedBytes", &v.usage.Begun, 0, 1<<53).Says("Bytes reserved for uploads and remote uploads that are not finished.", `0`)
 	s.Number("quotaEffectiveBytes", &v.usage.Quota, 0, 1<<53).Says("The quota that holds; 0 is no limit.", `0`)
 	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {

@@ -164,7 +164,10 @@ func TestUploadLink(t *testing.T) {
 	is.Equal(all.at("items.0.fileId"), nil)
 	is.Equal(all.at("items.0.itemId"), left.at("items.0.itemId"))
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 0.0)
-	is.Equal(a.get("/api/v1/me").want(200).at("data.usedBytes"), 7.0) // it counts against the quota
+	me := a.get("/api/v1/me").want(200)
+	text := me.at("data.textBytes").(float64)
+	is.True(text > float64(2*len("Bob"+"hello")))         // what the sender said counts,
+	is.Equal(me.at("data.usedBytes").(float64)-text, 7.0) // and the files
 
 	// The owner looks first, in the sandbox.
 	queue := "/api/v1/upload-requests/" + id + "/queue"

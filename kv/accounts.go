@@ -195,7 +195,7 @@ func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
 // Usage is what an owner keeps.
 type Usage struct {
 	Bytes int64            // of files, damaged ones included, and of what waits for approval
-	Text  int64            // bytes of the stored rows of records
+	Text  int64            // bytes of text: see text.go
 	Begun int64            // reserved for files that are being uploaded in pieces, or fetched
 	Quota int64            // of all three; 0 is no limit
 	Count map[string]int64 // of records, by kind

@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // The model: what a store must know, in plain structs.
@@ -562,8 +563,10 @@ func (m *model) check() {
 				}
 			}
 			text := int64(0)
-			for _, row := range tx.Walk(recordBucket, id[:], nil, false) {
-				text += int64(len(row))
+			for _, b := range []table.Bucket{recordBucket, tagBucket} {
+				for _, row := range tx.Walk(b, id[:], nil, false) {
+					text += int64(len(row))
+				}
 			}
 			is.Equal(use, Usage{Bytes: bytes, Text: text, Count: count})
 		}
@@ -651,7 +654,7 @@ func TestModel(t *testing.T) {
 			is.NoErr(m.s.Close())
 			m.s = openAt(t, m.dir, m.clock.now)
 			view(t, m.s, func(tx *Tx) error { after = dump(tx); return nil })
-			for _, key := range [][]byte{metaInstant, metaMonotonic} { // Close notes when it was
+			for _, key := range [][]byte{metaInstant, metaMonotonic, metaTexts} { // Close notes when it was
 				delete(before, fmt.Sprintf("meta %x", key))
 				delete(after, fmt.Sprintf("meta %x", key))
 			}

@@ -60,7 +60,7 @@ var records = &table.Table[record.Record]{
 			add(bytesOf(r.Owner), r.Bytes.Size)
 		}
 	},
-	Bytes: func(key []byte) (table.Bucket, []byte) { return metaBucket, textOf(record.ID(key[:16])) },
+	Bytes: func(r *record.Record, length int) (table.Bucket, []byte, int) { return textSum(r.Owner, length) },
 }
 
 // signed is an instant in milliseconds such that those before 1970 sort first.
@@ -371,9 +371,11 @@ func (tx *Tx) Save(r *record.Record, f *record.Form, password string) error {
 	if grew && tx.s.space.none() {
 		return ErrFull
 	}
+	text := tx.text(r.Owner)
 	if err := tx.fileUnder(r, f); err != nil {
 		return err
 	}
+	grew = grew || tx.text(r.Owner) > text // by new tags
 	if restart {
 		old := tx.views(r)
 		if err := tx.setViews(r, old, views{old.total, 0}); err != nil {

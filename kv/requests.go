@@ -46,6 +46,7 @@ var items = func() *table.Table[record.Item] {
 			}
 		}},
 	)
+	t.Bytes = func(i *record.Item, length int) (table.Bucket, []byte, int) { return textSum(i.Owner, length) }
 	t.Sums = sumBucket
 	t.Tally = func(i *record.Item, add func([]byte, int64)) {
 		add(inState(i.Owner, i.State), 1)

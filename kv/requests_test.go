@@ -492,11 +492,16 @@ func TestReserveChanges(t *testing.T) {
 	}
 	is.Equal(code(receive(r, came(1, 1))), "not_found")
 	is.Equal(len(s.reservations.requests), 0)
+	quota := func(n int64) {
+		update(t, s, func(tx *Tx) error {
+			u, err := tx.User(ann.ID)
+			is.NoErr(err)
+			u.Quota = n
+			return tx.SaveUser(u)
+		})
+	}
+	quota(10)
 	update(t, s, func(tx *Tx) error {
-		u, err := tx.User(ann.ID)
-		is.NoErr(err)
-		u.Quota = 10
-		is.NoErr(tx.SaveUser(u))
 		now, err := tx.Request(ann.ID, q.ID)
 		is.NoErr(err)
 		now.Active = true
@@ -511,6 +516,7 @@ func TestReserveChanges(t *testing.T) {
 	_, err = s.Reserve(gone, q, "b", 6, 6)
 	is.Equal(code(err), "busy")
 	is.NoErr(receive(r, came(1, 6)))
+	quota(10 + textNow(t, s, ann.ID)) // its row has its place
 	_, err = s.Reserve(t.Context(), q, "b", 6, 6)
 	is.Equal(code(err), "limit_reached")
 	f := record.NewForm(record.Files)

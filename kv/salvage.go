@@ -413,7 +413,7 @@ func markUndecided(b *bolt.Tx, missing uint64) error {
 	}
 	seq += (missing + 1) * 1 << 16
 	now := binary.BigEndian.AppendUint64(nil, seq)
-	return errors.Join(meta.Put(metaOrphans, []byte{1}), meta.Put(metaSeq, now), meta.Put(metaTexts, now), meta.Put(metaTrimmed, now))
+	return errors.Join(meta.Put(metaOrphans, []byte{1}), meta.Put(metaSeq, now), meta.Put(metaTexts, textsMark(now, meta.Get(metaInstant))), meta.Put(metaTrimmed, now))
 }
 
 // salvager takes what Salvage hands over to a builder, and notes what later

@@ -92,7 +92,7 @@ var (
 	metaOrphans   = []byte("orphans")  // there: contents without a record are kept
 	metaTry       = []byte("try ")     // begins the keys of wrong tries: see Tries
 	metaText      = []byte("text ")    // begins the keys of the sums of text: see text.go
-	metaTexts     = []byte("texts")    // uint64: the number of the feed that the sums of text belong to
+	metaTexts     = []byte("texts")    // what metaSeq and metaInstant were when the sums of text were right
 )
 
 // jsonTable is a table whose values are kept as JSON.
@@ -126,10 +126,14 @@ var keys = jsonTable(keyBucket, func(k *record.Key) []byte { return ownedKey(k.O
 		file(k.Digest[:])
 	}})
 
-var tags = jsonTable(tagBucket, func(t *record.Tag) []byte { return ownedKey(t.Owner, t.ID[:]...) },
-	table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
-		file(ownedNameKey(t.Owner, t.Name))
-	}})
+var tags = func() *table.Table[record.Tag] {
+	all := jsonTable(tagBucket, func(t *record.Tag) []byte { return ownedKey(t.Owner, t.ID[:]...) },
+		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
+			file(ownedNameKey(t.Owner, t.Name))
+		}})
+	all.Bytes = func(t *record.Tag, length int) (table.Bucket, []byte, int) { return textSum(t.Owner, length) }
+	return all
+}()
 
 var folders = jsonTable(folderBucket, func(f *record.Folder) []byte { return ownedKey(f.Owner, f.ID[:]...) },
 	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {

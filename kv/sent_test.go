@@ -40,9 +40,14 @@ func TestSentIsSetAside(t *testing.T) {
 			clock, dir := newClock(), filepath.Join(t.TempDir(), "data")
 			s := openAt(t, dir, clock.now)
 			ann := user(t, s, "ann")
+			settle := func(begin int64) {} // gives text its place, and that of so many more uploads, so that content alone decides
 			if c.set == nil {
-				update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 35}) })
+				settle = func(begin int64) {
+					text := textNow(t, s, ann.ID) + begin*int64(len("Bob"+"hello"))
+					update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 35 + text}) })
+				}
 			}
+			settle(2)
 			q := addRequest(t, s, ann.ID, c.set)
 			one, secret, err := beginSent(s, q, "here", 10)
 			is.NoErr(err)
@@ -52,6 +57,7 @@ func TestSentIsSetAside(t *testing.T) {
 			is.NoErr(err)
 			full := func() {
 				t.Helper()
+				settle(0)
 				_, _, err = beginSent(s, q, "here", 10)
 				is.Equal(code(err), c.code)
 				_, err = leave(s, q, "here", came(9, 10))
@@ -85,6 +91,7 @@ func TestSentIsSetAside(t *testing.T) {
 				is.Equal(tx.ReservedBytes(), int64(0))
 				return audit(tx)
 			})
+			settle(1)
 			_, _, err = beginSent(s, q, "here", 10)
 			is.NoErr(err)
 			full()
@@ -364,7 +371,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 				update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
 			}
 			q := addRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval = false })
-			quota(1000)
+			quota(1000 + 2*int64(len("Bob"+"hello")))
 			is.NoErr(finish(s, q))
 			text := textNow(t, s, ann.ID)
 			is.True(text > 0)
@@ -374,7 +381,7 @@ func TestTextGrowsWhileSending(t *testing.T) {
 			is.Equal(code(err), "limit_reached")
 			_, err = leave(s, q, "here", came(3, 1))
 			is.Equal(code(err), "limit_reached")
-			quota(1001 + text)
+			quota(1001 + text + int64(len("Bob"+"hello")))
 			u, _, err := beginSent(s, q, "here", 1)
 			is.NoErr(err)
 			quota(1000) // content has limits to the end

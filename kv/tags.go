@@ -57,8 +57,19 @@ func (tx *Tx) TagNames(owner record.ID) iter.Seq2[record.ID, string] {
 	}
 }
 
-// AddTag makes a tag; Taken if the owner has one of that name.
+// AddTag makes a tag; Taken if the owner has one of that name, Denied if it does
+// not fit the owner's quota.
 func (tx *Tx) AddTag(owner record.ID, name, color string) (*record.Tag, error) {
+	before := tx.text(owner)
+	t, err := tx.makeTag(owner, name, color)
+	if err != nil {
+		return nil, err
+	}
+	return t, tx.chargeText(owner, before)
+}
+
+// makeTag is AddTag of a tag whose text is charged with the record that it is for.
+func (tx *Tx) makeTag(owner record.ID, name, color string) (*record.Tag, error) {
 	if err := tx.requireOwner(owner); err != nil {
 		return nil, err
 	}
@@ -70,10 +81,15 @@ func (tx *Tx) AddTag(owner record.ID, name, color string) (*record.Tag, error) {
 }
 
 // SaveTag changes a tag, which must have been read in the same transaction.
-// Records name it by id, so that a new name shows on all of them at once.
+// Records name it by id, so that a new name shows on all of them at once. It fails
+// as AddTag does.
 func (tx *Tx) SaveTag(t *record.Tag) error {
+	before := tx.text(t.Owner)
 	tx.renamed = true
-	return userError(tags.Put(tx.Tx, t), "tag")
+	if err := tags.Put(tx.Tx, t); err != nil {
+		return userError(err, "tag")
+	}
+	return tx.chargeText(t.Owner, before)
 }
 
 // tagIDs finds the owner's tags of the given names and makes those that are
@@ -85,7 +101,7 @@ func (tx *Tx) tagIDs(owner record.ID, names []string) ([]record.ID, error) {
 		if key := tx.Get(tagName, ownedNameKey(owner, name)); key != nil {
 			id = record.ID(key[len(owner):])
 		} else {
-			t, err := tx.AddTag(owner, name, "")
+			t, err := tx.makeTag(owner, name, "")
 			if err != nil {
 				return nil, err
 			}

@@ -4,34 +4,63 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
-// The text of an owner is the length of the stored rows of their records. The
-// sum is kept in meta, as a new bucket or a new sum over records would be a new
-// format. Programs that do not know the sums leave them as they are, so metaTexts
-// says which number of the feed they belong to: every change of a record takes a
-// new number. If it is not the latest, the sums are made again at the next start.
+// The text of an owner is the length of the stored rows of their records and tags,
+// of those of the files that came in by their upload requests, and what was said
+// of uploads that are not done. The sum is kept in meta, as a new bucket or a new
+// sum over records would be a new format. Programs that do not know the sums leave
+// them as they are, and older ones sum up records alone, so metaTexts has what
+// only this program writes: the number of the feed and the instant of the latest
+// commit. If it is anything else, the sums are made again at the next start.
 
 // textOf is the key of the sum of the owner's text.
 func textOf(owner record.ID) []byte { return append(bytes.Clone(metaText), owner[:]...) }
 
-// text is how many bytes the stored rows of the owner's records have.
+// textSum says for the Bytes of a table that n bytes are text of the owner's.
+func textSum(owner record.ID, n int) (table.Bucket, []byte, int) {
+	return metaBucket, textOf(owner), n
+}
+
+// text is how many bytes of text the owner has.
 func (tx *Tx) text(owner record.ID) int64 { return tx.Sum(metaBucket, textOf(owner)) }
 
-// textsHold reports whether the sums of text belong to the records as they are.
+// chargeText refuses a change that was made and has left the owner with more text
+// than before, if that does not fit the quota.
+func (tx *Tx) chargeText(owner record.ID, before int64) error {
+	if tx.text(owner) <= before {
+		return nil
+	}
+	return tx.charge(owner, 0)
+}
+
+// textsMark is what metaTexts is after a commit that leaves the sums right, given
+// what metaSeq and metaInstant are.
+func textsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant) }
+
+// textsHold reports whether the sums of text belong to the rows as they are.
 func (tx *Tx) textsHold() bool {
 	at := tx.Get(metaBucket, metaTexts)
-	return at != nil && bytes.Equal(at, tx.Get(metaBucket, metaSeq))
+	return at != nil && bytes.Equal(at, textsMark(tx.Get(metaBucket, metaSeq), tx.Get(metaBucket, metaInstant)))
 }
 
 // texts sums the text of each owner up from the rows.
 func (tx *Tx) texts() map[record.ID]int64 {
 	all := map[record.ID]int64{}
-	for k, row := range tx.Walk(recordBucket, nil, nil, false) {
-		if len(k) >= 16 {
-			all[record.ID(k[:16])] += int64(len(row))
+	for _, b := range []table.Bucket{recordBucket, tagBucket, itemBucket} {
+		for k, row := range tx.Walk(b, nil, nil, false) {
+			if len(k) >= 16 {
+				all[record.ID(k[:16])] += int64(len(row))
+			}
+		}
+	}
+	for u, err := range uploads.All(tx.Tx, nil) {
+		if err == nil && u.text() > 0 { // Audit tells of rows that cannot be read
+			all[u.Owner] += int64(u.text())
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -15,16 +16,193 @@ import (
 	"kist/kv/table"
 )
 
-// rowsOf is how many bytes the stored rows of the owner's records have.
+// rowsOf is how many bytes of text the owner has: the stored rows of records, tags
+// and items of the queue, and what was said of uploads that are not done.
 func rowsOf(t testing.TB, s *Store, owner record.ID) (n int64) {
 	t.Helper()
 	view(t, s, func(tx *Tx) error {
-		for _, row := range tx.Walk(recordBucket, owner[:], nil, false) {
-			n += int64(len(row))
+		for _, b := range []table.Bucket{recordBucket, tagBucket, itemBucket} {
+			for _, row := range tx.Walk(b, owner[:], nil, false) {
+				n += int64(len(row))
+			}
+		}
+		for u, err := range uploads.All(tx.Tx, owner[:]) {
+			if err != nil {
+				return err
+			}
+			if !u.Done() {
+				n += int64(len(u.Metadata) + len(u.Name) + len(u.Message))
+			}
 		}
 		return nil
 	})
 	return n
+}
+
+// addOtherText leaves text of every sort that is not a record's: a tag, a file that
+// waits for approval, and uploads of the owner's and of a sender's.
+func addOtherText(t testing.TB, s *Store, owner record.ID) {
+	t.Helper()
+	update(t, s, func(tx *Tx) error { _, err := tx.AddTag(owner, "a tag", ""); return err })
+	q := addRequest(t, s, owner, nil)
+	if _, err := leave(s, q, "there", came(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := beginSent(s, q, "there", 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beginUpload(s, Upload{Owner: owner, Length: 1, Metadata: "filename YQ=="}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Text that is no record's counts against the quota, from when it is stored until
+// it is gone.
+func TestQuotaOfOtherText(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	c := newClock()
+	s := openAt(t, filepath.Join(t.TempDir(), "data"), c.now)
+	u := user(t, s, "ann")
+	quota := func(n int64) {
+		update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: n}) })
+	}
+	used := func() int64 {
+		t.Helper()
+		n := textNow(t, s, u.ID)
+		is.Equal(n, rowsOf(t, s, u.ID))
+		view(t, s, audit)
+		return n
+	}
+	long := strings.Repeat("x", 900)
+
+	// Tags, by themselves and with a record, new or changed.
+	note := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	before := used()
+	var tag *record.Tag
+	addTag := func(name string) error {
+		return s.Update(func(tx *Tx) error {
+			made, err := tx.AddTag(u.ID, name, "")
+			if err == nil {
+				tag = made
+			}
+			return err
+		})
+	}
+	is.NoErr(addTag("twelve bytes"))
+	row := used() - before
+	is.True(row > 12)
+	rename := func(name string) error {
+		return s.Update(func(tx *Tx) error {
+			t := *tag
+			t.Name = name
+			return tx.SaveTag(&t)
+		})
+	}
+	quota(used())
+	is.Equal(code(addTag("x")), "quota_exceeded")
+	is.Equal(code(rename("a longer name")), "quota_exceeded")
+	is.NoErr(rename("eleven byte"))
+	is.Equal(used(), before+row-1)
+	edit := func(text string) error {
+		return s.Update(func(tx *Tx) error {
+			r, err := tx.Record(u.ID, record.Notes, note.ID.String())
+			is.NoErr(err)
+			f, err := patch(r, text)
+			is.NoErr(err)
+			return tx.Save(r, f, "")
+		})
+	}
+	is.Equal(code(edit(`{"tags":"made with the note"}`)), "quota_exceeded")
+	is.NoErr(edit(`{"isFavorite":true}`))
+	is.NoErr(edit(`{"tags":"eleven byte"}`)) // it is there
+	is.NoErr(s.RemoveTag(u.ID, tag.ID, record.ID{}))
+	is.Equal(used(), before)
+
+	// What is said of an upload of the owner's, until it is done or forgotten.
+	begin := func() (*Upload, error) {
+		return beginUpload(s, Upload{Owner: u.ID, Length: 10, Metadata: long})
+	}
+	quota(before + 909)
+	_, err := begin()
+	is.Equal(code(err), "quota_exceeded")
+	quota(before + 910)
+	up, err := begin()
+	is.NoErr(err)
+	is.Equal(used(), before+900)
+	_, err = beginUpload(s, Upload{Owner: u.ID, Length: 1})
+	is.Equal(code(err), "quota_exceeded")
+	update(t, s, func(tx *Tx) error { return tx.RemoveUpload(u.ID, up.ID) })
+	is.Equal(used(), before)
+	_, err = begin()
+	is.NoErr(err)
+	c.add(UploadTime)
+	update(t, s, (*Tx).DropUploads)
+	is.Equal(used(), before)
+	up, err = begin()
+	is.NoErr(err)
+	quota(10) // it does not fail at its end for text
+	update(t, s, func(tx *Tx) error {
+		_, err := tx.FinishUpload(up, form(t, record.Files, `{}`), content(record.Files, 5, 10))
+		return err
+	})
+	is.True(used() < before+900)
+	quota(0)
+
+	// What strangers say, and what became of that.
+	q := addRequest(t, s, u.ID, nil)
+	before = used()
+	said := Upload{Length: 10, Name: "Bob", Message: long[:890], Metadata: "1234567"}
+	send := func() (*Upload, string, error) { return s.BeginSenderUpload(t.Context(), q, said, "here") }
+	quota(10 + before + 909)
+	_, _, err = send()
+	is.Equal(code(err), "limit_reached")
+	quota(10 + before + 910)
+	sent, _, err := send()
+	is.NoErr(err)
+	is.Equal(used(), before+900)
+	_, _, err = s.BeginSenderUpload(t.Context(), q, Upload{Length: 1}, "here")
+	is.Equal(code(err), "limit_reached")
+	quota(20)
+	item, err := receive(s, sent, 1)
+	is.NoErr(err)
+	is.True(used() > before+893) // the name and the message went with it
+	_, err = leave(s, q, "here", came(2, 1))
+	is.Equal(code(err), "limit_reached")
+	quota(0)
+	_, err = leave(s, q, "here", came(2, 0))
+	is.NoErr(err)
+	for _, d := range []string{"approve", "reject"} {
+		update(t, s, func(tx *Tx) error {
+			_, err := tx.Decide(u.ID, q.ID, item.ID, &record.Decision{Action: d, Tags: []string{d}})
+			return err
+		})
+		is.True(used() > before+893) // the row stays
+		all, err := leave(s, q, "here", came(3, 1))
+		is.NoErr(err)
+		item = all[0]
+	}
+	view(t, s, func(tx *Tx) error {
+		use, err := tx.Usage(u)
+		is.NoErr(err)
+		is.Equal(use.Text, rowsOf(t, s, u.ID))
+		return nil
+	})
+	is.NoErr(s.RemoveRequest(u.ID, q.ID))
+	now := used()
+	view(t, s, func(tx *Tx) error { is.Equal(tx.Count(itemBucket), 0); return nil })
+
+	// All of it is the same after a restart, and goes with the account.
+	addOtherText(t, s, u.ID)
+	is.True(used() > now)
+	now = used()
+	dir := s.Dir()
+	is.NoErr(s.Close())
+	s = openAt(t, dir, c.now)
+	is.Equal(used(), now)
+	user(t, s, "another")
+	is.NoErr(s.RemoveUser(u.ID))
+	is.Equal(used(), int64(0))
 }
 
 // The text of records of every kind counts against the quota, exactly: what does
@@ -191,6 +369,27 @@ func TestTextOfOlderStore(t *testing.T) {
 			s.seq++
 			return tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq))
 		},
+		// Such a program has changed nothing but rows that take no number of the feed.
+		"outdated by other rows": func(_ *Store, tx *table.Tx) error {
+			later := binary.BigEndian.Uint64(tx.Get(metaBucket, metaInstant)) + 1
+			return errors.Join(
+				tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)),
+				tx.Put(metaBucket, metaInstant, binary.BigEndian.AppendUint64(nil, later)),
+			)
+		},
+		// A program that sums up records alone.
+		"of records alone": func(s *Store, tx *table.Tx) error {
+			only := map[record.ID]int64{}
+			for k, row := range tx.Walk(recordBucket, nil, nil, false) {
+				only[record.ID(k[:16])] += int64(len(row))
+			}
+			for owner, n := range only {
+				if err := tx.Put(metaBucket, textOf(owner), binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+					return err
+				}
+			}
+			return tx.Put(metaBucket, metaTexts, binary.BigEndian.AppendUint64(nil, s.seq))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,6 +400,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			add(t, s, ann.ID, record.Notes, `{"content":"hers"}`)
 			add(t, s, ann.ID, record.Files, `{"description":"d"}`)
 			add(t, s, bob.ID, record.Links, `{"originalUrl":"https://example.org/"}`)
+			addOtherText(t, s, ann.ID)
 			asOlder(t, s, func(tx *table.Tx) error { return change(s, tx) })
 			dir = leftOf(t, s) // a stop would commit something as this program does
 			i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
@@ -242,6 +442,7 @@ func TestTextDamaged(t *testing.T) {
 			s := openAt(t, dir, nil)
 			u := user(t, s, "ann")
 			add(t, s, u.ID, record.Notes, `{"content":"hers"}`)
+			addOtherText(t, s, u.ID)
 			asOlder(t, s, func(tx *table.Tx) error { return change(tx, u.ID) })
 			found := 0
 			view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })

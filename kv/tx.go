@@ -178,12 +178,13 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if t.Mark() == 0 {
 		return rollback(nil)
 	}
+	instant, number := (&Tx{Now: now}).instant(), binary.BigEndian.AppendUint64(nil, s.seq)
 	if err := errors.Join(
-		t.Put(metaBucket, metaInstant, (&Tx{Now: now}).instant()),
+		t.Put(metaBucket, metaInstant, instant),
 		s.saveMonotonic(t, now),
 		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
-		t.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq)),
-		t.Put(metaBucket, metaTexts, binary.BigEndian.AppendUint64(nil, s.seq)),
+		t.Put(metaBucket, metaSeq, number),
+		t.Put(metaBucket, metaTexts, textsMark(number, instant)),
 		t.Flush(),
 	); err != nil {
 		return rollback(err)

@@ -82,6 +82,15 @@ func (u *Upload) reserved() int64 {
 	return max(u.Length, u.Offset)
 }
 
+// text is how many bytes were said of it. What is left of that when it is done is
+// in the row of the file or of the item.
+func (u *Upload) text() int {
+	if u.Done() {
+		return 0
+	}
+	return len(u.Metadata) + len(u.Name) + len(u.Message)
+}
+
 // Entries of the sums over uploads.
 func reservedKeyOf(owner record.ID) []byte  { return ownedKey(owner, 0, 'r') } // bytes that are reserved
 func openUploadsKey(owner record.ID) []byte { return ownedKey(owner, 0, 'p') } // the owner's uploads that are not done
@@ -127,6 +136,7 @@ var uploads = func() *table.Table[Upload] {
 				file(u.Secret[:])
 			}
 		}})
+	t.Bytes = func(u *Upload, _ int) (table.Bucket, []byte, int) { return textSum(u.Owner, u.text()) }
 	t.Sums = sumBucket
 	t.Tally = func(u *Upload, add func([]byte, int64)) {
 		if u.Done() || u.Joined() {
@@ -168,11 +178,11 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 	if u.Slug != "" && tx.Get(recordSlug, []byte(u.Slug)) != nil {
 		return nil, userError(&table.Taken{Index: "slug"}, "item")
 	}
-	charge := tx.charge
+	charge, size := tx.charge, max(u.Length, 0)+int64(u.text())
 	if u.Parts != nil {
-		charge = tx.chargeAwaited
+		charge, size = tx.chargeAwaited, u.Length
 	}
-	if err := charge(u.Owner, max(u.Length, 0)); err != nil {
+	if err := charge(u.Owner, size); err != nil {
 		return nil, err
 	}
 	u.ID, u.Created, u.Expires = tx.NewID(), tx.Now, tx.Now.Add(UploadTime)
@@ -527,7 +537,7 @@ func (tx *Tx) addSenderUpload(q *record.Request, u Upload, from string, disk int
 
 func (tx *Tx) addSentAt(secret string, q *record.Request, u Upload, from string, disk int64) (*Upload, error) {
 	r := &Reservation{owner: q.Owner, request: q.ID, from: from}
-	kept := (*Tx).chargedBytes
+	kept := func(tx *Tx, owner record.ID) int64 { return tx.chargedBytes(owner) + int64(u.text()) }
 	if u.Parts != nil { // see AddUpload
 		kept = (*Tx).contentBytes
 	}

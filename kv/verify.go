@@ -403,7 +403,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 		}
 		for _, raw := range []table.Bucket{metaBucket, unreferencedBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
 			for k, v := range before.Walk(raw, nil, nil, false) {
-				if raw == metaBucket && bytes.HasPrefix(k, metaText) { // derived from records
+				if raw == metaBucket && bytes.HasPrefix(k, metaText) { // derived from rows
 					continue
 				}
 				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
@@ -478,7 +478,7 @@ func rederive(from, to *bolt.DB, lost func(error)) error {
 			err = errors.Join(err, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest)))
 		}
 		if v := tx.Get(metaBucket, metaSeq); v != nil {
-			err = errors.Join(err, tx.Put(metaBucket, metaTexts, bytes.Clone(v)))
+			err = errors.Join(err, tx.Put(metaBucket, metaTexts, textsMark(v, tx.Get(metaBucket, metaInstant))))
 		}
 		if err = errors.Join(err, markAllUnreferenced(tx), tx.Flush()); err != nil {
 			return err

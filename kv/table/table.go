@@ -35,9 +35,10 @@ type Table[T any] struct {
 	Indexes []Index[T]
 	Sums    Bucket
 	Tally   func(v *T, add func(key []byte, n int64)) // may be nil
-	// Bytes says where the lengths of the stored rows are summed, for the row
-	// with the given key. It may be nil.
-	Bytes func(key []byte) (b Bucket, sum []byte)
+	// Bytes says how many bytes a row counts for, given the length of its stored
+	// form, and where they are summed, which is the same for as long as the row
+	// exists. It may be nil.
+	Bytes func(v *T, length int) (b Bucket, sum []byte, n int)
 }
 
 // Get reads the row at key; ErrMissing if there is none.
@@ -67,10 +68,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	if err != nil && !errors.Is(err, ErrMissing) {
 		return err
 	}
-	before := 0
-	if t.Bytes != nil {
-		before = len(tx.Get(t.Rows, key))
-	}
+	before := t.length(tx, key)
 	row, err := t.Encode(v)
 	if err != nil {
 		return fmt.Errorf("%s: encode: %w", t.Rows.Name, err)
@@ -93,7 +91,7 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 		}
 	}
 	t.count(tx, old, v)
-	t.measure(tx, key, len(row)-before)
+	t.measure(tx, old, before, v, len(row))
 	if old == nil {
 		return tx.insert(t.Rows, key, row)
 	}
@@ -112,7 +110,7 @@ func (t *Table[T]) Delete(tx *Tx, key []byte) (*T, error) {
 		}
 	}
 	t.count(tx, old, nil)
-	t.measure(tx, key, -len(tx.Get(t.Rows, key)))
+	t.measure(tx, old, t.length(tx, key), nil, 0)
 	return old, tx.Delete(t.Rows, key)
 }
 
@@ -191,11 +189,30 @@ func (t *Table[T]) count(tx *Tx, old, v *T) {
 	}
 }
 
-// measure adds n to the sum of the lengths of rows.
-func (t *Table[T]) measure(tx *Tx, key []byte, n int) {
-	if t.Bytes != nil && n != 0 {
-		b, sum := t.Bytes(key)
-		tx.add(b, sum, int64(n))
+// length is that of the stored row at key, if it counts.
+func (t *Table[T]) length(tx *Tx, key []byte) int {
+	if t.Bytes == nil {
+		return 0
+	}
+	return len(tx.Get(t.Rows, key))
+}
+
+// measure counts the bytes of v in place of those of old; either may be nil.
+func (t *Table[T]) measure(tx *Tx, old *T, was int, v *T, is int) {
+	if t.Bytes == nil {
+		return
+	}
+	var b Bucket
+	var sum []byte
+	less, more := 0, 0
+	if old != nil {
+		b, sum, less = t.Bytes(old, was)
+	}
+	if v != nil {
+		b, sum, more = t.Bytes(v, is)
+	}
+	if more != less {
+		tx.add(b, sum, int64(more-less))
 	}
 }
 
