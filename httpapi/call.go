@@ -522,6 +522,17 @@ func owns(caller *kv.Caller, r *record.Record) bool {
 	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }
 
+// updateAsCaller is Store.Update for the end of a request that may have taken long.
+// It refuses a caller whose credential was revoked in the meantime.
+func (c *request) updateAsCaller(fn func(*kv.Tx) error) error {
+	return c.s.Store.Update(func(tx *kv.Tx) error {
+		if err := tx.CheckNotRevoked(&c.caller.Key); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
 func (c *request) owner() record.ID { return c.caller.User.ID }
 
 // arg is a segment of the path.

@@ -258,6 +258,9 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 	if err != nil {
 		return err
 	}
+	if err := s.Store.View(func(tx *kv.Tx) error { return tx.CheckAsker(f) }); err != nil {
+		return err
+	}
 	room, err := s.uploadBudget(f.Owner)
 	if err != nil {
 		return err

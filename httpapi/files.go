@@ -109,7 +109,7 @@ func upload(c *request) error {
 	}
 	request := c.fingerprint(key, parts, fields)
 	var body []byte
-	err = c.s.Store.Update(func(tx *kv.Tx) (err error) {
+	err = c.updateAsCaller(func(tx *kv.Tx) (err error) {
 		if key != "" {
 			// Another request with the key may have been faster.
 			earlier, err := tx.IdempotentAnswer(c.owner(), key)

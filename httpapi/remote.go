@@ -237,7 +237,7 @@ func startFetches(c *request) error {
 			return err
 		}
 		queued[i] = record.Fetch{
-			Owner: c.owner(), By: c.caller.Key.ID, URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Owner: c.owner(), By: c.asker(), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
 			Name: w.form.Body.(*record.File).OriginalName,
 		}
 	}
@@ -255,6 +255,15 @@ func startFetches(c *request) error {
 	}
 	c.s.fetcher.rescan()
 	return c.answerFetches(http.StatusAccepted, queued)
+}
+
+// asker is the API key that asks for a remote upload. A session is none: what its
+// user has asked for goes on after they have signed out.
+func (c *request) asker() record.ID {
+	if c.caller.Key.Session {
+		return uuid.Nil
+	}
+	return c.caller.Key.ID
 }
 
 // shownFetch is a remote upload as its owner sees it.
@@ -417,7 +426,7 @@ func patchFetch(c *request) error {
 	}
 	verb := (*kv.Tx).CancelFetch
 	if form.action == retryFetch {
-		verb = (*kv.Tx).RetryFetch
+		verb = func(tx *kv.Tx, owner, id record.ID) error { return tx.RetryFetch(owner, id, c.asker()) }
 	}
 	if err := c.s.Store.Update(func(tx *kv.Tx) error {
 		if _, err := c.fetch(tx, id); err != nil {

@@ -913,7 +913,11 @@ func (c *request) saveOffset(u *kv.Upload, st *blobs.Stage) error {
 	}
 	before := *u
 	u.Offset, u.State = size, state
-	if err := c.s.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
+	update := c.updateAsCaller
+	if u.BySender() {
+		update = c.s.Store.Update
+	}
+	if err := update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
 		*u = before
 		return err
 	}
@@ -984,7 +988,7 @@ func (c *request) finishUpload(u *kv.Upload) error {
 		return err
 	}
 	one := fileForm(form, part{name: meta.fileName(), claimed: meta.text("filetype"), head: head}, kept, true)
-	if err := c.s.Store.Update(func(tx *kv.Tx) error {
+	if err := c.updateAsCaller(func(tx *kv.Tx) error {
 		_, err := tx.FinishUpload(u, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
 		return err
 	}); err != nil {

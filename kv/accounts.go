@@ -445,16 +445,44 @@ func (s *Store) Recognize(owner, id record.ID) (*Caller, error) {
 	return c, nil
 }
 
-// usable says why the credential cannot be used at the instant now.
-func (c *Caller) usable(now time.Time) error {
-	session := c.Key.Session
+// CheckNotRevoked refuses a credential that was revoked or turned off, or whose
+// account was disabled, after a request that carried it had begun. It belongs in
+// the transaction that ends such a request. A credential may expire meanwhile.
+func (tx *Tx) CheckNotRevoked(k *record.Key) error {
+	now, err := keys.Get(tx.Tx, ownedKey(k.Owner, k.ID[:]...))
+	if k.Session && errors.Is(err, table.ErrMissing) {
+		return errSessionEnded
+	}
+	if err != nil {
+		return unknownKey(err)
+	}
+	c, err := tx.caller(now)
+	if err != nil {
+		return err
+	}
+	return c.turnedOff()
+}
+
+// turnedOff says why the credential cannot be used at any time.
+func (c *Caller) turnedOff() error {
 	switch {
-	case !session && (c.tokensOff || c.User.TokensOff):
+	case !c.Key.Session && (c.tokensOff || c.User.TokensOff):
 		return forbidden("api_tokens_disabled", "API keys are turned off.")
 	case c.User.Disabled:
 		return forbidden("user_disabled", "This account is disabled.")
 	case c.Key.Disabled:
 		return forbidden("key_disabled", "This API key is disabled.")
+	}
+	return nil
+}
+
+// usable says why the credential cannot be used at the instant now.
+func (c *Caller) usable(now time.Time) error {
+	if err := c.turnedOff(); err != nil {
+		return err
+	}
+	session := c.Key.Session
+	switch {
 	case session && !now.Before(c.Key.Expires):
 		return errSessionEnded
 	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):

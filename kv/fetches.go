@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -196,7 +198,28 @@ func (tx *Tx) runningFetch(f *record.Fetch) (*record.Fetch, error) {
 	return before, err
 }
 
-// runningOfEnabled is running for an owner whose account is open; ErrDisabled if it is not.
+// errAskerRevoked says of a remote upload that the API key that asked for it is gone.
+var errAskerRevoked = &record.Error{
+	Fault: record.Denied, Code: "key_revoked",
+	Text: "The API key that asked for this was revoked or turned off. Try again to fetch it in your own name.",
+}
+
+// CheckAsker refuses a remote upload if the API key that asked for it was revoked
+// or turned off.
+func (tx *Tx) CheckAsker(f *record.Fetch) error {
+	if f.By == uuid.Nil {
+		return nil
+	}
+	err := tx.CheckNotRevoked(&record.Key{Owner: f.Owner, ID: f.By})
+	var revoked *record.Error
+	if errors.As(err, &revoked) {
+		return errAskerRevoked
+	}
+	return err
+}
+
+// runningOfEnabled is runningFetch for an owner whose account is open, ErrDisabled
+// if it is not, and for an API key that was not revoked.
 func (tx *Tx) runningOfEnabled(f *record.Fetch) (*record.Fetch, error) {
 	before, err := tx.runningFetch(f)
 	if err != nil {
@@ -206,13 +229,16 @@ func (tx *Tx) runningOfEnabled(f *record.Fetch) (*record.Fetch, error) {
 	if shut {
 		err = ErrDisabled
 	}
+	if err == nil {
+		err = tx.CheckAsker(before)
+	}
 	return before, err
 }
 
 // NoteFetch notes how far the try is that is under way. It fails with Denied if
 // what it takes has grown over the owner's quota, with Missing or Taken if
-// nobody waits for it any more, and with ErrDisabled while the owner's account is
-// shut.
+// nobody waits for it any more, with ErrDisabled while the owner's account is shut,
+// and with Denied if the API key that asked for it was revoked.
 func (tx *Tx) NoteFetch(f *record.Fetch) error {
 	before, err := tx.runningOfEnabled(f)
 	if err != nil {
@@ -289,8 +315,8 @@ func (tx *Tx) CancelFetch(owner, id record.ID) error {
 }
 
 // RetryFetch queues a remote upload again that failed or was cancelled; Taken if
-// it is another, or its slug is in use by now.
-func (tx *Tx) RetryFetch(owner, id record.ID) error {
+// it is another, or its slug is in use by now. From now on by is who asked for it.
+func (tx *Tx) RetryFetch(owner, id, by record.ID) error {
 	f, err := tx.Fetch(owner, id)
 	if err != nil {
 		return err
@@ -298,6 +324,7 @@ func (tx *Tx) RetryFetch(owner, id record.ID) error {
 	if f.State != record.FetchFailed && f.State != record.FetchCancelled {
 		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
 	}
+	f.By = by
 	f.Again(tx.s.MonotonicNow())
 	return tx.enqueueFetch(f)
 }

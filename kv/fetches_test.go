@@ -136,14 +136,14 @@ func TestFetchIsCancelled(t *testing.T) {
 	is.Equal(code(s.Update(func(tx *Tx) error { return tx.CancelFetch(u.ID, one.ID) })), "remote_upload_over")
 	nothing(old, "not_running")
 	add(t, s, u.ID, record.Notes, `{"content":"c","slug":"mine"}`) // it is free
-	is.Equal(code(s.Update(func(tx *Tx) error { return tx.RetryFetch(u.ID, one.ID) })), "slug_taken")
+	is.Equal(code(s.Update(func(tx *Tx) error { return tx.RetryFetch(u.ID, one.ID, uuid.Nil) })), "slug_taken")
 
 	two, err := addFetch(s, record.Fetch{Owner: u.ID})
 	is.NoErr(err)
 	old = beginFetch(t, s, two)
 	update(t, s, func(tx *Tx) error { return tx.CancelFetch(u.ID, two.ID) })
-	update(t, s, func(tx *Tx) error { return tx.RetryFetch(u.ID, two.ID) })
-	is.Equal(code(s.Update(func(tx *Tx) error { return tx.RetryFetch(u.ID, two.ID) })), "remote_upload_not_failed")
+	update(t, s, func(tx *Tx) error { return tx.RetryFetch(u.ID, two.ID, uuid.Nil) })
+	is.Equal(code(s.Update(func(tx *Tx) error { return tx.RetryFetch(u.ID, two.ID, uuid.Nil) })), "remote_upload_not_failed")
 	nothing(old, "not_running")
 	run := beginFetch(t, s, two)
 	is.Equal(run.Tries, 1)

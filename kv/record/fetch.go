@@ -25,7 +25,7 @@ type Fetch struct {
 	Fields   string `json:"Fields"`      // what is said of the file, as JSON, without the password
 	Password string `json:"Password"`    // hash; "" means none
 	Slug     string `json:"Slug"`        // kept free for the file; "" has one made
-	By       ID     `json:"By,omitzero"` // the credential that asked for it; zero of older ones
+	By       ID     `json:"By,omitzero"` // the API key that asked for it; zero of a session, which ends when its user signs out
 
 	State   FetchState `json:"State"`
 	Created time.Time  `json:"Created"`
