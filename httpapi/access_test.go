@@ -496,7 +496,7 @@ func TestDoorClientAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := &Server{Config: Config{TrustedProxies: c.trusted}}
+			s := &site{Config: Config{TrustedProxies: c.trusted}}
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = c.peer
 			r.Header["X-Forwarded-For"] = c.forward

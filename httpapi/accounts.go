@@ -547,7 +547,7 @@ func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
 
 // prefix is the path below which the server's addresses are, as it stands in
 // them: "" or "/kist".
-func (s *Server) prefix() string {
+func (s *site) prefix() string {
 	u, err := url.Parse(s.Base)
 	if err != nil {
 		return ""

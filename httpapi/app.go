@@ -73,7 +73,7 @@ func appPages() []appPage {
 }
 
 // appRoutes are the addresses of the app, and what it needs beside the API.
-func appRoutes() []route {
+func (s *Server) appRoutes() []route {
 	rows := []route{
 		{
 			method: "GET", path: "/about", id: "readAbout", tag: "app", summary: "Tells visitors what this server is.",
@@ -98,7 +98,7 @@ func appRoutes() []route {
 	for _, p := range appPages() {
 		rows = append(rows, route{
 			method: "GET", path: p.path, id: p.id, tag: "app", summary: "The app: " + strings.ToLower(p.title) + ".",
-			access: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *request) error { return c.respondApp(p) },
+			access: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *request) error { return s.respondApp(c, p) },
 		})
 	}
 	return rows
@@ -120,7 +120,7 @@ func (c *request) redirectToSignIn(path string) error {
 
 // respondApp answers a page of the app, with the answers to what it asks first, so
 // that showing it takes one round of requests.
-func (c *request) respondApp(p appPage) error {
+func (s *Server) respondApp(c *request, p appPage) error {
 	if c.appCaller() == nil {
 		return c.redirectToSignIn(c.r.URL.RequestURI())
 	}
@@ -167,7 +167,7 @@ func (c *request) respondApp(p appPage) error {
 		}
 		text(path)
 		data.WriteByte(':')
-		if body := c.callAPI(path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
+		if body := s.callAPI(c, path, query); body != nil && (slices.Contains(owned, ask) || len(body) <= maxAlong) {
 			data.Write(body)
 		} else {
 			data.WriteString("null") // the script asks, and says what is wrong
@@ -190,8 +190,8 @@ func (s *Server) routeFor(path string) *route {
 
 // callAPI is what the API answers the caller to a GET; nil if that is no
 // success. The caller passes the same door as with a request of its own.
-func (c *request) callAPI(path, query string) []byte {
-	row := c.s.routeFor(apiPath + path)
+func (s *Server) callAPI(c *request, path, query string) []byte {
+	row := s.routeFor(apiPath + path)
 	if row == nil {
 		return nil
 	}

@@ -17,7 +17,7 @@ func TestBudgetShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
-		s := &Server{json: newBudget()}
+		s := &site{json: newBudget()}
 		by := func(key byte, addr string) *request {
 			c := &request{s: s, r: httptest.NewRequest("GET", "/", nil), addr: netip.MustParseAddr(addr)}
 			if key != 0 {

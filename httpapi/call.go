@@ -23,7 +23,7 @@ import (
 
 // A request is one request on its way to an answer.
 type request struct {
-	s      *Server
+	s      *site
 	w      *answerWriter
 	r      *http.Request
 	args   httprouter.Params
@@ -250,7 +250,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 func (s *Server) serveOperation(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*request) error) {
 	aw := w.(*answerWriter) // around made it
 	aw.op = op
-	c := &request{s: s, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
+	c := &request{s: s.site, w: aw, r: r, args: args, id: aw.id, addr: aw.addr}
 	defer c.releaseJSON()
 	err := fn(c)
 	aw.caller = c.caller
@@ -264,7 +264,7 @@ const maxLogged = 512
 
 // logLine writes one line for the request. It holds no header, body or query,
 // and nothing of a path that may be a secret.
-func (s *Server) logLine(w *answerWriter, r *http.Request, id string, took time.Duration) {
+func (s *site) logLine(w *answerWriter, r *http.Request, id string, took time.Duration) {
 	client := "local" // a unix socket's peer has no address
 	if w.addr.IsValid() {
 		client = w.addr.String()
@@ -367,7 +367,7 @@ func crossOrigin(h http.Header, r *http.Request) (preflight bool) {
 // trusted proxies, the last address in X-Forwarded-For that is not one of
 // them. A peer without an address (a unix socket) counts as a trusted proxy
 // when there are any.
-func (s *Server) client(r *http.Request) netip.Addr {
+func (s *site) client(r *http.Request) netip.Addr {
 	addr, proxy := s.peer(r)
 	if !proxy {
 		return addr
@@ -387,7 +387,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 
 // host is the host that the client asked for: the request's own, or, behind a
 // trusted proxy that puts another in its place, the last in X-Forwarded-Host.
-func (s *Server) host(r *http.Request) string {
+func (s *site) host(r *http.Request) string {
 	if _, proxy := s.peer(r); proxy {
 		if last := lastValue(r.Header, "X-Forwarded-Host"); last != "" {
 			return last
@@ -398,7 +398,7 @@ func (s *Server) host(r *http.Request) string {
 
 // peer is the address of the connection's other end, and whether that is a
 // trusted proxy.
-func (s *Server) peer(r *http.Request) (addr netip.Addr, proxy bool) {
+func (s *site) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	if l := connectionOf(r); l != nil {
 		if l.remote != r.RemoteAddr {
 			l.remote, l.addr = r.RemoteAddr, parsePeer(r.RemoteAddr)
@@ -419,7 +419,7 @@ func parsePeer(remote string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-func (s *Server) trusts(a netip.Addr) bool {
+func (s *site) trusts(a netip.Addr) bool {
 	for _, p := range s.TrustedProxies {
 		if p.Contains(a) {
 			return true

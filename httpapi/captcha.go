@@ -246,7 +246,7 @@ type Captcha struct {
 
 // settings are what holds: what an administrator has set, and the captcha of
 // the configuration where that says nothing of one.
-func (s *Server) settings(tx *kv.Tx) (record.Settings, error) {
+func (s *site) settings(tx *kv.Tx) (record.Settings, error) {
 	set, err := tx.Settings()
 	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
 		set.Captcha, set.CaptchaSiteKey, set.CaptchaSecret, set.CaptchaURL = d.Provider, d.SiteKey, d.Secret, d.VerifyURL

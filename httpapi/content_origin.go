@@ -48,7 +48,7 @@ func canonicalHost(scheme, host string) string {
 
 // atContent reports whether a request came to the origin for content, if there
 // is one apart.
-func (s *Server) atContent(r *http.Request) bool {
+func (s *site) atContent(r *http.Request) bool {
 	return s.Content != "" && canonicalHost(s.contentScheme, s.host(r)) == s.contentHost
 }
 

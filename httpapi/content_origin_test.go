@@ -106,7 +106,7 @@ func TestContentHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := &Server{Config: Config{Content: c.content, TrustedProxies: c.proxies}}
+			s := &site{Config: Config{Content: c.content, TrustedProxies: c.proxies}}
 			if c.content != "" {
 				u, err := url.Parse(c.content)
 				is.NoErr(err)

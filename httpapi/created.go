@@ -56,7 +56,7 @@ func weight(accept, media string) float64 {
 
 // appendLinks appends the addresses that the answer to a creation has beside
 // the record, as further members of an object.
-func (s *Server) appendLinks(dst []byte, r *record.Record, pictured bool) []byte {
+func (s *site) appendLinks(dst []byte, r *record.Record, pictured bool) []byte {
 	add := func(name, path string) {
 		dst = append(dst, `,"`+name+`":"`+s.Base+path+`"`...)
 	}

@@ -33,7 +33,7 @@ func (g *grants) deletionToken(r *record.Record) string {
 
 // deletable finds what a deletion token is for; Missing if it is for nothing,
 // or if the owner's account is shut, Gone if that was removed.
-func (s *Server) deletable(tx *kv.Tx, token string) (*record.Record, error) {
+func (s *site) deletable(tx *kv.Tx, token string) (*record.Record, error) {
 	b, err := grantText.DecodeString(token)
 	if err != nil || len(b) != record.KeySize+deletionMAC {
 		return nil, record.ErrMissing

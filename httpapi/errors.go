@@ -112,7 +112,7 @@ func takesPage(w *answerWriter, r *http.Request) bool {
 
 // fail answers with an error: JSON below the API's prefix, unless the client
 // would rather have text, a page or a sentence elsewhere.
-func (s *Server) fail(w *answerWriter, r *http.Request, id string, err error) {
+func (s *site) fail(w *answerWriter, r *http.Request, id string, err error) {
 	e, status := clientError(err)
 	if status == http.StatusInternalServerError {
 		s.Log.Error("request failed", "requestId", id, "error", err)

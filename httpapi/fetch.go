@@ -109,7 +109,7 @@ func (f *fetcher) end(id record.ID) {
 
 // fetchQueued fetches what is queued until ctx ends. It then cuts off what is
 // under way, and returns when that is back in the queue.
-func (s *Server) fetchQueued(ctx context.Context) {
+func (s *site) fetchQueued(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	resumed := false
@@ -141,7 +141,7 @@ func (s *Server) fetchQueued(ctx context.Context) {
 
 // beginFetches begins what is due as far as there is room, owner by owner in
 // turn, and says how long to wait if nothing happens.
-func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait time.Duration, err error) {
+func (s *site) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait time.Duration, err error) {
 	f := &s.fetcher
 	f.mu.Lock()
 	free := fetchesAtOnce - len(f.out)
@@ -179,7 +179,7 @@ func (s *Server) beginFetches(ctx context.Context, work *sync.WaitGroup) (wait t
 }
 
 // runFetch makes one try and writes down what came of it.
-func (s *Server) runFetch(ctx context.Context, one kv.DueFetch, at *fetching) {
+func (s *site) runFetch(ctx context.Context, one kv.DueFetch, at *fetching) {
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
 	switch {
@@ -236,7 +236,7 @@ type fetchError struct {
 func (e *fetchError) Error() string { return e.text }
 
 // fetchError is what any error means to the owner of a remote upload.
-func (s *Server) fetchError(f *record.Fetch, err error) *fetchError {
+func (s *site) fetchError(f *record.Fetch, err error) *fetchError {
 	var failed *fetchError
 	if errors.As(err, &failed) {
 		return failed
@@ -253,7 +253,7 @@ func (s *Server) fetchError(f *record.Fetch, err error) *fetchError {
 const otherServer = "The other server"
 
 // fetch makes a try. The content is durable first, the record comes second.
-func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error {
+func (s *site) fetch(ctx context.Context, f *record.Fetch, at *fetching) error {
 	form, err := fetchForm(f.Fields)
 	if err != nil {
 		return err
@@ -316,7 +316,7 @@ func (s *Server) fetch(ctx context.Context, f *record.Fetch, at *fetching) error
 }
 
 // stageFetched stages a body, within the room that there is, and notes how far it is.
-func (s *Server) stageFetched(f *record.Fetch, body io.Reader, st *blobs.Stage, m *uploadBudget, at *fetching) error {
+func (s *site) stageFetched(f *record.Fetch, body io.Reader, st *blobs.Stage, m *uploadBudget, at *fetching) error {
 	from := &readErrors{r: &fetched{body, at}}
 	for limit := min(m.file, m.left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(noteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}
@@ -343,7 +343,7 @@ func (s *Server) stageFetched(f *record.Fetch, body io.Reader, st *blobs.Stage, 
 }
 
 // saveFetchProgress writes down how far a try is.
-func (s *Server) saveFetchProgress(f *record.Fetch) error {
+func (s *site) saveFetchProgress(f *record.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
 }
 

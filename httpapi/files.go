@@ -138,7 +138,7 @@ func upload(c *request) error {
 // releasePins ends the pins. Content that got no record is unlinked at once: otherwise
 // refused uploads would fill the disk until the next sweep; but not what a
 // record had that was removed lately, which has its time.
-func (s *Server) releasePins(kept []*blobs.Kept, recorded bool) {
+func (s *site) releasePins(kept []*blobs.Kept, recorded bool) {
 	for _, k := range kept {
 		k.Release()
 		if recorded {
@@ -227,7 +227,7 @@ func (m *uploadBudget) errTooLarge(size int64) error {
 
 // uploadBudget finds out what an upload of the owner may take now. The quota is decided in the
 // transaction; here it keeps what cannot fit from being read to the end.
-func (s *Server) uploadBudget(owner record.ID) (*uploadBudget, error) {
+func (s *site) uploadBudget(owner record.ID) (*uploadBudget, error) {
 	m := &uploadBudget{file: s.MaxUpload, left: math.MaxInt64, disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
 		set, err := tx.Settings()

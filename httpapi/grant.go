@@ -323,7 +323,7 @@ func (c *request) grantEnds(kind grant, r *record.Record) (ends time.Time, ok bo
 
 // owns reports whether the credential of the id can be used now and may see
 // everything of r.
-func (s *Server) owns(id record.ID, r *record.Record) bool {
+func (s *site) owns(id record.ID, r *record.Record) bool {
 	caller, err := s.Store.Recognize(r.Owner, id)
 	return err == nil && owns(caller, r)
 }

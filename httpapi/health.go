@@ -96,7 +96,7 @@ func (v *health) Fields(s *field.Set) {
 }
 
 // health gathers what is known to be wrong with the data. It reads no contents.
-func (s *Server) health() (*health, error) {
+func (s *site) health() (*health, error) {
 	v := &health{journal: journalHealth{s.Store.JournalHealth()}}
 	if s.Scrubbed != nil {
 		v.files.checked = s.Scrubbed()

@@ -42,7 +42,7 @@ const maxPreview = 8 << 10
 
 // itemPage is the page of an item. Addresses that others wrote lead somewhere
 // only if they are of the web.
-func (s *Server) itemPage(v viewing) (embed.ItemPage, error) {
+func (s *site) itemPage(v viewing) (embed.ItemPage, error) {
 	p := embed.ItemPage{
 		Base: s.prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: displayName(v.Owner),
 		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
@@ -112,7 +112,7 @@ func displayName(u record.User) string {
 	return u.DisplayName
 }
 
-func (s *Server) filePage(p *embed.ItemPage, b *record.File, v viewing) error {
+func (s *site) filePage(p *embed.ItemPage, b *record.File, v viewing) error {
 	p.Kind, p.Description, p.Raw, p.Download = mediaName(b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
 	f := &embed.FileView{
 		Size: sizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256,
@@ -228,7 +228,7 @@ type listedGame struct {
 
 // gamesPage is the page of someone's public games, in the order given within
 // each status.
-func (s *Server) gamesPage(owner record.User, address string, games []listedGame) embed.GamesPage {
+func (s *site) gamesPage(owner record.User, address string, games []listedGame) embed.GamesPage {
 	p := embed.GamesPage{Base: s.prefix(), Address: address, Owner: displayName(owner)}
 	// What is being played is what visitors ask about.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {

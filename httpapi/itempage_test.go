@@ -140,7 +140,7 @@ func samples() map[string]viewing {
 	return all
 }
 
-func pageServer() *Server { return &Server{Config: Config{Base: "https://kist.example.org/sub"}} }
+func pageServer() *site { return &site{Config: Config{Base: "https://kist.example.org/sub"}} }
 
 func renderPage(t *testing.T, p embed.Page) string {
 	t.Helper()

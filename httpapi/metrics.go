@@ -137,7 +137,7 @@ func truth(got bool) float64 {
 }
 
 // stats counts what the instance keeps.
-func (s *Server) stats() (*stats, error) {
+func (s *site) stats() (*stats, error) {
 	v := &stats{counts: map[string]int64{}}
 	err := s.Store.View(func(tx *kv.Tx) error {
 		users, err := tx.Users()
@@ -171,11 +171,11 @@ func (s *Server) stats() (*stats, error) {
 // metrics answers with the figures in the text format of Prometheus, where
 // that is turned on. They tell of every user: the key must be an
 // administrator's, with whatever scope.
-func metrics(c *request) error {
-	if c.s.meter == nil {
+func (s *Server) metrics(c *request) error {
+	if s.meter == nil {
 		return record.NotFound("address")
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	c.s.meter.handler.ServeHTTP(c.w, c.r)
+	s.meter.handler.ServeHTTP(c.w, c.r)
 	return nil
 }

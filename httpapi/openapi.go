@@ -203,8 +203,8 @@ func serveDocument(base string) (*served, error) {
 }
 
 // readSchema answers with the document.
-func readSchema(c *request) error {
-	v, err := c.s.schema()
+func (s *Server) readSchema(c *request) error {
+	v, err := s.schema()
 	if err != nil {
 		return err
 	}

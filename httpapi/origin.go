@@ -25,7 +25,7 @@ func lastValue(h http.Header, name string) string {
 
 // proto is the scheme that a trusted proxy says the client used
 // (X-Forwarded-Proto), in lower case; "" if none says so.
-func (s *Server) proto(r *http.Request) string {
+func (s *site) proto(r *http.Request) string {
 	if _, proxy := s.peer(r); !proxy {
 		return ""
 	}
@@ -34,7 +34,7 @@ func (s *Server) proto(r *http.Request) string {
 
 // byHTTPS reports whether the client reached the server over HTTPS. A trusted
 // proxy knows better than the connection, which leads to the proxy alone.
-func (s *Server) byHTTPS(r *http.Request) bool {
+func (s *site) byHTTPS(r *http.Request) bool {
 	if proto := s.proto(r); proto != "" {
 		return proto == "https"
 	}
@@ -74,7 +74,7 @@ func hostName(host string) string {
 }
 
 // isOwnHost reports whether a host name is the base URL's or the content URL's.
-func (s *Server) isOwnHost(name string) bool {
+func (s *site) isOwnHost(name string) bool {
 	return name == s.baseName || s.Content != "" && name == s.contentName
 }
 
@@ -91,7 +91,7 @@ func isFixedHost(name string) bool {
 // answersFor reports whether the server answers a request for this host. It
 // refuses names that it does not know, so that a page of another site whose name
 // was made to lead here (DNS rebinding) reaches nothing.
-func (s *Server) answersFor(r *http.Request) bool {
+func (s *site) answersFor(r *http.Request) bool {
 	name := hostName(s.host(r))
 	return s.AnyHost || s.isOwnHost(name) || isFixedHost(name)
 }
@@ -103,7 +103,7 @@ func isProbe(path string) bool {
 
 // warnProxyMismatch writes to the log, once for each, that what a trusted proxy says of
 // the client's scheme or host is not what the base URL says.
-func (s *Server) warnProxyMismatch(r *http.Request) {
+func (s *site) warnProxyMismatch(r *http.Request) {
 	if len(s.TrustedProxies) == 0 || s.toldProto.Load() && s.toldHost.Load() || isProbe(r.URL.Path) {
 		return
 	}

@@ -50,22 +50,22 @@ type seen struct {
 
 // probed answers a probe. The body, if there is one, is not read: that it was
 // let through is what the probe is about.
-func probed(c *request) error {
-	if !c.s.probe.holds(c.arg("token")) {
+func (s *Server) probed(c *request) error {
+	if !s.probe.holds(c.arg("token")) {
 		return record.NotFound("probe")
 	}
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
 		host = ""
 	}
-	s := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.atContentOrigin(), Refused: !c.s.answersFor(c.r)}
+	v := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.atContentOrigin(), Refused: !c.s.answersFor(c.r)}
 	if c.addr.IsValid() {
-		s.Client = c.addr.String()
+		v.Client = c.addr.String()
 	}
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
-		s.Forwarded = s.Forwarded || c.r.Header.Get(name) != ""
+		v.Forwarded = v.Forwarded || c.r.Header.Get(name) != ""
 	}
-	body, err := json.Marshal(s)
+	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func (c *request) follow(r *record.Record, owned bool, found error) error {
 // linkAt is the slug of the short link that an address follows, if it is one
 // of this server that does; "" if not. Readers of addresses differ: HTTP may
 // lead on to HTTPS, and a proxy may fold slashes.
-func (s *Server) linkAt(address string) string {
+func (s *site) linkAt(address string) string {
 	base := s.base
 	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // almost none
 		return ""
@@ -216,7 +216,7 @@ const maxHops = 20
 // leadsBack reports whether the target of the slug's short link is that link,
 // or leads to it by others that anyone may follow any time. What leads on by a
 // password or a click that is counted is its own business.
-func (s *Server) leadsBack(tx *kv.Tx, slug, target string) (bool, error) {
+func (s *site) leadsBack(tx *kv.Tx, slug, target string) (bool, error) {
 	for range maxHops {
 		next := s.linkAt(target)
 		if next == slug || next == "" {
@@ -253,7 +253,7 @@ func linkTarget(f *record.Form) (a [2]string) {
 // checkTarget refuses the form of a short link that would lead back to itself,
 // unless that is nothing new. was is the aim before; a slug that is made up is
 // not known to anyone yet.
-func (s *Server) checkTarget(tx *kv.Tx, f *record.Form, before [2]string) error {
+func (s *site) checkTarget(tx *kv.Tx, f *record.Form, before [2]string) error {
 	now := linkTarget(f)
 	if now[0] == "" {
 		now[0] = before[0]

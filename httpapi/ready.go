@@ -40,11 +40,11 @@ var (
 // that is damaged makes it 503 only while a kill would lose what was committed;
 // once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
 // second, by one at a time.
-func ready(c *request) error {
-	if c.s.readiness.stopping.Load() {
+func (s *Server) ready(c *request) error {
+	if s.readiness.stopping.Load() {
 		return errStopping
 	}
-	if err := c.s.storage(c.r.Context()); err != nil {
+	if err := s.storage(c.r.Context()); err != nil {
 		return err
 	}
 	h := c.s.Store.JournalHealth()

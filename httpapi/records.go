@@ -24,16 +24,16 @@ type bound struct {
 }
 
 // show appends a record as JSON, as its owner sees it.
-func (s *Server) show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+func (s *site) show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
 	return s.showTo(false, &s.shown, tx, dst, r)
 }
 
 // showVisitor appends a record as JSON, as visitors see it.
-func (s *Server) showVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+func (s *site) showVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
 	return s.showTo(true, &s.shared, tx, dst, r)
 }
 
-func (s *Server) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+func (s *site) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
 	pool := &pools[r.Kind.Code]
 	b, _ := pool.Get().(*bound)
 	if b == nil {

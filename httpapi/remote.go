@@ -306,7 +306,7 @@ func (v *madeFile) Fields(s *field.Set) {
 }
 
 // showFetch is a remote upload as it is at this moment.
-func (s *Server) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
+func (s *site) showFetch(tx *kv.Tx, f *record.Fetch) (*shownFetch, error) {
 	v := &shownFetch{Fetch: *f}
 	if at := s.fetcher.running(f.ID); at != nil && f.State == record.FetchRuns {
 		v.Bytes = max(v.Bytes, at.bytes.Load())

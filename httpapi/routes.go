@@ -21,23 +21,23 @@ func (s *Server) table() []route {
 		},
 		{
 			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
-			access: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: ready,
+			access: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: s.ready,
 		},
 		{
 			method: "GET", path: "/metrics", id: "readMetrics", tag: "server", summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
-			access: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: metrics,
+			access: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: s.metrics,
 		},
 		{
 			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
-			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, atContentOrigin: true, serve: probed,
+			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, atContentOrigin: true, serve: s.probed,
 		},
 		{
 			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
-			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: probed,
+			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: s.probed,
 		},
 		{
 			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
-			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: readSchema,
+			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: s.readSchema,
 		},
 		{
 			method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
@@ -50,7 +50,7 @@ func (s *Server) table() []route {
 		{
 			method: "GET", path: "/extension.zip", id: "readExtension", tag: "server", summary: "The browser extension for Chromium and Firefox, ready to load.",
 			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The archive.", &content{media: "application/zip", schema: object{"type": "string", "format": "binary"}, example: "…"}},
-			fails: []int{304}, serve: readExtension,
+			fails: []int{304}, serve: s.readExtension,
 		},
 		{
 			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
@@ -203,7 +203,7 @@ func (s *Server) table() []route {
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
 	}
-	rows = append(rows, appRoutes()...)
+	rows = append(rows, s.appRoutes()...)
 	// One store of tags, under the names that clients know it by.
 	for _, at := range []string{"tags", "bookmark-tags", "note-tags", "snippet-tags", "recipe-tags", "shortlink-tags"} {
 		rows = append(rows, tagRoutes(at)...)
@@ -354,8 +354,8 @@ func readAsset(c *request) error {
 
 // readExtension answers with the browser extension. Its address stays when it
 // changes, so that it is asked for again each time, at the cost of its tag.
-func readExtension(c *request) error {
-	archive, err := c.s.extension()
+func (s *Server) readExtension(c *request) error {
+	archive, err := s.extension()
 	if err != nil {
 		return err
 	}

@@ -231,7 +231,7 @@ func TestSearchPanics(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	end := a.indexed()
-	c := &request{s: a.server, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
+	c := &request{s: a.server.site, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
 	func() {
 		defer func() { is.Equal(recover(), "amid") }()
 		_ = c.viewWithIndex(true, func(*kv.Tx, indexLookup) error { panic("amid") })

@@ -296,7 +296,7 @@ func TestSendingPartsWhileAsked(t *testing.T) {
 		}
 		return record.NotFound("upload") // as it was a moment ago
 	})
-	c := &request{s: a.server, r: httptest.NewRequest("HEAD", "/", nil), args: httprouter.Params{{Key: "secret", Value: secret}}}
+	c := &request{s: a.server.site, r: httptest.NewRequest("HEAD", "/", nil), args: httprouter.Params{{Key: "secret", Value: secret}}}
 	if err := asked(c); !missing(err) {
 		t.Error(err)
 	}

@@ -73,32 +73,19 @@ type Config struct {
 	Access *slog.Logger
 }
 
-// Server is the handler of the whole site.
-type Server struct {
+// site is what the handlers of all rooms share.
+type site struct {
 	Config
-	routes    []route
-	routers   []*httprouter.Router // that hold the routes: see mount
-	handler   http.Handler
-	schema    func() (*served, error)        // made when first asked for
-	extension func() (*embed.Archive, error) // made when first asked for
-	shown     shownPool                      // for owners
-	shared    shownPool                      // for visitors
-	misses    slugProbes
-	renders   renders
-	turns     uploadLocks // on resumable uploads
-	repeats   repeatGuards
-	probe     probe
-	webhooks  *webhook.Sender
-	links     *linkcheck.Checker
-	movers    imports
-	fetcher   fetcher
-	grants    *grants
-	captcha   *captcha
-	meter     *meter // nil while /metrics is off
-
-	readiness readiness
-	crowd     connectionCounts
-	json      *budget
+	shown    shownPool // for owners
+	shared   shownPool // for visitors
+	renders  renders
+	turns    uploadLocks // on resumable uploads
+	webhooks *webhook.Sender
+	movers   imports
+	fetcher  fetcher
+	grants   *grants
+	captcha  *captcha
+	json     *budget
 
 	crossOrigin *http.CrossOriginProtection
 
@@ -108,9 +95,28 @@ type Server struct {
 
 	toldProto, toldHost atomic.Bool // see compare
 
-	renew   time.Duration  // writeRenew, but for tests
-	running sync.WaitGroup // requests, and what they have begun
-	serving atomic.Int64   // requests
+	renew   time.Duration            // writeRenew, but for tests
+	running sync.WaitGroup           // requests, and what they have begun
+	methods func(path string) string // Server.allowed
+}
+
+// Server is the handler of the whole site.
+type Server struct {
+	*site
+	routes    []route
+	routers   []*httprouter.Router // that hold the routes: see mount
+	handler   http.Handler
+	schema    func() (*served, error)        // made when first asked for
+	extension func() (*embed.Archive, error) // made when first asked for
+	misses    slugProbes
+	repeats   repeatGuards
+	probe     probe
+	links     *linkcheck.Checker
+	meter     *meter // nil while /metrics is off
+
+	readiness readiness
+	crowd     connectionCounts
+	serving   atomic.Int64 // requests
 }
 
 // Busy reports whether a request is being answered.
@@ -118,7 +124,11 @@ func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 
 // New makes a server.
 func New(c Config) (*Server, error) {
-	s := &Server{Config: c, renew: writeRenew, json: newBudget(), webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log), links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log)}
+	s := &Server{
+		site:  &site{Config: c, renew: writeRenew, json: newBudget(), webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log)},
+		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
+	}
+	s.methods = s.allowed
 	if s.Access == nil {
 		s.Access = s.Log
 	}

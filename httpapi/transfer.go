@@ -114,8 +114,8 @@ func (m *runningImport) tell(r *record.Moved) {
 	m.now.Moved.Made = maps.Clone(r.Made)
 }
 
-// shown is the import as it is now, and its progress in per cent.
-func (m *runningImport) shown() *shownImport {
+// showRunning is the import as it is now, and its progress in per cent.
+func showRunning(m *runningImport) *shownImport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &shownImport{m.now, min(99, m.read.Load()*100/max(m.size, 1))}
@@ -258,14 +258,17 @@ func startImport(c *request) error {
 	}); err != nil {
 		return err
 	}
-	if begun = c.s.movers.run(c.s, m, source, done, room.file); !begun {
+	if begun = c.s.movers.run(m, func(ctx context.Context) {
+		defer done()
+		c.s.runImport(ctx, m, source, room.file)
+	}); !begun {
 		return kv.ErrClosed
 	}
-	return c.respondData(http.StatusAccepted, m.shown())
+	return c.respondData(http.StatusAccepted, showRunning(m))
 }
 
-// run imports in the background. It reports false if the server is ending.
-func (m *imports) run(s *Server, one *runningImport, source format.Source, done func(), limit int64) bool {
+// run works on an import in the background. It reports false if the server is ending.
+func (m *imports) run(one *runningImport, work func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
@@ -277,14 +280,13 @@ func (m *imports) run(s *Server, one *runningImport, source format.Source, done 
 	m.work.Go(func() {
 		defer m.free(one.now.Owner)
 		defer cancel()
-		defer done()
-		s.runImport(ctx, one, source, limit)
+		work(ctx)
 	})
 	return true
 }
 
 // runImport imports, and writes down what came of it.
-func (s *Server) runImport(ctx context.Context, one *runningImport, source format.Source, limit int64) {
+func (s *site) runImport(ctx context.Context, one *runningImport, source format.Source, limit int64) {
 	in := &transfer.Import{
 		Store: s.Store, Blobs: s.Blobs, Owner: one.now.Owner, DryRun: one.now.Moved.DryRun, Update: one.fill, MaxFile: limit, Tell: one.tell,
 	}
@@ -325,10 +327,10 @@ func (s *Server) runImport(ctx context.Context, one *runningImport, source forma
 	}
 }
 
-// show is the import as its owner sees it.
-func (m *imports) show(i *record.Import) *shownImport {
-	if one := m.of(i.Owner, i.ID); one != nil {
-		return one.shown()
+// showImport is the import as its owner sees it.
+func (s *site) showImport(i *record.Import) *shownImport {
+	if one := s.movers.of(i.Owner, i.ID); one != nil {
+		return showRunning(one)
 	}
 	v := &shownImport{*i, 100}
 	if i.State == record.ImportRuns {
@@ -342,7 +344,7 @@ func listImports(c *request) error {
 		func(tx *kv.Tx) ([]record.Import, error) { return tx.Imports(c.owner()) },
 		func(i *record.Import) (record.ID, string) { return i.ID, i.Name },
 		func(_ *kv.Tx, i *record.Import) (*shownImport, error) {
-			v := c.s.movers.show(i)
+			v := c.s.showImport(i)
 			v.Moved.Remarks = nil
 			return v, nil
 		})
@@ -363,7 +365,7 @@ func readImport(c *request) error {
 	if err != nil {
 		return err
 	}
-	return c.respondData(http.StatusOK, c.s.movers.show(i))
+	return c.respondData(http.StatusOK, c.s.showImport(i))
 }
 
 // stopImport ends an import that runs; one that is over stays as it is.

@@ -105,7 +105,7 @@ func TestImportUpdate(t *testing.T) {
 	is.Equal(a.get("/api/v1/bookmarks?tag=x").want(200).text("data.0.title"), "Mine")
 	one := &runningImport{size: 10}
 	one.read.Store(1000)
-	is.Equal(one.shown().progress, int64(99))
+	is.Equal(showRunning(one).progress, int64(99))
 }
 
 // Imports are their owner's alone, one at a time, and need a key that may do

@@ -165,7 +165,7 @@ func (c *request) describeTus(extensions string) error {
 		return err
 	}
 	h := c.w.Header()
-	h.Set("Allow", c.s.allowed(c.r.URL.Path))
+	h.Set("Allow", c.s.methods(c.r.URL.Path))
 	h.Set("Tus-Version", tusVersion)
 	h.Set("Tus-Extension", extensions)
 	h.Set("Tus-Checksum-Algorithm", tusChecksums)
@@ -355,7 +355,7 @@ func overrideUpload(c *request) error {
 	case http.MethodHead:
 		return c.respondSettled(c.respondOffset)
 	}
-	c.w.Header().Set("Allow", c.s.allowed(c.r.URL.Path))
+	c.w.Header().Set("Allow", c.s.methods(c.r.URL.Path))
 	return errMethod
 }
 
@@ -1013,7 +1013,7 @@ func (c *request) completeContent(u *kv.Upload) (*blobs.Kept, error) {
 }
 
 // head is the beginning of a content.
-func (s *Server) head(ref blobs.Ref) ([]byte, error) {
+func (s *site) head(ref blobs.Ref) ([]byte, error) {
 	f, err := s.Blobs.Get(ref)
 	if err != nil {
 		return nil, err
