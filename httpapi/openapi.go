@@ -65,13 +65,18 @@ func Document() ([]byte, error) {
 		d.schemas[maybePrefix+e.name] = e.orNull()
 	}
 	for _, c := range components() {
-		d.schemas[c.name] = shapeOf(c.value, c.mode)
+		schema := shapeOf(c.value, c.mode)
+		nameEnums(schema)
+		d.schemas[c.name] = schema
 	}
-	d.schemas["UploadedFile"] = uploadedFile()
+	file := uploadedFile()
+	nameEnums(file)
+	d.schemas["UploadedFile"] = file
 	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
 	d.schemas["UploadedFiles"] = members(object{"files": object{"type": "array", "description": "The files, in the order sent.", "items": ref("UploadedFile")}}, "files")
 	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, shown)
 	maybe["nullable"] = true
+	nameEnums(maybe)
 	d.schemas["MaybeFile"] = maybe
 	d.schemas["Error"] = members(object{
 		"error":             object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
@@ -286,14 +291,35 @@ func enums() []enum {
 	}
 }
 
-// enumName is the name of the enum of the words.
-func enumName(words []string) string {
-	for _, e := range enums() {
-		if slices.Equal(e.words, words) {
-			return e.name
+// nameEnums puts the name of an enum wherever enumOf refers to its words.
+func nameEnums(schema any) {
+	switch v := schema.(type) {
+	case object:
+		if e, ok := v["$ref"].(enumRef); ok {
+			v["$ref"] = enumAddress(e)
+		}
+		for _, part := range v {
+			nameEnums(part)
+		}
+	case []object:
+		for _, part := range v {
+			nameEnums(part)
 		}
 	}
-	panic("no enum in the document has the words " + strings.Join(words, ", "))
+}
+
+// enumAddress is the address of the named schema that has the words.
+func enumAddress(e enumRef) string {
+	for _, one := range enums() {
+		if !slices.Equal(one.words, e.words) {
+			continue
+		}
+		if e.nullable {
+			return schemasPath + maybePrefix + one.name
+		}
+		return schemasPath + one.name
+	}
+	panic("no enum in the document has the words " + strings.Join(e.words, ", "))
 }
 
 // maybePrefix begins the names of enums that may also be null. OpenAPI 3.0 has
@@ -353,6 +379,7 @@ func (d *document) operation(r route) object {
 		}
 	}
 	for _, p := range r.args {
+		nameEnums(p.schema)
 		params = append(params, d.parameter(object{"name": p.name, "in": p.in, "description": p.doc, "schema": p.schema, "example": p.example}))
 	}
 	if params != nil {
@@ -488,6 +515,7 @@ func (d *document) media(c *content) object {
 	if c.schema == nil {
 		c.schema = d.schemas[c.name].(object)
 	}
+	nameEnums(c.schema)
 	example := c.example
 	if example == nil {
 		example = d.example(c.schema)
@@ -503,7 +531,7 @@ func (d *document) media(c *content) object {
 // example makes an example of a schema out of those of its members.
 func (d *document) example(schema object) any {
 	if at, ok := schema["$ref"].(string); ok {
-		named, _ := d.schemas[strings.TrimPrefix(at, "#/components/schemas/")].(object)
+		named, _ := d.schemas[strings.TrimPrefix(at, schemasPath)].(object)
 		return d.example(named)
 	}
 	if e, ok := schema["example"]; ok {
@@ -536,7 +564,19 @@ func (d *document) example(schema object) any {
 
 // Shapes of the document.
 
-func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
+// schemasPath begins the addresses of named schemas.
+const schemasPath = "#/components/schemas/"
+
+func ref(name string) object { return object{"$ref": schemasPath + name} }
+
+// enumRef stands for the name of an enum until the document is written.
+type enumRef struct {
+	words    []string
+	nullable bool
+}
+
+// enumOf refers to the enum of the words.
+func enumOf(words []string, nullable bool) object { return object{"$ref": enumRef{words, nullable}} }
 
 func members(of object, required ...string) object {
 	out := object{"type": "object", "properties": of}
@@ -795,9 +835,9 @@ func schemaOf(s field.Schema) object {
 	case len(s.Enum) == 1: // a word that says what the object is
 		put("enum", s.Enum, true)
 	case s.Enum != nil && s.Nullable:
-		return ref(maybePrefix + enumName(s.Enum))
+		return enumOf(s.Enum, true)
 	case s.Enum != nil:
-		return ref(enumName(s.Enum))
+		return enumOf(s.Enum, false)
 	}
 	if s.Free {
 		put("additionalProperties", true, true)

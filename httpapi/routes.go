@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,6 +188,10 @@ func (s *Server) table() []route {
 	})
 	rows = append(rows, sessionRoutes()...)
 	rows = append(rows, viewRoutes()...)
+	rows = append(rows, route{
+		method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
+		access: visitors, args: sharePassword, reply: reply{200, "The page.", pageOf()}, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
+	})
 	rows = append(rows, webhookRoutes()...)
 	rows = append(rows, requestRoutes()...)
 	rows = append(rows, intakeRoutes()...)
@@ -302,7 +307,7 @@ func pageParams(sorts []kv.Sort) []param {
 		{"query", "limit", "Records of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
 		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
 		{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
-		{"query", "sort", "The order; newest if absent.", ref(enumName(field.Words(sorts))), "newest"},
+		{"query", "sort", "The order; newest if absent.", enumOf(field.Words(sorts), false), "newest"},
 	}
 }
 
@@ -329,6 +334,21 @@ func listParams(k *record.Kind) []param {
 			param{"query", "unreachable", "Bookmarks whose page cannot be reached, or all others.", flag, true})
 	}
 	return all
+}
+
+// anything answers at the root with whatever the slug is.
+func anything(c *request) error {
+	r, owned, err := c.find(c.arg("slug"), record.Kinds)
+	if missing(err) {
+		if q, err := c.openRequest(c.arg("slug")); err == nil {
+			return c.redirect("/up/" + url.PathEscape(q.Slug))
+		}
+	}
+	err = c.unlock(r, owned, err)
+	if r != nil && r.Kind == record.Links {
+		return c.follow(r, owned, err)
+	}
+	return c.view(r, owned, err)
 }
 
 func readReference(c *request) error { return c.respondPage(http.StatusOK, embed.ReferencePage{}) }

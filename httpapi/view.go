@@ -228,21 +228,6 @@ func unlocked(c *request) error {
 	return c.redirect(leads[then] + url.PathEscape(slug))
 }
 
-// anything answers at the root with whatever the slug is.
-func anything(c *request) error {
-	r, owned, err := c.find(c.arg("slug"), record.Kinds)
-	if missing(err) {
-		if q, err := c.openRequest(c.arg("slug")); err == nil {
-			return c.redirect("/up/" + url.PathEscape(q.Slug))
-		}
-	}
-	err = c.unlock(r, owned, err)
-	if r != nil && r.Kind == record.Links {
-		return c.follow(r, owned, err)
-	}
-	return c.view(r, owned, err)
-}
-
 // thumbnail answers with a small picture of a picture, or the icon of a
 // bookmark's site. It is no view, so an item with a limit has one only for those
 // who have paid.
@@ -468,10 +453,6 @@ func viewRoutes() []route {
 		{
 			method: "GET", path: "/g/{username}", id: "viewGames", tag: "public", summary: "The public games of a user.",
 			access: visitors, reply: page, fails: []int{404, 429, 503}, slugs: true, serve: gameList,
-		},
-		{
-			method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
-			access: visitors, args: sharePassword, reply: page, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
 		},
 	}
 }
