@@ -112,8 +112,8 @@ func atHome(c *Config) { c.Base = "" }
 func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	web := httptest.NewUnstartedServer(nil)
-	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + web.Listener.Addr().String()}
+	front := httptest.NewUnstartedServer(nil)
+	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
 	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
 	a.fatal(err)
 	files, err := blobs.OpenIn(dir)
@@ -137,10 +137,10 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	}
 	a.server, err = New(c)
 	a.fatal(err)
-	web.Config.Handler = a.server
-	web.Start()
+	front.Config.Handler = a.server
+	front.Start()
 	t.Cleanup(func() {
-		web.Close()
+		front.Close()
 		a.server.movers.end()
 		if err := thumbs.Close(); err != nil {
 			t.Error(err)

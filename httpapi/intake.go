@@ -447,7 +447,7 @@ func unlockLink(c *request) error {
 		return c.respondPage(http.StatusUnauthorized, c.lockedLink(embed.Problem{Text: "Type the password."}))
 	}
 	if err != nil {
-		return c.problem(err, c.lockedLink)
+		return c.problem(err, func(p embed.Problem) embed.Page { return c.lockedLink(p) })
 	}
 	if q.Password != "" {
 		if err := c.setGrantCookie(toUnlock, lock(q)); err != nil {

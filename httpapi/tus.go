@@ -353,7 +353,7 @@ func overrideUpload(c *request) error {
 	case http.MethodDelete:
 		return cancelUpload(c)
 	case http.MethodHead:
-		return c.respondSettled(c.respondOffset)
+		return c.respondSettled(func(u *kv.Upload) error { return c.respondOffset(u) })
 	}
 	c.w.Header().Set("Allow", c.s.methods(c.r.URL.Path))
 	return errMethod
