@@ -35,8 +35,11 @@ import (
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/httpapi"
+	"kist/httpapi/captcha"
 	"kist/httpapi/outbound"
+	"kist/httpapi/public"
 	"kist/httpapi/thumb"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 	"kist/search"
@@ -180,7 +183,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	passwords := kv.NewPasswords()
 	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
-	config := httpapi.Config{
+	config := web.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections, Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha,
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
@@ -319,7 +322,7 @@ func (cmd *serve) content(base string) (string, error) {
 	if cmd.ContentURL == "" {
 		return "", nil
 	}
-	origin, err := httpapi.ContentOrigin(cmd.ContentURL, base)
+	origin, err := public.ContentOrigin(cmd.ContentURL, base)
 	if err != nil {
 		return "", admin.Misused("--content-url %v", err)
 	}
@@ -334,8 +337,8 @@ func (cmd *serve) content(base string) (string, error) {
 }
 
 // captcha is the provider of captchas where the settings name none.
-func (cmd *serve) captcha() (httpapi.Captcha, error) {
-	d := httpapi.Captcha{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL}
+func (cmd *serve) captcha() (captcha.Config, error) {
+	d := captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL}
 	asks := cmd.Captcha == record.CaptchaTurnstile || cmd.Captcha == record.CaptchaHCaptcha
 	u, err := url.Parse(d.VerifyURL)
 	switch {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -181,24 +183,24 @@ func TestDoorScopes(t *testing.T) {
 		record.ScopeAll:    {record.ScopeAll, record.ScopeAdmin},
 		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
 	}
-	need := func(r route) record.Scope {
-		p := strings.TrimPrefix(r.path, "/api/v1/")
+	need := func(r web.Route) record.Scope {
+		p := strings.TrimPrefix(r.Path, "/api/v1/")
 		switch {
-		case r.method+" "+r.path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
+		case r.Method+" "+r.Path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":
 			return browserAlone // the last, what was connected with a code alone: see TestDeviceRevoke
-		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
+		case strings.HasPrefix(p, "auth/"), strings.HasPrefix(p, "captcha/"), p == r.Path, p == "openapi", p == "reference", strings.Contains(p, "/p/{slug}"), p == "upload-requests/tus/{secret}":
 			return ""
 		case strings.HasPrefix(p, "admin/"), p == "keys", p == "setups", strings.HasPrefix(p, "keys/"), strings.HasPrefix(p, "me/sessions"):
 			return record.ScopeAdmin
 		case p == "export", p == "import", strings.HasPrefix(p, "import/"):
 			return record.ScopeAll
-		case p == "remote-upload" && r.method == "GET":
+		case p == "remote-upload" && r.Method == "GET":
 			return anyScope
-		case r.method == "OPTIONS":
+		case r.Method == "OPTIONS":
 			return ""
-		case p == "remote-upload" && r.method == "POST", p == "remote-upload/{id}":
+		case p == "remote-upload" && r.Method == "POST", p == "remote-upload/{id}":
 			return record.ScopeUpload
-		case r.method == "GET" && p != "tus/{id}":
+		case r.Method == "GET" && p != "tus/{id}":
 			return record.ScopeRead
 		case p == "upload", p == "tus", p == "tus/{id}":
 			return record.ScopeUpload
@@ -209,10 +211,10 @@ func TestDoorScopes(t *testing.T) {
 	for _, scope := range []record.Scope{record.ScopeAll, record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAdmin} {
 		admins, members := a.addKey(a.user, scope), a.addKey(bob, scope)
 		for _, r := range a.server.routes {
-			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.path)
+			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(r.Path)
 			try := func(key string) (status int, code string) {
-				q := apiRequest{method: r.method, path: path, key: key, anyone: key == "", raw: true}
-				if r.method != "GET" && r.method != "DELETE" {
+				q := apiRequest{method: r.Method, path: path, key: key, anyone: key == "", raw: true}
+				if r.Method != "GET" && r.Method != "DELETE" {
 					q.json = "{"
 				}
 				got := a.do(q)
@@ -220,9 +222,9 @@ func TestDoorScopes(t *testing.T) {
 				_ = json.Unmarshal(got.body, &e) // some are no JSON
 				return got.status, e.Code
 			}
-			at := fmt.Sprintf("%s key at %s %s", scope, r.method, r.path)
+			at := fmt.Sprintf("%s key at %s %s", scope, r.Method, r.Path)
 			needed := need(r)
-			if r.path == "/metrics" { // whatever the scope, of an administrator; it is off
+			if r.Path == "/metrics" { // whatever the scope, of an administrator; it is off
 				for key, want := range map[string]int{"": 401, admins: 404, members: 403} {
 					if status, _ := try(key); status != want {
 						t.Errorf("%s: %d", at, status)
@@ -239,7 +241,7 @@ func TestDoorScopes(t *testing.T) {
 				continue
 			}
 			if needed == "" {
-				if !r.access.open {
+				if !r.Access.Open {
 					t.Errorf("%s: the door is not open", at)
 				}
 				if status, code := try(members); status == 403 || status == 401 {
@@ -247,7 +249,7 @@ func TestDoorScopes(t *testing.T) {
 				}
 				if scope == record.ScopeAll {
 					if status, _ := try(""); status == 401 || status == 403 {
-						t.Errorf("a visitor at %s %s: %d", r.method, r.path, status)
+						t.Errorf("a visitor at %s %s: %d", r.Method, r.Path, status)
 					}
 				}
 				continue
@@ -269,7 +271,7 @@ func TestDoorScopes(t *testing.T) {
 			}
 			if scope == record.ScopeAll {
 				if status, code := try(""); status != 401 || code != "no_credential" {
-					t.Errorf("a visitor at %s %s: %d %s", r.method, r.path, status, code)
+					t.Errorf("a visitor at %s %s: %d %s", r.Method, r.Path, status, code)
 				}
 			}
 		}
@@ -368,7 +370,7 @@ func TestDoorRequestID(t *testing.T) {
 		a.server.ServeHTTP(w, r)
 		got := w.Header().Get("X-Request-Id")
 		is.Equal(got == id, taken)
-		is.True(saneID(got))
+		is.True(web.SaneID(got))
 		var e struct{ RequestID string }
 		is.NoErr(json.Unmarshal(w.Body.Bytes(), &e))
 		is.Equal(e.RequestID, got)
@@ -412,7 +414,7 @@ func TestDoorLog(t *testing.T) {
 		{method: "GET", path: "/Claim/SECRET-token", anyone: true},
 		{method: "GET", path: "//claim//SECRET-token", anyone: true},
 		{method: "GET", path: "/%63laim/SECRET-token", anyone: true},
-		{method: "GET", path: "/claim/SECRET-token?" + strings.Repeat("a", maxQuery+1), anyone: true},
+		{method: "GET", path: "/claim/SECRET-token?" + strings.Repeat("a", web.MaxQuery+1), anyone: true},
 		{method: "POST", path: "/claim/SECRET-token", anyone: true, body: strings.NewReader("username=a&password=SECRET-form"), header: withHeader("Content-Type", "application/x-www-form-urlencoded")},
 		{method: "PATCH", path: "/api/v1/me", json: `{"password":"SECRET-123456","currentPassword":"SECRET-123457"}`},
 	}
@@ -496,18 +498,18 @@ func TestDoorClientAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			s := &site{Config: Config{TrustedProxies: c.trusted}}
+			s := &web.Site{Config: web.Config{TrustedProxies: c.trusted}}
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = c.peer
 			r.Header["X-Forwarded-For"] = c.forward
 			for _, h := range []string{"X-Real-Ip", "Forwarded", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded-Host"} {
 				r.Header.Set(h, "9.9.9.9")
 			}
-			is.Equal(s.client(r).String(), c.want)
+			is.Equal(s.Client(r).String(), c.want)
 		})
 	}
 	// Addresses are made of the base, whatever the request says.
-	a := start(t, func(c *Config) { c.TrustedProxies, c.AnyHost = proxies, true })
+	a := start(t, func(c *web.Config) { c.TrustedProxies, c.AnyHost = proxies, true })
 	made := a.do(apiRequest{method: "POST", path: "/api/v1/notes", json: `{"content":"x"}`, header: withHeader(
 		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "Forwarded", "host=evil.example", "X-Forwarded-For", "1.1.1.1")}).want(201)
 	is.True(strings.HasPrefix(made.text("url"), "https://kist.example.org/"))
@@ -520,7 +522,7 @@ func TestDoorMissesCount(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	addr := netip.MustParseAddr
 	var m slugProbes
-	for i := range missesFrom {
+	for i := range session.MissesFrom {
 		_, ok := m.allow(addr("2001:db8::1"), now)
 		is.True(ok)
 		m.count(addr(fmt.Sprintf("2001:db8::%x", i)), strconv.Itoa(i), now) // one /64
@@ -530,7 +532,7 @@ func TestDoorMissesCount(t *testing.T) {
 	is.Equal(wait, missWindow-time.Second)
 	_, ok = m.allow(addr("2001:db8:0:1::1"), now)
 	is.True(ok)
-	for range 2 * missesFrom { // of the same slug
+	for range 2 * session.MissesFrom { // of the same slug
 		m.count(addr("1.1.1.1"), "a", now)
 	}
 	_, ok = m.allow(addr("1.1.1.1"), now)
@@ -538,7 +540,7 @@ func TestDoorMissesCount(t *testing.T) {
 	for i := range 200_000 {
 		m.count(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "a", now)
 	}
-	is.Equal(len(m.tally.counts), maxMissEntries)
+	is.Equal(len(m.tally.counts), session.MaxMissEntries)
 	_, ok = m.allow(addr("2001:db8::1"), now)
 	is.True(!ok) // not pushed out
 	_, ok = m.allow(addr("11.0.0.1"), now)
@@ -625,7 +627,7 @@ func TestDoorHome(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for base, prefix := range map[string]string{"https://kist.example.org": "", "https://example.org/kist": "/kist"} {
-		a := start(t, func(c *Config) { c.Base = base })
+		a := start(t, func(c *web.Config) { c.Base = base })
 		is.Equal(a.visit("/").want(303).header.Get("Location"), prefix+"/login?next=%2F")
 		got := a.browse("/").want(200)
 		is.Equal(got.header.Get("Content-Type"), "text/html; charset=utf-8")
@@ -645,26 +647,13 @@ func TestDoorQueryBounds(t *testing.T) {
 	get := func(query string) int {
 		return a.do(apiRequest{method: "GET", path: "/api/v1/notes?" + query, raw: true}).status
 	}
-	is.Equal(get("a="+strings.Repeat("a", maxQuery-2)), 200)
-	is.Equal(get("a="+strings.Repeat("a", maxQuery-1)), 400)
-	is.Equal(get(strings.Repeat("&", maxArgs)), 400)
+	is.Equal(get("a="+strings.Repeat("a", web.MaxQuery-2)), 200)
+	is.Equal(get("a="+strings.Repeat("a", web.MaxQuery-1)), 400)
+	is.Equal(get(strings.Repeat("&", web.MaxArgs)), 400)
 	is.Equal(get("a=%zz"), 400)
 	r := httptest.NewRequest("GET", "/api/v1/notes?"+strings.Repeat("a=b&", 1_000_000), nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
 	a.server.ServeHTTP(w, r)
 	is.Equal(w.Code, 400)
-}
-
-// TestDoorErrors holds what errors are answered with against the table.
-func TestDoorErrors(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	for fault := record.Malformed; fault <= record.Full; fault++ {
-		is.True(statuses[fault] >= 400)
-	}
-	_, status := clientError(&record.Error{Code: "forgotten", Text: "No class."})
-	is.Equal(status, 500)
-	_, status = clientError(fmt.Errorf("wrapped: %w", kv.ErrClosed))
-	is.Equal(status, 503)
 }

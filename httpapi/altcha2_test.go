@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/captcha"
 )
 
 // TestProofOfWork2: challenges of ALTCHA's version 2 are given and taken beside
@@ -16,14 +18,14 @@ func TestProofOfWork2(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	solve := func() string {
-		var c challenge2
+		var c captcha.Challenge2
 		is.NoErr(json.Unmarshal(a.visit("/api/v1/captcha/challenge?version=2").want(200).body, &c))
 		counter := uint32(0)
-		for !strings.HasPrefix(c.Parameters.key(counter), c.Parameters.KeyPrefix) {
+		for !strings.HasPrefix(c.Parameters.Key(counter), c.Parameters.KeyPrefix) {
 			counter++
 		}
 		payload, err := json.Marshal(map[string]any{
-			"challenge": c, "solution": map[string]any{"counter": counter, "derivedKey": c.Parameters.key(counter), "time": 12.5},
+			"challenge": c, "solution": map[string]any{"counter": counter, "derivedKey": c.Parameters.Key(counter), "time": 12.5},
 		})
 		is.NoErr(err)
 		return string(payload)
@@ -48,11 +50,11 @@ func TestProofOfWork2(t *testing.T) {
 	verify(good).want(200)
 	is.Equal(a.codeOf(verify(good), 400), "captcha_required") // once
 	late := solve()
-	a.clock.advance(powTime)
+	a.clock.advance(captcha.PowTime)
 	verify(late).want(400)
 	a.do(apiRequest{method: "GET", path: "/api/v1/captcha/challenge?version=3", anyone: true, raw: true}).want(400)
 
 	// The key of ALTCHA's own library for this counter.
-	v := parameters2{Nonce: "000102030405060708090a0b0c0d0e0f", Salt: "101112131415161718191a1b1c1d1e1f"}
-	is.Equal(v.key(7), "94bb27f09b74c3babba5051d0516b413a0bcca4b75928b0f0bcfb26dfafca28c")
+	v := captcha.Parameters2{Nonce: "000102030405060708090a0b0c0d0e0f", Salt: "101112131415161718191a1b1c1d1e1f"}
+	is.Equal(v.Key(7), "94bb27f09b74c3babba5051d0516b413a0bcca4b75928b0f0bcfb26dfafca28c")
 }

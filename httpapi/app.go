@@ -11,6 +11,9 @@ import (
 	"kist/blobs"
 	"kist/embed"
 	"kist/httpapi/render"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -65,40 +68,40 @@ func appPages() []appPage {
 		}
 		asks := []string{k.Path + firstOfList}
 		pages = append(pages,
-			appPage{path: "/" + name, id: "show" + title(name), title: title(name), asks: asks, filter: true},
-			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + title(name), title: title(name), asks: append(asks, k.Path+"/"+arg), filter: true},
+			appPage{path: "/" + name, id: "show" + web.Title(name), title: web.Title(name), asks: asks, filter: true},
+			appPage{path: "/" + name + "/" + arg, id: "showOneOf" + web.Title(name), title: web.Title(name), asks: append(asks, k.Path+"/"+arg), filter: true},
 		)
 	}
 	return pages
 }
 
 // appRoutes are the addresses of the app, and what it needs beside the API.
-func (s *Server) appRoutes() []route {
-	rows := []route{
+func (s *Server) appRoutes() []web.Route {
+	rows := []web.Route{
 		{
-			method: "GET", path: "/about", id: "readAbout", tag: "app", summary: "Tells visitors what this server is.",
-			access: anyone, reply: reply{200, "The page.", pageOf()}, serve: func(c *request) error { return c.respondPage(http.StatusOK, embed.HomePage{Base: c.s.prefix()}) },
+			Method: "GET", Path: "/about", Id: "readAbout", Tag: "app", Summary: "Tells visitors what this server is.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: func(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix()}) },
 		},
 		{
-			method: "GET", path: "/manifest.webmanifest", id: "readManifest", tag: "app", summary: "Describes the app to a browser that installs it.",
-			access: anyone, reply: reply{200, "The manifest.", &content{media: manifestType, schema: object{"type": "object"}, example: object{"name": "kist"}}}, serve: readManifest,
+			Method: "GET", Path: "/manifest.webmanifest", Id: "readManifest", Tag: "app", Summary: "Describes the app to a browser that installs it.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The manifest.", Body: &web.Content{Media: manifestType, Schema: web.Object{"type": "object"}, Example: web.Object{"name": "kist"}}}, Serve: readManifest,
 		},
 		{
-			method: "POST", path: "/share", id: "share", tag: "app", summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
-			access: visitors, body: formBody, reply: reply{303, "On to the new item, or to the page to sign in at.", nil},
-			fails: []int{403, 503, 507}, serve: keepShared,
+			Method: "POST", Path: "/share", Id: "share", Tag: "app", Summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
+			Access: web.Visitors, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the new item, or to the page to sign in at.", Body: nil},
+			Fails: []int{403, 503, 507}, Serve: share,
 		},
 		{
-			method: "GET", path: apiPath + "qr", id: "readQR", tag: "app", summary: "Draws a QR code.",
-			access: reads,
-			args:   []param{{"query", "text", "What the code says; at most 1024 bytes.", object{"type": "string", "maxLength": maxQRText}, "https://kist.example.org/v/summer-24"}},
-			reply:  reply{200, "The picture.", &content{media: "image/svg+xml", schema: object{"type": "string"}, example: "<svg …>"}}, serve: readQR,
+			Method: "GET", Path: web.ApiPath + "qr", Id: "readQR", Tag: "app", Summary: "Draws a QR code.",
+			Access: web.Reads,
+			Args:   []web.Param{{In: "query", Name: "text", Doc: "What the code says; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
+			Reply:  web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml", Schema: web.Object{"type": "string"}, Example: "<svg …>"}}, Serve: readQR,
 		},
 	}
 	for _, p := range appPages() {
-		rows = append(rows, route{
-			method: "GET", path: p.path, id: p.id, tag: "app", summary: "The app: " + strings.ToLower(p.title) + ".",
-			access: visitors, reply: reply{200, "The page.", pageOf()}, fails: []int{303, 503}, serve: func(c *request) error { return s.respondApp(c, p) },
+		rows = append(rows, web.Route{
+			Method: "GET", Path: p.path, Id: p.id, Tag: "app", Summary: "The app: " + strings.ToLower(p.title) + ".",
+			Access: web.Visitors, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 503}, Serve: func(c *web.Request) error { return s.respondApp(c, p) },
 		})
 	}
 	return rows
@@ -106,29 +109,29 @@ func (s *Server) appRoutes() []route {
 
 // appCaller is the caller that the app is for; nil sends a visitor, and a key
 // that may not read, to sign in.
-func (c *request) appCaller() *kv.Caller {
-	if c.caller == nil || !c.caller.Key.Allows(record.ScopeRead) {
+func appCaller(c *web.Request) *kv.Caller {
+	if c.Caller == nil || !c.Caller.Key.Allows(record.ScopeRead) {
 		return nil
 	}
-	return c.caller
+	return c.Caller
 }
 
 // redirectToSignIn sends a browser to sign in, and back to the path afterwards.
-func (c *request) redirectToSignIn(path string) error {
-	return c.redirect("/login?next=" + url.QueryEscape(path))
+func redirectToSignIn(c *web.Request, path string) error {
+	return session.Redirect(c, "/login?next="+url.QueryEscape(path))
 }
 
 // respondApp answers a page of the app, with the answers to what it asks first, so
 // that showing it takes one round of requests.
-func (s *Server) respondApp(c *request, p appPage) error {
-	if c.appCaller() == nil {
-		return c.redirectToSignIn(c.r.URL.RequestURI())
+func (s *Server) respondApp(c *web.Request, p appPage) error {
+	if appCaller(c) == nil {
+		return redirectToSignIn(c, c.R.URL.RequestURI())
 	}
 	var data bytes.Buffer
-	limit := c.s.MaxUpload
+	limit := c.Site.MaxUpload
 	var pending int64
-	if err := c.s.Store.View(func(tx *kv.Tx) error {
-		pending = tx.PendingCount(c.owner())
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		pending = tx.PendingCount(c.Owner())
 		set, err := tx.Settings()
 		if set.MaxUpload > 0 {
 			limit = min(limit, set.MaxUpload)
@@ -139,9 +142,9 @@ func (s *Server) respondApp(c *request, p appPage) error {
 	}
 	text := func(t string) { data.Write(field.AppendString(nil, t)) }
 	data.WriteString(`{"base":`)
-	text(c.s.prefix())
+	text(c.Site.Prefix())
 	data.WriteString(`,"url":`)
-	text(c.s.Base)
+	text(c.Site.Base)
 	data.WriteString(`,"maxUpload":` + strconv.FormatInt(limit, 10))
 	data.WriteString(`,"pending":` + strconv.FormatInt(pending, 10))
 	for i, module := range []string{"admin", "bookmarks", "keys", "moving", "remote", "requests", "tus", "webhooks"} {
@@ -152,7 +155,7 @@ func (s *Server) respondApp(c *request, p appPage) error {
 		data.WriteString([]string{`,"modules":{`, `,`}[min(i, 1)])
 		text(module)
 		data.WriteByte(':')
-		text(c.s.prefix() + "/static/" + name)
+		text(c.Site.Prefix() + "/static/" + name)
 	}
 	data.WriteString(`},"answers":{`)
 	owned := p.asks
@@ -160,7 +163,7 @@ func (s *Server) respondApp(c *request, p appPage) error {
 	for i, ask := range asks {
 		path, query, _ := strings.Cut(ask, "?")
 		if p.filter && query != "" && slices.Contains(owned, ask) {
-			query += "&" + c.r.URL.RawQuery // what is named twice counts as first named
+			query += "&" + c.R.URL.RawQuery // what is named twice counts as first named
 		}
 		if i > 0 {
 			data.WriteByte(',')
@@ -174,14 +177,14 @@ func (s *Server) respondApp(c *request, p appPage) error {
 		}
 	}
 	data.WriteString("}}")
-	return c.respondPage(http.StatusOK, embed.AppPage{
-		Base: c.s.prefix(), Title: p.title, Module: p.module, Admin: c.caller.User.Role == record.Admin, Content: c.s.Content, Data: data.Bytes(),
+	return c.RespondPage(http.StatusOK, embed.AppPage{
+		Base: c.Site.Prefix(), Title: p.title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Content: c.Site.Content, Data: data.Bytes(),
 	})
 }
 
 // routeFor is the route that answers GET at a path as the table writes it.
-func (s *Server) routeFor(path string) *route {
-	i := slices.IndexFunc(s.routes, func(r route) bool { return r.method == http.MethodGet && r.path == path })
+func (s *Server) routeFor(path string) *web.Route {
+	i := slices.IndexFunc(s.routes, func(r web.Route) bool { return r.Method == http.MethodGet && r.Path == path })
 	if i < 0 {
 		return nil
 	}
@@ -190,25 +193,25 @@ func (s *Server) routeFor(path string) *route {
 
 // callAPI is what the API answers the caller to a GET; nil if that is no
 // success. The caller passes the same door as with a request of its own.
-func (s *Server) callAPI(c *request, path, query string) []byte {
-	row := s.routeFor(apiPath + path)
+func (s *Server) callAPI(c *web.Request, path, query string) []byte {
+	row := s.routeFor(web.ApiPath + path)
 	if row == nil {
 		return nil
 	}
-	r := c.r.Clone(c.r.Context())
+	r := c.R.Clone(c.R.Context())
 	r.Header.Del("Accept-Encoding") // the page is compressed as a whole
-	r.URL = &url.URL{Path: apiPath + path, RawQuery: query}
+	r.URL = &url.URL{Path: web.ApiPath + path, RawQuery: query}
 	answer := &recorder{header: http.Header{}}
-	one := &request{
-		s: c.s, r: r, args: c.args, id: c.id, addr: c.addr,
-		w: &answerWriter{ResponseWriter: answer, ctl: http.NewResponseController(answer), addr: c.addr},
+	one := &web.Request{
+		Site: c.Site, R: r, Args: c.Args, ID: c.ID, Addr: c.Addr,
+		W: &web.AnswerWriter{ResponseWriter: answer, Ctl: http.NewResponseController(answer), Addr: c.Addr},
 	}
-	defer one.releaseJSON()
-	err := one.authorize(row.access)
+	defer one.ReleaseJSON()
+	err := one.Authorize(row.Access)
 	if err == nil {
-		err = row.serve(one)
+		err = row.Serve(one)
 	}
-	if err != nil || one.w.status != http.StatusOK {
+	if err != nil || one.W.Status != http.StatusOK {
 		return nil
 	}
 	return answer.body.Bytes()
@@ -220,29 +223,31 @@ type recorder struct {
 	body   bytes.Buffer
 }
 
-func (k *recorder) Header() http.Header         { return k.header }
-func (k *recorder) WriteHeader(int)             {}
+func (k *recorder) Header() http.Header { return k.header }
+
+func (k *recorder) WriteHeader(int) {}
+
 func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 const manifestType = "application/manifest+json"
 
-func readManifest(c *request) error {
-	b, err := embed.Manifest(c.s.prefix())
+func readManifest(c *web.Request) error {
+	b, err := embed.Manifest(c.Site.Prefix())
 	if err != nil {
 		return err
 	}
-	h := c.w.Header()
+	h := c.W.Header()
 	h.Set("Content-Type", manifestType)
 	h.Set("Cache-Control", "no-cache")
-	_, _ = c.w.Write(b) // the client may be gone
+	_, _ = c.W.Write(b) // the client may be gone
 	return nil
 }
 
 const maxQRText = 1024
 
 // readQR draws a QR code, for the script's share dialog.
-func readQR(c *request) error {
-	q, err := c.query()
+func readQR(c *web.Request) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
@@ -256,38 +261,38 @@ func readQR(c *request) error {
 	}
 	// In a page it needs no namespace, as a file it does.
 	b := []byte(strings.Replace(string(code), "<svg", `<svg xmlns="http://www.w3.org/2000/svg"`, 1))
-	h := c.w.Header()
+	h := c.W.Header()
 	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cache-Control", "private, max-age=86400")
 	h.Set("Content-Length", strconv.Itoa(len(b)))
-	c.w.WriteHeader(http.StatusOK)
-	_, _ = c.w.Write(b) // the client may be gone
+	c.W.WriteHeader(http.StatusOK)
+	_, _ = c.W.Write(b) // the client may be gone
 	return nil
 }
 
-// keepShared keeps what a share sheet sends. Browsers send it like a page of
+// share keeps what a share sheet sends. Browsers send it like a page of
 // this server does, not like one of another site.
-func keepShared(c *request) error {
-	owned := c.appCaller() != nil && c.caller.Key.Allows(record.ScopeWrite)
-	space := &uploadBudget{file: maxTexts, left: maxTexts, disk: maxTexts, look: true}
+func share(c *web.Request) error {
+	owned := appCaller(c) != nil && c.Caller.Key.Allows(record.ScopeWrite)
+	space := &upload.UploadBudget{File: upload.MaxTexts, Left: upload.MaxTexts, Disk: upload.MaxTexts, Look: true}
 	if owned {
 		var err error
-		if space, err = c.s.uploadBudget(c.owner()); err != nil {
+		if space, err = upload.BudgetOf(c.Site, c.Owner()); err != nil {
 			return err
 		}
 	}
-	parts, fields, err := c.readMultipart(space)
+	parts, fields, err := upload.ReadMultipart(c, space)
 	defer func() {
 		for _, p := range parts {
-			if p.stage != nil {
-				if err := p.stage.Drop(); err != nil {
-					c.s.Log.Warn("an upload's temporary file is left", "error", err)
+			if p.Stage != nil {
+				if err := p.Stage.Drop(); err != nil {
+					c.Site.Log.Warn("an upload's temporary file is left", "error", err)
 				}
 			}
 		}
 	}()
-	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.head) == 0 && p.stage == nil }) // a field left empty
+	parts = slices.DeleteFunc(parts, func(p upload.Part) bool { return len(p.Head) == 0 && p.Stage == nil }) // a field left empty
 	said := func(name string) string { t, _ := fields[name].(string); return strings.TrimSpace(t) }
 	if !owned {
 		// What was written waits in the box. Nothing of a stranger's is stored,
@@ -297,34 +302,34 @@ func keepShared(c *request) error {
 			q.Set("again", "files")
 		}
 		for _, name := range []string{"title", "text", "url"} {
-			if t := said(name); t != "" && len(t) < maxQuery/8 {
+			if t := said(name); t != "" && len(t) < web.MaxQuery/8 {
 				q.Set(name, t)
 			}
 		}
-		return c.redirectToSignIn("/?" + q.Encode())
+		return redirectToSignIn(c, "/?"+q.Encode())
 	}
 	if err != nil {
 		return err
 	}
 	if len(parts) > 0 {
-		return c.keepSharedFiles(parts, said("text"))
+		return keepSharedFiles(c, parts, said("text"))
 	}
 	k, in := sharedRecord(said("title"), said("text"), said("url"))
 	if in == nil {
-		return c.redirect("/")
+		return session.Redirect(c, "/")
 	}
 	form := record.NewForm(k)
-	if err := joinProblems(field.Create(form, in)); err != nil {
+	if err := web.JoinProblems(field.Create(form, in)); err != nil {
 		return err
 	}
 	var r *record.Record
-	if err := c.s.Store.Update(func(tx *kv.Tx) (err error) {
-		r, err = tx.Add(c.owner(), k, form, nil, "")
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		r, err = tx.Add(c.Owner(), k, form, nil, "")
 		return err
 	}); err != nil {
 		return err
 	}
-	return c.redirect("/" + k.Path + "/" + r.Slug)
+	return session.Redirect(c, "/"+k.Path+"/"+r.Slug)
 }
 
 // sharedRecord is what a share without files becomes. Many apps put the link
@@ -351,25 +356,25 @@ func sharedRecord(title, text, link string) (*record.Kind, field.Object) {
 	return record.Notes, field.Object{"title": title, "content": strings.TrimSpace(text + "\n" + link)}
 }
 
-func (c *request) keepSharedFiles(parts []part, text string) error {
+func keepSharedFiles(c *web.Request, parts []upload.Part, text string) error {
 	form := record.NewForm(record.Files)
 	form.Body.(*record.File).Description = record.Cut(text, record.MaxDescription)
 	pins := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
-	defer func() { c.s.releasePins(pins, recorded) }() // after the commit, whatever comes
+	defer func() { upload.ReleasePins(c.Site, pins, recorded) }() // after the commit, whatever comes
 	for i := range parts {
-		one, err := parts[i].stage.Keep()
+		one, err := parts[i].Stage.Keep()
 		if err != nil {
 			return err
 		}
-		pins, parts[i].sum = append(pins, one), one.Ref
+		pins, parts[i].Sum = append(pins, one), one.Ref
 	}
-	if err := c.s.Store.Update(func(tx *kv.Tx) error {
-		_, err := c.addFiles(tx, form, parts, pins, "")
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		_, err := upload.AddFiles(c, tx, form, parts, pins, "")
 		return err
 	}); err != nil {
 		return err
 	}
 	recorded = true
-	return c.redirect("/files")
+	return session.Redirect(c, "/files")
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -181,7 +183,7 @@ func TestAppIsLight(t *testing.T) {
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/kist" })
+	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
 	got := a.visit("/manifest.webmanifest").want(200)
 	is.Equal(got.header.Get("Content-Type"), "application/manifest+json")
 	is.Equal(got.text("start_url"), "/kist/")
@@ -280,10 +282,10 @@ func TestShareTargetOfStrangers(t *testing.T) {
 // leaves nothing.
 func TestShareTargetBadBodies(t *testing.T) {
 	t.Parallel()
-	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = 1000 })
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	a.fatal(w.WriteField("text", strings.Repeat("x", maxField+1)))
+	a.fatal(w.WriteField("text", strings.Repeat("x", upload.MaxField+1)))
 	a.fatal(w.Close())
 	media := http.Header{"Content-Type": {w.FormDataContentType()}}
 	a.refused(apiRequest{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -21,8 +22,10 @@ type discard struct {
 	status int
 }
 
-func (d *discard) Header() http.Header         { return d.h }
-func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Header() http.Header { return d.h }
+
+func (d *discard) WriteHeader(status int) { d.status = status }
+
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
 // bench answers one request over and over; body is sent again each time.
@@ -51,7 +54,7 @@ func (a *app) bench(b *testing.B, status int, method, path, body string, header 
 }
 
 // quiet writes the log, but not into memory.
-func quiet(c *Config) { c.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) }
+func quiet(c *web.Config) { c.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) }
 
 const benchNote = `{"title":"Groceries","content":"- milk\n- bread\n- two pounds of apples","tags":["home","weekly"],"isPublic":true}`
 

@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"kist/httpapi/web"
 	"kist/kv"
 )
 
@@ -103,11 +104,11 @@ func chromium(t testing.TB) context.Context {
 
 // openBrowser starts a server, and opens a browser that reaches nothing else
 // and is signed in as its user.
-func openBrowser(t *testing.T, with ...func(*Config)) *tab {
+func openBrowser(t *testing.T, with ...func(*web.Config)) *tab {
 	t.Helper()
 	t.Parallel()
 	chromium(t)
-	b := start(t, append([]func(*Config){atHome, func(c *Config) { c.MaxUpload = 8 << 20 }}, with...)...).profile()
+	b := start(t, append([]func(*web.Config){atHome, func(c *web.Config) { c.MaxUpload = 8 << 20 }}, with...)...).profile()
 	b.signIn()
 	return b
 }

@@ -21,6 +21,9 @@ import (
 	cdpnet "github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 )
 
 // landscape is a photograph of a harbour, or near enough.
@@ -132,7 +135,7 @@ func TestPublicIsLight(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	pages := a.publicPages(t)
-	source, err := os.ReadFile("public.go")
+	source, err := os.ReadFile("public/public.go")
 	is.NoErr(err)
 	a.upload(map[string]string{"isPublic": "true", "slug": "the-source"}, file{"public.go", "", string(source)}).want(201)
 	a.upload(map[string]string{"isPublic": "true", "slug": "the-log"}, file{"a.log", "", strings.Repeat("2026-11-20T10:00:00Z request method=GET path=/v/item status=200 bytes=4821 ms=1.25\n", 3000)}).want(201)
@@ -247,7 +250,7 @@ func TestBrowserPublic(t *testing.T) {
 	}
 	guess("is wrong")
 	look("wrong")
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		b.guessed("127.0.0.1/32", b.get("/api/v1/notes/the-locked").want(200).text("data.id"))
 	}
 	guess("Too many")
@@ -257,9 +260,9 @@ func TestBrowserPublic(t *testing.T) {
 // TestBrowserFilePreview: beside what can be changed of a file its owner finds
 // what visitors see of it, from the origin for content too if there is one.
 func TestBrowserFilePreview(t *testing.T) {
-	for name, with := range map[string]func(*Config){
-		"one address":    func(*Config) {},
-		"another for it": func(c *Config) { c.Content = "http://content.test:0" },
+	for name, with := range map[string]func(*web.Config){
+		"one address":    func(*web.Config) {},
+		"another for it": func(c *web.Config) { c.Content = "http://content.test:0" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)

@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
 
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -146,7 +147,7 @@ func TestBrowserChosenEarly(t *testing.T) {
 // closed and the connection breaks on the way; each time it goes on.
 func TestBrowserSending(t *testing.T) {
 	is := is.New(t)
-	b := openBrowser(t, func(c *Config) { c.MaxUpload = 64 << 20 })
+	b := openBrowser(t, func(c *web.Config) { c.MaxUpload = 64 << 20 })
 	id, slug := b.app.ask(map[string]any{"maxUploads": 1, "requiresCaptcha": true, "password": "sesame"})
 	path := filepath.Join(t.TempDir(), "film.bin")
 	content := strings.Repeat("0123456789", 1<<20)

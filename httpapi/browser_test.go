@@ -20,6 +20,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -161,7 +162,7 @@ func TestBrowserUpload(t *testing.T) {
 // connection breaks, and the page is closed on the way; each time it goes on.
 func TestBrowserLargeUpload(t *testing.T) {
 	is := is.New(t)
-	b := openBrowser(t, func(c *Config) { c.MaxUpload = 64 << 20 })
+	b := openBrowser(t, func(c *web.Config) { c.MaxUpload = 64 << 20 })
 	path := filepath.Join(t.TempDir(), "film.bin")
 	content := strings.Repeat("0123456789", 1<<20)
 	b.fatal(os.WriteFile(path, []byte(content), 0o600))
@@ -539,7 +540,7 @@ func TestBrowserKeys(t *testing.T) {
 func TestBrowserMoving(t *testing.T) {
 	is := is.New(t)
 	b := openBrowser(t)
-	t.Cleanup(b.server.movers.end)
+	t.Cleanup(b.server.Imports.End)
 	name := filepath.Join(t.TempDir(), "bookmarks.html")
 	is.NoErr(os.WriteFile(name, []byte(browserBookmarks), 0o600))
 	b.open("/import")

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/matryer/is"
 
+	"kist/httpapi/session"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -84,7 +85,7 @@ func TestBrowserSignIn(t *testing.T) {
 	is := is.New(t)
 	b := openStranger(t)
 	b.open("/notes?q=milk")
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		b.enterAs("ann", "wrong horse")
 		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is not right.'`)
 		is.Equal(b.js(`document.querySelector('#username').value`), "ann")
@@ -93,7 +94,7 @@ func TestBrowserSignIn(t *testing.T) {
 	}
 	b.enterAs("ann", "correct horse")
 	b.until(`document.querySelector('[role=alert]')?.textContent.startsWith('Too many wrong passwords.')`)
-	b.clock.advance(guessWindow)
+	b.clock.advance(session.GuessWindow)
 	b.enterAs("ann", "correct horse")
 	b.until(`location.pathname + location.search === '/notes?q=milk' && document.title === 'Notes · kist'`)
 
@@ -108,7 +109,7 @@ func TestBrowserSignIn(t *testing.T) {
 // that it is no program, and the user types the password once more.
 func TestBrowserSignInProof(t *testing.T) {
 	b := openStranger(t)
-	for i := range guessesOverall {
+	for i := range session.GuessesOverall {
 		b.guessed(fmt.Sprint(i), "login:ann")
 	}
 	b.open("/notes?q=milk")

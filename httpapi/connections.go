@@ -30,7 +30,7 @@ func (s *Server) limitConnections(conn net.Conn, state http.ConnState) {
 	}
 	var network netip.Prefix // stays zero for unix sockets and trusted proxies
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		if addr := tcp.AddrPort().Addr().Unmap().WithZone(""); !s.trusts(addr) {
+		if addr := tcp.AddrPort().Addr().Unmap().WithZone(""); !s.Trusts(addr) {
 			bits := 32
 			if addr.Is6() {
 				bits = 64

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
 // answers reports whether a request on the connection is answered.
@@ -32,13 +34,13 @@ func answers(conn net.Conn) bool {
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		config func(*Config)
+		config func(*web.Config)
 		most   int
 	}{
-		"of one address": {func(*Config) {}, networkConnections},
-		"of all":         {func(c *Config) { c.MaxConnections = 7 }, 7},
-		"of a proxy":     {func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }, 150},
-		"of a proxy in all": {func(c *Config) {
+		"of one address": {func(*web.Config) {}, networkConnections},
+		"of all":         {func(c *web.Config) { c.MaxConnections = 7 }, 7},
+		"of a proxy":     {func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }, 150},
+		"of a proxy in all": {func(c *web.Config) {
 			c.TrustedProxies, c.MaxConnections = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, 120
 		}, 120},
 	} {

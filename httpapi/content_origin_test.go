@@ -6,9 +6,7 @@ import (
 	"image"
 	"image/png"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +14,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/grant"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -23,102 +25,7 @@ import (
 const contentHost = "content.example.org"
 
 // apart has content served from an origin of its own.
-func apart(c *Config) { c.Content = "https://" + contentHost }
-
-func TestContentOrigin(t *testing.T) {
-	t.Parallel()
-	const base = "https://kist.example.org/at/home"
-	for address, want := range map[string]string{
-		"https://content.example.org":      "https://content.example.org",
-		"https://content.example.org/":     "https://content.example.org",
-		"HTTPS://Content.Example.ORG:443/": "https://content.example.org",
-		"https://content.example.org:8443": "https://content.example.org:8443",
-		"https://kist.example.org:8443":    "https://kist.example.org:8443",
-		"https://[2001:DB8::1]:443":        "https://[2001:db8::1]",
-
-		"":                                   "",
-		"content.example.org":                "",
-		"//content.example.org":              "",
-		"ftp://content.example.org":          "",
-		"https://":                           "",
-		"https://:8443":                      "",
-		"https://content.example.org/a":      "",
-		"https://content.example.org//":      "",
-		"https://content.example.org?a":      "",
-		"https://content.example.org?":       "",
-		"https://content.example.org#a":      "",
-		"https://ann@content.example.org":    "",
-		"https://content.example.org:x":      "",
-		"https://content.example.org;script": "",
-		"https://*.example.org":              "",
-		"https://höst.example.org":           "",
-		"https://a b":                        "",
-		"http://content.example.org":         "", // in pages of https
-		"https://kist.example.org":           "",
-		"https://KIST.example.org:443/":      "",
-		"http://kist.example.org:443":        "",
-	} {
-		got, err := ContentOrigin(address, base)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v; want %q", address, got, err, want)
-		}
-	}
-	is := is.New(t)
-	for _, address := range []string{"http://kist.test", "https://kist.test", "http://kist.test:80", "https://KIST.test:443"} {
-		_, err := ContentOrigin(address, "http://kist.test") // Host is the same for both
-		is.True(err != nil)
-	}
-	_, err := ContentOrigin("https://content.test", "http://kist.test")
-	is.NoErr(err)
-	_, err = ContentOrigin("http://127.0.0.1:7081", "http://127.0.0.1:7080")
-	is.NoErr(err)
-}
-
-// TestContentHost: hosts are compared as origins are, and those that proxies
-// tell of are believed as their addresses are.
-func TestContentHost(t *testing.T) {
-	t.Parallel()
-	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	for name, c := range map[string]struct {
-		content   string
-		proxies   []netip.Prefix
-		host      string
-		forwarded []string
-		want      bool
-	}{
-		"the very one":                {"https://content.example.org", nil, "content.example.org", nil, true},
-		"in capitals":                 {"https://content.example.org", nil, "Content.EXAMPLE.org", nil, true},
-		"with the port of its scheme": {"https://content.example.org", nil, "content.example.org:443", nil, true},
-		"of http":                     {"http://content.example.org", nil, "content.example.org:80", nil, true},
-		"another port":                {"https://content.example.org", nil, "content.example.org:80", nil, false},
-		"its port":                    {"https://content.example.org:8443", nil, "content.example.org:8443", nil, true},
-		"without its port":            {"https://content.example.org:8443", nil, "content.example.org", nil, false},
-		"the base":                    {"https://content.example.org", nil, "kist.example.org", nil, false},
-		"any other":                   {"https://content.example.org", nil, "127.0.0.1:7080", nil, false},
-		"below":                       {"https://content.example.org", nil, "x.content.example.org", nil, false},
-		"none apart":                  {"", nil, "", nil, false},
-		"told by a stranger":          {"https://content.example.org", nil, "kist.example.org", []string{"content.example.org"}, false},
-		"told by a proxy":             {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"Content.example.org:443"}, true},
-		"told by a proxy, the base":   {"https://content.example.org", trusted, "content.example.org", []string{"kist.example.org"}, false},
-		"told through a proxy":        {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"content.example.org, kist.example.org"}, false},
-		"the last counts":             {"https://content.example.org", trusted, "127.0.0.1:7080", []string{"kist.example.org", "content.example.org"}, true},
-		"a proxy that tells nothing":  {"https://content.example.org", trusted, "content.example.org", []string{""}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			s := &site{Config: Config{Content: c.content, TrustedProxies: c.proxies}}
-			if c.content != "" {
-				u, err := url.Parse(c.content)
-				is.NoErr(err)
-				s.contentScheme, s.contentHost = u.Scheme, u.Host
-			}
-			r := httptest.NewRequest("GET", "/x/a", nil)
-			r.RemoteAddr, r.Host = "127.0.0.1:5000", c.host
-			r.Header["X-Forwarded-Host"] = c.forwarded
-			is.Equal(s.atContent(r), c.want)
-		})
-	}
-}
+func apart(c *web.Config) { c.Content = "https://" + contentHost }
 
 // TestContentAlone: nothing but content is at its origin, and no credential is
 // of use there.
@@ -134,9 +41,9 @@ func TestContentAlone(t *testing.T) {
 	served := map[string]bool{"GET /x/open": true, "GET /healthz": true}
 	words := strings.NewReplacer("{slug}", "open", "{id}", a.user.ID.String(), "{username}", "ann", "{name}", "kist.css", "{token}", "x")
 	for _, r := range a.server.routes {
-		is.True(!r.atContentOrigin || r.access.open) // nobody is known there
-		for _, method := range []string{r.method, http.MethodHead, http.MethodOptions, http.MethodPost} {
-			path := words.Replace(r.path)
+		is.True(!r.AtContentOrigin || r.Access.Open) // nobody is known there
+		for _, method := range []string{r.Method, http.MethodHead, http.MethodOptions, http.MethodPost} {
+			path := words.Replace(r.Path)
 			h := withHeader("Host", contentHost, "X-Api-Key", a.key, "Cookie", session, "Origin", a.server.Content, "Sec-Fetch-Site", "same-origin",
 				"Access-Control-Request-Method", "POST", "Content-Type", "application/x-www-form-urlencoded")
 			got := a.do(apiRequest{method: method, path: path, anyone: true, header: h, raw: true})
@@ -149,7 +56,7 @@ func TestContentAlone(t *testing.T) {
 				t.Errorf("%s %s allows %s", method, path, allows)
 			}
 			for _, cookie := range got.header.Values("Set-Cookie") {
-				if !strings.HasPrefix(cookie, cookieName(toRead, "open")+"=") || !strings.Contains(cookie, "; Path=/;") || !strings.Contains(cookie, "; Secure") {
+				if !strings.HasPrefix(cookie, public.CookieName(grant.ToRead, "open")+"=") || !strings.Contains(cookie, "; Path=/;") || !strings.Contains(cookie, "; Secure") {
 					t.Errorf("%s %s sets the cookie %s", method, path, cookie)
 				}
 			}
@@ -259,7 +166,7 @@ func TestContentLimited(t *testing.T) {
 				is.Equal(string(a.guest().see("GET", at, "Host", contentHost).want(200).body), "0123456789")
 				a.guest().see("GET", at, "Host", contentHost, "Range", "bytes=5-").want(206)
 				// No byte comes from the base, which passes the right on as it is.
-				a.clock.advance(readTime - time.Minute)
+				a.clock.advance(public.ReadTime - time.Minute)
 				for range 3 {
 					sent := g.see("GET", "/x/item")
 					is.Equal(len(sent.body), 0)
@@ -287,7 +194,7 @@ func TestGrantPassedOn(t *testing.T) {
 		a.share("0123456789", "slug", "item", "maxViews", "1")
 		g := a.guest()
 		g.see("GET", "/v/item").want(200)
-		a.clock.advance(readTime - time.Minute)
+		a.clock.advance(public.ReadTime - time.Minute)
 		at := rawIn(g.see("GET", "/v/item").want(200))
 		a.guest().see("GET", at).want(200)
 		at = rawIn(a.guest().see("GET", strings.Replace(at, "/x/", "/v/", 1)).want(200))
@@ -299,18 +206,18 @@ func TestGrantPassedOn(t *testing.T) {
 		a.share("0123456789", "slug", "item", "maxViews", "1")
 		at := rawApart(a.guest().see("GET", "/v/item").want(200))
 		for range 3 {
-			a.clock.advance(readTime / 4)
+			a.clock.advance(public.ReadTime / 4)
 			at = strings.TrimPrefix(a.guest().see("GET", at).want(302).header.Get("Location"), a.server.Content)
 		}
 		a.guest().see("GET", at, "Host", contentHost).want(200)
-		a.clock.advance(readTime / 4)
+		a.clock.advance(public.ReadTime / 4)
 		a.guest().see("GET", at, "Host", contentHost).want(410)
 	})
 	t.Run("unlock", func(t *testing.T) {
 		a := start(t, apart)
 		a.share("0123456789", "slug", "item", "password", "open sesame")
 		at := strings.TrimPrefix(a.guest().see("GET", "/x/item", "X-Share-Password", "open sesame").want(302).header.Get("Location"), a.server.Content)
-		a.clock.advance(readTime - time.Minute)
+		a.clock.advance(public.ReadTime - time.Minute)
 		at = strings.TrimPrefix(a.guest().see("GET", at).want(302).header.Get("Location"), a.server.Content)
 		a.guest().see("GET", at, "Host", contentHost).want(200)
 		a.clock.advance(time.Minute)
@@ -321,12 +228,12 @@ func TestGrantPassedOn(t *testing.T) {
 		g := a.guest()
 		g.see("POST", "/v/item", "X-Form", "password=open+sesame").want(303)
 		at = rawApart(g.see("GET", "/v/item").want(200))
-		a.clock.advance(unlockTime - time.Minute)
+		a.clock.advance(public.UnlockTime - time.Minute)
 		a.guest().see("GET", at, "Host", contentHost).want(200)
 		at = rawApart(g.see("GET", "/v/item").want(200))
 		a.clock.advance(time.Minute)
 		a.guest().see("GET", at, "Host", contentHost).want(200) // the page was a view of its own
-		a.clock.advance(readTime)
+		a.clock.advance(public.ReadTime)
 		a.guest().see("GET", at, "Host", contentHost).want(401)
 	})
 	t.Run("own", func(t *testing.T) {
@@ -334,7 +241,7 @@ func TestGrantPassedOn(t *testing.T) {
 		a.share("0123456789", "slug", "item", "isPublic", "false")
 		at := rawApart(a.get("/v/item").want(200))
 		a.guest().see("GET", at).want(404) // at the base it is worth nothing
-		a.clock.advance(ownTime - time.Minute)
+		a.clock.advance(public.OwnTime - time.Minute)
 		a.guest().see("GET", at, "Host", contentHost).want(200)
 		a.clock.advance(time.Minute)
 		a.guest().see("GET", at, "Host", contentHost).want(404)
@@ -363,7 +270,7 @@ func TestContentLeadsBack(t *testing.T) {
 	is.Equal(a.viewed("few"), 0)
 
 	at := strings.Replace(rawApart(a.get("/v/hidden").want(200)), "/hidden?", "/hidden.txt?", 1)
-	a.clock.advance(ownTime)
+	a.clock.advance(public.OwnTime)
 	sent = a.send("GET", at, "Host", contentHost, "Sec-Fetch-Dest", "document").want(302)
 	to, ok := strings.CutPrefix(sent.header.Get("Location"), "https://kist.example.org")
 	is.True(ok)
@@ -379,7 +286,7 @@ func TestContentMisses(t *testing.T) {
 	a.share("0123456789", "slug", "hidden", "isPublic", "false")
 	a.share("0123456789", "slug", "other", "isPublic", "false")
 	at := rawApart(a.get("/v/hidden").want(200))
-	for i := range missesFrom {
+	for i := range session.MissesFrom {
 		a.send("GET", fmt.Sprint("/x/none", i), "Host", contentHost).want(404)
 	}
 	a.send("GET", "/x/hidden", "Host", contentHost).want(429)
@@ -442,8 +349,8 @@ func TestContentOwner(t *testing.T) {
 		ends int
 	}{
 		"nothing":  {func(scene) {}, 0},
-		"late":     {func(s scene) { s.clock.advance(ownTime - time.Minute) }, 0},
-		"later":    {func(s scene) { s.clock.advance(ownTime) }, session | key},
+		"late":     {func(s scene) { s.clock.advance(public.OwnTime - time.Minute) }, 0},
+		"later":    {func(s scene) { s.clock.advance(public.OwnTime) }, session | key},
 		"sign-out": {func(s scene) { s.do(as(s.cookie, "POST", "/api/v1/auth/logout", nil)).want(200) }, session},
 		"session revoked": {func(s scene) {
 			list := s.do(as(s.cookie, "GET", "/api/v1/me/sessions", nil)).want(200)
@@ -505,7 +412,7 @@ func TestContentOwner(t *testing.T) {
 // password, and of the owner's others for a short while alone.
 func TestContentNetworks(t *testing.T) {
 	t.Parallel()
-	behind := func(c *Config) {
+	behind := func(c *web.Config) {
 		apart(c)
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	}
@@ -526,7 +433,7 @@ func TestContentNetworks(t *testing.T) {
 		views      int // with the page's
 	}{
 		"open":                  {nil, false, nil, 200, 200, 1},
-		"open, later":           {nil, false, func(s scene) { s.clock.advance(readTime) }, 200, 200, 3},
+		"open, later":           {nil, false, func(s scene) { s.clock.advance(public.ReadTime) }, 200, 200, 3},
 		"open, made private":    {nil, false, private, 404, 404, 1},
 		"open, gets a limit":    {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"maxViews":9}`).want(200) }, 200, 200, 3},
 		"open, gets a password": {nil, false, func(s scene) { s.patch("/api/v1/files/item", `{"password":"open sesame"}`).want(200) }, 401, 401, 1},
@@ -537,8 +444,8 @@ func TestContentNetworks(t *testing.T) {
 		"locked":                {[]string{"password", "open sesame"}, false, nil, 401, 200, 1},
 
 		"private, own":               {[]string{"isPublic", "false"}, true, nil, 200, 200, 0},
-		"private, own, later":        {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(readTime) }, 404, 200, 0},
-		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(ownTime) }, 404, 404, 0},
+		"private, own, later":        {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(public.ReadTime) }, 404, 200, 0},
+		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(public.OwnTime) }, 404, 404, 0},
 		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).want(200) }, 200, 200, 1},
 		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
 			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: true}) }))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -17,14 +18,14 @@ func TestQueueCursor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	q := a.post(requestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).want(201).text("data.id")
+	q := a.post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop", "requiresApproval": true}).want(201).text("data.id")
 	const n = 7
 	for i := range n {
 		r := a.uploadRequest(nil, file{fmt.Sprintf("%d.txt", i), "text/plain", fmt.Sprint("content ", i)})
-		r.path, r.anyone = requestsPath+"/p/drop/files", true
+		r.path, r.anyone = web.RequestsPath+"/p/drop/files", true
 		a.do(r).want(201)
 	}
-	for _, path := range []string{requestsPath + "/queue", requestsPath + "/" + q + "/queue", requestsPath + "/" + q + "/queue?status=pending"} {
+	for _, path := range []string{web.RequestsPath + "/queue", web.RequestsPath + "/" + q + "/queue", web.RequestsPath + "/" + q + "/queue?status=pending"} {
 		join := "?"
 		if path[len(path)-1] == 'g' {
 			join = "&"
@@ -47,11 +48,11 @@ func TestQueueCursor(t *testing.T) {
 		}
 		is.Equal(len(seen), n) // every item, on one page each
 	}
-	a.do(apiRequest{method: "GET", path: requestsPath + "/queue?cursor=AQ", raw: true}).want(400)
-	a.do(apiRequest{method: "GET", path: requestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: web.RequestsPath + "/queue?cursor=AQ", raw: true}).want(400)
+	a.do(apiRequest{method: "GET", path: web.RequestsPath + "/queue?cursor=AQ&offset=1", raw: true}).want(400)
 
 	// Decide the first page; the cursor of it still leads to the next item.
-	queue := requestsPath + "/" + q + "/queue"
+	queue := web.RequestsPath + "/" + q + "/queue"
 	first := a.get(queue + "?status=pending&limit=3").want(200)
 	ids := []string{first.text("items.0.itemId"), first.text("items.1.itemId"), first.text("items.2.itemId")}
 	second := a.get(queue + "?status=pending&limit=3&cursor=" + first.text("nextCursor")).want(200).text("items.0.itemId")
@@ -76,7 +77,7 @@ func TestContract(t *testing.T) {
 	a := start(t)
 	const none = "00000000-0000-0000-0000-000000000000"
 	for _, path := range []string{"tags", "folders", "keys", "upload-requests", "integrations/webhooks"} {
-		a.delete(apiPath + path + "/" + none).want(404)
+		a.delete(web.ApiPath + path + "/" + none).want(404)
 	}
 	slug := a.upload(nil, file{"a.txt", "text/plain", "a"}).want(201).text("slug")
 	at := "/api/v1/files/" + slug
@@ -96,7 +97,7 @@ func TestContract(t *testing.T) {
 func TestBasePath(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://example.org/kist" })
+	a := start(t, func(c *web.Config) { c.Base = "https://example.org/kist" })
 	a.post("/api/v1/notes", map[string]any{"content": "hello", "slug": "one", "isPublic": true}).want(201)
 	for _, path := range []string{"/v/one", "/kist/v/one", "/x/one", "/kist/x/one", "/kist/one", "/kist/login"} {
 		is.Equal(a.do(apiRequest{method: "GET", path: path, anyone: true, raw: true}).status, 200)
@@ -112,7 +113,7 @@ func TestQueueBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	id := a.post(requestsPath, map[string]any{"title": "T", "slug": "drop"}).want(201).text("data.id")
+	id := a.post(web.RequestsPath, map[string]any{"title": "T", "slug": "drop"}).want(201).text("data.id")
 	const n = 450
 	store := a.server.Store
 	var q *record.Request
@@ -131,10 +132,10 @@ func TestQueueBytes(t *testing.T) {
 		_, err := tx.Receive(place, &record.SenderForm{Message: strings.Repeat("\x01", record.MaxMessage)}, came)
 		return err
 	}))
-	for _, path := range []string{requestsPath + "/queue?limit=500", requestsPath + "/" + id + "/queue?limit=500"} {
+	for _, path := range []string{web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500"} {
 		sizes := a.wholeList(path, "items", "itemId", n)
 		is.Equal(len(sizes), 2)
-		is.True(sizes[0] > pageBytes-100_000) // a page is full before it ends
+		is.True(sizes[0] > web.PageBytes-100_000) // a page is full before it ends
 	}
 }
 
@@ -161,7 +162,7 @@ func TestDeliveryPages(t *testing.T) {
 	}
 	sizes := a.wholeList(at, "data", "id", n)
 	is.Equal(len(sizes), 2)
-	is.True(sizes[0] > pageBytes-100_000)
+	is.True(sizes[0] > web.PageBytes-100_000)
 	is.Equal(len(a.wholeList(at+"?limit=30", "data", "id", n)), 4)
 	is.Equal(len(a.wholeList(at+"?limit=110", "data", "id", n)), 2)
 	for _, bad := range []string{"?limit=0", "?limit=501", "?cursor=AQ", "?cursor=x"} {
@@ -179,7 +180,7 @@ func (a *app) wholeList(path, list, id string, n int) (sizes []int) {
 		if page.at("total") != float64(n) {
 			a.Fatalf("total %v", page.at("total"))
 		}
-		if len(page.body) > pageBytes+200 {
+		if len(page.body) > web.PageBytes+200 {
 			a.Errorf("a page has %d bytes", len(page.body))
 		}
 		sizes = append(sizes, len(page.body))

@@ -17,6 +17,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -58,8 +60,8 @@ func TestQuarantine(t *testing.T) {
 	}
 	// What a stranger has begun to send is told to nobody but who has its address.
 	const unfinished = "s3cret-name-unfinished.txt"
-	begun := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
-	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(sentPath)+1:])
+	begun := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
+	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(web.SentPath)+1:])
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
 		awaited, err := tx.OpenUploads()
 		for id := range awaited {
@@ -115,47 +117,47 @@ func TestQuarantine(t *testing.T) {
 	}
 	for who, header := range callers {
 		for _, r := range a.server.routes {
-			if r.id == "logout" || r.id == "removeUser" || strings.HasPrefix(r.id, "removeSession") {
+			if r.Id == "logout" || r.Id == "removeUser" || strings.HasPrefix(r.Id, "removeSession") {
 				continue // it would end what the walk is made with
 			}
-			if r.method == http.MethodDelete && who == "an administrator" && strings.Contains(r.path, "/admin/") {
+			if r.Method == http.MethodDelete && who == "an administrator" && strings.Contains(r.Path, "/admin/") {
 				continue
 			}
-			params := strings.Count(r.path, "{")
+			params := strings.Count(r.Path, "{")
 			var paths []string
 			switch params {
 			case 0:
-				if paths = append(paths, r.path); r.method == http.MethodGet {
-					paths = append(paths, r.path+"?q=s3cret", r.path+"?folder=Quarantine-folder", r.path+"?status=pending&limit=500")
+				if paths = append(paths, r.Path); r.Method == http.MethodGet {
+					paths = append(paths, r.Path+"?q=s3cret", r.Path+"?folder=Quarantine-folder", r.Path+"?status=pending&limit=500")
 				}
 			case 1:
 				for _, w := range words {
-					at := r.path[:strings.Index(r.path, "{")] + w + r.path[strings.Index(r.path, "}")+1:]
-					if paths = append(paths, at); r.tag == "public" && r.method == http.MethodGet {
+					at := r.Path[:strings.Index(r.Path, "{")] + w + r.Path[strings.Index(r.Path, "}")+1:]
+					if paths = append(paths, at); r.Tag == "public" && r.Method == http.MethodGet {
 						paths = append(paths, at+".txt?download=1&g=x")
 					}
 				}
 			default:
 				for _, first := range []string{id, slug} {
 					for _, second := range append(slices.Clone(items), words[3]) {
-						at := strings.Replace(r.path, r.path[strings.Index(r.path, "{"):strings.Index(r.path, "}")+1], first, 1)
+						at := strings.Replace(r.Path, r.Path[strings.Index(r.Path, "{"):strings.Index(r.Path, "}")+1], first, 1)
 						paths = append(paths, at[:strings.Index(at, "{")]+second+at[strings.Index(at, "}")+1:])
 					}
 				}
 			}
 			for _, path := range paths {
-				switch r.method {
+				switch r.Method {
 				case http.MethodGet:
 					try(who, header, http.MethodGet, path, "", "")
 				case http.MethodDelete:
 					if params > 0 {
-						try(who, header, r.method, path, "", "")
+						try(who, header, r.Method, path, "", "")
 					}
 				default:
 					if strings.Contains(path, "/admin/") || strings.HasSuffix(path, "/logout") {
 						continue
 					}
-					try(who, header, r.method, path, `{"action":"approve","into":"`+items[0]+`"}`, jsonType)
+					try(who, header, r.Method, path, `{"action":"approve","into":"`+items[0]+`"}`, web.JsonType)
 				}
 			}
 		}
@@ -175,7 +177,7 @@ func TestQuarantine(t *testing.T) {
 
 	// Nobody has changed anything; the owner has all of it, in the queue alone.
 	is.Equal(a.stranger("HEAD", begun, "").want(200).header.Get("Upload-Offset"), "25")
-	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
+	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0)
 	queue := a.get("/api/v1/upload-requests/" + id + "/queue").want(200)
 	for i, state := range []string{"pending", "approved", "rejected"} {
 		is.Equal(queue.at(fmt.Sprintf("items.%d.status", i)), state)

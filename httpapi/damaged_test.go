@@ -19,6 +19,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -65,7 +66,7 @@ func noise(seed uint64, size int) string {
 // owner gets 503, visitors 410, and the same file uploaded again heals it.
 func TestDamagedContent(t *testing.T) {
 	t.Parallel()
-	a := start(t, func(c *Config) { c.Base = "" })
+	a := start(t, func(c *web.Config) { c.Base = "" })
 	owner := withHeader("X-Api-Key", a.key)
 	for i, size := range []int{10, 100 << 10, 1 << 20, 9 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -230,7 +231,7 @@ func TestHealth(t *testing.T) {
 	is := is.New(t)
 	scrubbed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var absent []blobs.Ref
-	a := start(t, func(c *Config) {
+	a := start(t, func(c *web.Config) {
 		c.Metrics = true
 		c.Scrubbed = func() time.Time { return scrubbed }
 		c.Absent = func() ([]blobs.Ref, int, time.Time) { return absent, len(absent), scrubbed }

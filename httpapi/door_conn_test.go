@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
 // hurry is how much faster time-outs end on a hasty listener.
@@ -45,8 +47,10 @@ func sooner(t time.Time) time.Time {
 	return time.Now().Add(time.Until(t) / hurry)
 }
 
-func (c hastyConn) SetDeadline(t time.Time) error      { return c.Conn.SetDeadline(sooner(t)) }
-func (c hastyConn) SetReadDeadline(t time.Time) error  { return c.Conn.SetReadDeadline(sooner(t)) }
+func (c hastyConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(sooner(t)) }
+
+func (c hastyConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(sooner(t)) }
+
 func (c hastyConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(sooner(t)) }
 
 // watched is a listener that knows how many of its connections are open.
@@ -79,7 +83,7 @@ func (c *watchedConn) Close() error {
 // returns what Serve returned.
 func (a *app) serve(wrap func(net.Listener) net.Listener, grace time.Duration) (addr string, stop func() error, stopping context.CancelFunc) {
 	a.Helper()
-	a.server.renew = writeRenew / hurry // in step with hasty
+	a.server.Renew = web.WriteRenew / hurry // in step with hasty
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	a.fatal(err)
 	ctx, cancel := context.WithCancel(a.Context())
@@ -134,7 +138,7 @@ func TestDoorSlowClients(t *testing.T) {
 		"GET /x/" + held:     "200",
 		"PUT /healthz":       "405",
 		"POST /api/v1/notes": "401",
-		"GET /healthz?" + strings.Repeat("a", maxQuery+1): "400",
+		"GET /healthz?" + strings.Repeat("a", web.MaxQuery+1): "400",
 	} {
 		for _, length := range []string{"Content-Length: 10", "Content-Length: 10000000", "Transfer-Encoding: chunked"} {
 			for _, sent := range []string{"", "5\r\nh"} {
@@ -170,7 +174,7 @@ func TestDoorSlowClients(t *testing.T) {
 		is.NoErr(err)
 	}
 	ended := make(chan struct{})
-	go func() { a.server.running.Wait(); close(ended) }()
+	go func() { a.server.Running.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
@@ -274,17 +278,17 @@ func TestDoorSteadyClients(t *testing.T) {
 	addr, stop, _ := a.serve(hastily, time.Minute)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	content := strings.Repeat("x", 10*paceBytes)
+	content := strings.Repeat("x", 10*web.PaceBytes)
 	q := a.uploadRequest(nil, file{"a.txt", "", content})
 	body, err := io.ReadAll(q.body)
 	is.NoErr(err)
 	r, w := io.Pipe()
 	go func() {
-		tick := time.NewTicker(paceTime / hurry / 4)
+		tick := time.NewTicker(web.PaceTime / hurry / 4)
 		defer tick.Stop()
 		for len(body) > 0 {
 			<-tick.C
-			n, err := w.Write(body[:min(len(body), paceBytes)])
+			n, err := w.Write(body[:min(len(body), web.PaceBytes)])
 			if err != nil {
 				return
 			}
@@ -301,25 +305,25 @@ func TestDoorSteadyClients(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(res.Body.Close())
 	is.Equal(res.StatusCode, 201)
-	is.True(time.Since(began) > 2*paceTime/hurry) // longer than anyone may be silent
+	is.True(time.Since(began) > 2*web.PaceTime/hurry) // longer than anyone may be silent
 
 	// A body that no handler reads, at the same pace: the answer is not cut
 	// off by it, and the connection goes on.
 	conn, err := net.Dial("tcp", addr)
 	is.NoErr(err)
 	defer conn.Close()
-	const length = 6 * paceBytes
+	const length = 6 * web.PaceBytes
 	_, err = fmt.Fprintf(conn, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length)
 	is.NoErr(err)
-	tick := time.NewTicker(paceTime / hurry / 2)
+	tick := time.NewTicker(web.PaceTime / hurry / 2)
 	defer tick.Stop()
 	began = time.Now()
-	for range length / paceBytes {
+	for range length / web.PaceBytes {
 		<-tick.C
-		_, err = conn.Write(make([]byte, paceBytes))
+		_, err = conn.Write(make([]byte, web.PaceBytes))
 		is.NoErr(err)
 	}
-	is.True(time.Since(began) > 2*paceTime/hurry)
+	is.True(time.Since(began) > 2*web.PaceTime/hurry)
 	in := bufio.NewReader(conn)
 	for _, status := range []int{401, 200} {
 		res, err := http.ReadResponse(in, nil)
@@ -346,7 +350,7 @@ func TestDoorMalformed(t *testing.T) {
 		"10 MB of header":         {"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 10<<20) + end, "431"},
 		"10 MB of headers":        {"GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", 2<<20) + end, "431"},
 		"1 M query parameters":    {"GET /api/v1/notes?" + strings.Repeat("a=b&", 1_000_000) + " HTTP/1.1" + end, "431"},
-		"a query over 8 KiB":      {"GET /api/v1/notes?" + strings.Repeat("a", maxQuery+1) + " HTTP/1.1" + end, "400"},
+		"a query over 8 KiB":      {"GET /api/v1/notes?" + strings.Repeat("a", web.MaxQuery+1) + " HTTP/1.1" + end, "400"},
 		"no host":                 {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
 		"two hosts":               {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
 		"a host that is none":     {"GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n", "400"},
@@ -462,13 +466,13 @@ func TestDoorCutsOff(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for name, fail := range map[string]func(*request) error{
-		"error": func(*request) error { return errInternal },
-		"panic": func(*request) error { panic("on the way") },
+	for name, fail := range map[string]func(*web.Request) error{
+		"error": func(*web.Request) error { return web.ErrInternal },
+		"panic": func(*web.Request) error { panic("on the way") },
 	} {
 		h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.server.serveOperation(w, r, "half", nil, func(c *request) error {
-				_, _ = c.w.Write(bytes.Repeat([]byte("half"), 1<<20))
+			a.server.serveOperation(w, r, "half", nil, func(c *web.Request) error {
+				_, _ = c.W.Write(bytes.Repeat([]byte("half"), 1<<20))
 				return fail(c)
 			})
 		}))
@@ -482,14 +486,14 @@ func TestDoorCutsOff(t *testing.T) {
 		is.True(err != nil) // the client is told
 		is.NoErr(res.Body.Close())
 		is.NoErr(srv.Close())
-		a.server.running.Wait()
+		a.server.Running.Wait()
 		if !strings.Contains(a.log.String(), `"op":"half"`) {
 			t.Errorf("%s: no line in the log", name)
 		}
 	}
 	// Before the answer has begun, a panic is an error like any other.
 	h := a.server.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.server.serveOperation(w, r, "", nil, func(*request) error { panic("at once") })
+		a.server.serveOperation(w, r, "", nil, func(*web.Request) error { panic("at once") })
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)

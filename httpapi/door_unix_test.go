@@ -2,7 +2,9 @@
 
 package httpapi
 
-import "syscall"
+import (
+	"syscall"
+)
 
 // smallWindow has a socket take as little at a time as the system lets it.
 func smallWindow(fd uintptr) {

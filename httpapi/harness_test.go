@@ -27,6 +27,7 @@ import (
 	"kist/embed"
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 	"kist/search"
@@ -46,7 +47,8 @@ type app struct {
 // clock is the wall clock of a test.
 type clock struct{ offset atomic.Int64 }
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
 func (c *clock) advance(d time.Duration) { c.offset.Add(int64(d)) }
 
 type syncBuffer struct {
@@ -85,7 +87,7 @@ func cheapPasswords() *kv.Passwords {
 
 // realPasswords has a server hash passwords at the cost of the product, for
 // tests of what that cost leads to.
-func realPasswords(c *Config) { c.Passwords = kv.NewPasswords() }
+func realPasswords(c *web.Config) { c.Passwords = kv.NewPasswords() }
 
 // alone marks a test that measures time or memory, of which parallel tests
 // would be a part. Tests that are not parallel run one at a time, before the
@@ -96,7 +98,7 @@ func alone(t *testing.T) {
 	t.Setenv("KIST_TEST_ALONE", "yes")
 }
 
-func start(t testing.TB, with ...func(*Config)) *app {
+func start(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	a := startEmpty(t, with...)
 	a.user = a.addUser("ann", record.Admin)
@@ -106,10 +108,10 @@ func start(t testing.TB, with ...func(*Config)) *app {
 
 // atHome gives the server the address that it is reached at, and its port to the
 // origin for content where that has port 0.
-func atHome(c *Config) { c.Base = "" }
+func atHome(c *web.Config) { c.Base = "" }
 
 // startEmpty starts a server that nobody has an account on.
-func startEmpty(t testing.TB, with ...func(*Config)) *app {
+func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	front := httptest.NewUnstartedServer(nil)
@@ -122,7 +124,7 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	a.fatal(err)
 	icons, err := thumbs.Icons(filepath.Join(dir, "cache", "icons"))
 	a.fatal(err)
-	c := Config{
+	c := web.Config{
 		Outbound: local(t),
 		Thumbs:   thumbs, Icons: icons, Store: store, Blobs: files, Passwords: cheapPasswords(), Base: "https://kist.example.org", MaxUpload: 64 << 20,
 		Search: indexOf(dir, store, files),
@@ -141,7 +143,7 @@ func startEmpty(t testing.TB, with ...func(*Config)) *app {
 	front.Start()
 	t.Cleanup(func() {
 		front.Close()
-		a.server.movers.end()
+		a.server.Imports.End()
 		if err := thumbs.Close(); err != nil {
 			t.Error(err)
 		}
@@ -174,10 +176,10 @@ func (a *app) fatal(err error) {
 
 // sessionCookie is the name of the cookie at the server's own address.
 func (a *app) sessionCookie() string {
-	if a.server.base.Scheme == "https" {
-		return "__Host-" + sessionCookie
+	if a.server.BaseURL.Scheme == "https" {
+		return "__Host-" + web.SessionCookie
 	}
-	return sessionCookie
+	return web.SessionCookie
 }
 
 func (a *app) addUser(name string, role record.Role) *record.User {
@@ -294,12 +296,12 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	a.Helper()
 	doc, err := document1()
 	a.fatal(err)
-	var row *route
+	var row *web.Route
 	params := map[string]string{}
 	for i := range a.server.routes {
 		r := &a.server.routes[i]
-		if (r.method == req.Method || r.method == http.MethodGet && req.Method == http.MethodHead) && matches(r.path, req.URL.Path, params) {
-			if row == nil || rank(r.path) < rank(row.path) {
+		if (r.Method == req.Method || r.Method == http.MethodGet && req.Method == http.MethodHead) && matches(r.Path, req.URL.Path, params) {
+			if row == nil || rank(r.Path) < rank(row.Path) {
 				row = r
 			}
 		}
@@ -307,21 +309,21 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	if row == nil || req.Method == http.MethodHead {
 		return
 	}
-	matches(row.path, req.URL.Path, params)
+	matches(row.Path, req.URL.Path, params)
 	if raw && got.status == http.StatusNotFound || got.status == http.StatusMethodNotAllowed {
 		return
 	}
-	if !row.documented() {
-		if got.status != row.reply.status && !slices.Contains(row.statuses(), got.status) {
+	if !row.Documented() {
+		if got.status != row.Reply.Status && !slices.Contains(row.Statuses(), got.status) {
 			a.Errorf("%s %s: status %d is not in its row", req.Method, req.URL.Path, got.status)
 		}
 		return
 	}
-	item := doc.Paths.Value(row.path)
-	op := item.GetOperation(row.method)
+	item := doc.Paths.Value(row.Path)
+	op := item.GetOperation(row.Method)
 	in := &openapi3filter.RequestValidationInput{
 		Request: req, PathParams: params,
-		Route: &routers.Route{Spec: doc, Path: row.path, PathItem: item, Method: row.method, Operation: op},
+		Route: &routers.Route{Spec: doc, Path: row.Path, PathItem: item, Method: row.Method, Operation: op},
 		Options: &openapi3filter.Options{
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 		},
@@ -344,7 +346,7 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	}
 	judge, err := theJudge()
 	a.fatal(err)
-	if err := judge.answer(row.method, row.path, got.status, got.body); err != nil {
+	if err := judge.answer(row.Method, row.Path, got.status, got.body); err != nil {
 		a.Errorf("%s %s -> %d: the answer is not as documented: %v\n%s", req.Method, req.URL.Path, got.status, err, cutText(got.body))
 	}
 	out.SetBodyBytes(got.body)
@@ -366,7 +368,7 @@ func (a *app) keepsRules(req *http.Request, got *answer) {
 	if !strings.HasPrefix(path, "/api/v1/") || path == "/api/v1/openapi" || path == "/api/v1/reference" || path == "/api/v1/qr" || path == "/api/v1/export" && got.status == http.StatusOK || strings.HasSuffix(path, "/content") && got.status < 300 || len(got.body) == 0 || len(got.body) > longText {
 		return
 	}
-	if mediaOf(got.header) == "text/plain" && prefersText(req.Header) {
+	if mediaOf(got.header) == "text/plain" && web.PrefersText(req.Header) {
 		return
 	}
 	if mediaOf(got.header) != "application/json" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kist/blobs"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -95,8 +96,8 @@ func (v *health) Fields(s *field.Set) {
 		Says("The stored files.", `{"checkedAt":null,"damaged":[],"damagedTotal":0,"missing":[],"missingTotal":0}`)
 }
 
-// health gathers what is known to be wrong with the data. It reads no contents.
-func (s *site) health() (*health, error) {
+// assessHealth gathers what is known to be wrong with the data. It reads no contents.
+func assessHealth(s *web.Site) (*health, error) {
 	v := &health{journal: journalHealth{s.Store.JournalHealth()}}
 	if s.Scrubbed != nil {
 		v.files.checked = s.Scrubbed()
@@ -147,10 +148,10 @@ func (s *site) health() (*health, error) {
 	})
 }
 
-func readHealth(c *request) error {
-	v, err := c.s.health()
+func readHealth(c *web.Request) error {
+	v, err := assessHealth(c.Site)
 	if err != nil {
 		return err
 	}
-	return c.respondData(http.StatusOK, v)
+	return c.RespondData(http.StatusOK, v)
 }

@@ -7,46 +7,47 @@ import (
 	"strings"
 
 	"kist/embed"
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
 // helpRoutes are the pages of the handbook.
-func helpRoutes() []route {
-	return []route{
+func helpRoutes() []web.Route {
+	return []web.Route{
 		{
-			method: "GET", path: "/help", id: "readHandbook", tag: "app", summary: "The first page of the handbook or, with q, the pages that have all its words.",
-			access: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{400, 503}, serve: readHandbook,
+			Method: "GET", Path: "/help", Id: "readHandbook", Tag: "app", Summary: "The first page of the handbook or, with q, the pages that have all its words.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{400, 503}, Serve: readHandbook,
 		},
 		{
-			method: "GET", path: "/help/{topic}", id: "readTopic", tag: "app", summary: "A page of the handbook.",
-			access: anyone, reply: reply{200, "The page.", pageOf()}, fails: []int{404, 503}, serve: readTopic,
+			Method: "GET", Path: "/help/{topic}", Id: "readTopic", Tag: "app", Summary: "A page of the handbook.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 503}, Serve: readTopic,
 		},
 	}
 }
 
-func readHandbook(c *request) error {
-	q, err := c.query()
+func readHandbook(c *web.Request) error {
+	q, err := c.Query()
 	if err != nil {
 		return err
 	}
 	if words := strings.TrimSpace(q.Get("q")); words != "" {
 		found := embed.FindHelp(words)
-		return c.respondPage(http.StatusOK, embed.HelpPage{Base: c.s.prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
+		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
 	}
-	return c.help("Handbook", embed.HelpIndex())
+	return help(c, "Handbook", embed.HelpIndex())
 }
 
-func readTopic(c *request) error {
-	t, ok := embed.HelpTopic(c.arg("topic"))
+func readTopic(c *web.Request) error {
+	t, ok := embed.HelpTopic(c.Arg("topic"))
 	if !ok {
 		return record.NotFound("page of the handbook")
 	}
-	return c.help(t.Title, t.Text)
+	return help(c, t.Title, t.Text)
 }
 
-func (c *request) help(title, text string) error {
-	base := c.s.prefix()
-	body, err := c.s.renders.handbook(helpLink.ReplaceAllStringFunc(text, func(link string) string {
+func help(c *web.Request, title, text string) error {
+	base := c.Site.Prefix()
+	body, err := c.Site.Renders.Handbook(helpLink.ReplaceAllStringFunc(text, func(link string) string {
 		name, anchor, _ := strings.Cut(link[2:], ".md")
 		if anchor != "" {
 			anchor = "#h-" // which the renderer puts before the ids of headings
@@ -56,7 +57,7 @@ func (c *request) help(title, text string) error {
 	if err != nil {
 		return err
 	}
-	return c.respondPage(http.StatusOK, embed.HelpPage{Base: base, Title: title, Body: body})
+	return c.RespondPage(http.StatusOK, embed.HelpPage{Base: base, Title: title, Body: body})
 }
 
 // helpLink begins a link from one file of the handbook to another.

@@ -13,13 +13,14 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/web"
 )
 
 // TestHandbook: anyone can read every page, without scripts, and every link in
 // it leads to a page and a heading that are there.
 func TestHandbook(t *testing.T) {
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/kist" })
+	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
 	paths := []string{"/help", "/help?q=backup", "/help?q=nosuchword"}
 	for _, topic := range embed.Topics() {
 		paths = append(paths, "/help/"+topic.Name)

@@ -21,6 +21,8 @@ import (
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
 // lair is a browser that is signed in at a server, and what uploads try to
@@ -48,7 +50,7 @@ func openLair(t *testing.T, apart bool) *lair {
 	t.Cleanup(l.beacon.Close)
 	var site http.Handler
 	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { site.ServeHTTP(w, r) }))
-	l.tab = openBrowser(t, func(c *Config) {
+	l.tab = openBrowser(t, func(c *web.Config) {
 		if apart {
 			c.Content = "http://content.test:" + door.Listener.Addr().String()[strings.LastIndex(door.Listener.Addr().String(), ":")+1:]
 		}
@@ -100,7 +102,8 @@ type noted struct {
 	status int
 }
 
-func (n *noted) WriteHeader(status int)      { n.status = status; n.ResponseWriter.WriteHeader(status) }
+func (n *noted) WriteHeader(status int) { n.status = status; n.ResponseWriter.WriteHeader(status) }
+
 func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 // lay has the server of the test answer at a path: a media type, a policy after

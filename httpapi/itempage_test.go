@@ -12,6 +12,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/public"
+	"kist/httpapi/web"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -19,7 +21,7 @@ import (
 var gallery = flag.String("gallery", "", "write sample pages to this directory, to look at")
 
 // sampleView is an item of the kind with every part that a page can show.
-func sampleView(k *record.Kind, body record.Body) viewing {
+func sampleView(k *record.Kind, body record.Body) public.Viewing {
 	at := time.Date(2026, 11, 20, 16, 5, 0, 0, time.UTC)
 	shown := &record.Shown{
 		Record: record.Record{
@@ -28,13 +30,13 @@ func sampleView(k *record.Kind, body record.Body) viewing {
 		},
 		TagList: []record.Tag{{Name: "photos", Color: "#D98A2B"}, {Name: "harbour", Color: "#3F7FD0"}},
 	}
-	return viewing{
+	return public.Viewing{
 		Shown: shown, Body: body, Owner: record.User{Name: "ann", DisplayName: "Ann Lindqvist"},
 		Address: "https://kist.example.org/v/winter-light", Open: true,
 	}
 }
 
-func sampleFile(mimeType, name string) viewing {
+func sampleFile(mimeType, name string) public.Viewing {
 	v := sampleView(record.Files, &record.File{
 		OriginalName: name, MimeType: mimeType, Size: 4_123_456,
 		SHA256:      "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
@@ -98,9 +100,9 @@ func Do(ctx context.Context, f func() error) (err error) {
 `
 
 // samples are views of every kind and of every way to show a file.
-func samples() map[string]viewing {
+func samples() map[string]public.Viewing {
 	long := strings.Repeat("Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft", 3)
-	all := map[string]viewing{
+	all := map[string]public.Viewing{
 		"image": sampleFile("image/jpeg", "Résumé of the harbour, winter light.jpg"),
 		"svg":   sampleFile("image/svg+xml", "plan.svg"),
 		"video": sampleFile("video/mp4", "first-steps-in-the-garden.mp4"),
@@ -140,7 +142,9 @@ func samples() map[string]viewing {
 	return all
 }
 
-func pageServer() *site { return &site{Config: Config{Base: "https://kist.example.org/sub"}} }
+func pageServer() *web.Site {
+	return &web.Site{Config: web.Config{Base: "https://kist.example.org/sub"}}
+}
 
 func renderPage(t *testing.T, p embed.Page) string {
 	t.Helper()
@@ -169,7 +173,7 @@ func TestGallery(t *testing.T) {
 	}
 	is.NoErr(os.WriteFile(filepath.Join(*gallery, "picture.svg"), []byte(samplePicture), 0o600))
 	for name, v := range samples() {
-		p, err := pageServer().itemPage(v)
+		p, err := public.ItemPage(pageServer(), v)
 		is.NoErr(err)
 		p.Base = "."
 		if p.File != nil && p.File.Show == embed.ShowImage {
@@ -178,10 +182,10 @@ func TestGallery(t *testing.T) {
 		write(name, p)
 	}
 	game := samples()["game"].Body.(*record.Game)
-	games := pageServer().gamesPage(record.User{Name: "ann"}, "", []listedGame{
-		{game, "/v/a"},
-		{&record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, "/v/b"},
-		{&record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, "/v/c"},
+	games := public.GamesPage(pageServer(), record.User{Name: "ann"}, "", []public.ListedGame{
+		{Game: game, Address: "/v/a"},
+		{Game: &record.Game{Name: "Chess", Platform: "board", Status: "playing", Rating: -1, Playtime: -1}, Address: "/v/b"},
+		{Game: &record.Game{Name: "Elden Ring", Platform: "PC", Status: "backlog", Rating: -1, Playtime: 300}, Address: "/v/c"},
 	})
 	games.Base = "."
 	write("games", games)
@@ -199,7 +203,7 @@ func TestItemPages(t *testing.T) {
 	for name, v := range samples() {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			p, err := pageServer().itemPage(v)
+			p, err := public.ItemPage(pageServer(), v)
 			is.NoErr(err)
 			is.Equal(p.Base, "/sub")
 			html := renderPage(t, p)
@@ -218,7 +222,7 @@ func TestEveryKindHasAPage(t *testing.T) {
 	t.Parallel()
 	for _, k := range record.Kinds {
 		is := is.New(t)
-		p, err := pageServer().itemPage(viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()})
+		p, err := public.ItemPage(pageServer(), public.Viewing{Shown: &record.Shown{Record: record.Record{Kind: k}}, Body: k.New()})
 		is.NoErr(err)
 		is.True(p.Kind != "")
 		is.True(renderPage(t, p) != "")
@@ -234,12 +238,12 @@ func TestFilePreviews(t *testing.T) {
 	} {
 		is := is.New(t)
 		v := sampleFile(mimeType, "a.bin")
-		p, err := pageServer().itemPage(v)
+		p, err := public.ItemPage(pageServer(), v)
 		is.NoErr(err)
 		is.Equal(p.File.Show, want) // of the media type
 		is.Equal(p.Raw != "", media.Inline(mimeType))
 		v.Raw = ""
-		p, err = pageServer().itemPage(v)
+		p, err = public.ItemPage(pageServer(), v)
 		is.NoErr(err)
 		is.Equal(p.File.Show, embed.Show("")) // nothing without an address
 	}
@@ -250,7 +254,7 @@ func TestTextPreview(t *testing.T) {
 	is := is.New(t)
 	v := sampleFile("text/html", "a.html")
 	v.Text = []byte("<script>alert(1)</script>\nhalf a li")
-	p, err := pageServer().itemPage(v)
+	p, err := public.ItemPage(pageServer(), v)
 	is.NoErr(err)
 	is.Equal(p.File.Show, embed.ShowText)
 	is.True(p.File.Text.Cut)
@@ -259,19 +263,19 @@ func TestTextPreview(t *testing.T) {
 	is.True(!strings.Contains(string(p.File.Text.Body), "<script"))
 
 	v.Body.(*record.File).Size = int64(len(v.Text))
-	p, err = pageServer().itemPage(v)
+	p, err = public.ItemPage(pageServer(), v)
 	is.NoErr(err)
 	is.True(!p.File.Text.Cut)
 	is.Equal(p.File.Text.Lines, 2)
 
 	for _, binary := range []string{"a\x00b", "\xff\xfe\x00", "latin \xe9 one"} {
 		v.Text = []byte(binary)
-		p, err = pageServer().itemPage(v)
+		p, err = public.ItemPage(pageServer(), v)
 		is.NoErr(err)
 		is.Equal(p.File.Show, embed.Show(""))
 	}
-	is.True(readable([]byte("cut \xe2\x82"))) // in the middle of a character
-	is.Equal(string(wholeLines([]byte("cut \xe2\x82"))), "cut ")
+	is.True(public.Readable([]byte("cut \xe2\x82"))) // in the middle of a character
+	is.Equal(string(public.WholeLines([]byte("cut \xe2\x82"))), "cut ")
 }
 
 // Only an item that is open has a picture for other sites, and only its
@@ -281,11 +285,11 @@ func TestPicture(t *testing.T) {
 	is := is.New(t)
 	v := sampleFile("image/jpeg", "a.jpg")
 	v.Thumb = "https://kist.example.org/t/winter-light"
-	p, err := pageServer().itemPage(v)
+	p, err := public.ItemPage(pageServer(), v)
 	is.NoErr(err)
 	is.Equal(p.Picture, v.Thumb)
 	v.Thumb = "" // as of one that is not open
-	p, err = pageServer().itemPage(v)
+	p, err = public.ItemPage(pageServer(), v)
 	is.NoErr(err)
 	is.Equal(p.Picture, "")
 }
@@ -306,7 +310,7 @@ func TestHostileFieldsStayText(t *testing.T) {
 			v := sampleView(record.Notes, body)
 			v.Shown.TagList = []record.Tag{{Name: text, Color: text}}
 			v.Owner.DisplayName, v.Text = text, []byte(text)
-			p, err := pageServer().itemPage(v)
+			p, err := public.ItemPage(pageServer(), v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,32 +324,13 @@ func TestHostileFieldsStayText(t *testing.T) {
 	}
 }
 
-func TestWords(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1.0 kB", 4_123_456: "4.1 MB", 9_960_000: "10 MB", 999_600: "1.0 MB", 1 << 53: "9.0 PB"} {
-		is.Equal(sizeText(n), want)
-	}
-	for media, want := range map[string]string{
-		"image/jpeg": "JPEG picture", "image/svg+xml": "SVG picture", "audio/mpeg": "MP3 audio", "application/pdf": "PDF document",
-		"image/vnd.adobe.photoshop": "Picture", "video/x-matroska": "Matroska video", "text/x-c": "Text file", "application/zip": "ZIP file", "": "ZIP file",
-	} {
-		is.Equal(mediaName(media, "a.zip"), want)
-	}
-	is.Equal(mediaName("", "a"), "File")
-	is.Equal(mediaName("", `a."><`), "File")
-	is.Equal(playtime(0), "0 min")
-	is.Equal(playtime(65), "1 h 5 min")
-	is.Equal(playtime(120), "2 h")
-}
-
 func TestGamesPage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := pageServer().gamesPage(record.User{Name: "ann"}, "https://kist.example.org/g/ann", []listedGame{
-		{&record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, "/v/a"},
-		{&record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, "/v/b"},
-		{&record.Game{Name: "C", Rating: -1, Playtime: -1}, "javascript:alert(1)"},
+	p := public.GamesPage(pageServer(), record.User{Name: "ann"}, "https://kist.example.org/g/ann", []public.ListedGame{
+		{Game: &record.Game{Name: "A", Status: "backlog", Rating: -1, Playtime: -1}, Address: "/v/a"},
+		{Game: &record.Game{Name: "B", Status: "playing", Rating: 10, Playtime: 60}, Address: "/v/b"},
+		{Game: &record.Game{Name: "C", Rating: -1, Playtime: -1}, Address: "javascript:alert(1)"},
 	})
 	is.Equal(len(p.Groups), 3)
 	is.Equal(p.Groups[0].Name, "Playing")

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -11,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"kist/kv"
+	"kist/httpapi/api"
+	"kist/httpapi/web"
 	"kist/kv/record"
 	"kist/search"
 )
@@ -45,17 +45,17 @@ func newMeter(s *Server) *meter {
 }
 
 // note counts a request that was answered; on a nil meter it does nothing.
-func (m *meter) note(w *answerWriter, took time.Duration) {
+func (m *meter) note(w *web.AnswerWriter, took time.Duration) {
 	if m == nil {
 		return
 	}
-	op := w.op
+	op := w.Op
 	if op == "" {
 		op = "none"
 	}
-	m.requests.WithLabelValues(op, strconv.Itoa(w.status)).Inc()
+	m.requests.WithLabelValues(op, strconv.Itoa(w.Status)).Inc()
 	m.took.Observe(took.Seconds())
-	m.sent.Add(float64(w.bytes))
+	m.sent.Add(float64(w.Bytes))
 }
 
 // figures collects what the instance keeps when it is asked.
@@ -104,28 +104,28 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	_, doubted := f.s.Store.ClockDoubt()
 	tell(figureDoubted, truth(doubted))
 	tell(figureJournal, float64(len(f.s.Store.JournalHealth().Damaged)))
-	v, err := f.s.stats()
+	v, err := api.CollectStats(f.s.Site)
 	var sound *health
 	if err == nil {
-		sound, err = f.s.health()
+		sound, err = assessHealth(f.s.Site)
 	}
 	tell(figureCollected, truth(err == nil))
 	if err != nil {
 		f.s.Log.Error("the figures cannot be collected", "error", err)
 		return
 	}
-	tell(figureUsers, float64(v.users))
+	tell(figureUsers, float64(v.Users))
 	tell(figureDamaged, float64(sound.files.nDamaged))
 	scrubbed := 0.0
 	if at := sound.files.checked; !at.IsZero() {
 		scrubbed = float64(at.Unix())
 	}
 	tell(figureScrubbed, scrubbed)
-	tell(figureBytes, float64(v.bytes))
-	tell(figurePending, float64(v.pending))
-	tell(figureWaiting, float64(v.waiting))
+	tell(figureBytes, float64(v.Bytes))
+	tell(figurePending, float64(v.Pending))
+	tell(figureWaiting, float64(v.Waiting))
 	for _, k := range record.Kinds {
-		tell(figureRecords, float64(v.counts[k.Name]), k.Name)
+		tell(figureRecords, float64(v.Counts[k.Name]), k.Name)
 	}
 }
 
@@ -136,46 +136,14 @@ func truth(got bool) float64 {
 	return 0
 }
 
-// stats counts what the instance keeps.
-func (s *site) stats() (*stats, error) {
-	v := &stats{counts: map[string]int64{}}
-	err := s.Store.View(func(tx *kv.Tx) error {
-		users, err := tx.Users()
-		for i := 0; err == nil && i < len(users); i++ {
-			var usage kv.Usage
-			usage, err = tx.Usage(&users[i])
-			v.users++
-			v.bytes += usage.Bytes
-			v.pending += tx.PendingCount(users[i].ID)
-			for kind, n := range usage.Count {
-				v.counts[kind] += n
-			}
-			if err != nil {
-				break
-			}
-			var hooks []record.Webhook
-			hooks, err = tx.Webhooks(users[i].ID)
-			for _, h := range hooks {
-				v.waiting += tx.Queued(h.ID)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot count what is kept: %w", err)
-	}
-	v.index = s.Search.State()
-	return v, nil
-}
-
-// metrics answers with the figures in the text format of Prometheus, where
+// readMetrics answers with the figures in the text format of Prometheus, where
 // that is turned on. They tell of every user: the key must be an
 // administrator's, with whatever scope.
-func (s *Server) metrics(c *request) error {
+func (s *Server) readMetrics(c *web.Request) error {
 	if s.meter == nil {
 		return record.NotFound("address")
 	}
-	c.w.Header().Set("Cache-Control", "no-store")
-	s.meter.handler.ServeHTTP(c.w, c.r)
+	c.W.Header().Set("Cache-Control", "no-store")
+	s.meter.handler.ServeHTTP(c.W, c.R)
 	return nil
 }

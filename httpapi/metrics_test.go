@@ -7,6 +7,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -17,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	a := start(t)
 	a.get("/metrics").want(404) // off
 
-	a = start(t, func(c *Config) { c.Metrics, c.Version = true, "1.2.3" })
+	a = start(t, func(c *web.Config) { c.Metrics, c.Version = true, "1.2.3" })
 	a.upload(map[string]string{"isPublic": "true", "slug": "seven"}, file{"a.txt", "", "1234567"}).want(201)
 	a.post("/api/v1/notes", `{"content":"a"}`).want(201)
 	a.get("/x/seven").want(200)

@@ -18,6 +18,11 @@ import (
 	"github.com/google/uuid"
 
 	"kist/embed"
+	"kist/httpapi/api"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
@@ -25,30 +30,15 @@ import (
 	"kist/search"
 )
 
-// object is JSON of the document.
-type object = map[string]any
-
-// param is a parameter of an operation.
-type param struct {
-	in, name, doc string
-	schema        object
-	example       any
-}
-
-// content is a body: its media type, schema and an example.
-type content struct {
-	media    string
-	name     string // of the schema in the document; "" leaves it where it stands
-	schema   object
-	example  any // nil: made from the schema
-	optional bool
-}
-
-// reply is what a successful operation answers.
-type reply struct {
-	status int
-	doc    string
-	body   *content // nil: none
+// challengeSchemas are the schemas of challenges of both versions.
+func challengeSchemas() (one, two web.Object) {
+	text, number := web.Object{"type": "string"}, web.Object{"type": "integer"}
+	one = web.Members(web.Object{"algorithm": text, "challenge": text, "maxnumber": number, "salt": text, "signature": text},
+		"algorithm", "challenge", "maxnumber", "salt", "signature")
+	parameters := web.Members(web.Object{
+		"algorithm": text, "cost": number, "expiresAt": web.Object{"type": "integer", "description": "In seconds since 1970."}, "keyLength": number, "keyPrefix": text, "nonce": text, "salt": text,
+	}, "algorithm", "cost", "expiresAt", "keyLength", "keyPrefix", "nonce", "salt")
+	return one, web.Members(web.Object{"parameters": parameters, "signature": text}, "parameters", "signature")
 }
 
 // placeholder stands for the base address in the shipped document.
@@ -59,13 +49,13 @@ const placeholder = "{base_url}"
 // the operations for programs alone: pages, their assets and probes are not in
 // it. The address of its server is the text {base_url}.
 func Document() ([]byte, error) {
-	d := &document{schemas: object{}, responses: object{}, parameters: object{}, examples: object{}}
+	d := &document{schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{}}
 	for _, e := range enums() {
-		d.schemas[e.name] = object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
-		d.schemas[maybePrefix+e.name] = e.orNull()
+		d.schemas[e.name] = web.Object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
+		d.schemas[web.MaybePrefix+e.name] = e.orNull()
 	}
 	for _, c := range components() {
-		schema := shapeOf(c.value, c.mode)
+		schema := web.ShapeOf(c.value, c.mode)
 		nameEnums(schema)
 		d.schemas[c.name] = schema
 	}
@@ -73,35 +63,35 @@ func Document() ([]byte, error) {
 	nameEnums(file)
 	d.schemas["UploadedFile"] = file
 	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
-	d.schemas["UploadedFiles"] = members(object{"files": object{"type": "array", "description": "The files, in the order sent.", "items": ref("UploadedFile")}}, "files")
-	maybe := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, shown)
+	d.schemas["UploadedFiles"] = web.Members(web.Object{"files": web.Object{"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile")}}, "files")
+	maybe := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
 	maybe["nullable"] = true
 	nameEnums(maybe)
 	d.schemas["MaybeFile"] = maybe
-	d.schemas["Error"] = members(object{
-		"error":             object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
-		"code":              object{"type": "string", "description": "A word for a program.", "example": "not_found"},
-		"fields":            object{"type": "object", "additionalProperties": object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": object{}},
+	d.schemas["Error"] = web.Members(web.Object{
+		"error":             web.Object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
+		"code":              web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
+		"fields":            web.Object{"type": "object", "additionalProperties": web.Object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": web.Object{}},
 		"captcha":           captchaAsked(),
-		"requestId":         object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
-		"error_description": object{"type": "string", "description": "In the device flow: the sentence; error is the code of RFC 8628.", "example": "The user has not decided yet."},
-		"interval":          object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
+		"requestId":         web.Object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
+		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence; error is the code of RFC 8628.", "example": "The user has not decided yet."},
+		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
 	}, "error", "code", "requestId")
-	d.schemas["Error"].(object)["description"] = "What every failed operation of the API answers."
-	paths := object{}
-	var tags []object
+	d.schemas["Error"].(web.Object)["description"] = "What every failed operation of the API answers."
+	paths := web.Object{}
+	var tags []web.Object
 	seen := map[string]bool{}
 	for _, r := range new(Server).table() {
-		if !r.documented() {
+		if !r.Documented() {
 			continue
 		}
-		if paths[r.path] == nil {
-			paths[r.path] = object{}
+		if paths[r.Path] == nil {
+			paths[r.Path] = web.Object{}
 		}
-		paths[r.path].(object)[strings.ToLower(r.method)] = d.operation(r)
-		if !seen[r.tag] {
-			seen[r.tag] = true
-			tags = append(tags, object{"name": r.tag, "description": tagDocs[r.tag]})
+		paths[r.Path].(web.Object)[strings.ToLower(r.Method)] = d.operation(r)
+		if !seen[r.Tag] {
+			seen[r.Tag] = true
+			tags = append(tags, web.Object{"name": r.Tag, "description": tagDocs[r.Tag]})
 		}
 	}
 	if err := d.dropUnused(paths); err != nil {
@@ -111,11 +101,11 @@ func Document() ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", " ")
-	err := enc.Encode(object{
+	err := enc.Encode(web.Object{
 		"openapi": "3.0.3",
-		"info": object{
-			"title": "kist", "version": "1.0.0", "license": object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
-			"contact": object{"name": "The administrator of this server", "url": placeholder + "/about"},
+		"info": web.Object{
+			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
+			"contact": web.Object{"name": "The administrator of this server", "url": placeholder + "/about"},
 			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
 				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
 				"the tags of a file may be sent back as they are answered. " +
@@ -123,15 +113,15 @@ func Document() ([]byte, error) {
 				"any other method is answered 405 with Allow. JSON answers of 1 KiB and more are compressed for clients that accept gzip. None of this is listed. " +
 				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
 		},
-		"servers":  []object{{"url": placeholder}},
-		"security": []object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
+		"servers":  []web.Object{{"url": placeholder}},
+		"security": []web.Object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
 		"tags":     tags,
 		"paths":    paths,
-		"components": object{
-			"securitySchemes": object{"ApiKeyAuth": object{
+		"components": web.Object{
+			"securitySchemes": web.Object{"ApiKeyAuth": web.Object{
 				"type": "apiKey", "in": "header", "name": "x-api-key",
 				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
-			}, "Session": object{
+			}, "Session": web.Object{
 				"type": "apiKey", "in": "cookie", "name": "kist_session",
 				"description": "The session of a browser that is signed in; over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused when another site sends them.",
 			}},
@@ -145,19 +135,13 @@ func Document() ([]byte, error) {
 }
 
 // captchaAsked is the schema of a challenge that is part of a refusal.
-func captchaAsked() object {
-	v := members(object{
-		"provider":  object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "What it is for.", "example": record.CaptchaPow},
-		"challenge": ref("CaptchaChallenge"),
+func captchaAsked() web.Object {
+	v := web.Members(web.Object{
+		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "What it is for.", "example": record.CaptchaPow},
+		"challenge": web.Ref("CaptchaChallenge"),
 	}, "provider", "challenge")
 	v["description"] = "With the code captcha_required at a sign-in: what to solve and send in the header x-captcha-token."
 	return v
-}
-
-// documented reports whether the operation is one for programs: it is in the
-// document, and pages are not.
-func (r *route) documented() bool {
-	return strings.HasPrefix(r.path, apiPath) && (r.reply.body == nil || r.reply.body.media != htmlMedia)
 }
 
 // foldedDepth is how deep the document is indented: each member of a schema and
@@ -208,25 +192,25 @@ func serveDocument(base string) (*served, error) {
 }
 
 // readSchema answers with the document.
-func (s *Server) readSchema(c *request) error {
+func (s *Server) readSchema(c *web.Request) error {
 	v, err := s.schema()
 	if err != nil {
 		return err
 	}
-	h := c.w.Header()
-	h.Set("Content-Type", jsonType)
+	h := c.W.Header()
+	h.Set("Content-Type", web.JsonType)
 	h.Set("Cache-Control", "no-cache")
 	body, tag := v.plain, v.plainTag
-	if takesGzip(c.r) {
+	if web.TakesGzip(c.R) {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = v.packed, v.packedTag
 	}
-	return c.unlessUnchanged(tag, func() []byte { return body })
+	return c.UnlessUnchanged(tag, func() []byte { return body })
 }
 
 // A document is made of named parts, so that each is written once and
 // generators of code name them alike.
-type document struct{ schemas, responses, parameters, examples object }
+type document struct{ schemas, responses, parameters, examples web.Object }
 
 // tagDocs describe the groups of operations.
 var tagDocs = map[string]string{
@@ -265,28 +249,28 @@ type enum struct {
 func enums() []enum {
 	return []enum{
 		{"CaptchaProvider", "What tells people from programs.", field.Words(record.CaptchaProviders)},
-		{"DeliveryState", "How far a delivery is.", deliveryStates},
-		{"DeviceAction", "What to do with a device that asks to be let in.", deviceActions},
-		{"Event", "Something that happened.", eventNames},
+		{"DeliveryState", "How far a delivery is.", api.DeliveryStates},
+		{"DeviceAction", "What to do with a device that asks to be let in.", session.DeviceActions},
+		{"Event", "Something that happened.", api.EventNames},
 		{"FileSort", "An order of files.", field.Words(kv.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
 		{"GameStatus", "How far one is with a game.", field.Words(record.GameStatuses)},
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
 		{"ImportState", "How far an import is.", field.Words(record.ImportStates)},
 		{"IndexState", "How the search index is.", search.Phases()},
-		{"ItemKind", "A kind of item.", kindNames()},
+		{"ItemKind", "A kind of item.", api.KindNames()},
 		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
-		{"ListSort", "An order of a short list.", field.Words(shortSorts)},
-		{"Program", "A program that kist can be set up in.", field.Words(programNames())},
+		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
+		{"Program", "A program that kist can be set up in.", field.Words(api.ProgramNames())},
 		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
 		{"RecordSort", "An order of records.", field.Words(kv.Sorts(record.Notes))},
-		{"RemoteUploadAction", "What to do with a remote upload.", fetchActions},
+		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
 		{"RemoteUploadState", "How far a remote upload is.", field.Words(record.FetchStates)},
 		{"Role", "What a user may do.", field.Words(record.Roles)},
-		{"Scope", "What an API key may be used for.", scopeNames},
+		{"Scope", "What an API key may be used for.", api.ScopeNames},
 		{"UploadAction", "What to do with a file that waits for approval.", record.Verdicts},
 		{"UploadState", "How far a file that was sent is.", field.Words(record.States)},
-		{"WebhookEvent", "An event that a webhook is told of; * is all.", webhookEvents},
+		{"WebhookEvent", "An event that a webhook is told of; * is all.", api.WebhookEvents},
 		{"WebhookFormat", "The form of what a webhook is sent.", field.Words(record.Formats)},
 	}
 }
@@ -294,14 +278,14 @@ func enums() []enum {
 // nameEnums puts the name of an enum wherever enumOf refers to its words.
 func nameEnums(schema any) {
 	switch v := schema.(type) {
-	case object:
-		if e, ok := v["$ref"].(enumRef); ok {
+	case web.Object:
+		if e, ok := v["$ref"].(web.EnumRef); ok {
 			v["$ref"] = enumAddress(e)
 		}
 		for _, part := range v {
 			nameEnums(part)
 		}
-	case []object:
+	case []web.Object:
 		for _, part := range v {
 			nameEnums(part)
 		}
@@ -309,40 +293,36 @@ func nameEnums(schema any) {
 }
 
 // enumAddress is the address of the named schema that has the words.
-func enumAddress(e enumRef) string {
+func enumAddress(e web.EnumRef) string {
 	for _, one := range enums() {
-		if !slices.Equal(one.words, e.words) {
+		if !slices.Equal(one.words, e.Words) {
 			continue
 		}
-		if e.nullable {
-			return schemasPath + maybePrefix + one.name
+		if e.Nullable {
+			return web.SchemasPath + web.MaybePrefix + one.name
 		}
-		return schemasPath + one.name
+		return web.SchemasPath + one.name
 	}
-	panic("no enum in the document has the words " + strings.Join(e.words, ", "))
+	panic("no enum in the document has the words " + strings.Join(e.Words, ", "))
 }
 
-// maybePrefix begins the names of enums that may also be null. OpenAPI 3.0 has
-// no other way to say this of a reference.
-const maybePrefix = "Maybe"
-
 // orNull is the schema of a word of the enum, or null.
-func (e *enum) orNull() object {
+func (e *enum) orNull() web.Object {
 	words := make([]any, 0, len(e.words)+1)
 	for _, w := range e.words {
 		words = append(words, w)
 	}
-	return object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
+	return web.Object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
 }
 
 // dropUnused leaves out the enums that nothing refers to.
-func (d *document) dropUnused(paths object) error {
-	used, err := json.Marshal([]object{paths, d.schemas, d.parameters})
+func (d *document) dropUnused(paths web.Object) error {
+	used, err := json.Marshal([]web.Object{paths, d.schemas, d.parameters})
 	if err != nil {
 		return err
 	}
 	for _, e := range enums() {
-		for _, name := range []string{e.name, maybePrefix + e.name} {
+		for _, name := range []string{e.name, web.MaybePrefix + e.name} {
 			if !bytes.Contains(used, []byte(`/`+name+`"`)) {
 				delete(d.schemas, name)
 			}
@@ -352,9 +332,9 @@ func (d *document) dropUnused(paths object) error {
 }
 
 // parameter refers to a parameter that several operations have.
-func (d *document) parameter(p object) object {
-	name := p["in"].(string) + title(strings.ReplaceAll(p["name"].(string), "-", ""))
-	if at, ok := p["schema"].(object)["$ref"].(string); ok {
+func (d *document) parameter(p web.Object) web.Object {
+	name := p["in"].(string) + web.Title(strings.ReplaceAll(p["name"].(string), "-", ""))
+	if at, ok := p["schema"].(web.Object)["$ref"].(string); ok {
 		name += at[strings.LastIndexByte(at, '/')+1:]
 	}
 	if d.parameters[name] == nil {
@@ -363,56 +343,56 @@ func (d *document) parameter(p object) object {
 	if !reflect.DeepEqual(d.parameters[name], p) {
 		return p
 	}
-	return object{"$ref": "#/components/parameters/" + name}
+	return web.Object{"$ref": "#/components/parameters/" + name}
 }
 
-func (d *document) operation(r route) object {
-	op := object{"operationId": r.id, "tags": []string{r.tag}, "summary": r.summary}
-	var params []object
-	for segment := range strings.SplitSeq(r.path, "/") {
+func (d *document) operation(r web.Route) web.Object {
+	op := web.Object{"operationId": r.Id, "tags": []string{r.Tag}, "summary": r.Summary}
+	var params []web.Object
+	for segment := range strings.SplitSeq(r.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(name, "}")
-			params = append(params, d.parameter(object{
+			params = append(params, d.parameter(web.Object{
 				"name": name, "in": "path", "required": true, "description": pathParams[name].doc,
-				"schema": object{"type": "string"}, "example": pathParams[name].example,
+				"schema": web.Object{"type": "string"}, "example": pathParams[name].example,
 			}))
 		}
 	}
-	for _, p := range r.args {
-		nameEnums(p.schema)
-		params = append(params, d.parameter(object{"name": p.name, "in": p.in, "description": p.doc, "schema": p.schema, "example": p.example}))
+	for _, p := range r.Args {
+		nameEnums(p.Schema)
+		params = append(params, d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema, "example": p.Example}))
 	}
 	if params != nil {
 		op["parameters"] = params
 	}
 	switch {
-	case r.access.open:
-		op["security"] = []object{}
+	case r.Access.Open:
+		op["security"] = []web.Object{}
 		op["description"] = "No credential is needed."
-	case r.access.anyKey && r.access.admin:
+	case r.Access.AnyKey && r.Access.Admin:
 		op["description"] = "Any API key of an administrator will do."
-	case r.access.anyKey:
+	case r.Access.AnyKey:
 		op["description"] = "Any API key will do."
-	case r.access.browser:
-		op["security"] = []object{{"Session": []string{}}}
+	case r.Access.Browser:
+		op["security"] = []web.Object{{"Session": []string{}}}
 		op["description"] = "Only for a browser that is signed in."
-	case r.access.session:
+	case r.Access.Session:
 		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
 	default:
-		op["description"] = "An API key needs the scope " + string(r.access.scope) + "."
+		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
 	}
-	if r.body != nil {
-		op["requestBody"] = object{"required": !r.body.optional, "content": d.media(r.body)}
+	if r.Body != nil {
+		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.Body)}
 	}
-	answers := object{strconv.Itoa(r.reply.status): d.answer(r.reply.doc, r.reply.body)}
-	if r.plain != nil {
-		answers[strconv.Itoa(r.reply.status)] = d.answer(r.reply.doc+" As text, to Accept: text/plain, "+r.plain.doc+".", r.reply.body, textOf(r.plain.example))
+	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, r.Reply.Body)}
+	if r.Plain != nil {
+		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", r.Reply.Body, web.TextOf(r.Plain.Example))
 	}
-	for _, status := range r.statuses() {
+	for _, status := range r.Statuses() {
 		if status < 400 {
-			answers[strconv.Itoa(status)] = d.answer(statusText(status)+".", map[int]*content{http.StatusPartialContent: r.reply.body}[status])
+			answers[strconv.Itoa(status)] = d.answer(web.StatusText(status)+".", map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status])
 		} else {
-			answers[strconv.Itoa(status)] = d.failed(status, r.plain != nil)
+			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
 		}
 	}
 	op["responses"] = answers
@@ -421,41 +401,21 @@ func (d *document) operation(r route) object {
 
 // failed refers to the answer with an error status, which is the same for all
 // operations but those that answer with text too.
-func (d *document) failed(status int, plain bool) object {
-	name := strings.NewReplacer(" ", "", "-", "").Replace(statusText(status))
-	bodies := []*content{jsonOf(ref("Error"), failure(status))}
+func (d *document) failed(status int, plain bool) web.Object {
+	name := strings.NewReplacer(" ", "", "-", "").Replace(web.StatusText(status))
+	bodies := []*web.Content{web.JSONOf(web.Ref("Error"), failure(status))}
 	if plain {
 		name += "OrText"
-		bodies = append(bodies, textOf("A sentence that says why.\n"))
+		bodies = append(bodies, web.TextOf("A sentence that says why.\n"))
 	}
 	if d.responses[name] == nil {
-		d.responses[name] = d.answer(statusText(status)+".", bodies...)
+		d.responses[name] = d.answer(web.StatusText(status)+".", bodies...)
 	}
-	return object{"$ref": "#/components/responses/" + name}
-}
-
-// statuses are those that the operation may answer with beside the one that it
-// is for: errors, 206, 304, and 200 with a page where that is a redirect.
-func (r *route) statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.fails...)
-	if !r.access.open {
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
-		if r.method != http.MethodGet {
-			all = append(all, http.StatusInsufficientStorage)
-		}
-	}
-	if r.body != nil && (r.access.scope == record.ScopeWrite || r.access.scope == record.ScopeUpload) {
-		all = append(all, http.StatusTooManyRequests) // too much was written
-	}
-	if r.body != nil {
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return web.Object{"$ref": "#/components/responses/" + name}
 }
 
 // failure is an example of the answer with an error status.
-func failure(status int) object {
+func failure(status int) web.Object {
 	of := map[int][2]string{
 		http.StatusBadRequest:                   {"malformed", "The body is not valid JSON: it ends too early."},
 		http.StatusUnauthorized:                 {"unknown_key", "This API key is not known."},
@@ -475,11 +435,11 @@ func failure(status int) object {
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
 		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
 		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not know the method."},
-		statusChecksum:                          {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
+		web.StatusChecksum:                      {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
 	}[status]
-	e := object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
+	e := web.Object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
 	if status == http.StatusUnprocessableEntity {
-		e["fields"] = object{"title": "is required"}
+		e["fields"] = web.Object{"title": "is required"}
 	}
 	return e
 }
@@ -499,9 +459,9 @@ var pathParams = map[string]struct{ doc, example string }{
 }
 
 // answer is an answer with a body in one of several types; a nil one is none.
-func (d *document) answer(doc string, bodies ...*content) object {
-	a := object{"description": doc}
-	of := object{}
+func (d *document) answer(doc string, bodies ...*web.Content) web.Object {
+	a := web.Object{"description": doc}
+	of := web.Object{}
 	for _, body := range bodies {
 		if body != nil {
 			maps.Copy(of, d.media(body))
@@ -511,48 +471,48 @@ func (d *document) answer(doc string, bodies ...*content) object {
 	return a
 }
 
-func (d *document) media(c *content) object {
-	if c.schema == nil {
-		c.schema = d.schemas[c.name].(object)
+func (d *document) media(c *web.Content) web.Object {
+	if c.Schema == nil {
+		c.Schema = d.schemas[c.Name].(web.Object)
 	}
-	nameEnums(c.schema)
-	example := c.example
+	nameEnums(c.Schema)
+	example := c.Example
 	if example == nil {
-		example = d.example(c.schema)
+		example = d.example(c.Schema)
 	}
-	if c.name == "" {
-		return object{c.media: object{"schema": c.schema, "example": example}}
+	if c.Name == "" {
+		return web.Object{c.Media: web.Object{"schema": c.Schema, "example": example}}
 	}
-	d.schemas[c.name] = c.schema
-	d.examples[c.name] = object{"value": example}
-	return object{c.media: object{"schema": ref(c.name), "examples": object{"default": object{"$ref": "#/components/examples/" + c.name}}}}
+	d.schemas[c.Name] = c.Schema
+	d.examples[c.Name] = web.Object{"value": example}
+	return web.Object{c.Media: web.Object{"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}}}}
 }
 
 // example makes an example of a schema out of those of its members.
-func (d *document) example(schema object) any {
+func (d *document) example(schema web.Object) any {
 	if at, ok := schema["$ref"].(string); ok {
-		named, _ := d.schemas[strings.TrimPrefix(at, schemasPath)].(object)
+		named, _ := d.schemas[strings.TrimPrefix(at, web.SchemasPath)].(web.Object)
 		return d.example(named)
 	}
 	if e, ok := schema["example"]; ok {
 		return e
 	}
-	if either, ok := schema["oneOf"].([]object); ok {
+	if either, ok := schema["oneOf"].([]web.Object); ok {
 		return d.example(either[0])
 	}
-	if named, ok := schema["allOf"].([]object); ok {
+	if named, ok := schema["allOf"].([]web.Object); ok {
 		return d.example(named[0])
 	}
 	switch schema["type"] {
 	case "object":
-		out := object{}
-		members, _ := schema["properties"].(object)
+		out := web.Object{}
+		members, _ := schema["properties"].(web.Object)
 		for name, m := range members {
-			out[name] = d.example(m.(object))
+			out[name] = d.example(m.(web.Object))
 		}
 		return out
 	case "array":
-		items, _ := schema["items"].(object)
+		items, _ := schema["items"].(web.Object)
 		return []any{d.example(items)}
 	case "integer":
 		return 1
@@ -562,309 +522,114 @@ func (d *document) example(schema object) any {
 	return "text"
 }
 
-// Shapes of the document.
-
-// schemasPath begins the addresses of named schemas.
-const schemasPath = "#/components/schemas/"
-
-func ref(name string) object { return object{"$ref": schemasPath + name} }
-
-// enumRef stands for the name of an enum until the document is written.
-type enumRef struct {
-	words    []string
-	nullable bool
-}
-
-// enumOf refers to the enum of the words.
-func enumOf(words []string, nullable bool) object { return object{"$ref": enumRef{words, nullable}} }
-
-func members(of object, required ...string) object {
-	out := object{"type": "object", "properties": of}
-	if len(required) > 0 {
-		out["required"] = required
-	}
-	return out
-}
-
-func jsonOf(schema object, example any) *content {
-	return &content{media: jsonType, schema: schema, example: example}
-}
-
-// named gives the schema of a body a name in the document.
-func named(name string, c *content) *content {
-	c.name = name
-	return c
-}
-
-// bodyOf is JSON of a component.
-func bodyOf(name string) *content { return &content{media: jsonType, name: name} }
-
-func maybe(c *content) *content {
-	c.optional = true
-	return c
-}
-
-func dataOf(name string) *content {
-	return named(name+"Answer", jsonOf(members(object{"data": ref(name)}, "data"), nil))
-}
-
-func envelope(name, beside string, schema object, example any) *content {
-	schema["example"] = example
-	return named(name+"Created", jsonOf(members(object{"data": ref(name), beside: schema}, "data", beside), nil))
-}
-
-func arrayOf(name string) *content {
-	return named(name+"List", jsonOf(allOf(name), nil))
-}
-
-// allOf is the schema of a list of a component.
-func allOf(name string) object {
-	return object{"type": "array", "description": "The list, or a page of it.", "items": ref(name)}
-}
-
-// listOf is a page of a list.
-func listOf(name string) *content {
-	return named(name+"List", jsonOf(members(object{"data": allOf(name), "total": wholeTotal, "nextCursor": nextCursor}, "data", "total", "nextCursor"), nil))
-}
-
-var (
-	wholeTotal = object{"type": "integer", "format": "int64", "description": "Of the whole list.", "example": 1}
-	nextCursor = object{"type": "string", "nullable": true, "example": nil, "description": "Start of the next page; null at the end."}
-)
-
-func pageOfRecords(k *record.Kind) *content { return listOf(title(k.Name)) }
-
-var done = reply{http.StatusOK, "Done.", named("Done", jsonOf(members(object{"ok": object{"type": "boolean", "enum": []bool{true}}}, "ok"), object{"ok": true}))}
-
 // deletionLink and thumbnailLink are addresses that answers to creations have
 // beside the record.
-func deletionLink() object {
-	return object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + deletionPath + "AZClx2Jq"}
+func deletionLink() web.Object {
+	return web.Object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + web.DeletionPath + "AZClx2Jq"}
 }
 
-func thumbnailLink() object {
-	return object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
+func thumbnailLink() web.Object {
+	return web.Object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
 }
 
 // createdOf is the answer to a new record of a kind.
-func createdOf(k *record.Kind) *content {
-	c := envelope(title(k.Name), "url", object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
-	of, needed := c.schema["properties"].(object), []string{"data", "url", "deletionUrl"}
+func createdOf(k *record.Kind) *web.Content {
+	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
+	of, needed := c.Schema["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
 	of["deletionUrl"] = deletionLink()
 	if k == record.Bookmarks {
-		of["duplicateOf"] = object{
-			"type": "array", "items": shapeOf(new(duplicate), shown), "example": []any{},
+		of["duplicateOf"] = web.Object{
+			"type": "array", "items": web.ShapeOf(new(web.Duplicate), web.Shown), "example": []any{},
 			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
 		}
 		needed = append(needed, "duplicateOf")
 	}
-	c.schema["required"] = needed
+	c.Schema["required"] = needed
 	return c
 }
 
-func uploaded() *content {
-	return named("Uploaded", jsonOf(object{"oneOf": []object{ref("UploadedFile"), ref("UploadedFiles")}}, nil))
+func uploaded() *web.Content {
+	return web.Named("Uploaded", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil))
 }
 
 // uploadedFile is the schema of a file as the answer to its upload has it.
-func uploadedFile() object {
-	file := shapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, shown)
-	of := file["properties"].(object)
+func uploadedFile() web.Object {
+	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
+	of := file["properties"].(web.Object)
 	of["thumbnailUrl"], of["deletionUrl"] = thumbnailLink(), deletionLink()
 	file["required"] = append(file["required"].([]string), "deletionUrl")
 	return file
 }
 
-func textOf(example string) *content {
-	return &content{media: "text/plain", schema: object{"type": "string"}, example: example}
-}
-
-func pageOf() *content {
-	return &content{media: htmlMedia, schema: object{"type": "string"}, example: "<!doctype html>…"}
-}
-
-func bytesOf() *content {
-	return &content{media: "*/*", schema: object{"type": "string", "format": "binary"}, example: "…"}
-}
-
-const htmlMedia = "text/html"
-
-// formBody is the body of a form of a page. It is not in the document.
-var formBody = &content{media: "application/x-www-form-urlencoded"}
-
-func multipartOf() *content {
-	schema := shapeOf(record.Upload{Form: record.NewForm(record.Files)}, create)
-	of := schema["properties"].(object)
-	of["file"] = object{"type": "array", "items": object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
+func multipartOf() *web.Content {
+	schema := web.ShapeOf(record.Upload{Form: record.NewForm(record.Files)}, web.Create)
+	of := schema["properties"].(web.Object)
+	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
 	schema["required"] = []string{"file"}
-	return &content{media: "multipart/form-data", schema: schema}
+	return &web.Content{Media: "multipart/form-data", Schema: schema}
 }
 
 // A component is a named schema.
 type component struct {
 	name  string
 	value field.Shaped
-	mode  mode
+	mode  web.Mode
 }
-
-// mode says how a shape is used: shown, read to create, or read to change.
-type mode int
-
-const (
-	shown mode = iota
-	create
-	edit
-)
 
 func components() []component {
 	file := record.NewForm(record.Files)
 	all := []component{
-		{"FileEdit", record.FileEdit{Form: file}, edit},
-		{"Folder", new(shownFolder), shown},
-		{"FolderCreate", record.FolderForm(record.Folder{}), create},
-		{"FolderEdit", record.FolderForm(record.Folder{}), edit},
-		{"Tag", new(shownTag), shown},
-		{"TagCreate", record.TagForm(record.Tag{}), create},
-		{"TagEdit", record.TagForm(record.Tag{}), edit},
-		{"TagMerge", new(mergeForm), create},
-		{"User", new(shownUser), shown},
-		{"UserCreate", newUserForm(), create},
-		{"UserEdit", newUserEdit(), edit},
-		{"MeEdit", new(meForm), edit},
-		{"Key", new(shownKey), shown},
-		{"KeyCreate", &keyForm{fresh: true}, create},
-		{"KeyEdit", new(keyForm), edit},
-		{"Settings", new(record.Settings), shown},
-		{"SettingsEdit", new(record.Settings), edit},
-		{"Stats", new(stats), shown},
-		{"Health", new(health), shown},
-		{"SearchResult", &result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, shown},
-		{"Password", new(passwordForm), create},
-		{"Login", new(loginForm), create},
-		{"Session", new(shownSession), shown},
-		{"Device", new(deviceForm), create},
-		{"DevicePoll", new(tokenForm), create},
-		{"DeviceDecision", new(verifyForm), create},
-		{"Webhook", new(shownWebhook), shown},
-		{"WebhookCreate", blankWebhook(), create},
-		{"WebhookEdit", blankWebhook(), edit},
-		{"Delivery", new(shownDelivery), shown},
-		{"UploadRequest", new(record.ShownRequest), shown},
-		{"UploadRequestCreate", new(record.RequestForm), create},
-		{"UploadRequestEdit", new(record.RequestForm), edit},
-		{"UploadItem", new(record.Item), shown},
-		{"UploadDecision", new(record.Decision), create},
-		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, shown},
-		{"CaptchaToken", new(tokenOfCaptcha), create},
-		{"ResumableUpload", new(shownUpload), shown},
-		{"SentUpload", &shownUpload{Upload: kv.Upload{Request: uuid.Max}}, shown},
-		{"Import", new(shownImport), shown},
-		{"Setup", new(shownSetup), shown},
-		{"SetupCreate", new(setupForm), create},
-		{"SetupMade", new(madeSetup), shown},
-		{"RemoteUpload", new(shownFetch), shown},
+		{"FileEdit", record.FileEdit{Form: file}, web.Edit},
+		{"Folder", new(api.ShownFolder), web.Shown},
+		{"FolderCreate", record.FolderForm(record.Folder{}), web.Create},
+		{"FolderEdit", record.FolderForm(record.Folder{}), web.Edit},
+		{"Tag", new(api.ShownTag), web.Shown},
+		{"TagCreate", record.TagForm(record.Tag{}), web.Create},
+		{"TagEdit", record.TagForm(record.Tag{}), web.Edit},
+		{"TagMerge", new(api.MergeForm), web.Create},
+		{"User", new(session.ShownUser), web.Shown},
+		{"UserCreate", api.NewUserForm(), web.Create},
+		{"UserEdit", api.NewUserEdit(), web.Edit},
+		{"MeEdit", new(api.MeForm), web.Edit},
+		{"Key", new(api.ShownKey), web.Shown},
+		{"KeyCreate", &api.KeyForm{Fresh: true}, web.Create},
+		{"KeyEdit", new(api.KeyForm), web.Edit},
+		{"Settings", new(record.Settings), web.Shown},
+		{"SettingsEdit", new(record.Settings), web.Edit},
+		{"Stats", new(api.Stats), web.Shown},
+		{"Health", new(health), web.Shown},
+		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, web.Shown},
+		{"Password", new(public.PasswordForm), web.Create},
+		{"Login", new(session.LoginForm), web.Create},
+		{"Session", new(session.ShownSession), web.Shown},
+		{"Device", new(session.DeviceForm), web.Create},
+		{"DevicePoll", new(session.TokenForm), web.Create},
+		{"DeviceDecision", new(session.VerifyForm), web.Create},
+		{"Webhook", new(api.ShownWebhook), web.Shown},
+		{"WebhookCreate", api.BlankWebhook(), web.Create},
+		{"WebhookEdit", api.BlankWebhook(), web.Edit},
+		{"Delivery", new(api.ShownDelivery), web.Shown},
+		{"UploadRequest", new(record.ShownRequest), web.Shown},
+		{"UploadRequestCreate", new(record.RequestForm), web.Create},
+		{"UploadRequestEdit", new(record.RequestForm), web.Edit},
+		{"UploadItem", new(record.Item), web.Shown},
+		{"UploadDecision", new(record.Decision), web.Create},
+		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, web.Shown},
+		{"CaptchaToken", new(session.TokenOfCaptcha), web.Create},
+		{"ResumableUpload", new(upload.ShownUpload), web.Shown},
+		{"SentUpload", &upload.ShownUpload{Upload: kv.Upload{Request: uuid.Max}}, web.Shown},
+		{"Import", new(api.ShownImport), web.Shown},
+		{"Setup", new(api.ShownSetup), web.Shown},
+		{"SetupCreate", new(api.SetupForm), web.Create},
+		{"SetupMade", new(api.MadeSetup), web.Shown},
+		{"RemoteUpload", new(upload.ShownFetch), web.Shown},
 	}
 	for _, k := range record.Kinds {
-		all = append(all, component{title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, shown})
+		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, web.Shown})
 		if k != record.Files {
-			all = append(all, component{title(k.Name) + "Create", record.NewForm(k), create}, component{title(k.Name) + "Edit", record.NewForm(k), edit},
-				component{"Shared" + title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, shown})
+			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), web.Create}, component{web.Title(k.Name) + "Edit", record.NewForm(k), web.Edit},
+				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, web.Shown})
 		}
 	}
 	return all
-}
-
-// shapeOf is the schema of an object of the shape in the given use.
-func shapeOf(v field.Shaped, m mode) object {
-	of := object{}
-	var required []string
-	for _, f := range field.Of(v).Members() {
-		if m == shown && f.Traits&field.WriteOnly != 0 || m != shown && f.Traits&field.ReadOnly != 0 {
-			continue
-		}
-		as := f.Schema()
-		switch m {
-		case create:
-			as.Nullable = f.Traits&field.Required == 0
-		case edit:
-			as.Nullable = f.Clears()
-		}
-		s := schemaOf(as)
-		if at := s["$ref"]; at != nil { // nothing may stand beside a reference
-			s = object{"allOf": []object{s}}
-		}
-		if f.Doc != "" {
-			s["description"] = f.Doc
-		}
-		if f.Example != "" {
-			s["example"] = json.RawMessage(f.Example)
-		}
-		of[f.Name] = s
-		if m == shown || m == create && f.Traits&field.Required != 0 {
-			required = append(required, f.Name)
-		}
-	}
-	out := object{"type": "object", "properties": of}
-	if required != nil {
-		out["required"] = required
-	}
-	return out
-}
-
-// schemaOf writes a schema down.
-func schemaOf(s field.Schema) object {
-	out := object{"type": s.Type}
-	put := func(name string, v any, there bool) {
-		if there {
-			out[name] = v
-		}
-	}
-	put("format", s.Format, s.Format != "")
-	put("pattern", s.Pattern, s.Pattern != "")
-	put("minLength", s.MinLength, s.MinLength > 0)
-	put("maxLength", s.MaxLength, s.MaxLength > 0)
-	put("maxItems", s.MaxItems, s.MaxItems > 0)
-	put("nullable", true, s.Nullable)
-	if s.Min != nil {
-		put("minimum", *s.Min, true)
-	}
-	if s.Max != nil {
-		put("maximum", *s.Max, true)
-	}
-	switch {
-	case len(s.Enum) == 1: // a word that says what the object is
-		put("enum", s.Enum, true)
-	case s.Enum != nil && s.Nullable:
-		return enumOf(s.Enum, true)
-	case s.Enum != nil:
-		return enumOf(s.Enum, false)
-	}
-	if s.Free {
-		put("additionalProperties", true, true)
-	}
-	if s.Items != nil {
-		name := "items"
-		if s.Free {
-			name = "additionalProperties"
-		}
-		put(name, schemaOf(*s.Items), true)
-	}
-	if s.Members != nil {
-		of := object{}
-		var names []string
-		for _, m := range s.Members {
-			ms := schemaOf(m.Schema())
-			if ms["$ref"] != nil {
-				ms = object{"allOf": []object{ms}}
-			}
-			if m.Doc != "" {
-				ms["description"], ms["example"] = m.Doc, json.RawMessage(m.Example)
-			}
-			of[m.Name] = ms
-			names = append(names, m.Name)
-		}
-		put("properties", of, true)
-		put("required", names, len(names) > 0)
-	}
-	return out
 }

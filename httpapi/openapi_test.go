@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/embed"
+	"kist/httpapi/web"
 )
 
 var update = flag.Bool("update", false, "rewrite embed/openapi.json from the routes and fields")
@@ -85,7 +86,7 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 			is.True(op.OperationID != "" && op.Summary != "" && op.Description != "" && len(op.Tags) == 1) // every operation is described
 			is.True(!ids[op.OperationID])                                                                  // operation ids are unique
 			ids[op.OperationID] = true
-			is.True(strings.HasPrefix(path, apiPath)) // pages, assets and probes are no business of a program's
+			is.True(strings.HasPrefix(path, web.ApiPath)) // pages, assets and probes are no business of a program's
 			// And the router leads there: it does not answer 404 for the
 			// address itself, nor 405.
 			path := strings.NewReplacer("{slug}", "none", "{id}", "01890a5d-ac96-774b-bcce-b302099a8057", "{token}", "none", "{name}", "none").Replace(path)
@@ -96,37 +97,19 @@ func TestOpenAPIHoldsTheRoutes(t *testing.T) {
 	}
 	var rows []string
 	for _, r := range a.server.routes {
-		rows = append(rows, r.method+" "+r.path)
-		if r.method == "GET" {
-			rows = append(rows, "HEAD "+r.path) // by the document's description
+		rows = append(rows, r.Method+" "+r.Path)
+		if r.Method == "GET" {
+			rows = append(rows, "HEAD "+r.Path) // by the document's description
 		}
-		if !r.documented() {
-			is.True(!strings.HasPrefix(r.path, apiPath) || r.id == "readReference") // what is below the API's prefix is documented, but for a page
+		if !r.Documented() {
+			is.True(!strings.HasPrefix(r.Path, web.ApiPath) || r.Id == "readReference") // what is below the API's prefix is documented, but for a page
 			continue
 		}
 		operations--
-		item := doc.Paths.Value(r.path)
-		is.True(item != nil && item.GetOperation(r.method) != nil && item.GetOperation(r.method).OperationID == r.id)
+		item := doc.Paths.Value(r.Path)
+		is.True(item != nil && item.GetOperation(r.Method) != nil && item.GetOperation(r.Method).OperationID == r.Id)
 	}
 	is.Equal(operations, 0) // nothing is documented that is not there
 	slices.Sort(rows)
 	is.Equal(a.server.registered(), rows) // every row is registered, once, and nothing else
-}
-
-// TestOpenAPITellsOfConditions: what http.ServeContent heeds of a request is
-// declared where it answers.
-func TestOpenAPITellsOfConditions(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	doc, err := openapi3.NewLoader().LoadFromData(embed.OpenAPI)
-	is.NoErr(err)
-	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since"} {
-		is.True(doc.Paths.Value(requestsPath+"/{id}/queue/{itemId}/content").Get.Parameters.GetByInAndName("header", name) != nil)
-	}
-	schema := doc.Paths.Value(apiPath + "openapi").Get
-	is.True(schema.Parameters.GetByInAndName("header", "If-None-Match") != nil)
-	is.True(schema.Responses.Status(304) != nil)
-	for _, word := range []string{"HEAD", "OPTIONS", "405"} {
-		is.True(strings.Contains(doc.Info.Description, word))
-	}
 }

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
-var trustsProxy = func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} }
+var trustsProxy = func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} }
 
 // from has the server answer a request that comes from an address, as its
 // handler sees it. The others of the header are as withHeader takes them.
@@ -50,7 +52,7 @@ func TestHSTS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, trustsProxy, func(cfg *Config) { cfg.Base = c.base })
+			a := start(t, trustsProxy, func(cfg *web.Config) { cfg.Base = c.base })
 			for _, path := range []string{"/login", "/api/v1/me", "/x/none"} {
 				var header []string
 				for _, v := range c.proto {
@@ -68,7 +70,7 @@ func TestHSTS(t *testing.T) {
 func TestSecureCookies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, trustsProxy, func(c *Config) { c.Base, c.AnyHost = "http://nas:7080", true })
+	a := start(t, trustsProxy, func(c *web.Config) { c.Base, c.AnyHost = "http://nas:7080", true })
 	a.withPassword(a.user, "correct horse")
 	login := func(header ...string) (session *http.Cookie) {
 		header = append(header, "Content-Type", "application/json")
@@ -116,7 +118,7 @@ func TestSecureCookies(t *testing.T) {
 func TestMisdirected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, trustsProxy, func(c *Config) { c.Content = "https://content.example.net" })
+	a := start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
 	for host, status := range map[string]int{
 		"kist.example.org":       200,
 		"KIST.example.org:7080":  200,
@@ -162,7 +164,7 @@ func TestMisdirected(t *testing.T) {
 	is.Equal(got.text("code"), "misdirected")
 	a.do(apiRequest{method: "OPTIONS", path: "/api/v1/me", anyone: true, raw: true, header: withHeader("Host", "evil.example", "Origin", "http://evil.example", "Access-Control-Request-Method", "GET")}).want(421)
 
-	b := start(t, func(c *Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
+	b := start(t, func(c *web.Config) { c.Base, c.AnyHost = "http://127.0.0.1:7080", true }) // no address was given
 	is.Equal(b.from("192.0.2.9", "GET", "/login", "nas:7080", false, "").StatusCode, 200)
 }
 
@@ -187,7 +189,7 @@ func TestProxyDisagrees(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			a := start(t, trustsProxy, func(c *Config) { c.Content = "https://content.example.net" })
+			a := start(t, trustsProxy, func(c *web.Config) { c.Content = "https://content.example.net" })
 			for range 3 {
 				a.from(c.peer, "GET", "/healthz", "probe.lan", false, "", "X-Forwarded-Proto", "http") // of no account
 				a.from(c.peer, "GET", "/about", c.host, false, "", c.header...)
@@ -202,7 +204,7 @@ func TestProxyDisagrees(t *testing.T) {
 func TestEscapedSegments(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/kist" })
+	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/kist" })
 	slug := a.share("x")
 	for path, status := range map[string]int{
 		"/x/" + slug:                       200,

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -50,24 +51,24 @@ type seen struct {
 
 // probed answers a probe. The body, if there is one, is not read: that it was
 // let through is what the probe is about.
-func (s *Server) probed(c *request) error {
-	if !s.probe.holds(c.arg("token")) {
+func (s *Server) probed(c *web.Request) error {
+	if !s.probe.holds(c.Arg("token")) {
 		return record.NotFound("probe")
 	}
-	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	host, _, err := net.SplitHostPort(c.R.RemoteAddr)
 	if err != nil {
 		host = ""
 	}
-	v := seen{Peer: host, Proto: c.r.Header.Get("X-Forwarded-Proto"), Host: c.r.Host, Apart: c.atContentOrigin(), Refused: !c.s.answersFor(c.r)}
-	if c.addr.IsValid() {
-		v.Client = c.addr.String()
+	v := seen{Peer: host, Proto: c.R.Header.Get("X-Forwarded-Proto"), Host: c.R.Host, Apart: c.AtContentOrigin(), Refused: !c.Site.AnswersFor(c.R)}
+	if c.Addr.IsValid() {
+		v.Client = c.Addr.String()
 	}
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
-		v.Forwarded = v.Forwarded || c.r.Header.Get(name) != ""
+		v.Forwarded = v.Forwarded || c.R.Header.Get(name) != ""
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return c.respondJSON(200, body)
+	return c.RespondJSON(200, body)
 }

@@ -23,6 +23,9 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -163,10 +166,10 @@ func TestPublicManyRanges(t *testing.T) {
 		ranges string
 		parts  []string // nil is all of it
 	}{
-		{repeat("5-5", maxRanges), slices.Repeat([]string{"5"}, maxRanges)},
-		{repeat("5-5", maxRanges+1), nil},
+		{repeat("5-5", public.MaxRanges), slices.Repeat([]string{"5"}, public.MaxRanges)},
+		{repeat("5-5", public.MaxRanges+1), nil},
 		{repeat("5-5", 1000), nil},
-		{repeat("0-", maxRanges), nil}, // more than there is
+		{repeat("0-", public.MaxRanges), nil}, // more than there is
 		{repeat("-4096", 2), nil},
 		{"bytes=0-3,2-5", []string{"0123", "2345"}}, // overlap, and are no more than there is
 		{"bytes=-1,-2,-3", []string{"f", "ef", "def"}},
@@ -327,7 +330,7 @@ func TestPublicHeaders(t *testing.T) {
 		{401, "/x/locked", nil},
 		{401, "/x/locked", []string{"X-Api-Key", "kist_bad"}},
 		{400, "/x/locked", []string{"X-Api-Key", "kist_bad", "Authorization", "ApiKey b"}},
-		{400, "/x/locked?" + strings.Repeat("a", maxQuery+1), nil},
+		{400, "/x/locked?" + strings.Repeat("a", web.MaxQuery+1), nil},
 		{503, "/x/limited", []string{"Sec-Purpose", "prefetch"}},
 		{200, "/x/limited", nil},
 		{410, "/x/limited", nil},
@@ -363,7 +366,7 @@ func TestRawHeaders(t *testing.T) {
 	for name, hosts := range map[string][]string{"one origin": {""}, "content apart": {"", contentHost}} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			a := start(t, func(c *Config) {
+			a := start(t, func(c *web.Config) {
 				if len(hosts) > 1 {
 					apart(c)
 				}
@@ -392,7 +395,7 @@ func TestRawHeaders(t *testing.T) {
 						{304, "GET", "open", []string{"If-None-Match", "*"}},
 						{412, "GET", "open", []string{"If-Match", `"a"`}},
 						{416, "GET", "open", []string{"Range", "bytes=9999999-"}},
-						{400, "GET", "open?" + strings.Repeat("a", maxQuery+1), nil},
+						{400, "GET", "open?" + strings.Repeat("a", web.MaxQuery+1), nil},
 						{401, "GET", "locked", nil},
 						{200, "GET", "locked", []string{"X-Share-Password", "secret"}},
 						{404, "GET", "hidden", nil},
@@ -430,7 +433,7 @@ func TestRawHeaders(t *testing.T) {
 					}
 				}
 			}
-			for range guessesFrom {
+			for range session.GuessesFrom {
 				a.send("GET", "/x/locked", "X-Share-Password", "wrong")
 			}
 			got := a.send("GET", "/t/locked", "X-Share-Password", "wrong").want(429)
@@ -464,7 +467,7 @@ func TestDisposition(t *testing.T) {
 		"*'%":             `filename="*'_"; filename*=UTF-8''%2A%27%25`,
 	} {
 		for _, how := range []string{"inline", "attachment"} {
-			if got := disposition(how, name); got != how+"; "+want {
+			if got := web.Disposition(how, name); got != how+"; "+want {
 				t.Errorf("%q: %s", name, got)
 			}
 			isDisposition(t, how, name)
@@ -878,7 +881,7 @@ func TestPublicLinks(t *testing.T) {
 func TestPublicPasswords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	a := start(t, func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	a.share("x", "slug", "locked", "password", "sésame ")
 	from := func(addr, password string) *answer {
 		return a.send("GET", "/x/locked", "X-Forwarded-For", addr, "X-Share-Password", password)
@@ -961,7 +964,7 @@ func TestPublicGuessesInParallel(t *testing.T) {
 			wrong++
 		}
 	}
-	is.True(wrong <= guessesFrom)
+	is.True(wrong <= session.GuessesFrom)
 }
 
 // TestPublicGuessUnknown: a password for what is not there costs the same work
@@ -970,10 +973,10 @@ func TestPublicGuessUnknown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for i := range guessesFrom {
+	for i := range session.GuessesFrom {
 		a.send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").want(404)
 	}
-	limit := kv.Limit{Kind: limitFrom, Of: "127.0.0.1/32 missing", Most: guessesFrom}
+	limit := kv.Limit{Kind: session.LimitFrom, Of: "127.0.0.1/32 missing", Most: session.GuessesFrom}
 	is.True(a.server.Store.Tries().Wait(a.server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
 	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
 }
@@ -983,14 +986,14 @@ func TestPublicGuessUnknown(t *testing.T) {
 func TestPublicMisses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	a := start(t, func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	a.share("x", "slug", "there")
 	a.share("x", "slug", "hidden", "isPublic", "false")
 	from := func(method, path, addr string) *answer {
 		return a.do(apiRequest{method: method, path: path, anyone: true, raw: true, header: withHeader("X-Forwarded-For", addr)})
 	}
 	paths := []string{"/x/", "/v/", "/s/", "/t/", "/g/", "/"}
-	for i := range missesFrom - 2 {
+	for i := range session.MissesFrom - 2 {
 		from([]string{"GET", "HEAD"}[i%2], fmt.Sprint(paths[i%len(paths)], "none", i), fmt.Sprintf("9.9.9.%d, 1.1.1.1", i)).want(404)
 	}
 	from("GET", "/x/hidden", "1.1.1.1").want(404)
@@ -1008,7 +1011,7 @@ func TestPublicMisses(t *testing.T) {
 	is.Equal(from("POST", "/api/v1/notes/p/none", "1.1.1.1").want(429).code(), "too_many_misses")
 	from("GET", "/healthz", "1.1.1.1").want(200)
 	from("GET", "/x/there", "1.1.1.2").want(200)
-	for range missesFrom + 1 { // who is known may look for anything
+	for range session.MissesFrom + 1 { // who is known may look for anything
 		a.do(apiRequest{method: "GET", path: "/x/none", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(404)
 	}
 	a.do(apiRequest{method: "GET", path: "/x/hidden", header: withHeader("X-Forwarded-For", "1.1.1.1")}).want(200)
@@ -1026,7 +1029,7 @@ func TestPublicGuessExtension(t *testing.T) {
 	a.share("x", "slug", "locked", "password", "secret")
 	// counted reports how many wrong guesses there were at the thing so far.
 	counted := func(at string) (n int) {
-		for n = 0; a.server.Store.Tries().Wait(a.server.Store.Now(), kv.Limit{Kind: limitOverall, Of: at, Most: n + 1}) > 0; n++ {
+		for n = 0; a.server.Store.Tries().Wait(a.server.Store.Now(), kv.Limit{Kind: session.LimitOverall, Of: at, Most: n + 1}) > 0; n++ {
 		}
 		return n
 	}

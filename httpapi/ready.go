@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"kist/httpapi/public"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -40,24 +42,24 @@ var (
 // that is damaged makes it 503 only while a kill would lose what was committed;
 // once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
 // second, by one at a time.
-func (s *Server) ready(c *request) error {
+func (s *Server) ready(c *web.Request) error {
 	if s.readiness.stopping.Load() {
 		return errStopping
 	}
-	if err := s.storage(c.r.Context()); err != nil {
+	if err := s.storage(c.R.Context()); err != nil {
 		return err
 	}
-	h := c.s.Store.JournalHealth()
+	h := c.Site.Store.JournalHealth()
 	if len(h.Damaged) == 0 {
-		return healthy(c)
+		return public.Healthy(c)
 	}
 	if h.Healed.IsZero() {
 		return errJournal
 	}
-	if err := healthy(c); err != nil {
+	if err := public.Healthy(c); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(c.w, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone
+	_, _ = fmt.Fprintf(c.W, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone
 	return nil
 }
 
@@ -82,7 +84,7 @@ func (s *Server) storage(ctx context.Context) error {
 		return r.err
 	}
 	found := make(chan error, 1)
-	s.running.Go(func() {
+	s.Running.Go(func() {
 		defer func() { <-r.turn }()
 		r.err = s.tryStorage()
 		r.looked = time.Now()

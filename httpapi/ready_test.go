@@ -71,7 +71,7 @@ func TestReadyHangs(t *testing.T) {
 	close(resume)
 	is.NoErr(<-done)
 	a.visit("/readyz").want(200)
-	a.server.running.Wait()
+	a.server.Running.Wait()
 }
 
 // TestReadyStopping: a server that is told to stop says so to those it still

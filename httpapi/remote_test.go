@@ -23,6 +23,9 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -33,7 +36,7 @@ const remoteAt = "/api/v1/remote-upload"
 func (a *app) fetching(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { a.server.fetchQueued(ctx) })
+	work.Go(func() { upload.FetchQueued(a.server.Site, ctx) })
 	stop = func() { cancel(); work.Wait() }
 	t.Cleanup(stop)
 	return stop
@@ -187,14 +190,14 @@ func TestRemoteUploadShares(t *testing.T) {
 func TestRemoteUploadRefuses(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
-	a := start(t, func(c *Config) { c.Outbound = outbound.New(outbound.Options{}) })
+	a := start(t, func(c *web.Config) { c.Outbound = outbound.New(outbound.Options{}) })
 	const fine = "https://example.org/a"
 	many := func(n int) []string { return slices.Repeat([]string{fine}, n) }
-	secrets := make([]any, maxSecrets+1)
+	secrets := make([]any, upload.MaxSecrets+1)
 	for i := range secrets {
 		secrets[i] = map[string]any{"url": fine, "password": fmt.Sprint("secret ", i)}
 	}
-	bad := make([]any, maxReported+2)
+	bad := make([]any, upload.MaxReported+2)
 	for i := range bad {
 		bad[i] = map[string]any{}
 	}
@@ -224,11 +227,11 @@ func TestRemoteUploadRefuses(t *testing.T) {
 		{`{"items":[{"url":"https://example.org/a"},"https://example.org/a"]}`, map[string]any{"items": "has a bad entry: number 2 must be an object"}},
 		{`{"urls":["https://example.org/a","https://example.org/b"],"slug":"one","name":"x"}`, map[string]any{"slug": "can be given to one file only; use items", "name": "can be given to one file only; use items"}},
 		{map[string]any{"urls": many(101)}, map[string]any{"urls": "must have at most 100 entries"}},
-		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, maxReported), "; ") + "; and 2 more"}},
+		{map[string]any{"items": bad}, map[string]any{"items": "has a bad entry: " + strings.Join(slices.Repeat([]string{"number X: url is required"}, upload.MaxReported), "; ") + "; and 2 more"}},
 		{map[string]any{"items": secrets}, map[string]any{"password": "must not be more than 10 different ones"}},
 	} {
 		got := a.do(apiRequest{method: "POST", path: remoteAt, json: c.body, raw: true}).want(422).at("fields")
-		for n := 1; n <= maxReported; n++ {
+		for n := 1; n <= upload.MaxReported; n++ {
 			if t, ok := c.want["items"].(string); ok {
 				c.want["items"] = strings.Replace(t, "number X", fmt.Sprint("number ", n), 1)
 			}
@@ -277,7 +280,7 @@ func TestRemoteUploadKeeps(t *testing.T) {
 		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
 			all, err := tx.Fetches(a.user.ID)
 			is.Equal(all[len(all)-1].Fields, want)
-			_, bad := fetchForm(want)
+			_, bad := upload.FetchForm(want)
 			is.NoErr(bad)
 			return err
 		}))
@@ -288,7 +291,7 @@ func TestRemoteUploadKeeps(t *testing.T) {
 func TestRemoteUploadUnbounded(t *testing.T) {
 	is := is.New(t)
 	t.Parallel()
-	a := start(t, func(c *Config) { c.MaxUpload = math.MaxInt64 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = math.MaxInt64 })
 	a.fetching(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
 	t.Cleanup(target.Close)
@@ -387,7 +390,7 @@ func TestRemoteUploadHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, func(c *Config) {
+	a := start(t, func(c *web.Config) {
 		c.MaxUpload = 1 << 20
 		c.Outbound = farAway(t)
 	})
@@ -458,10 +461,10 @@ func TestRemoteUploadRetries(t *testing.T) {
 		is.True(left > wait-5*time.Second && left <= wait+5*time.Second)
 		a.post("/api/v1/notes", map[string]any{"content": "c", "slug": "mine"}).want(409) // it is kept free
 		a.clock.advance(wait - 6*time.Second)
-		a.server.fetcher.rescan()
+		a.server.Fetches.Rescan()
 		is.Equal(a.get(at).text("data.state"), "waiting")
 		a.clock.advance(12 * time.Second)
-		a.server.fetcher.rescan()
+		a.server.Fetches.Rescan()
 	}
 	now := a.stateOf(at, "failed")
 	is.Equal(now.at("data.tries"), 5.0)
@@ -602,32 +605,32 @@ func TestRemoteUploadTurns(t *testing.T) {
 		return of
 	}
 	running := func() int {
-		f := &a.server.fetcher
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.out)
+		f := &a.server.Fetches
+		f.Mu.Lock()
+		defer f.Mu.Unlock()
+		return len(f.Out)
 	}
 	queue("a", a.key, 6)
 	a.fetching(t)
-	is.Equal(next(fetchesOfOwner), "aa")
-	is.Equal(running(), fetchesOfOwner)
+	is.Equal(next(worker.FetchesOfOwner), "aa")
+	is.Equal(running(), worker.FetchesOfOwner)
 	ben := key("ben")
 	queue("b", ben, 1) // at once, though nothing of ann's ends
 	is.Equal(next(1), "b")
 	for _, name := range []string{"c", "d", "e"} {
 		queue(name, key(name), 3)
 	}
-	of := next(fetchesAtOnce - 3)
+	of := next(upload.FetchesAtOnce - 3)
 	is.Equal(strings.Count(of, "c"), 2)
-	is.Equal(running(), fetchesAtOnce)
+	is.Equal(running(), upload.FetchesAtOnce)
 	queue("b", ben, 1)
 	end <- struct{}{}
 	is.Equal(next(1), "e") // who had none yet
 	end <- struct{}{}
 	is.True(strings.Contains("ab", next(1))) // whose turn was longest ago, of those with room
-	is.Equal(running(), fetchesAtOnce)
+	is.Equal(running(), upload.FetchesAtOnce)
 	close(end)
-	next(6 + 2 + 9 - fetchesAtOnce - 2)
+	next(6 + 2 + 9 - upload.FetchesAtOnce - 2)
 	eventually(t, "they are not done", func() bool { return a.get("/api/v1/files").at("total") == 6.0 && running() == 0 })
 	a.clean()
 }
@@ -636,7 +639,7 @@ func TestRemoteUploadTurns(t *testing.T) {
 // when it is open again.
 func TestRemoteUploadOfShutAccount(t *testing.T) {
 	t.Parallel()
-	for name, piece := range map[string]int{"while it comes in": noteBytes + 1, "at its end": 1000} {
+	for name, piece := range map[string]int{"while it comes in": upload.NoteBytes + 1, "at its end": 1000} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			t.Parallel()
@@ -649,7 +652,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 				http.NewResponseController(w).Flush()
 				<-on
 				_, _ = w.Write(make([]byte, piece))
-				if piece > noteBytes {
+				if piece > upload.NoteBytes {
 					<-r.Context().Done() // it would never end
 				}
 			}))
@@ -665,68 +668,14 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 			eventually(t, "it goes on", func() bool { return fetch().State == record.FetchWaits })
 			is.Equal(fetch().Tries, 0)
 			a.clean()
-			if piece > noteBytes {
+			if piece > upload.NoteBytes {
 				return
 			}
 			a.patch("/api/v1/admin/users/"+ben.ID.String(), map[string]any{"disabled": false}).want(200)
-			a.server.fetcher.rescan()
+			a.server.Fetches.Rescan()
 			eventually(t, "it does not go on", func() bool { return fetch().State == record.FetchDone })
 		})
 	}
-}
-
-// What an answer may say of the name becomes one that is safe to save under.
-func TestNameOf(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ disposition, address, want string }{
-		{"", "https://example.org/a/b.txt?c=d#e", "b.txt"},
-		{"", "https://example.org/a/b/", "b"},
-		{"", "https://example.org/", "example.org"},
-		{"", "https://example.org", "example.org"},
-		{"", "https://example.org/%2e%2e/%2e%2e", "file"},
-		{"", "https://example.org/..%2f..%2fetc%2fpasswd", "passwd"},
-		{"", "https://example.org/.bashrc", ".bashrc"},
-		{"", "https://example.org/" + strings.Repeat("x", 300) + ".tar", strings.Repeat("x", 251) + ".tar"},
-		{`attachment; filename="a b.txt"`, "https://example.org/x", "a b.txt"},
-		{`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac%20rates.txt`, "https://example.org/x", "€ rates.txt"},
-		{`inline; filename=plain.txt`, "https://example.org/x", "plain.txt"},
-		{`attachment; filename="..\\..\\CON.txt"`, "https://example.org/x", "_CON.txt"},
-		{`attachment; filename="/etc/passwd"`, "https://example.org/x", "passwd"},
-		{`attachment; filename=""`, "https://example.org/x", "x"},
-		{`attachment`, "https://example.org/x", "x"},
-		{`"; ;;=`, "https://example.org/x", "x"},
-		{`attachment; filename=a b (1).pdf; size=5`, "https://example.org/get.php", "a b (1).pdf"},
-		{`attachment;FileName = "a.pdf"; filename="b.pdf"`, "https://example.org/x", "a.pdf"},
-		{"attachment; filename=Gr\xc3\xbc\xc3\x9fe.pdf", "https://example.org/x", "Grüße.pdf"},
-		{"attachment; filename=\"Gr\xfc\xdfe \x80.pdf\"", "https://example.org/x", "Grüße €.pdf"}, // Windows-1252
-		{"attachment; filename=Gr\xfc\xdfe 1.pdf", "https://example.org/x", "Grüße 1.pdf"},
-		{`attachment; filename="x.pdf"; filename*=ISO-8859-1'de'Gr%FC%DFe.pdf`, "https://example.org/x", "Grüße.pdf"},
-		{`attachment; filename*=windows-1252''%80.txt;size=1`, "https://example.org/x", "€.txt"},
-		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
-		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
-	} {
-		is := is.New(t)
-		u, err := url.Parse(c.address)
-		is.NoErr(err)
-		is.Equal(nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}), c.want)
-	}
-}
-
-func FuzzNameOf(f *testing.F) {
-	f.Add(`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac.txt`, "/a/b.txt")
-	f.Add(`attachment; filename*=ISO-8859-1''%ff`, "/..")
-	f.Add(`attachment; filename=a b.txt;`, "/")
-	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
-	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
-	f.Fuzz(func(t *testing.T, disposition, path string) {
-		name := nameOf(&http.Response{
-			Header:  http.Header{"Content-Disposition": {disposition}},
-			Request: &http.Request{URL: &url.URL{Scheme: "http", Host: "example.org", Path: path}},
-		})
-		if clean, _ := record.CleanFileName(name); name == "" || clean != name {
-			t.Errorf("%q of %q and %q", name, disposition, path)
-		}
-	})
 }
 
 // lookupOf finds this machine under a name, and nothing under another.

@@ -3,39 +3,23 @@ package httpapi
 import (
 	"bytes"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
 	"kist/kv/record"
 )
 
 // idempotent is the header that makes repeats of a request safe.
-var idempotent = param{
-	"header", "Idempotency-Key",
-	"The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).",
-	object{"type": "string", "maxLength": 255},
-	"3f1c9b1e",
-}
-
-// idempotencyKey is the key of the request; "" if it has none.
-func (c *request) idempotencyKey() (string, error) {
-	key := c.r.Header.Get("Idempotency-Key")
-	if len(key) > 255 {
-		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
-	}
-	return key, nil
-}
-
-// repeatable reports whether the operation makes something out of a JSON body
-// for a caller who is known, and does not answer with an API key: answers are
-// kept for repeats, and secrets of keys are not kept at all.
-func (r *route) repeatable() bool {
-	return r.method == http.MethodPost && (r.reply.status == http.StatusCreated || r.reply.status == http.StatusAccepted) &&
-		r.body != nil && r.body.media == jsonType && !r.access.open && r.id != "createKey" && r.id != "createSetup"
+var idempotent = web.Param{
+	In: "header", Name: "Idempotency-Key",
+	Doc:     "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).",
+	Schema:  web.Object{"type": "string", "maxLength": 255},
+	Example: "3f1c9b1e",
 }
 
 // maxRepeated bounds the body of a request that can be repeated in bytes: that of
@@ -46,49 +30,49 @@ const maxRepeated = 4 << 20
 // same key. Of two at the same time the second waits for the first. The answer is
 // kept after what the request does is done, so that a crash in between leaves the
 // repeat to be done again.
-func (s *Server) idempotent(serve func(*request) error) func(*request) error {
-	return func(c *request) error {
-		key, err := c.idempotencyKey()
+func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) error {
+	return func(c *web.Request) error {
+		key, err := c.IdempotencyKey()
 		if err != nil {
 			return err
 		}
 		if key == "" {
 			return serve(c)
 		}
-		body, err := c.readBody(maxRepeated)
+		body, err := c.ReadBody(maxRepeated)
 		if err != nil {
 			return err
 		}
-		leave, err := s.repeats.enter(c, c.owner().String()+" "+key)
+		leave, err := s.repeats.enter(c, c.Owner().String()+" "+key)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		said := field.Object{"body": string(body), "type": c.r.Header.Get("Content-Type")}
-		if c.w.plain {
+		said := field.Object{"body": string(body), "type": c.R.Header.Get("Content-Type")}
+		if c.W.Plain {
 			said["plain"] = "true"
 		}
-		request := c.fingerprint(key, nil, said)
-		earlier, err := c.answered(key)
+		request := upload.Fingerprint(c, key, nil, said)
+		earlier, err := upload.LoadIdempotentAnswer(c, key)
 		if err == nil {
 			again, err := earlier.For(request)
 			if err != nil {
 				return err
 			}
-			if c.w.plain {
-				return c.respondText(strings.TrimSuffix(string(again), "\n"))
+			if c.W.Plain {
+				return c.RespondText(strings.TrimSuffix(string(again), "\n"))
 			}
-			return c.respondJSON(c.made, again)
+			return c.RespondJSON(c.Made, again)
 		}
-		if !missing(err) {
+		if !web.IsMissing(err) {
 			return err
 		}
-		c.r.Body = io.NopCloser(bytes.NewReader(body))
-		c.keep = func(answer []byte) {
+		c.R.Body = io.NopCloser(bytes.NewReader(body))
+		c.Keep = func(answer []byte) {
 			if err := s.Store.Update(func(tx *kv.Tx) error {
-				return tx.SaveIdempotentAnswer(c.owner(), key, kv.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
+				return tx.SaveIdempotentAnswer(c.Owner(), key, kv.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
 			}); err != nil {
-				s.Log.Warn("an answer is not kept for repeats", "requestId", c.id, "error", err)
+				s.Log.Warn("an answer is not kept for repeats", "requestId", c.ID, "error", err)
 			}
 		}
 		return serve(c)
@@ -104,7 +88,7 @@ type repeatGuards struct {
 // repeatTime is how long a request waits for the one before with the same key.
 const repeatTime = 10 * time.Second
 
-func (all *repeatGuards) enter(c *request, key string) (leave func(), err error) {
+func (all *repeatGuards) enter(c *web.Request, key string) (leave func(), err error) {
 	end := time.NewTimer(repeatTime)
 	defer end.Stop()
 	for {
@@ -129,7 +113,7 @@ func (all *repeatGuards) enter(c *request, key string) (leave func(), err error)
 		case <-before:
 			continue
 		case <-end.C:
-		case <-c.r.Context().Done():
+		case <-c.R.Context().Done():
 		}
 		return nil, &record.Error{Fault: record.Busy, Code: "busy", Text: "Another request with this Idempotency-Key is under way.", Retry: time.Second}
 	}

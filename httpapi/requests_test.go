@@ -25,6 +25,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/captcha"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -280,14 +284,14 @@ func TestUploadLinkPassword(t *testing.T) {
 	is.Equal(right.at("description"), "inner")
 	is.Equal(right.at("captcha"), map[string]any{"provider": "pow", "challengeUrl": "https://kist.example.org/api/v1/captcha/challenge"})
 	is.Equal(a.codeOf(a.leave(slug, http.Header{"X-Upload-Password": {"sesame"}}, nil, file{"a", "", "x"}), 400), "captcha_required")
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		a.visit(public, "X-Upload-Password", "guess")
 	}
 	is.Equal(a.codeOf(a.visit(public, "X-Upload-Password", "sesame"), 429), "too_many_guesses")
 	a.visit("/api/v1/upload-requests/p/nothing", "X-Upload-Password", "x").want(404)
 
 	// The page asks by a form, and the cookie is for this link alone.
-	a.clock.advance(guessWindow)
+	a.clock.advance(session.GuessWindow)
 	locked := a.visit("/up/" + slug).want(401)
 	is.True(strings.Contains(string(locked.body), `action="/up/`+slug+`/unlock"`))
 	is.True(!strings.Contains(string(locked.body), "Photos"))
@@ -461,7 +465,7 @@ func (a *app) solve() string {
 	a.Helper()
 	c := a.visit("/api/v1/captcha/challenge").want(200)
 	salt, want := c.text("salt"), c.text("challenge")
-	for n := range powMost + 1 {
+	for n := range captcha.PowMost + 1 {
 		if sum := sha256.Sum256([]byte(salt + strconv.Itoa(n))); hex.EncodeToString(sum[:]) == want {
 			b, err := json.Marshal(map[string]any{"algorithm": "SHA-256", "challenge": want, "number": n, "salt": salt, "signature": c.text("signature"), "took": 12})
 			a.fatal(err)
@@ -494,10 +498,10 @@ func TestProofOfWork(t *testing.T) {
 		try("X-Captcha-Pass", pass).want(201)
 	}
 	is.Equal(a.codeOf(try("X-Captcha-Pass", pass+"A"), 400), "captcha_required")
-	is.True(a.server.captcha.passes(pass, netip.MustParseAddr("127.0.0.1"), a.clock.now()))
-	is.True(!a.server.captcha.passes(pass, netip.MustParseAddr("127.0.0.2"), a.clock.now()))
+	is.True(a.server.Challenges.Passes(pass, netip.MustParseAddr("127.0.0.1"), a.clock.now()))
+	is.True(!a.server.Challenges.Passes(pass, netip.MustParseAddr("127.0.0.2"), a.clock.now()))
 	late := a.solve()
-	a.clock.advance(powTime)
+	a.clock.advance(captcha.PowTime)
 	is.Equal(a.codeOf(verify(late), 400), "captcha_required")
 	is.Equal(a.codeOf(try("X-Captcha-Pass", pass), 400), "captcha_required")
 
@@ -531,15 +535,15 @@ func TestSpentChallengesAreBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	p := a.server.captcha
-	for i := range maxSpent {
-		p.spent[sha256.Sum256([]byte(strconv.Itoa(i)))] = a.clock.now().Add(time.Minute)
+	p := a.server.Challenges
+	for i := range captcha.MaxSpent {
+		p.Spent[sha256.Sum256([]byte(strconv.Itoa(i)))] = a.clock.now().Add(time.Minute)
 	}
 	token := a.solve()
 	var e *record.Error
-	is.True(errors.As(p.solved(token, a.clock.now()), &e) && e.Fault == record.Busy)
-	is.NoErr(p.solved(token, a.clock.now().Add(2*time.Minute)))
-	is.Equal(len(p.spent), 1)
+	is.True(errors.As(p.Solved(token, a.clock.now()), &e) && e.Fault == record.Busy)
+	is.NoErr(p.Solved(token, a.clock.now().Add(2*time.Minute)))
+	is.Equal(len(p.Spent), 1)
 }
 
 // TestCaptchaProvider holds the providers' verification against a server that
@@ -560,7 +564,7 @@ func TestCaptchaProvider(t *testing.T) {
 	defer provider.Close()
 	gone, stop := context.WithCancel(t.Context())
 	a := start(t)
-	a.server.captcha.wait = 500 * time.Millisecond
+	a.server.Challenges.Wait = 500 * time.Millisecond
 	set := func(fields map[string]any) *answer { return a.patch("/api/v1/admin/settings", fields) }
 	set(map[string]any{"captchaProvider": "turnstile"}).want(422) // without its keys
 	got := set(map[string]any{"captchaProvider": "turnstile", "captchaSiteKey": "site", "captchaSecret": "hush", "captchaVerifyUrl": provider.URL + "/siteverify"}).want(200)
@@ -589,7 +593,7 @@ func TestCaptchaProvider(t *testing.T) {
 	for name, bad := range map[string]http.HandlerFunc{
 		"garbage": says(200, "<html>"), "nothing": says(200, ""), "another shape": says(200, `{"ok":true}`), "no boolean": says(200, `{"success":"true"}`),
 		"an error": says(500, `{"success":true}`),
-		"a bomb":   says(200, `{"success":true,"x":"`+strings.Repeat("x", 2*verifyBytes)+`"}`),
+		"a bomb":   says(200, `{"success":true,"x":"`+strings.Repeat("x", 2*captcha.VerifyBytes)+`"}`),
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, provider.URL+"/elsewhere", http.StatusTemporaryRedirect)
 		},
@@ -619,8 +623,8 @@ func TestCaptchaProvider(t *testing.T) {
 func TestConfiguredCaptcha(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) {
-		c.Captcha = Captcha{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
+	a := start(t, func(c *web.Config) {
+		c.Captcha = captcha.Config{Provider: record.CaptchaHCaptcha, SiteKey: "site", Secret: "hush", VerifyURL: "http://127.0.0.1:1/"}
 	})
 	_, slug := a.ask(map[string]any{"requiresCaptcha": true})
 	provider := func() any { return a.visit("/api/v1/upload-requests/p/" + slug).want(200).at("captcha") }
@@ -634,17 +638,6 @@ func TestConfiguredCaptcha(t *testing.T) {
 	is.Equal(provider(), nil)
 	a.patch("/api/v1/admin/settings", map[string]any{"captchaProvider": nil}).want(200)
 	is.Equal(provider().(map[string]any)["provider"], "hcaptcha")
-}
-
-func FuzzCaptchaToken(f *testing.F) {
-	f.Add("eyJhbGdvcml0aG0iOiJTSEEtMjU2In0=")
-	f.Add(base64.StdEncoding.EncodeToString([]byte(`{"algorithm":"SHA-256","challenge":"0","number":1,"salt":"a?expires=99999999999&","signature":"0"}`)))
-	p := newCaptcha()
-	f.Fuzz(func(t *testing.T, token string) {
-		if err := p.solved(token, time.Unix(1, 0)); !errors.Is(err, errBadCaptcha) {
-			t.Fatalf("%q: %v", token, err)
-		}
-	})
 }
 
 // TestMessageBounds: line ends are counted as people count them, not as
@@ -671,7 +664,7 @@ func TestMessageBounds(t *testing.T) {
 func TestPromisesAreNoLargerThanFiles(t *testing.T) {
 	t.Parallel()
 	a := start(t)
-	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * maxParts, "maxFileSize": 100})
+	_, slug := a.ask(map[string]any{"maxTotalSize": 250 * upload.MaxParts, "maxFileSize": 100})
 	conn := a.half(slug, "Transfer-Encoding: chunked")
 	defer conn.Close()
 	a.leave(slug, nil, nil, file{"b", "", "y"}).want(201)
@@ -683,7 +676,7 @@ func TestSendersBehindProxies(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for trusted, want := range map[bool][]int{true: {201, 429, 429, 201, 201}, false: {201, 429, 429, 429, 429}} {
-		a := start(t, func(c *Config) {
+		a := start(t, func(c *web.Config) {
 			if trusted {
 				c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			}
@@ -704,7 +697,7 @@ func TestRequestSlugsAreNotTriedOut(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	for i := range missesFrom {
+	for i := range session.MissesFrom {
 		switch i % 3 {
 		case 0:
 			a.visit(fmt.Sprintf("/up/guess%d", i)).want(404)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/matryer/is"
 
+	"kist/httpapi/upload"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -106,8 +107,8 @@ func TestRevokedWhileUploading(t *testing.T) {
 			a := start(t)
 			u, works, other, id := a.twoKeys()
 			at := works.begin(len(content))
-			last := works.allButLast("PATCH", at, content, withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0"))
-			part := filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts", at[len(tusPath)+1:])
+			last := works.allButLast("PATCH", at, content, withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0"))
+			part := filepath.Join(a.server.Store.Dir(), "cache", "uploads", "parts", at[len(upload.TusPath)+1:])
 			eventually(t, "the piece is not being taken", func() bool { info, err := os.Stat(part); return err == nil && info.Size() > 0 })
 			if of.code == "user_disabled" {
 				other = a

@@ -9,56 +9,9 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"kist/httpapi/public"
+	"kist/httpapi/web"
 	"kist/kv/record"
-)
-
-// A route is one operation: the router, the check of the caller and the
-// OpenAPI document are all made from these rows.
-type route struct {
-	method, path    string // path as OpenAPI writes it: /files/{slug}
-	id              string // operationId
-	tag, summary    string
-	access          access
-	args            []param // beside those of the path, which are texts
-	body            *content
-	reply           reply
-	fails           []int     // statuses beside those that the door and the body bring
-	slugs           bool      // which visitors could guess
-	plain           *textForm // how it answers as text to a client that would rather have that; nil if it does not
-	atContentOrigin bool      // served at the origin for content too, where nothing else is
-	tus             bool      // of the protocol tus, whose version every answer names
-	serve           func(*request) error
-}
-
-// textForm is what an answer has as text, with an example.
-type textForm struct{ doc, example string }
-
-var bareAddress = &textForm{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
-
-// A access says who may call.
-type access struct {
-	open     bool         // anyone
-	optional bool         // with open: who brings a good credential is known by it
-	anyKey   bool         // any API key that is good, whatever its scope
-	scope    record.Scope // that an API key needs
-	admin    bool         // the user must be an administrator
-
-	browser bool // a session is needed, no API key will do
-	session bool // a session will do in place of the scope and the role
-}
-
-var (
-	anyone     = access{open: true}
-	visitors   = access{open: true, optional: true}
-	holders    = access{anyKey: true}
-	watches    = access{anyKey: true, admin: true}
-	reads      = access{scope: record.ScopeRead}
-	writes     = access{scope: record.ScopeWrite}
-	uploads    = access{scope: record.ScopeUpload}
-	wholes     = access{scope: record.ScopeAll}
-	manages    = access{scope: record.ScopeAdmin, admin: true}
-	ownAccount = access{scope: record.ScopeAdmin, admin: true, session: true}
-	browsers   = access{browser: true}
 )
 
 // mount registers the routes. httprouter allows no word beside a wildcard, so
@@ -66,20 +19,20 @@ var (
 // wildcards, and a router that has no answer asks the next.
 func (s *Server) mount() http.Handler {
 	order := slices.Clone(s.routes)
-	slices.SortStableFunc(order, func(a, b route) int { return cmp.Compare(rank(a.path), rank(b.path)) })
+	slices.SortStableFunc(order, func(a, b web.Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
 	for _, r := range order {
-		methods := []string{r.method}
-		if r.method == http.MethodGet {
+		methods := []string{r.Method}
+		if r.Method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
 		}
 		for _, m := range methods {
 			taken := slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
-				return register(router, m, r.pattern(), s.handle(r))
+				return register(router, m, pattern(&r), s.handle(r))
 			})
 			if !taken {
 				router := newRouter()
 				s.routers = append(s.routers, router)
-				register(router, m, r.pattern(), s.handle(r))
+				register(router, m, pattern(&r), s.handle(r))
 			}
 		}
 	}
@@ -109,7 +62,7 @@ func register(r *httprouter.Router, method, pattern string, h httprouter.Handle)
 }
 
 // pattern is the path as httprouter writes it.
-func (r *route) pattern() string { return wildcards.Replace(r.path) }
+func pattern(r *web.Route) string { return wildcards.Replace(r.Path) }
 
 var wildcards = strings.NewReplacer("{", ":", "}", "")
 
@@ -129,20 +82,20 @@ func rank(path string) string {
 // handleNothing answers what no route matches: 405 where another method
 // would, 404 otherwise.
 func (s *Server) handleNothing() http.Handler {
-	answer := func(c *request) error {
-		if c.atContentOrigin() {
+	answer := func(c *web.Request) error {
+		if c.AtContentOrigin() {
 			return record.NotFound("address")
 		}
-		allowed := s.allowed(c.r.URL.Path)
+		allowed := s.allowed(c.R.URL.Path)
 		if allowed == "" {
 			return record.NotFound("address")
 		}
-		c.w.Header().Set("Allow", allowed)
-		if c.r.Method == http.MethodOptions {
-			c.w.WriteHeader(http.StatusNoContent)
+		c.W.Header().Set("Allow", allowed)
+		if c.R.Method == http.MethodOptions {
+			c.W.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		return errMethod
+		return web.ErrMethod
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOperation(w, r, "", nil, answer) })
 }
@@ -152,11 +105,11 @@ func (s *Server) handleNothing() http.Handler {
 func (s *Server) allowed(path string) string {
 	known := map[string]bool{}
 	for _, r := range s.routes {
-		if _, asked := known[r.method]; asked {
+		if _, asked := known[r.Method]; asked {
 			continue
 		}
-		known[r.method] = slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
-			h, args, _ := router.Lookup(r.method, path)
+		known[r.Method] = slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
+			h, args, _ := router.Lookup(r.Method, path)
 			return h != nil && !slices.ContainsFunc(args, func(p httprouter.Param) bool { return p.Value == "" })
 		})
 	}
@@ -172,39 +125,39 @@ func (s *Server) allowed(path string) string {
 }
 
 // handle runs a route for a matched request.
-func (s *Server) handle(r route) httprouter.Handle {
-	answer := func(c *request) error {
-		c.made = r.reply.status
-		if r.tus {
-			c.w.Header().Set("Tus-Resumable", tusVersion)
+func (s *Server) handle(r web.Route) httprouter.Handle {
+	answer := func(c *web.Request) error {
+		c.Made = r.Reply.Status
+		if r.Tus {
+			c.W.Header().Set("Tus-Resumable", web.TusVersion)
 		}
-		if r.plain != nil {
-			c.w.Header().Add("Vary", "Accept")
-			c.w.plain = prefersText(c.r.Header)
+		if r.Plain != nil {
+			c.W.Header().Add("Vary", "Accept")
+			c.W.Plain = web.PrefersText(c.R.Header)
 		}
-		for _, a := range c.args {
+		for _, a := range c.Args {
 			if a.Value == "" { // httprouter matches an empty segment
 				return record.NotFound("address")
 			}
 		}
-		if c.atContentOrigin() && !r.atContentOrigin {
+		if c.AtContentOrigin() && !r.AtContentOrigin {
 			return record.NotFound("address")
 		}
-		if err := c.authorize(r.access); err != nil {
+		if err := c.Authorize(r.Access); err != nil {
 			return err
 		}
 		var err error
-		if r.slugs && c.caller == nil {
-			err = s.misses.find(c, r.serve)
+		if r.Slugs && c.Caller == nil {
+			err = s.misses.find(c, r.Serve)
 		} else {
-			err = r.serve(c)
+			err = r.Serve(c)
 		}
-		if err != nil && c.atContentOrigin() {
-			return c.backToPage(err)
+		if err != nil && c.AtContentOrigin() {
+			return public.BackToPage(c, err)
 		}
 		return err
 	}
 	return func(w http.ResponseWriter, req *http.Request, args httprouter.Params) {
-		s.serveOperation(w, req, r.id, args, answer)
+		s.serveOperation(w, req, r.Id, args, answer)
 	}
 }

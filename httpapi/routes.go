@@ -4,206 +4,209 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"kist/embed"
+	"kist/httpapi/api"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
-	"kist/kv/field"
 	"kist/kv/record"
 )
 
 // table lists every operation of the server.
-func (s *Server) table() []route {
-	rows := []route{
+func (s *Server) table() []web.Route {
+	rows := []web.Route{
 		{
-			method: "GET", path: "/healthz", id: "health", tag: "server", summary: "Says whether the server is alive.",
-			access: anyone, reply: reply{200, "Alive.", textOf("ok\n")}, atContentOrigin: true, serve: healthy,
+			Method: "GET", Path: "/healthz", Id: "health", Tag: "server", Summary: "Says whether the server is alive.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "Alive.", Body: web.TextOf("ok\n")}, AtContentOrigin: true, Serve: public.Healthy,
 		},
 		{
-			method: "GET", path: "/readyz", id: "ready", tag: "server", summary: "Says whether the server can store what it is sent, and is not being stopped.",
-			access: anyone, reply: reply{200, "Ready.", textOf("ok\n")}, fails: []int{503}, serve: s.ready,
+			Method: "GET", Path: "/readyz", Id: "ready", Tag: "server", Summary: "Says whether the server can store what it is sent, and is not being stopped.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "Ready.", Body: web.TextOf("ok\n")}, Fails: []int{503}, Serve: s.ready,
 		},
 		{
-			method: "GET", path: "/metrics", id: "readMetrics", tag: "server", summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
-			access: watches, reply: reply{200, "The figures.", textOf("kist_users 3\n")}, fails: []int{404}, serve: s.metrics,
+			Method: "GET", Path: "/metrics", Id: "readMetrics", Tag: "server", Summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
+			Access: web.Watches, Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.TextOf("kist_users 3\n")}, Fails: []int{404}, Serve: s.readMetrics,
 		},
 		{
-			method: "GET", path: "/healthz/{token}", id: "probe", tag: "server", summary: "Tells kist doctor what reaches the server of a request.",
-			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, atContentOrigin: true, serve: s.probed,
+			Method: "GET", Path: "/healthz/{token}", Id: "probe", Tag: "server", Summary: "Tells kist doctor what reaches the server of a request.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})}, Fails: []int{404}, AtContentOrigin: true, Serve: s.probed,
 		},
 		{
-			method: "POST", path: "/healthz/{token}", id: "probeBody", tag: "server", summary: "Tells kist doctor that a body would reach the server; it is not read.",
-			access: anyone, reply: reply{200, "What the server sees.", jsonOf(object{"type": "object"}, object{"client": "192.0.2.1"})}, fails: []int{404}, serve: s.probed,
+			Method: "POST", Path: "/healthz/{token}", Id: "probeBody", Tag: "server", Summary: "Tells kist doctor that a body would reach the server; it is not read.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})}, Fails: []int{404}, Serve: s.probed,
 		},
 		{
-			method: "GET", path: apiPath + "openapi", id: "readSchema", tag: "server", summary: "The schema of this API.",
-			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The OpenAPI document.", named("Document", jsonOf(object{"type": "object", "additionalProperties": true}, object{"openapi": "3.0.3"}))}, fails: []int{304}, serve: s.readSchema,
+			Method: "GET", Path: web.ApiPath + "openapi", Id: "readSchema", Tag: "server", Summary: "The schema of this API.",
+			Access: web.Anyone, Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The OpenAPI document.", Body: web.Named("Document", web.JSONOf(web.Object{"type": "object", "additionalProperties": true}, web.Object{"openapi": "3.0.3"}))}, Fails: []int{304}, Serve: s.readSchema,
 		},
 		{
-			method: "GET", path: apiPath + "reference", id: "readReference", tag: "server", summary: "An interactive view of the schema.",
-			access: anyone, reply: reply{200, "The page.", pageOf()}, serve: readReference,
+			Method: "GET", Path: web.ApiPath + "reference", Id: "readReference", Tag: "server", Summary: "An interactive view of the schema.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: readReference,
 		},
 		{
-			method: "GET", path: "/static/{name}", id: "readAsset", tag: "server", summary: "A style sheet, script or picture of the pages.",
-			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The file.", bytesOf()}, fails: []int{304, 404}, serve: readAsset,
+			Method: "GET", Path: "/static/{name}", Id: "readAsset", Tag: "server", Summary: "A style sheet, script or picture of the pages.",
+			Access: web.Anyone, Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The file.", Body: web.BytesOf()}, Fails: []int{304, 404}, Serve: readAsset,
 		},
 		{
-			method: "GET", path: "/extension.zip", id: "readExtension", tag: "server", summary: "The browser extension for Chromium and Firefox, ready to load.",
-			access: anyone, args: []param{ifNoneMatch}, reply: reply{200, "The archive.", &content{media: "application/zip", schema: object{"type": "string", "format": "binary"}, example: "…"}},
-			fails: []int{304}, serve: s.readExtension,
+			Method: "GET", Path: "/extension.zip", Id: "readExtension", Tag: "server", Summary: "The browser extension for Chromium and Firefox, ready to load.",
+			Access: web.Anyone, Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The archive.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
+			Fails: []int{304}, Serve: s.readExtension,
 		},
 		{
-			method: "GET", path: "/claim/{token}", id: "readClaim", tag: "server", summary: "The page that makes the first administrator.",
-			access: anyone, reply: reply{200, "The form.", pageOf()}, fails: []int{404}, serve: claimPage,
+			Method: "GET", Path: "/claim/{token}", Id: "readClaim", Tag: "server", Summary: "The page that makes the first administrator.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The form.", Body: web.PageOf()}, Fails: []int{404}, Serve: api.ReadClaim,
 		},
 		{
-			method: "POST", path: "/claim/{token}", id: "claim", tag: "server", summary: "Makes the first administrator and an API key; works once.",
-			access: anyone, body: formBody, reply: reply{201, "The page with the key.", pageOf()},
-			fails: []int{400, 404, 409, 413, 415, 422, 503}, serve: claimed,
-		},
-
-		{
-			method: "GET", path: "/x/{slug}", id: "readRaw", tag: "public",
-			summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
-			access:  visitors, args: slices.Concat(sharePassword, conditional), reply: reply{200, "The content.", bytesOf()},
-			fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, atContentOrigin: true, slugs: true, serve: raw,
-		},
-		{
-			method: "GET", path: "/s/{slug}", id: "followLink", tag: "public", summary: "Redirects a short link and counts the click.",
-			access: visitors, args: sharePassword, reply: reply{302, "On to the target, in Location.", nil},
-			fails: []int{200, 401, 404, 410, 429, 503}, slugs: true, serve: follow,
+			Method: "POST", Path: "/claim/{token}", Id: "claim", Tag: "server", Summary: "Makes the first administrator and an API key; works once.",
+			Access: web.Anyone, Body: web.FormBody, Reply: web.Reply{Status: 201, Doc: "The page with the key.", Body: web.PageOf()},
+			Fails: []int{400, 404, 409, 413, 415, 422, 503}, Serve: api.Claim,
 		},
 
 		{
-			method: "GET", path: apiPath + "files", id: "listFiles", tag: "files", summary: "Lists files.",
-			access: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
+			Method: "GET", Path: "/x/{slug}", Id: "readRaw", Tag: "public",
+			Summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
+			Access:  web.Visitors, Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()},
+			Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, AtContentOrigin: true, Slugs: true, Serve: public.ReadRaw,
 		},
 		{
-			method: "GET", path: apiPath + "upload", id: "listUploads", tag: "files", summary: "Lists files, as /files does.",
-			access: reads, args: listParams(record.Files), reply: reply{200, "A page of files.", pageOfRecords(record.Files)}, serve: listRecords(record.Files),
-		},
-		{
-			method: "POST", path: apiPath + "upload", id: "uploadFiles", tag: "files", summary: "Uploads one or more files.",
-			access: uploads, args: []param{idempotent},
-			body: multipartOf(), reply: reply{201, "The record of the file; of several, a list in files.", uploaded()},
-			fails: []int{409}, plain: bareAddress, serve: upload,
-		},
-		{
-			method: "GET", path: apiPath + "files/{slug}", id: "readFile", tag: "files", summary: "Reads the record of a file, by slug or id.",
-			access: reads, reply: reply{200, "The record.", dataOf("File")}, fails: []int{404}, serve: readRecord(record.Files, "slug"),
-		},
-		{
-			method: "PATCH", path: apiPath + "files/{slug}", id: "editFile", tag: "files", summary: "Changes the record of a file.",
-			access: writes, body: bodyOf("FileEdit"), reply: reply{200, "The record.", dataOf("File")},
-			fails: []int{404, 409}, serve: patchRecord(record.Files, "slug"),
-		},
-		{
-			method: "DELETE", path: apiPath + "files/{slug}", id: "removeFile", tag: "files", summary: "Deletes a file.",
-			access: writes, reply: done, fails: []int{404}, serve: removeRecord(record.Files, "slug"),
+			Method: "GET", Path: "/s/{slug}", Id: "followLink", Tag: "public", Summary: "Redirects a short link and counts the click.",
+			Access: web.Visitors, Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "On to the target, in Location.", Body: nil},
+			Fails: []int{200, 401, 404, 410, 429, 503}, Slugs: true, Serve: public.Follow,
 		},
 
 		{
-			method: "GET", path: apiPath + "folders", id: "listFolders", tag: "folders", summary: "Lists folders.",
-			access: reads, args: pageParams(shortSorts), reply: reply{200, "A page of folders.", listOf("Folder")}, serve: listFolders,
+			Method: "GET", Path: web.ApiPath + "files", Id: "listFiles", Tag: "files", Summary: "Lists files.",
+			Access: web.Reads, Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)}, Serve: api.ListRecords(record.Files),
 		},
 		{
-			method: "POST", path: apiPath + "folders", id: "createFolder", tag: "folders", summary: "Makes a folder.",
-			access: writes, body: bodyOf("FolderCreate"), reply: reply{201, "The folder.", dataOf("Folder")}, fails: []int{409}, serve: createFolder,
+			Method: "GET", Path: web.ApiPath + "upload", Id: "listUploads", Tag: "files", Summary: "Lists files, as /files does.",
+			Access: web.Reads, Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)}, Serve: api.ListRecords(record.Files),
 		},
 		{
-			method: "PATCH", path: apiPath + "folders/{id}", id: "editFolder", tag: "folders", summary: "Changes a folder.",
-			access: writes, body: bodyOf("FolderEdit"), reply: reply{200, "The folder.", dataOf("Folder")}, fails: []int{404, 409}, serve: patchFolder,
+			Method: "POST", Path: web.ApiPath + "upload", Id: "uploadFiles", Tag: "files", Summary: "Uploads one or more files.",
+			Access: web.Uploads, Args: []web.Param{idempotent},
+			Body: multipartOf(), Reply: web.Reply{Status: 201, Doc: "The record of the file; of several, a list in files.", Body: uploaded()},
+			Fails: []int{409}, Plain: web.BareAddress, Serve: upload.UploadFiles,
 		},
 		{
-			method: "DELETE", path: apiPath + "folders/{id}", id: "removeFolder", tag: "folders", summary: "Deletes a folder; its files stay.",
-			access: writes, reply: done, fails: []int{404}, serve: removeFolder,
-		},
-
-		{
-			method: "GET", path: apiPath + "me", id: "readMe", tag: "account", summary: "Reads the caller's account, with usage and quota.",
-			access: reads, reply: reply{200, "The account.", dataOf("User")}, serve: readMe,
+			Method: "GET", Path: web.ApiPath + "files/{slug}", Id: "readFile", Tag: "files", Summary: "Reads the record of a file, by slug or id.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")}, Fails: []int{404}, Serve: api.ReadRecord(record.Files, "slug"),
 		},
 		{
-			method: "PATCH", path: apiPath + "me", id: "editMe", tag: "account", summary: "Changes the caller's name or password.",
-			access: writes, body: bodyOf("MeEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{409, 429}, serve: patchMe,
+			Method: "PATCH", Path: web.ApiPath + "files/{slug}", Id: "editFile", Tag: "files", Summary: "Changes the record of a file.",
+			Access: web.Writes, Body: web.BodyOf("FileEdit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")},
+			Fails: []int{404, 409}, Serve: api.EditRecord(record.Files, "slug"),
 		},
 		{
-			method: "GET", path: apiPath + "keys", id: "listKeys", tag: "account", summary: "Lists the caller's API keys.",
-			access: ownAccount, args: pageParams(shortSorts), reply: reply{200, "A page of keys.", listOf("Key")}, serve: listKeys,
-		},
-		{
-			method: "POST", path: apiPath + "keys", id: "createKey", tag: "account", summary: "Makes an API key; the secret is shown this once.",
-			access: ownAccount, body: bodyOf("KeyCreate"), reply: reply{201, "The key and its secret.", envelope("Key", "key", object{"type": "string"}, "kist_…")}, serve: createKey,
-		},
-		{
-			method: "PATCH", path: apiPath + "keys/{id}", id: "editKey", tag: "account", summary: "Renames an API key, or turns it off or on.",
-			access: ownAccount, body: bodyOf("KeyEdit"), reply: reply{200, "The key.", dataOf("Key")}, fails: []int{404}, serve: patchKey,
-		},
-		{
-			method: "DELETE", path: apiPath + "keys/{id}", id: "removeKey", tag: "account", summary: "Revokes an API key.",
-			access: ownAccount, reply: done, fails: []int{404}, serve: removeKey,
+			Method: "DELETE", Path: web.ApiPath + "files/{slug}", Id: "removeFile", Tag: "files", Summary: "Deletes a file.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: api.RemoveRecord(record.Files, "slug"),
 		},
 
 		{
-			method: "GET", path: apiPath + "admin/users", id: "listUsers", tag: "admin", summary: "Lists accounts.",
-			access: manages, args: pageParams(shortSorts), reply: reply{200, "A page of accounts.", listOf("User")}, serve: listUsers,
+			Method: "GET", Path: web.ApiPath + "folders", Id: "listFolders", Tag: "folders", Summary: "Lists folders.",
+			Access: web.Reads, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of folders.", Body: web.ListOf("Folder")}, Serve: api.ListFolders,
 		},
 		{
-			method: "POST", path: apiPath + "admin/users", id: "createUser", tag: "admin", summary: "Makes an account.",
-			access: manages, body: bodyOf("UserCreate"), reply: reply{201, "The account.", dataOf("User")}, fails: []int{409}, serve: createUser,
+			Method: "POST", Path: web.ApiPath + "folders", Id: "createFolder", Tag: "folders", Summary: "Makes a folder.",
+			Access: web.Writes, Body: web.BodyOf("FolderCreate"), Reply: web.Reply{Status: 201, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{409}, Serve: api.CreateFolder,
 		},
 		{
-			method: "GET", path: apiPath + "admin/users/{id}", id: "readUser", tag: "admin", summary: "Reads an account.",
-			access: manages, reply: reply{200, "The account.", dataOf("User")}, fails: []int{404}, serve: readUser,
+			Method: "PATCH", Path: web.ApiPath + "folders/{id}", Id: "editFolder", Tag: "folders", Summary: "Changes a folder.",
+			Access: web.Writes, Body: web.BodyOf("FolderEdit"), Reply: web.Reply{Status: 200, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{404, 409}, Serve: api.EditFolder,
 		},
 		{
-			method: "PATCH", path: apiPath + "admin/users/{id}", id: "editUser", tag: "admin", summary: "Changes an account.",
-			access: manages, body: bodyOf("UserEdit"), reply: reply{200, "The account.", dataOf("User")}, fails: []int{404, 409}, serve: patchUser,
+			Method: "DELETE", Path: web.ApiPath + "folders/{id}", Id: "removeFolder", Tag: "folders", Summary: "Deletes a folder; its files stay.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: api.RemoveFolder,
+		},
+
+		{
+			Method: "GET", Path: web.ApiPath + "me", Id: "readMe", Tag: "account", Summary: "Reads the caller's account, with usage and quota.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Serve: api.ReadMe,
 		},
 		{
-			method: "DELETE", path: apiPath + "admin/users/{id}", id: "removeUser", tag: "admin", summary: "Deletes an account and everything of it.",
-			access: manages, reply: done, fails: []int{404, 409}, serve: removeUser,
+			Method: "PATCH", Path: web.ApiPath + "me", Id: "editMe", Tag: "account", Summary: "Changes the caller's name or password.",
+			Access: web.Writes, Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Serve: api.EditMe,
 		},
 		{
-			method: "GET", path: apiPath + "admin/settings", id: "readSettings", tag: "admin", summary: "Reads the settings of the instance.",
-			access: manages, reply: reply{200, "The settings.", dataOf("Settings")}, serve: readSettings,
+			Method: "GET", Path: web.ApiPath + "keys", Id: "listKeys", Tag: "account", Summary: "Lists the caller's API keys.",
+			Access: web.OwnAccount, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of keys.", Body: web.ListOf("Key")}, Serve: api.ListKeys,
 		},
 		{
-			method: "PATCH", path: apiPath + "admin/settings", id: "editSettings", tag: "admin", summary: "Changes the settings of the instance.",
-			access: manages, body: bodyOf("SettingsEdit"), reply: reply{200, "The settings.", dataOf("Settings")}, serve: patchSettings,
+			Method: "POST", Path: web.ApiPath + "keys", Id: "createKey", Tag: "account", Summary: "Makes an API key; the secret is shown this once.",
+			Access: web.OwnAccount, Body: web.BodyOf("KeyCreate"), Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.Envelope("Key", "key", web.Object{"type": "string"}, "kist_…")}, Serve: api.CreateKey,
 		},
 		{
-			method: "GET", path: apiPath + "admin/stats", id: "readStats", tag: "admin", summary: "Counts what the instance keeps.",
-			access: manages, reply: reply{200, "The figures.", dataOf("Stats")}, serve: readStats,
+			Method: "PATCH", Path: web.ApiPath + "keys/{id}", Id: "editKey", Tag: "account", Summary: "Renames an API key, or turns it off or on.",
+			Access: web.OwnAccount, Body: web.BodyOf("KeyEdit"), Reply: web.Reply{Status: 200, Doc: "The key.", Body: web.DataOf("Key")}, Fails: []int{404}, Serve: api.EditKey,
 		},
 		{
-			method: "GET", path: apiPath + "admin/health", id: "readHealth", tag: "admin", summary: "Says what is known to be wrong with the data of the instance.",
-			access: manages, reply: reply{200, "What is known.", dataOf("Health")}, serve: readHealth,
+			Method: "DELETE", Path: web.ApiPath + "keys/{id}", Id: "removeKey", Tag: "account", Summary: "Revokes an API key.",
+			Access: web.OwnAccount, Reply: web.DoneReply, Fails: []int{404}, Serve: api.RemoveKey,
+		},
+
+		{
+			Method: "GET", Path: web.ApiPath + "admin/users", Id: "listUsers", Tag: "admin", Summary: "Lists accounts.",
+			Access: web.Manages, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of accounts.", Body: web.ListOf("User")}, Serve: api.ListUsers,
+		},
+		{
+			Method: "POST", Path: web.ApiPath + "admin/users", Id: "createUser", Tag: "admin", Summary: "Makes an account.",
+			Access: web.Manages, Body: web.BodyOf("UserCreate"), Reply: web.Reply{Status: 201, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409}, Serve: api.CreateUser,
+		},
+		{
+			Method: "GET", Path: web.ApiPath + "admin/users/{id}", Id: "readUser", Tag: "admin", Summary: "Reads an account.",
+			Access: web.Manages, Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404}, Serve: api.ReadUser,
+		},
+		{
+			Method: "PATCH", Path: web.ApiPath + "admin/users/{id}", Id: "editUser", Tag: "admin", Summary: "Changes an account.",
+			Access: web.Manages, Body: web.BodyOf("UserEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404, 409}, Serve: api.EditUser,
+		},
+		{
+			Method: "DELETE", Path: web.ApiPath + "admin/users/{id}", Id: "removeUser", Tag: "admin", Summary: "Deletes an account and everything of it.",
+			Access: web.Manages, Reply: web.DoneReply, Fails: []int{404, 409}, Serve: api.RemoveUser,
+		},
+		{
+			Method: "GET", Path: web.ApiPath + "admin/settings", Id: "readSettings", Tag: "admin", Summary: "Reads the settings of the instance.",
+			Access: web.Manages, Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: api.ReadSettings,
+		},
+		{
+			Method: "PATCH", Path: web.ApiPath + "admin/settings", Id: "editSettings", Tag: "admin", Summary: "Changes the settings of the instance.",
+			Access: web.Manages, Body: web.BodyOf("SettingsEdit"), Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: api.EditSettings,
+		},
+		{
+			Method: "GET", Path: web.ApiPath + "admin/stats", Id: "readStats", Tag: "admin", Summary: "Counts what the instance keeps.",
+			Access: web.Manages, Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.DataOf("Stats")}, Serve: api.ReadStats,
+		},
+		{
+			Method: "GET", Path: web.ApiPath + "admin/health", Id: "readHealth", Tag: "admin", Summary: "Says what is known to be wrong with the data of the instance.",
+			Access: web.Manages, Reply: web.Reply{Status: 200, Doc: "What is known.", Body: web.DataOf("Health")}, Serve: readHealth,
 		},
 	}
-	rows = append(rows, route{
-		method: "GET", path: apiPath + "search", id: "search", tag: "search", summary: "Looks for records of every kind, the best first and of equals the newest.",
-		access: reads, args: searchParams(), reply: reply{200, "A page of results. incomplete says that the index is being made and not all could be read.", resultsOf()}, serve: searchAll,
+	rows = append(rows, web.Route{
+		Method: "GET", Path: web.ApiPath + "search", Id: "search", Tag: "search", Summary: "Looks for records of every kind, the best first and of equals the newest.",
+		Access: web.Reads, Args: api.SearchParams(), Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete says that the index is being made and not all could be read.", Body: api.ResultsOf()}, Serve: api.SearchAll,
 	})
-	rows = append(rows, sessionRoutes()...)
-	rows = append(rows, viewRoutes()...)
-	rows = append(rows, route{
-		method: "GET", path: "/{slug}", id: "viewAnything", tag: "public", summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
-		access: visitors, args: sharePassword, reply: reply{200, "The page.", pageOf()}, fails: []int{302, 303, 401, 404, 410, 429, 503}, slugs: true, serve: anything,
+	rows = append(rows, session.SessionRoutes()...)
+	rows = append(rows, public.ViewRoutes()...)
+	rows = append(rows, web.Route{
+		Method: "GET", Path: "/{slug}", Id: "viewAnything", Tag: "public", Summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
+		Access: web.Visitors, Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{302, 303, 401, 404, 410, 429, 503}, Slugs: true, Serve: viewAnything,
 	})
-	rows = append(rows, webhookRoutes()...)
-	rows = append(rows, requestRoutes()...)
-	rows = append(rows, intakeRoutes()...)
-	rows = append(rows, captchaRoutes()...)
-	for _, r := range slices.Concat(tusRoutes(), sentRoutes()) {
-		r.tus = true
+	rows = append(rows, api.WebhookRoutes()...)
+	rows = append(rows, upload.RequestRoutes()...)
+	rows = append(rows, upload.IntakeRoutes()...)
+	rows = append(rows, session.CaptchaRoutes()...)
+	for _, r := range slices.Concat(upload.TusRoutes(), upload.SentRoutes()) {
+		r.Tus = true
 		rows = append(rows, r)
 	}
-	rows = append(rows, transferRoutes()...)
-	rows = append(rows, setupRoutes()...)
-	rows = append(rows, deletionRoutes()...)
-	rows = append(rows, remoteRoutes()...)
+	rows = append(rows, api.TransferRoutes()...)
+	rows = append(rows, api.SetupRoutes()...)
+	rows = append(rows, public.DeletionRoutes()...)
+	rows = append(rows, upload.RemoteRoutes()...)
 	rows = append(rows, helpRoutes()...)
 	for _, k := range record.Kinds[1:] {
 		rows = append(rows, recordRoutes(k)...)
@@ -214,190 +217,148 @@ func (s *Server) table() []route {
 		rows = append(rows, tagRoutes(at)...)
 	}
 	for i := range rows {
-		if r := &rows[i]; r.repeatable() {
-			r.args = append(slices.Clone(r.args), idempotent)
-			r.serve = s.idempotent(r.serve)
+		if r := &rows[i]; r.Repeatable() {
+			r.Args = append(slices.Clone(r.Args), idempotent)
+			r.Serve = s.idempotent(r.Serve)
 		}
 	}
 	return rows
 }
 
 // recordRoutes are the operations that all kinds but files have.
-func recordRoutes(k *record.Kind) []route {
-	name, at := title(k.Name), apiPath+k.Path
-	return []route{
+func recordRoutes(k *record.Kind) []web.Route {
+	name, at := web.Title(k.Name), web.ApiPath+k.Path
+	return []web.Route{
 		{
-			method: "GET", path: at, id: "list" + name + "s", tag: k.Path, summary: "Lists the caller's " + k.Name + "s.",
-			access: reads, args: listParams(k), reply: reply{200, "A page of them.", pageOfRecords(k)}, serve: listRecords(k),
+			Method: "GET", Path: at, Id: "list" + name + "s", Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
+			Access: web.Reads, Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.PageOfRecords(k)}, Serve: api.ListRecords(k),
 		},
 		{
-			method: "POST", path: at, id: "create" + name, tag: k.Path, summary: "Makes a " + k.Name + ".",
-			access: writes, body: bodyOf(name + "Create"), reply: reply{201, "The record and its address.", createdOf(k)},
-			fails: []int{409}, plain: bareAddress, serve: createRecord(k),
+			Method: "POST", Path: at, Id: "create" + name, Tag: k.Path, Summary: "Makes a " + k.Name + ".",
+			Access: web.Writes, Body: web.BodyOf(name + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: createdOf(k)},
+			Fails: []int{409}, Plain: web.BareAddress, Serve: api.CreateRecord(k),
 		},
 		{
-			method: "GET", path: at + "/{id}", id: "read" + name, tag: k.Path, summary: "Reads a " + k.Name + ", by id or slug.",
-			access: reads, reply: reply{200, "The record.", dataOf(name)}, fails: []int{404}, serve: readRecord(k, "id"),
+			Method: "GET", Path: at + "/{id}", Id: "read" + name, Tag: k.Path, Summary: "Reads a " + k.Name + ", by id or slug.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(name)}, Fails: []int{404}, Serve: api.ReadRecord(k, "id"),
 		},
 		{
-			method: "PATCH", path: at + "/{id}", id: "edit" + name, tag: k.Path, summary: "Changes a " + k.Name + ".",
-			access: writes, body: bodyOf(name + "Edit"), reply: reply{200, "The record.", dataOf(name)}, fails: []int{404, 409}, serve: patchRecord(k, "id"),
+			Method: "PATCH", Path: at + "/{id}", Id: "edit" + name, Tag: k.Path, Summary: "Changes a " + k.Name + ".",
+			Access: web.Writes, Body: web.BodyOf(name + "Edit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(name)}, Fails: []int{404, 409}, Serve: api.EditRecord(k, "id"),
 		},
 		{
-			method: "DELETE", path: at + "/{id}", id: "remove" + name, tag: k.Path, summary: "Deletes a " + k.Name + ".",
-			access: writes, reply: done, fails: []int{404}, serve: removeRecord(k, "id"),
+			Method: "DELETE", Path: at + "/{id}", Id: "remove" + name, Tag: k.Path, Summary: "Deletes a " + k.Name + ".",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: api.RemoveRecord(k, "id"),
 		},
 		{
-			method: "POST", path: at + "/p/{slug}", id: "readShared" + name, tag: "public", summary: name + "s that are shared, for visitors: reads one.",
-			access: visitors, args: sharePassword, body: maybe(bodyOf("Password")), reply: reply{200, "The record.", dataOf("Shared" + name)},
-			fails: []int{401, 404, 410, 429, 503}, slugs: true, serve: readPublic(k),
+			Method: "POST", Path: at + "/p/{slug}", Id: "readShared" + name, Tag: "public", Summary: name + "s that are shared, for visitors: reads one.",
+			Access: web.Visitors, Args: web.SharePassword, Body: web.Maybe(web.BodyOf("Password")), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
+			Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: public.ReadPublic(k),
 		},
 	}
 }
 
-func tagRoutes(at string) []route {
+func tagRoutes(at string) []web.Route {
 	name := ""
 	for part := range strings.SplitSeq(strings.TrimSuffix(at, "s"), "-") {
-		name += title(part)
+		name += web.Title(part)
 	}
-	path := apiPath + at
-	return []route{
+	path := web.ApiPath + at
+	return []web.Route{
 		{
-			method: "GET", path: path, id: "list" + name + "s", tag: "tags", summary: "Lists the caller's tags.",
-			access: reads, reply: reply{200, "All tags.", arrayOf("Tag")}, serve: listTags,
+			Method: "GET", Path: path, Id: "list" + name + "s", Tag: "tags", Summary: "Lists the caller's tags.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "All tags.", Body: web.ArrayOf("Tag")}, Serve: api.ListTags,
 		},
 		{
-			method: "POST", path: path, id: "create" + name, tag: "tags", summary: "Makes a tag.",
-			access: writes, body: bodyOf("TagCreate"), reply: reply{201, "The tag.", dataOf("Tag")}, fails: []int{409}, serve: createTag,
+			Method: "POST", Path: path, Id: "create" + name, Tag: "tags", Summary: "Makes a tag.",
+			Access: web.Writes, Body: web.BodyOf("TagCreate"), Reply: web.Reply{Status: 201, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{409}, Serve: api.CreateTag,
 		},
 		{
-			method: "PATCH", path: path + "/{id}", id: "edit" + name, tag: "tags", summary: "Renames or recolours a tag.",
-			access: writes, body: bodyOf("TagEdit"), reply: reply{200, "The tag.", dataOf("Tag")}, fails: []int{404, 409}, serve: patchTag,
+			Method: "PATCH", Path: path + "/{id}", Id: "edit" + name, Tag: "tags", Summary: "Renames or recolours a tag.",
+			Access: web.Writes, Body: web.BodyOf("TagEdit"), Reply: web.Reply{Status: 200, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{404, 409}, Serve: api.EditTag,
 		},
 		{
-			method: "DELETE", path: path + "/{id}", id: "remove" + name, tag: "tags", summary: "Deletes a tag; what had it stays.",
-			access: writes, reply: done, fails: []int{404}, serve: removeTag,
+			Method: "DELETE", Path: path + "/{id}", Id: "remove" + name, Tag: "tags", Summary: "Deletes a tag; what had it stays.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: api.RemoveTag,
 		},
 		{
-			method: "POST", path: path + "/{id}/merge", id: "merge" + name, tag: "tags", summary: "Puts another tag in the place of this one.",
-			access: writes, body: bodyOf("TagMerge"), reply: reply{200, "The other tag.", dataOf("Tag")}, fails: []int{404}, serve: mergeTag,
+			Method: "POST", Path: path + "/{id}/merge", Id: "merge" + name, Tag: "tags", Summary: "Puts another tag in the place of this one.",
+			Access: web.Writes, Body: web.BodyOf("TagMerge"), Reply: web.Reply{Status: 200, Doc: "The other tag.", Body: web.DataOf("Tag")}, Fails: []int{404}, Serve: api.MergeTag,
 		},
-	}
-}
-
-func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
-
-var sharePassword = []param{{"header", "x-share-password", "Password of the item, if it has one.", object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}, proofArg}
-
-var ifNoneMatch = param{"header", "If-None-Match", "Entity tags that the client has; 304 if one is the content's.", object{"type": "string"}, `"9f86d081884c7d65"`}
-
-// conditional are what an answer with bytes heeds of RFC 9110, sections 13 and
-// 14.
-var conditional = []param{
-	{"header", "Range", "The bytes to answer, one range or several; more than 16 are answered with all.", object{"type": "string"}, "bytes=0-1023"},
-	{"header", "If-Range", "Entity tag for which the ranges hold; all bytes are answered if the content has another.", object{"type": "string"}, `"9f86d081884c7d65"`},
-	{"header", "If-Match", "Entity tags of which the content must have one; 412 otherwise.", object{"type": "string"}, `"9f86d081884c7d65"`},
-	ifNoneMatch,
-	{"header", "If-Modified-Since", "Of no effect, for content has no date; If-None-Match has.", object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
-}
-
-// pageParams are the parameters of every list.
-func pageParams(sorts []kv.Sort) []param {
-	return []param{
-		{"query", "limit", "Records of a page, which ends sooner at 4 MiB: go on with nextCursor.", object{"type": "integer", "minimum": 1, "maximum": maxPage, "default": defaultPage}, 50},
-		{"query", "offset", "Records to pass over; not together with cursor.", object{"type": "integer", "minimum": 0, "maximum": maxOffset}, 0},
-		{"query", "cursor", "nextCursor of the page before.", object{"type": "string"}, "AQ"},
-		{"query", "sort", "The order; newest if absent.", enumOf(field.Words(sorts), false), "newest"},
 	}
 }
 
 // listParams are the parameters of a list of the kind.
-func listParams(k *record.Kind) []param {
-	text := object{"type": "string"}
-	flag := object{"type": "boolean"}
-	all := append(pageParams(kv.Sorts(k)),
-		param{"query", "q", "Text to look for.", text, "beach"},
-		param{"query", "tag", "Name of a tag; repeat it to ask for several at once.", object{"type": "array", "items": text}, []string{"travel"}},
-		param{"query", "tags", "Names of tags, separated by commas; all must match.", text, "travel,2024"},
-		param{"query", "favorite", "Favourites only, or all others.", flag, true},
-		param{"query", "public", "Public ones only, or all others.", flag, true},
-		param{"query", "brief", "Cuts contents, ingredients and instructions to 300 characters.", flag, false},
+func listParams(k *record.Kind) []web.Param {
+	text := web.Object{"type": "string"}
+	flag := web.Object{"type": "boolean"}
+	all := append(web.PageParams(kv.Sorts(k)),
+		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
+		web.Param{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
+		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
+		web.Param{In: "query", Name: "favorite", Doc: "Favourites only, or all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "public", Doc: "Public ones only, or all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag, Example: false},
 	)
 	if k == record.Files {
 		all = append(all,
-			param{"query", "folder", "Id or name of a folder, or unfiled.", text, "Holidays"},
-			param{"query", "type", "Kind of file.", ref("FileType"), "image"})
+			web.Param{In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays"},
+			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType"), Example: "image"})
 	}
 	if k == record.Bookmarks {
 		all = append(all,
-			param{"query", "url", "Bookmarks of the page that this address leads to, as far as addresses tell: a fragment, parameters that only track and a slash at the end do not count.", object{"type": "string", "format": "uri"}, "https://go.dev/"},
-			param{"query", "unreachable", "Bookmarks whose page cannot be reached, or all others.", flag, true})
+			web.Param{In: "query", Name: "url", Doc: "Bookmarks of the page that this address leads to, as far as addresses tell: a fragment, parameters that only track and a slash at the end do not count.", Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/"},
+			web.Param{In: "query", Name: "unreachable", Doc: "Bookmarks whose page cannot be reached, or all others.", Schema: flag, Example: true})
 	}
 	return all
 }
 
-// anything answers at the root with whatever the slug is.
-func anything(c *request) error {
-	r, owned, err := c.find(c.arg("slug"), record.Kinds)
-	if missing(err) {
-		if q, err := c.openRequest(c.arg("slug")); err == nil {
-			return c.redirect("/up/" + url.PathEscape(q.Slug))
+// viewAnything answers at the root with whatever the slug is.
+func viewAnything(c *web.Request) error {
+	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
+	if web.IsMissing(err) {
+		if q, err := upload.OpenRequest(c, c.Arg("slug")); err == nil {
+			return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
 		}
 	}
-	err = c.unlock(r, owned, err)
+	err = public.Unlock(c, r, owned, err)
 	if r != nil && r.Kind == record.Links {
-		return c.follow(r, owned, err)
+		return public.FollowLink(c, r, owned, err)
 	}
-	return c.view(r, owned, err)
+	return public.View(c, r, owned, err)
 }
 
-func readReference(c *request) error { return c.respondPage(http.StatusOK, embed.ReferencePage{}) }
+func readReference(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.ReferencePage{}) }
 
 // readAsset answers with a file of the pages. Its name changes with its
 // content, so that it may be kept for good.
-func readAsset(c *request) error {
-	a, ok := embed.Static(c.arg("name"))
+func readAsset(c *web.Request) error {
+	a, ok := embed.Static(c.Arg("name"))
 	if !ok {
 		return record.NotFound("file")
 	}
-	h := c.w.Header()
+	h := c.W.Header()
 	h.Set("Content-Type", a.Type)
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := a.Bytes, a.ETag
-	if a.GzipETag != "" && takesGzip(c.r) {
+	if a.GzipETag != "" && web.TakesGzip(c.R) {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = a.Gzip, a.GzipETag
 	}
-	return c.unlessUnchanged(tag, body)
+	return c.UnlessUnchanged(tag, body)
 }
 
 // readExtension answers with the browser extension. Its address stays when it
 // changes, so that it is asked for again each time, at the cost of its tag.
-func (s *Server) readExtension(c *request) error {
+func (s *Server) readExtension(c *web.Request) error {
 	archive, err := s.extension()
 	if err != nil {
 		return err
 	}
-	h := c.w.Header()
+	h := c.W.Header()
 	h.Set("Content-Type", "application/zip")
 	h.Set("Content-Disposition", `attachment; filename="kist-extension.zip"`)
 	h.Set("Cache-Control", "public, no-cache")
-	return c.unlessUnchanged(archive.ETag, func() []byte { return archive.Bytes })
-}
-
-// unlessUnchanged answers with the body, or with 304 if the client has what
-// the entity tag is of.
-func (c *request) unlessUnchanged(tag string, body func() []byte) error {
-	h := c.w.Header()
-	h.Set("Etag", tag)
-	if unchanged(c.r, tag) {
-		h.Del("Content-Type")
-		c.w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	content := body()
-	h.Set("Content-Length", strconv.Itoa(len(content)))
-	_, _ = c.w.Write(content) // the client may be gone
-	return nil
+	return c.UnlessUnchanged(archive.ETag, func() []byte { return archive.Bytes })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -27,28 +28,28 @@ func TestScopes(t *testing.T) {
 		keys["ann "+string(s)], keys["bob "+string(s)] = a.addKey(a.user, s), a.addKey(bob, s)
 	}
 	for _, r := range a.server.routes {
-		if !strings.HasPrefix(r.path, "/api/v1/") || r.access.open || r.access.browser {
+		if !strings.HasPrefix(r.Path, "/api/v1/") || r.Access.Open || r.Access.Browser {
 			continue
 		}
-		if r.id == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
+		if r.Id == "revokeDevice" { // takes a device's own key alone: see TestDeviceRevoke
 			continue
 		}
-		q := apiRequest{method: r.method, path: fill.Replace(r.path), raw: true}
-		if r.body != nil && r.body.media == jsonType {
+		q := apiRequest{method: r.Method, path: fill.Replace(r.Path), raw: true}
+		if r.Body != nil && r.Body.Media == web.JsonType {
 			q.json = "{}"
 		}
 		allowed := map[string]bool{"ann admin": true}
 		switch {
-		case strings.HasPrefix(r.path, "/api/v1/admin/"), strings.HasPrefix(r.path, "/api/v1/keys"), r.path == "/api/v1/setups", strings.HasPrefix(r.path, "/api/v1/me/sessions"):
-		case r.path == "/api/v1/remote-upload" && r.method == "GET": // a key check
+		case strings.HasPrefix(r.Path, "/api/v1/admin/"), strings.HasPrefix(r.Path, "/api/v1/keys"), r.Path == "/api/v1/setups", strings.HasPrefix(r.Path, "/api/v1/me/sessions"):
+		case r.Path == "/api/v1/remote-upload" && r.Method == "GET": // a key check
 			for name := range keys {
 				allowed[name] = true
 			}
-		case r.path == "/api/v1/export", strings.HasPrefix(r.path, "/api/v1/import"): // everything that there is
+		case r.Path == "/api/v1/export", strings.HasPrefix(r.Path, "/api/v1/import"): // everything that there is
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true}
-		case r.method == "GET" && r.path != "/api/v1/tus/{id}" && r.path != "/api/v1/remote-upload/{id}":
+		case r.Method == "GET" && r.Path != "/api/v1/tus/{id}" && r.Path != "/api/v1/remote-upload/{id}":
 			allowed = map[string]bool{"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann read": true, "bob read": true}
-		case r.path == "/api/v1/upload", strings.HasPrefix(r.path, "/api/v1/tus"), strings.HasPrefix(r.path, "/api/v1/remote-upload") && (r.method != "DELETE" || r.path != "/api/v1/remote-upload"):
+		case r.Path == "/api/v1/upload", strings.HasPrefix(r.Path, "/api/v1/tus"), strings.HasPrefix(r.Path, "/api/v1/remote-upload") && (r.Method != "DELETE" || r.Path != "/api/v1/remote-upload"):
 			allowed = map[string]bool{
 				"ann admin": true, "bob admin": true, "ann all": true, "bob all": true, "ann write": true, "bob write": true, "ann upload": true, "bob upload": true,
 			}

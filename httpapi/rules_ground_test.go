@@ -278,10 +278,10 @@ func TestMethods(t *testing.T) {
 	known := map[string][]string{}
 	patterns := map[string][]string{} // by path
 	for _, r := range a.server.routes {
-		path := fill.Replace(r.path)
-		patterns[path] = append(patterns[path], r.path)
-		known[path] = append(known[path], r.method)
-		if r.method == "GET" {
+		path := fill.Replace(r.Path)
+		patterns[path] = append(patterns[path], r.Path)
+		known[path] = append(known[path], r.Method)
+		if r.Method == "GET" {
 			known[path] = append(known[path], "HEAD")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -67,7 +68,7 @@ func (g *answer) fields() []string {
 	g.app.Helper()
 	var e struct{ Fields map[string]string }
 	g.app.fatal(json.Unmarshal(g.body, &e))
-	return sortedKeys(e.Fields)
+	return web.SortedKeys(e.Fields)
 }
 
 // ids are the ids of the records on a page.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/api"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 	"kist/search"
@@ -231,10 +233,10 @@ func TestSearchPanics(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	end := a.indexed()
-	c := &request{s: a.server.site, r: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
+	c := &web.Request{Site: a.server.Site, R: httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/search", nil)}
 	func() {
 		defer func() { is.Equal(recover(), "amid") }()
-		_ = c.viewWithIndex(true, func(*kv.Tx, indexLookup) error { panic("amid") })
+		_ = api.ViewWithIndex(c, true, func(*kv.Tx, api.IndexLookup) error { panic("amid") })
 	}()
 	end() // does not wait for ever
 }

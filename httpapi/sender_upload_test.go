@@ -14,6 +14,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -27,7 +29,7 @@ func (a *app) stranger(method, path, body string, header ...string) *answer {
 // beginSending begins an upload to a link and returns its address.
 func (a *app) beginSending(slug string, length int, pairs ...string) string {
 	a.Helper()
-	return a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", meta(pairs...)).want(201).header.Get("Location")
+	return a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", fmt.Sprint(length), "Upload-Metadata", meta(pairs...)).want(201).header.Get("Location")
 }
 
 func (a *app) sendPiece(at string, offset int, body string, header ...string) *answer {
@@ -41,9 +43,9 @@ func TestSending(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	id, slug := a.ask(map[string]any{"maxUploads": 2, "slug": "in"})
-	begun := a.stranger("POST", requestsPath+"/p/in/tus", "", "Upload-Length", "11", "Upload-Metadata", meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou", "isPublic", "true", "slug", "mine")).want(201)
+	begun := a.stranger("POST", web.RequestsPath+"/p/in/tus", "", "Upload-Length", "11", "Upload-Metadata", meta("filename", "../Sea.txt", "filetype", "text/html", "name", "Bob", "message", "hi\r\nyou", "isPublic", "true", "slug", "mine")).want(201)
 	at := begun.header.Get("Location")
-	is.True(strings.HasPrefix(at, sentPath+"/") && len(at) >= len(sentPath)+1+22)
+	is.True(strings.HasPrefix(at, web.SentPath+"/") && len(at) >= len(web.SentPath)+1+22)
 	is.Equal(begun.text("data.filename"), "Sea.txt")
 	is.Equal(begun.at("data.id"), nil)
 	is.Equal(begun.at("item"), nil)
@@ -63,7 +65,7 @@ func TestSending(t *testing.T) {
 	is.Equal(a.sendPiece(at, 5, "x").want(409).code(), "offset_mismatch")
 	is.Equal(a.visit(at).want(200).at("data.offset"), 6.0)
 	is.Equal(a.get("/api/v1/upload-requests/queue").want(200).at("total"), 0.0)
-	is.Equal(a.get(tusPath).want(200).at("total"), 0.0) // it is not the owner's
+	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0) // it is not the owner's
 	me := a.get("/api/v1/me").want(200)
 	is.True(me.at("data.textBytes").(float64) > 0) // what the sender said
 	is.Equal(me.at("data.usedBytes"), me.at("data.textBytes"))
@@ -96,11 +98,11 @@ func TestSending(t *testing.T) {
 	a.sendPiece(at, 11, "").want(204)
 	a.sendPiece(at, 11, "more").want(413)
 	is.Equal(a.stranger("DELETE", at, "").want(409).code(), "upload_complete")
-	is.True(!strings.Contains(a.log.String(), at[len(sentPath)+1:])) // the log has no secret
+	is.True(!strings.Contains(a.log.String(), at[len(web.SentPath)+1:])) // the log has no secret
 
 	// One more has a place, which is its own until it is cancelled.
 	at = a.beginSending(slug, 5)
-	is.Equal(a.stranger("POST", requestsPath+"/p/in/tus", "", "Upload-Length", "1").want(403).code(), "limit_reached")
+	is.Equal(a.stranger("POST", web.RequestsPath+"/p/in/tus", "", "Upload-Length", "1").want(403).code(), "limit_reached")
 	is.Equal(a.leave(slug, nil, nil, file{"a", "", "x"}).want(403).code(), "limit_reached")
 	a.sendPiece(at, 0, "hel").want(204)
 	a.stranger("POST", at, "", "X-Http-Method-Override", "DELETE").want(204)
@@ -110,12 +112,12 @@ func TestSending(t *testing.T) {
 
 	// Without approval it is a private file at once; all bytes may come with the first request.
 	_, direct := a.ask(map[string]any{"requiresApproval": false})
-	one := a.stranger("POST", requestsPath+"/p/"+direct+"/tus", "zzz", "Upload-Length", "3", "Upload-Metadata", meta("filename", "z.txt")).want(201)
+	one := a.stranger("POST", web.RequestsPath+"/p/"+direct+"/tus", "zzz", "Upload-Length", "3", "Upload-Metadata", meta("filename", "z.txt")).want(201)
 	is.Equal(one.text("item.status"), "approved")
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.originalName"), "z.txt")
 	is.Equal(a.get("/api/v1/files").want(200).at("data.0.isPublic"), false)
 	a.visit("/x/" + a.get("/api/v1/files").text("data.0.slug")).want(404)
-	for _, path := range []string{requestsPath + "/p/" + slug + "/tus", at} {
+	for _, path := range []string{web.RequestsPath + "/p/" + slug + "/tus", at} {
 		is.Equal(a.do(apiRequest{method: "OPTIONS", path: path, anyone: true}).want(204).header.Get("Tus-Extension"), "creation,creation-with-upload,expiration,checksum,termination,concatenation")
 	}
 }
@@ -125,7 +127,7 @@ func TestSending(t *testing.T) {
 func TestSendingRefuses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = 1000 })
 	_, plain := a.ask(map[string]any{"maxFileSize": 100, "allowedTypes": []string{".txt"}, "slug": "plain"})
 	_, locked := a.ask(map[string]any{"password": "sesame", "requiresCaptcha": true})
 	offID, off := a.ask(nil)
@@ -158,7 +160,7 @@ func TestSendingRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			header := append([]string{"Upload-Length", "10", "Upload-Metadata", meta("filename", "a.txt")}, c.header...)
-			is.Equal(a.stranger("POST", requestsPath+"/p/"+c.slug+"/tus", c.body, header...).want(c.status).code(), c.code)
+			is.Equal(a.stranger("POST", web.RequestsPath+"/p/"+c.slug+"/tus", c.body, header...).want(c.status).code(), c.code)
 		})
 	}
 	is.Equal(a.parts(), 0)
@@ -169,7 +171,7 @@ func TestSendingRefuses(t *testing.T) {
 	}))
 
 	// With both it goes, and what is there needs neither.
-	at := a.stranger("POST", requestsPath+"/p/"+locked+"/tus", "", "Upload-Length", "2", "X-Upload-Password", "sesame", "X-Captcha-Token", a.solve()).want(201).header.Get("Location")
+	at := a.stranger("POST", web.RequestsPath+"/p/"+locked+"/tus", "", "Upload-Length", "2", "X-Upload-Password", "sesame", "X-Captcha-Token", a.solve()).want(201).header.Get("Location")
 	is.Equal(a.sendPiece(at, 0, "ab").want(204).header.Get("X-Kist-Status"), "pending")
 }
 
@@ -242,7 +244,7 @@ func TestRacingSendings(t *testing.T) {
 				answers := make([]*answer, 100)
 				for i := range answers {
 					all.Go(func() {
-						answers[i] = a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "3000")
+						answers[i] = a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "3000")
 					})
 				}
 				all.Wait()
@@ -337,14 +339,14 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	_, slug := a.ask(nil)
-	content := make([]byte, noteBytes+2)
+	content := make([]byte, upload.NoteBytes+2)
 	sum := sha256.Sum256(content)
 	at := a.beginSending(slug, len(content))
 	r, w := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), "PATCH", a.url+at, r)
 	is.NoErr(err)
 	req.ContentLength = int64(len(content))
-	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", tusBody, "Upload-Offset", "0", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(sum[:]))
+	req.Header = withHeader("Tus-Resumable", "1.0.0", "Content-Type", upload.TusBody, "Upload-Offset", "0", "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(sum[:]))
 	answered := make(chan int, 1)
 	go func() {
 		status := 0
@@ -357,7 +359,7 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 	}()
 	ends := func() (end time.Time) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-			u, err := tx.SenderUpload(at[len(sentPath)+1:])
+			u, err := tx.SenderUpload(at[len(web.SentPath)+1:])
 			if err == nil {
 				end = u.Expires
 			}
@@ -374,12 +376,12 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 	sweep()
 	a.clock.advance(23*time.Hour + 30*time.Minute)
 	was := ends()
-	_, err = w.Write(content[1 : noteBytes+1])
+	_, err = w.Write(content[1 : upload.NoteBytes+1])
 	is.NoErr(err)
 	eventually(t, "it is not kept for longer", func() bool { return ends().After(was) })
 	a.clock.advance(time.Hour)
 	sweep()
-	_, err = w.Write(content[noteBytes+1:])
+	_, err = w.Write(content[upload.NoteBytes+1:])
 	is.NoErr(err)
 	is.NoErr(w.Close())
 	is.Equal(<-answered, 204)

@@ -14,6 +14,9 @@ import (
 	"github.com/julienschmidt/httprouter"
 	"github.com/matryer/is"
 
+	"kist/httpapi/grant"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -21,7 +24,7 @@ import (
 // sendPart uploads a part of a sender's and returns its address.
 func (a *app) sendPart(slug, content string, header ...string) string {
 	a.Helper()
-	at := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Length", fmt.Sprint(len(content)), "Upload-Concat", "partial"}, header...)...).want(201).header.Get("Location")
+	at := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Length", fmt.Sprint(len(content)), "Upload-Concat", "partial"}, header...)...).want(201).header.Get("Location")
 	if content != "" {
 		a.sendPiece(at, 0, content, header...).want(204)
 	}
@@ -31,7 +34,7 @@ func (a *app) sendPart(slug, content string, header ...string) string {
 // joinSent asks for a file of a sender's parts.
 func (a *app) joinSent(slug string, parts []string, header ...string) *answer {
 	a.Helper()
-	return a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Concat", "final;" + strings.Join(parts, " ")}, header...)...)
+	return a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Concat", "final;" + strings.Join(parts, " ")}, header...)...)
 }
 
 // queued are the names and the sizes of what waits for approval.
@@ -63,7 +66,7 @@ func TestSendingParts(t *testing.T) {
 	is.Equal(head.header.Get("X-Kist-Item"), "") // nothing on its own
 	is.Equal(len(a.queued()), 0)
 	is.Equal(a.get("/api/v1/upload-requests/"+id).want(200).at("data.uploadsCount"), 0.0)
-	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
+	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0)
 	is.Equal(a.parts(), 3)
 
 	parts[2] = "https://kist.example.org" + parts[2] // whole addresses, too
@@ -71,7 +74,7 @@ func TestSendingParts(t *testing.T) {
 	is.Equal(a.joinSent(slug, parts, said[:2]...).want(401).code(), "password_required")
 	made := a.joinSent(slug, parts, said...).want(201)
 	at := made.header.Get("Location")
-	is.True(strings.HasPrefix(at, sentPath+"/") && len(at) >= len(sentPath)+1+22)
+	is.True(strings.HasPrefix(at, web.SentPath+"/") && len(at) >= len(web.SentPath)+1+22)
 	is.Equal(made.header.Get("Upload-Offset"), "11")
 	is.Equal(made.header.Get("X-Kist-Status"), "pending")
 	is.Equal(a.queued(), []string{"Sea.txt 11"})
@@ -84,7 +87,7 @@ func TestSendingParts(t *testing.T) {
 	is.Equal(a.visit(at).want(200).text("item.itemId"), made.header.Get("X-Kist-Item"))
 	is.Equal(a.sendPiece(at, 11, "x").want(403).code(), "upload_is_final")
 	is.Equal(a.stranger("DELETE", parts[0], "").want(409).code(), "upload_complete")
-	is.True(!strings.Contains(a.log.String(), at[len(sentPath)+1:]))
+	is.True(!strings.Contains(a.log.String(), at[len(web.SentPath)+1:]))
 
 	// Anyone who missed the answer asks again and gets the same, though the link is full.
 	again := a.joinSent(slug, parts, said...).want(201)
@@ -112,11 +115,11 @@ func TestSendingPartsWithoutApproval(t *testing.T) {
 // they were, but for a type that the link does not take.
 func TestSendingPartsRefuses(t *testing.T) {
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	a := start(t, func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	_, slug := a.ask(map[string]any{"maxFileSize": 10, "allowedTypes": []string{".txt"}})
 	_, elsewhere := a.ask(nil)
 	one, two := a.sendPart(slug, "123456"), a.sendPart(slug, "789012")
-	half := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "2", "Upload-Concat", "partial").want(201).header.Get("Location")
+	half := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "2", "Upload-Concat", "partial").want(201).header.Get("Location")
 	whole := a.beginSending(slug, 1, "filename", "a.txt")
 	mine := a.part("mine")
 	name := []string{"Upload-Metadata", meta("filename", "a.txt")}
@@ -140,7 +143,7 @@ func TestSendingPartsRefuses(t *testing.T) {
 		"too large":       {413, "too_large", slug, []string{one, two}, name},
 		"type by name":    {415, "type_not_allowed", slug, []string{one}, []string{"Upload-Metadata", meta("filename", "a.png")}},
 		"long name":       {422, "invalid_fields", slug, []string{one}, []string{"Upload-Metadata", meta("filename", "a.txt", "name", strings.Repeat("x", 101))}},
-		"too many":        {400, "malformed", slug, strings.Fields(strings.Repeat(one+" ", maxJoined+1)), name},
+		"too many":        {400, "malformed", slug, strings.Fields(strings.Repeat(one+" ", upload.MaxJoined+1)), name},
 		"no such link":    {404, "not_found", "nothing", []string{one}, name},
 		"neither of both": {400, "malformed", slug, nil, []string{"Upload-Concat", "some"}},
 	} {
@@ -149,7 +152,7 @@ func TestSendingPartsRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", what, got.status, got.body, c.status, c.code)
 		}
 	}
-	too := a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "11", "Upload-Concat", "partial")
+	too := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", "Upload-Length", "11", "Upload-Concat", "partial")
 	is.Equal(too.want(413).code(), "too_large") // a part has no more than the whole
 	is.Equal(len(a.queued()), 0)
 	is.Equal(a.parts(), 5)
@@ -182,7 +185,7 @@ func TestSendingPartsCount(t *testing.T) {
 	a := start(t)
 	_, slug := a.ask(map[string]any{"maxTotalSize": 12, "maxUploads": 2, "perUserUploadLimit": 2})
 	begin := func(slug string, header ...string) *answer {
-		return a.stranger("POST", requestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Length", "1"}, header...)...)
+		return a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "", append([]string{"Upload-Length", "1"}, header...)...)
 	}
 	parts := []string{a.sendPart(slug, "1234"), a.sendPart(slug, "5678"), a.sendPart(slug, "9012")}
 	is.Equal(begin(slug, "Upload-Concat", "partial").want(403).code(), "limit_reached")
@@ -285,22 +288,22 @@ func TestSendingPartsWhileAsked(t *testing.T) {
 	}
 	digest := sha256.Sum256([]byte("kist joined " + strings.Join(secrets, " ")))
 	secret := base64.RawURLEncoding.EncodeToString(digest[:])
-	from := network(netip.MustParseAddr("127.0.0.1")).String()
-	asked := senderOperation(func(c *request) error {
+	from := grant.Network(netip.MustParseAddr("127.0.0.1")).String()
+	asked := upload.SenderOperation(func(c *web.Request) error {
 		var q *record.Request
-		if err := c.s.Store.View(func(tx *kv.Tx) (err error) { q, err = tx.RequestAt(slug); return err }); err != nil {
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = tx.RequestAt(slug); return err }); err != nil {
 			return err
 		}
-		if _, joined, err := c.s.Store.JoinSent(t.Context(), q, kv.Upload{Length: 11}, from, secrets); err != nil || joined != secret {
+		if _, joined, err := c.Site.Store.JoinSent(t.Context(), q, kv.Upload{Length: 11}, from, secrets); err != nil || joined != secret {
 			t.Error(err)
 		}
 		return record.NotFound("upload") // as it was a moment ago
 	})
-	c := &request{s: a.server.site, r: httptest.NewRequest("HEAD", "/", nil), args: httprouter.Params{{Key: "secret", Value: secret}}}
-	if err := asked(c); !missing(err) {
+	c := &web.Request{Site: a.server.Site, R: httptest.NewRequest("HEAD", "/", nil), Args: httprouter.Params{{Key: "secret", Value: secret}}}
+	if err := asked(c); !web.IsMissing(err) {
 		t.Error(err)
 	}
-	a.stranger("HEAD", requestsPath+"/tus/"+secret, "").want(200)
+	a.stranger("HEAD", web.RequestsPath+"/tus/"+secret, "").want(200)
 	for _, at := range parts {
 		a.stranger("HEAD", at, "").want(200)
 	}

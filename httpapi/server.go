@@ -19,91 +19,19 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"kist/blobs"
 	"kist/embed"
+	"kist/httpapi/captcha"
+	"kist/httpapi/grant"
 	"kist/httpapi/linkcheck"
-	"kist/httpapi/outbound"
-	"kist/httpapi/thumb"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/httpapi/webhook"
-	"kist/kv"
-	"kist/search"
 )
-
-// Config is what a Server is made of. All but Scrubbed, Absent, Content, Captcha,
-// AnyHost, TrustedProxies, MaxConnections, Metrics and Access is required.
-type Config struct {
-	Store     *kv.Store
-	Blobs     *blobs.Store
-	Passwords *kv.Passwords
-	Thumbs    *thumb.Maker
-	Icons     *thumb.Icons
-	// Outbound sends the requests that go to addresses which people name.
-	Outbound *outbound.Client
-	// Search finds records. While it does not run, they are read through.
-	Search *search.Index
-	// Scrubbed is when all stored files were last checked; zero if never.
-	Scrubbed func() time.Time
-	// Absent is the first contents that records have and that the latest look
-	// did not find on the disk, how many records have such contents, and when
-	// the look was.
-	Absent func() (refs []blobs.Ref, files int, looked time.Time)
-	// Base is the absolute address under which visitors reach the server,
-	// without a slash at the end. Every generated address begins with it.
-	Base string
-	// Content is another origin from which stored bytes are served and nothing
-	// else, as ContentOrigin returns it; "" is Base's.
-	Content string
-	// MaxUpload bounds one file in bytes.
-	MaxUpload int64
-	// Captcha holds while the settings name no provider; zero is CaptchaPow.
-	Captcha Captcha
-	// AnyHost takes requests for whatever Host. Otherwise those for a name that
-	// is neither in Base nor in Content are refused.
-	AnyHost bool
-	// TrustedProxies may say who the client is (X-Forwarded-For), and under
-	// which scheme and host it asked (X-Forwarded-Proto, X-Forwarded-Host).
-	TrustedProxies []netip.Prefix
-	// MaxConnections bounds the connections at one time; 0 is MaxConnections.
-	MaxConnections int
-	// Metrics turns /metrics on.
-	Metrics bool
-	Version string // of the program
-	Log     *slog.Logger
-	// Access takes a line for each request; Log if nil.
-	Access *slog.Logger
-}
-
-// site is what the handlers of all rooms share.
-type site struct {
-	Config
-	shown    shownPool // for owners
-	shared   shownPool // for visitors
-	renders  renders
-	turns    uploadLocks // on resumable uploads
-	webhooks *webhook.Sender
-	movers   imports
-	fetcher  fetcher
-	grants   *grants
-	captcha  *captcha
-	json     *budget
-
-	crossOrigin *http.CrossOriginProtection
-
-	base                       *url.URL // Base
-	contentScheme, contentHost string   // of Content
-	baseName, contentName      string   // their host names: see hostName
-
-	toldProto, toldHost atomic.Bool // see compare
-
-	renew   time.Duration            // writeRenew, but for tests
-	running sync.WaitGroup           // requests, and what they have begun
-	methods func(path string) string // Server.allowed
-}
 
 // Server is the handler of the whole site.
 type Server struct {
-	*site
-	routes    []route
+	*web.Site
+	routes    []web.Route
 	routers   []*httprouter.Router // that hold the routes: see mount
 	handler   http.Handler
 	schema    func() (*served, error)        // made when first asked for
@@ -123,12 +51,12 @@ type Server struct {
 func (s *Server) Busy() bool { return s.serving.Load() > 0 }
 
 // New makes a server.
-func New(c Config) (*Server, error) {
+func New(c web.Config) (*Server, error) {
 	s := &Server{
-		site:  &site{Config: c, renew: writeRenew, json: newBudget(), webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log)},
+		Site:  &web.Site{Config: c, Renew: web.WriteRenew, Budget: web.NewBudget(), Webhooks: webhook.New(c.Store, c.Outbound, c.Base, c.Log)},
 		links: linkcheck.New(c.Store, c.Outbound, c.Icons, c.Log),
 	}
-	s.methods = s.allowed
+	s.Methods = s.allowed
 	if s.Access == nil {
 		s.Access = s.Log
 	}
@@ -137,33 +65,33 @@ func New(c Config) (*Server, error) {
 	}
 	s.crowd.from = map[netip.Prefix]int{}
 	s.readiness.turn = make(chan struct{}, 1)
-	s.movers.begin()
-	s.fetcher.ready()
+	s.Imports.Begin()
+	s.Fetches.Ready()
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
-		s.grants, err = newGrants(secret)
+		s.Grants, err = grant.NewSigner(secret)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.captcha = newCaptcha()
-	s.crossOrigin = http.NewCrossOriginProtection()
-	s.base, err = url.Parse(c.Base)
+	s.Challenges = captcha.NewIssuer()
+	s.CrossOrigin = http.NewCrossOriginProtection()
+	s.BaseURL, err = url.Parse(c.Base)
 	if err == nil { // a proxy may change the Host that Origin is held against
-		err = s.crossOrigin.AddTrustedOrigin(s.base.Scheme + "://" + s.base.Host)
+		err = s.CrossOrigin.AddTrustedOrigin(s.BaseURL.Scheme + "://" + s.BaseURL.Host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the base address: %w", err)
 	}
-	s.baseName = hostName(s.base.Host)
+	s.BaseName = web.HostName(s.BaseURL.Host)
 	if c.Content != "" {
 		u, err := url.Parse(c.Content)
 		if err != nil {
 			return nil, fmt.Errorf("the address for content: %w", err)
 		}
-		s.contentScheme, s.contentHost = u.Scheme, u.Host
-		s.contentName = hostName(u.Host)
+		s.ContentScheme, s.ContentHost = u.Scheme, u.Host
+		s.ContentName = web.HostName(u.Host)
 	}
 	if c.Metrics {
 		s.meter = newMeter(s)
@@ -183,13 +111,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // off as a rule. Where none does, and at the address that the server listens at,
 // links with it work all the same.
 func (s *Server) atRoot(r *http.Request) *http.Request {
-	prefix := strings.TrimSuffix(s.base.Path, "/")
+	prefix := strings.TrimSuffix(s.BaseURL.Path, "/")
 	rest, ok := strings.CutPrefix(r.URL.Path, prefix+"/")
 	if prefix == "" || !ok || s.allowed(r.URL.Path) != "" {
 		return r
 	}
 	u := *r.URL
-	u.Path, u.RawPath = "/"+rest, strings.TrimPrefix(u.RawPath, s.base.EscapedPath())
+	u.Path, u.RawPath = "/"+rest, strings.TrimPrefix(u.RawPath, s.BaseURL.EscapedPath())
 	short := *r
 	short.URL = &u
 	return &short
@@ -212,7 +140,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 		Handler: s, TLSConfig: t,
 		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: headBytes,
 		DisableGeneralOptionsHandler: true,
-		ConnContext:                  connected,
+		ConnContext:                  web.Connected,
 		ConnState:                    s.limitConnections,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
@@ -220,9 +148,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer stop()
-	defer s.movers.end()
-	work.Go(func() { s.webhooks.Run(ctx) })
-	work.Go(func() { s.fetchQueued(ctx) })
+	defer s.Imports.End()
+	work.Go(func() { s.Webhooks.Run(ctx) })
+	work.Go(func() { upload.FetchQueued(s.Site, ctx) })
 	work.Go(func() { s.links.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {
@@ -248,6 +176,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
 	}
-	s.running.Wait()
+	s.Running.Wait()
 	return err
 }

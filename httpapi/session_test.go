@@ -16,6 +16,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -215,13 +217,13 @@ func TestSignInThrottle(t *testing.T) {
 		return a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: map[string]string{"username": name, "password": password}})
 	}
 	for _, name := range []string{"ann", "nobody"} {
-		for range guessesFrom {
+		for range session.GuessesFrom {
 			try(name, "wrong horse").want(401)
 		}
 		got := try(name, "correct horse").want(429)
 		is.True(got.header.Get("Retry-After") != "")
 	}
-	a.clock.advance(guessWindow)
+	a.clock.advance(session.GuessWindow)
 	try("ann", "correct horse").want(200)
 }
 
@@ -397,8 +399,8 @@ func TestDeviceFlow(t *testing.T) {
 	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
 	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
 
-	a.clock.advance(guessWindow) // wrong codes cannot be tried out
-	for range guessesFrom {
+	a.clock.advance(session.GuessWindow) // wrong codes cannot be tried out
+	for range session.GuessesFrom {
 		a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(404)
 	}
 	is.Equal(a.do(as(cookie, "POST", "/api/v1/auth/device/verify", `{"user_code":"BCDF-BCDF","action":"approve"}`)).want(429).text("error"), "Too many wrong codes. Try again in 5 minutes.")
@@ -408,7 +410,7 @@ func TestDeviceFlow(t *testing.T) {
 func TestDeviceAddress(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	a := start(t, func(c *web.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	a.withPassword(a.user, "correct horse")
 	cookie := a.enter("ann", "correct horse")
 	for from, want := range map[string]string{
@@ -416,7 +418,7 @@ func TestDeviceAddress(t *testing.T) {
 	} {
 		r := httptest.NewRequest("POST", "/api/v1/auth/device/authorize", strings.NewReader(`{"extension_id":"x"}`))
 		r.Host = "localhost"
-		r.Header.Set("Content-Type", jsonType)
+		r.Header.Set("Content-Type", web.JsonType)
 		r.RemoteAddr = "@" // a socket
 		if from != "" {
 			r.RemoteAddr = "127.0.0.1:1"

@@ -17,6 +17,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/api"
+	"kist/httpapi/grant"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -24,7 +28,7 @@ import (
 // uploader is a custom uploader as ShareX understands it.
 type uploader struct {
 	app *app
-	customUploader
+	api.CustomUploader
 }
 
 // setUp sets a program up.
@@ -42,7 +46,7 @@ func (g *answer) uploader(i int) *uploader {
 	u := &uploader{app: g.app}
 	d := json.NewDecoder(strings.NewReader(v.Data.Files[i].Content))
 	d.DisallowUnknownFields()
-	g.app.fatal(d.Decode(&u.customUploader))
+	g.app.fatal(d.Decode(&u.CustomUploader))
 	return u
 }
 
@@ -178,27 +182,27 @@ func TestShareX(t *testing.T) {
 func TestSetups(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/a{b}'c" })
+	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/a{b}'c" })
 	list := a.get("/api/v1/setups").want(200)
-	is.Equal(list.at("total"), float64(len(setups)))
-	for i, p := range setups {
-		is.Equal(list.text("data."+string(rune('0'+i))+".program"), p.program)
+	is.Equal(list.at("total"), float64(len(api.Setups)))
+	for i, p := range api.Setups {
+		is.Equal(list.text("data."+string(rune('0'+i))+".program"), p.Program)
 		before := a.get("/api/v1/keys").at("total").(float64)
-		got := a.setUp(p.program, false)
+		got := a.setUp(p.Program, false)
 		secret := regexp.MustCompile(`kist_[0-9A-Za-z]{20,}`).FindString(string(got.body))
 		is.True(len(got.at("data.steps").([]any)) >= 3)
-		if p.scopes == nil {
+		if p.Scopes == nil {
 			is.Equal(got.at("data.key"), nil)
 			is.Equal(secret, "")
 			is.Equal(a.get("/api/v1/keys").at("total"), before)
 			continue
 		}
 		is.Equal(a.get("/api/v1/keys").at("total"), before+1)
-		is.Equal(a.get("/api/v1/keys").text("data.0.name"), p.name)
+		is.Equal(a.get("/api/v1/keys").text("data.0.name"), p.Name)
 		key := a.as(secret)
 		key.upload(nil, file{"a.txt", "text/plain", "a"}).want(201)
 		key.get("/api/v1/files").want(403)
-		is.Equal(key.post("/api/v1/snippets", `{"content":"x"}`).status == 201, slices.Contains(p.scopes, record.ScopeWrite))
+		is.Equal(key.post("/api/v1/snippets", `{"content":"x"}`).status == 201, slices.Contains(p.Scopes, record.ScopeWrite))
 		is.True(!strings.Contains(a.log.String(), secret))
 	}
 	is.Equal(a.setUp("sharex", false).uploader(0).RequestURL, `https://kist.example.org/a\{b\}'c/api/v1/upload`)
@@ -246,17 +250,17 @@ func TestDeletionAddress(t *testing.T) {
 	// No token is made of another, and all that are none look alike.
 	one, two := a.upload(map[string]string{}, file{"a.txt", "", "a"}).want(201), a.upload(nil, file{"b.txt", "", "b"}, file{"c.txt", "", "c"}).want(201)
 	token := func(address string) []byte {
-		b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(a.path(address), deletionPath))
+		b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(a.path(address), web.DeletionPath))
 		a.fatal(err)
 		return b
 	}
 	first, second := token(one.text("deletionUrl")), token(two.text("files.1.deletionUrl"))
-	mixed := append(bytes.Clone(first[:len(first)-deletionMAC]), second[len(second)-deletionMAC:]...)
+	mixed := append(bytes.Clone(first[:len(first)-grant.DeletionMAC]), second[len(second)-grant.DeletionMAC:]...)
 	kind := bytes.Clone(first)
 	kind[16] = 99
-	none := visit(deletionPath + "none").want(404)
-	for _, wrong := range [][]byte{mixed, kind, first[:len(first)-1], append(bytes.Clone(first), 0), first[:len(first)-deletionMAC], {}} {
-		at := deletionPath + base64.RawURLEncoding.EncodeToString(wrong)
+	none := visit(web.DeletionPath + "none").want(404)
+	for _, wrong := range [][]byte{mixed, kind, first[:len(first)-1], append(bytes.Clone(first), 0), first[:len(first)-grant.DeletionMAC], {}} {
+		at := web.DeletionPath + base64.RawURLEncoding.EncodeToString(wrong)
 		if len(wrong) > 0 {
 			is.Equal(visit(at).want(404).body, none.body)
 		}
@@ -274,41 +278,12 @@ func TestDeletionAddress(t *testing.T) {
 		return tx.SaveUser(u)
 	}))
 	press(a.path(one.text("deletionUrl"))).want(404)
-	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(deletionPath):]))
+	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(web.DeletionPath):]))
 
-	for i := range missesFrom {
-		visit(deletionPath + "guess" + strings.Repeat("x", i))
+	for i := range session.MissesFrom {
+		visit(web.DeletionPath + "guess" + strings.Repeat("x", i))
 	}
-	visit(deletionPath + "one-more").want(429)
-}
-
-// TestPrefersText weighs as RFC 9110 says.
-func TestPrefersText(t *testing.T) {
-	t.Parallel()
-	for accept, want := range map[string]bool{
-		"":           false,
-		"*/*":        false,
-		"text/plain": true, "TEXT/Plain": true, "text/*": true, "text/plain;charset=utf-8": true,
-		"text/plain, application/json":             false,
-		"text/plain, application/json;q=0.9":       true,
-		"text/plain;q=0.5, */*;q=0.4":              true,
-		"text/plain;q=0.5, */*":                    false,
-		"text/*;q=0.1, text/plain;q=0.9, */*;q=.5": true,
-		"text/plain;q=0, */*":                      false,
-		"application/json;q=0, */*":                true,
-		"text/plain;q=2":                           false,
-		"text/plain;q=NaN, application/json;q=0.1": false,
-		"text/html,application/xhtml+xml,*/*;q=.8": false,
-		",,;q=,text/plain":                         true,
-		"application/json":                         false,
-	} {
-		t.Run(accept, func(t *testing.T) {
-			is := is.New(t)
-			is.Equal(prefersText(http.Header{"Accept": {accept}}), want)
-		})
-	}
-	is := is.New(t)
-	is.True(prefersText(http.Header{"Accept": {"application/json;q=0.5", "text/plain"}})) // several lines are one list
+	visit(web.DeletionPath + "one-more").want(429)
 }
 
 // TestBareAddresses: who asks for text has the addresses alone, and sentences
@@ -326,7 +301,7 @@ func TestBareAddresses(t *testing.T) {
 	}
 	got := bare(a.uploadRequest(map[string]string{"slug": "one"}, file{"a.txt", "", "a"})).want(201)
 	is.Equal(string(got.body), "https://kist.example.org/x/one\n")
-	is.Equal(got.header.Get("Content-Type"), textType)
+	is.Equal(got.header.Get("Content-Type"), web.TextType)
 	is.True(slices.Contains(got.header.Values("Vary"), "Accept"))
 	q := a.uploadRequest(nil, file{"a.txt", "", "a"}, file{"b.txt", "", "b"})
 	q.header.Set("Idempotency-Key", "k")
@@ -357,5 +332,5 @@ func TestBareAddresses(t *testing.T) {
 		is.True(strings.HasSuffix(string(got.body), ".\n") && !strings.Contains(string(got.body), `"code"`))
 		is.True(strings.Contains(string(got.body), c.says))
 	}
-	is.Equal(mediaOf(bare(apiRequest{method: "GET", path: "/api/v1/notes"}).want(200).header), jsonType) // lists have no other form
+	is.Equal(mediaOf(bare(apiRequest{method: "GET", path: "/api/v1/notes"}).want(200).header), web.JsonType) // lists have no other form
 }

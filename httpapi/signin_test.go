@@ -17,7 +17,11 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/captcha"
 	"kist/httpapi/outbound"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -27,12 +31,12 @@ import (
 func (a *app) guessed(network, at string) {
 	a.Helper()
 	a.server.Store.Tries().Settle(a.server.Store.Now(), false,
-		kv.Limit{Kind: limitFrom, Of: network + " " + at}, kv.Limit{Kind: limitAll, Of: network}, kv.Limit{Kind: limitOverall, Of: at})
+		kv.Limit{Kind: session.LimitFrom, Of: network + " " + at}, kv.Limit{Kind: session.LimitAll, Of: network}, kv.Limit{Kind: session.LimitOverall, Of: at})
 }
 
 // behindProxy has the server believe X-Forwarded-For, so that a test has many
 // addresses.
-func behindProxy(c *Config) {
+func behindProxy(c *web.Config) {
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }
 
@@ -49,16 +53,16 @@ func (a *app) login(from, name, password string, header ...string) *answer {
 func (got *answer) solved() string {
 	got.app.Helper()
 	var e struct {
-		Captcha struct{ Challenge challenge }
+		Captcha struct{ Challenge captcha.Challenge }
 	}
 	got.app.fatal(json.Unmarshal(got.body, &e))
 	return solvedChallenge(got.app, e.Captcha.Challenge)
 }
 
-func solvedChallenge(t testing.TB, c challenge) string {
+func solvedChallenge(t testing.TB, c captcha.Challenge) string {
 	t.Helper()
 	for n := int64(0); n <= c.MaxNumber; n++ {
-		if solution(c.Salt, n) == c.Challenge {
+		if captcha.Solution(c.Salt, n) == c.Challenge {
 			b, err := json.Marshal(map[string]any{"algorithm": c.Algorithm, "challenge": c.Challenge, "number": n, "salt": c.Salt, "signature": c.Signature})
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +92,7 @@ func TestSignInGuessesOfNetwork(t *testing.T) {
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
 	a.share("x", "slug", "locked", "password", "secret")
-	for i := range guessesOfAll - 1 {
+	for i := range session.GuessesOfAll - 1 {
 		a.login("2001:db8::"+strconv.Itoa(i+1), fmt.Sprint("nobody", i), "wrong horse").want(401)
 	}
 	a.send("GET", "/x/locked", "X-Share-Password", "wrong", "X-Forwarded-For", "2001:db8::ffff").want(401) // items count too
@@ -118,7 +122,7 @@ func (a *app) flood(connections int, from func(n int) string) (end func()) {
 					a.Error(err)
 					return
 				}
-				req.Header = http.Header{"Content-Type": {jsonType}, "X-Forwarded-For": {from(i)}}
+				req.Header = http.Header{"Content-Type": {web.JsonType}, "X-Forwarded-For": {from(i)}}
 				res, err := plain.Do(req)
 				if err != nil {
 					a.Error(err)
@@ -175,7 +179,7 @@ func TestSignInProof(t *testing.T) {
 	a.withPassword(a.user, "correct horse")
 	device := a.login("192.0.2.7", "ann", "correct horse").want(200).cookieOf("__Host-kist_device")
 	for round := range 2 {
-		for i := range guessesOverall { // from 32 networks; the last ones have to prove
+		for i := range session.GuessesOverall { // from 32 networks; the last ones have to prove
 			got := a.login(fmt.Sprintf("2001:db8:%d:%d::1", round, i), "ann", "wrong horse")
 			is.True(got.status == 401 || got.status == 400)
 		}
@@ -183,7 +187,7 @@ func TestSignInProof(t *testing.T) {
 		got := a.login("203.0.113.5", "ann", "correct horse").want(400)
 		is.Equal(got.code(), "captcha_required")
 		is.Equal(got.at("captcha.provider"), "pow")
-		is.True(got.retryAfter() <= guessWindow)
+		is.True(got.retryAfter() <= session.GuessWindow)
 		token := got.solved()
 		a.login("203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token[:len(token)-8]).want(400)
 		a.login("203.0.113.5", "ann", "correct horse", "X-Captcha-Token", token).want(200)
@@ -191,12 +195,12 @@ func TestSignInProof(t *testing.T) {
 		a.clock.advance(time.Minute)
 	}
 	// A proof does not lift what holds for one network.
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		got := a.login("203.0.113.77", "ann", "wrong horse").want(400)
 		a.login("203.0.113.77", "ann", "wrong horse", "X-Captcha-Token", got.solved()).want(401)
 	}
 	a.login("203.0.113.77", "ann", "correct horse").want(429)
-	a.clock.advance(guessWindow)
+	a.clock.advance(session.GuessWindow)
 	a.login("203.0.113.77", "ann", "correct horse").want(200)
 }
 
@@ -206,7 +210,7 @@ func TestSignInProofForm(t *testing.T) {
 	is := is.New(t)
 	a := start(t, behindProxy)
 	a.withPassword(a.user, "correct horse")
-	for i := range guessesOverall {
+	for i := range session.GuessesOverall {
 		a.guessed(fmt.Sprint(i), "login:ann")
 	}
 	post := func(values url.Values) *answer {
@@ -217,11 +221,11 @@ func TestSignInProofForm(t *testing.T) {
 	is.True(strings.Contains(string(got.body), "Turn it on, or try again in 5 minutes."))
 	is.True(!strings.Contains(string(got.body), "correct horse"))
 	is.True(strings.Contains(got.header.Get("Content-Security-Policy"), "worker-src 'self'"))
-	is.True(got.retryAfter() <= guessWindow)
-	token := solvedChallenge(t, a.server.captcha.challenge(a.server.Store.Now()))
+	is.True(got.retryAfter() <= session.GuessWindow)
+	token := solvedChallenge(t, a.server.Challenges.Challenge(a.server.Store.Now()))
 	is.Equal(post(url.Values{"username": {"ann"}, "password": {"correct horse"}, "next": {"/files"}, "captcha": {token}}).want(303).header.Get("Location"), "/files")
 
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		a.guessed("203.0.113.5/32", "login:bob")
 	}
 	got = post(url.Values{"username": {"bob"}, "password": {"correct horse"}}).want(429)
@@ -244,7 +248,7 @@ func TestDeviceCookie(t *testing.T) {
 	for _, part := range []string{"__Host-kist_device=", "Max-Age=31536000", "HttpOnly", "Secure", "SameSite=Lax", "Path=/"} {
 		is.True(strings.Contains(set[strings.Index(set, "__Host-kist_device"):], part))
 	}
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 		a.guessed("192.0.2.7/32", "login:bob")
 	}
@@ -256,22 +260,22 @@ func TestDeviceCookie(t *testing.T) {
 	for _, bad := range []string{string(forged), device[:len(device)-1], "__Host-kist_device=", "__Host-kist_device=AAAA", "kist_device=" + device[len("__Host-kist_device="):]} {
 		a.login("192.0.2.7", "ann", "correct horse", "Cookie", bad).want(429)
 	}
-	for range guessesOnDevice {
+	for range session.GuessesOnDevice {
 		a.login("198.51.100.9", "ann", "wrong horse", "Cookie", device).want(401)
 	}
 	a.login("198.51.100.9", "ann", "correct horse", "Cookie", device).want(429)
 	a.login("198.51.100.9", "ann", "correct horse").want(200) // what came of the cookie counts for nobody else
-	a.clock.advance(guessWindow)
+	a.clock.advance(session.GuessWindow)
 
 	a.withPassword(a.user, "battery staple")
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 	}
 	a.login("192.0.2.7", "ann", "battery staple", "Cookie", device).want(429)
-	a.clock.advance(guessWindow)
+	a.clock.advance(session.GuessWindow)
 	device = a.login("192.0.2.7", "ann", "battery staple").want(200).cookieOf("__Host-kist_device")
-	a.clock.advance(deviceTime)
-	for range guessesFrom {
+	a.clock.advance(session.DeviceTime)
+	for range session.GuessesFrom {
 		a.guessed("192.0.2.7/32", "login:ann")
 	}
 	a.login("192.0.2.7", "ann", "battery staple", "Cookie", device).want(429)
@@ -437,10 +441,10 @@ func TestUploadKeySeesItsOwn(t *testing.T) {
 	other.do(apiRequest{method: "DELETE", path: at, key: other.key}).want(404)
 	mine.patch(at, `{"action":"cancel"}`).want(200)
 
-	begun := mine.do(apiRequest{method: "POST", path: tusPath, key: mine.key, header: withHeader("Tus-Resumable", tusVersion, "Upload-Length", "2"), raw: true}).want(201)
+	begun := mine.do(apiRequest{method: "POST", path: upload.TusPath, key: mine.key, header: withHeader("Tus-Resumable", web.TusVersion, "Upload-Length", "2"), raw: true}).want(201)
 	at = strings.TrimPrefix(begun.header.Get("Location"), "https://kist.example.org")
 	head := func(a *app) *answer {
-		return a.do(apiRequest{method: "HEAD", path: at, key: a.key, header: withHeader("Tus-Resumable", tusVersion), raw: true})
+		return a.do(apiRequest{method: "HEAD", path: at, key: a.key, header: withHeader("Tus-Resumable", web.TusVersion), raw: true})
 	}
 	head(mine).want(200)
 	head(other).want(404)
@@ -502,7 +506,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 		}, ask},
 		"wrong codes": {func(a *app) {
-			for range guessesFrom {
+			for range session.GuessesFrom {
 				a.guessed("127.0.0.1/32", "device:"+a.user.ID.String())
 			}
 		}, func(a *app) *answer {
@@ -510,7 +514,7 @@ func TestRetryAfter(t *testing.T) {
 		}},
 		"passwords on a form": {func(a *app) {
 			a.withPassword(a.user, "correct horse")
-			for range guessesFrom {
+			for range session.GuessesFrom {
 				a.guessed("127.0.0.1/32", "login:ann")
 			}
 		}, func(a *app) *answer {
@@ -519,7 +523,7 @@ func TestRetryAfter(t *testing.T) {
 		}},
 		"the password of an item": {func(a *app) {
 			a.share("x", "slug", "locked", "password", "secret")
-			for range guessesFrom {
+			for range session.GuessesFrom {
 				a.guessed("127.0.0.1/32", a.id("locked"))
 			}
 		}, func(a *app) *answer {

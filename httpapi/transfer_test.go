@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/matryer/is"
 
+	"kist/httpapi/api"
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -103,9 +105,9 @@ func TestImportUpdate(t *testing.T) {
 		is.Equal(done.text("data.remarks.1.at"), `member "unknown"`)
 	}
 	is.Equal(a.get("/api/v1/bookmarks?tag=x").want(200).text("data.0.title"), "Mine")
-	one := &runningImport{size: 10}
-	one.read.Store(1000)
-	is.Equal(showRunning(one).progress, int64(99))
+	one := &worker.RunningImport{Size: 10}
+	one.Read.Store(1000)
+	is.Equal(api.ShowRunning(one).Progress, int64(99))
 }
 
 // Imports are their owner's alone, one at a time, and need a key that may do
@@ -126,10 +128,10 @@ func TestImportWhose(t *testing.T) {
 		a.moveIn(nil, "bookmarks.html", browserBookmarks, key).want(403)
 		a.do(apiRequest{method: "GET", path: "/api/v1/export", key: key}).want(403)
 	}
-	is.NoErr(a.server.movers.claim(a.user.ID))
+	is.NoErr(a.server.Imports.Claim(a.user.ID))
 	is.Equal(a.moveIn(nil, "bookmarks.html", browserBookmarks).want(409).text("code"), "import_running")
 	a.moveIn(nil, "bookmarks.html", browserBookmarks, key).want(202) // ben's is another matter
-	a.server.movers.free(a.user.ID)
+	a.server.Imports.Free(a.user.ID)
 	is.NoErr(a.server.Store.RemoveUser(ben.ID)) // with all that is remembered of his
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }
@@ -139,8 +141,8 @@ func TestImportCutShort(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	for range importsAtOnce { // so that it waits
-		a.server.movers.imports <- struct{}{}
+	for range worker.ImportsAtOnce { // so that it waits
+		a.server.Imports.Imports <- struct{}{}
 	}
 	begun := a.moveIn(nil, "bookmarks.html", browserBookmarks).want(202)
 	at := "/api/v1/import/" + begun.text("data.id")
@@ -149,7 +151,7 @@ func TestImportCutShort(t *testing.T) {
 	a.do(apiRequest{method: "DELETE", path: at}).want(200)
 	eventually(t, "it is not stopped", func() bool { return a.get(at).text("data.state") == "stopped" })
 	second := a.moveIn(nil, "bookmarks.html", browserBookmarks).want(202)
-	a.server.movers.end()
+	a.server.Imports.End()
 	is.Equal(a.get("/api/v1/import/"+second.text("data.id")).text("data.state"), "stopped")
 	a.moveIn(nil, "bookmarks.html", browserBookmarks).want(503)
 
@@ -192,8 +194,8 @@ func TestExport(t *testing.T) {
 	is.True(bytes.Equal(b.get("/api/v1/export").want(200).body, out.body))
 	is.Equal(b.get("/api/v1/files/one").want(200).at("data.hasPassword"), true)
 
-	for range exportsAtOnce {
-		b.server.movers.exporter <- struct{}{}
+	for range worker.ExportsAtOnce {
+		b.server.Imports.Exporter <- struct{}{}
 	}
 	is.Equal(b.get("/api/v1/export").want(http.StatusServiceUnavailable).header.Get("Retry-After"), "10")
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -17,7 +19,7 @@ import (
 // part uploads a partial upload and returns its address.
 func (a *app) part(content string) string {
 	a.Helper()
-	at := a.tus("POST", tusPath, "", "Upload-Length", strconv.Itoa(len(content)), "Upload-Concat", "partial").want(201).header.Get("Location")
+	at := a.tus("POST", upload.TusPath, "", "Upload-Length", strconv.Itoa(len(content)), "Upload-Concat", "partial").want(201).header.Get("Location")
 	if content != "" {
 		a.piece(at, 0, content).want(204)
 	}
@@ -27,7 +29,7 @@ func (a *app) part(content string) string {
 // join asks for a file of partial uploads.
 func (a *app) join(parts []string, header ...string) *answer {
 	a.Helper()
-	return a.tus("POST", tusPath, "", append([]string{"Upload-Concat", "final;" + strings.Join(parts, " ")}, header...)...)
+	return a.tus("POST", upload.TusPath, "", append([]string{"Upload-Concat", "final;" + strings.Join(parts, " ")}, header...)...)
 }
 
 // Parts that were uploaded side by side become one file, in the order in which
@@ -42,7 +44,7 @@ func TestTusConcatenation(t *testing.T) {
 	is.Equal(head.header.Get("Upload-Offset"), "6")
 	is.Equal(head.header.Get("X-Kist-Slug"), "") // no file of its own
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 0.0)
-	is.Equal(a.get(tusPath).want(200).at("total"), 3.0)
+	is.Equal(a.get(upload.TusPath).want(200).at("total"), 3.0)
 
 	parts[2] = "https://kist.example.org" + parts[2] // whole addresses, too
 	made := a.join(parts, "Upload-Metadata", meta("filename", "Sea.txt", "slug", "sea", "newTags", "x")).want(201)
@@ -56,7 +58,7 @@ func TestTusConcatenation(t *testing.T) {
 	is.Equal(file.text("data.sha256"), hex.EncodeToString(sum[:]))
 	is.Equal(string(a.get("/x/sea").want(200).body), "hello world")
 	is.Equal(a.parts(), 0)
-	is.Equal(a.get(tusPath).want(200).at("total"), 0.0)
+	is.Equal(a.get(upload.TusPath).want(200).at("total"), 0.0)
 
 	// Anyone who missed the answer asks again and gets the same.
 	again := a.join(parts, "Upload-Metadata", meta("filename", "Sea.txt", "slug", "sea", "newTags", "x"))
@@ -68,9 +70,9 @@ func TestTusConcatenation(t *testing.T) {
 func TestTusConcatenationRefuses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.MaxUpload = 10 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = 10 })
 	whole := a.begin(1)
-	half := a.tus("POST", tusPath, "", "Upload-Length", "2", "Upload-Concat", "partial").want(201).header.Get("Location")
+	half := a.tus("POST", upload.TusPath, "", "Upload-Length", "2", "Upload-Concat", "partial").want(201).header.Get("Location")
 	one, two := a.part("123456"), a.part("789012")
 	bob := a.as(a.addKey(a.addUser("bob", record.Member), record.ScopeAll))
 	for name, c := range map[string]struct {
@@ -88,7 +90,7 @@ func TestTusConcatenationRefuses(t *testing.T) {
 		"with a length":  {400, []string{one}, []string{"Upload-Length", "6"}},
 		"too large":      {413, []string{one, two}, nil},
 		"bad field":      {422, []string{one}, []string{"Upload-Metadata", meta("slug", "a/b")}},
-		"past its place": {400, strings.Fields(strings.Repeat(one+" ", maxJoined+1)), nil},
+		"past its place": {400, strings.Fields(strings.Repeat(one+" ", upload.MaxJoined+1)), nil},
 	} {
 		got := a.join(c.parts, c.header...)
 		if got.status != c.status {
@@ -131,10 +133,10 @@ func TestTusConcatenationQuota(t *testing.T) {
 		return tx.SaveUser(u)
 	}))
 	parts := []string{a.part("123456"), a.part("789012")}
-	is.Equal(a.tus("POST", tusPath, "", "Upload-Length", "1", "Upload-Concat", "partial").want(403).code(), "quota_exceeded")
+	is.Equal(a.tus("POST", upload.TusPath, "", "Upload-Length", "1", "Upload-Concat", "partial").want(403).code(), "quota_exceeded")
 	a.join(parts, "Upload-Metadata", meta("filename", "a.txt")).want(201)
 	is.Equal(a.get("/api/v1/files").want(200).at("total"), 1.0)
-	is.Equal(a.tus("POST", tusPath, "", "Upload-Length", "1").want(403).code(), "quota_exceeded")
+	is.Equal(a.tus("POST", upload.TusPath, "", "Upload-Length", "1").want(403).code(), "quota_exceeded")
 	is.Equal(a.parts(), 0)
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }

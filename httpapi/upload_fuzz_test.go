@@ -13,6 +13,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv/record"
 )
 
@@ -62,7 +64,7 @@ func FuzzFileName(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
 		is := is.New(t)
-		name := fileName(&multipart.Part{Header: textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + sent + `"`}}})
+		name := upload.FileName(&multipart.Part{Header: textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + sent + `"`}}})
 		is.True(name != "" && name != "." && name != ".." && len(name) <= record.MaxFileName)
 		is.True(utf8.ValidString(name) && !strings.ContainsAny(name, "/\\") && !strings.ContainsFunc(name, unicode.IsControl))
 		is.True(!strings.ContainsAny(name, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c\u2028\u2029"))
@@ -84,7 +86,7 @@ func FuzzDisposition(f *testing.F) {
 func isDisposition(t *testing.T, how, name string) {
 	t.Helper()
 	is := is.New(t)
-	header := disposition(how, name)
+	header := web.Disposition(how, name)
 	for i := range len(header) {
 		is.True(header[i] >= ' ' && header[i] < 0x7f) // one line of ASCII
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
 var long = flag.Bool("long", false, "also upload 1 GiB in a process of its own and measure that")
@@ -58,7 +60,7 @@ func (a *app) uploadZeros(size int64, at func()) {
 func TestUploadMemory(t *testing.T) {
 	alone(t)
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
 	base, most := heap(), int64(0)
 	a.uploadZeros(much, func() { most = max(most, heap()) })
 	is.True(most > 0)
@@ -83,7 +85,7 @@ func TestUploadMemoryLong(t *testing.T) {
 	alone(t)
 	is := is.New(t)
 	if os.Getenv(memoryChild) != "" {
-		a := start(t, func(c *Config) { c.MaxUpload = 1 << 40 })
+		a := start(t, func(c *web.Config) { c.MaxUpload = 1 << 40 })
 		a.uploadZeros(1<<30, func() {})
 		status, err := os.ReadFile("/proc/self/status")
 		is.NoErr(err)

@@ -22,6 +22,8 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/media"
 	"kist/kv/record"
@@ -161,7 +163,7 @@ func TestUploadSeveral(t *testing.T) {
 func TestUploadRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.MaxUpload = 1000 })
+	a := start(t, func(c *web.Config) { c.MaxUpload = 1000 })
 	const end = "--b--\n"
 	for name, c := range map[string]struct {
 		body   string
@@ -189,7 +191,7 @@ func TestUploadRefused(t *testing.T) {
 		"1 MB of headers":          {"--b\n" + strings.Repeat("X-A: b\n", 1<<17) + "\nx\n" + end, 400, ""},
 		"1 MB of preamble":         {strings.Repeat("preamble\n", 1<<17) + aFile + end, 400, ""},
 		"a line of preamble":       {strings.Repeat("p", 1<<20) + "\n" + aFile + end, 400, ""},
-		"a field over 64 KiB":      {aFile + aField("description", strings.Repeat("x", maxField+1)) + end, 413, ""},
+		"a field over 64 KiB":      {aFile + aField("description", strings.Repeat("x", upload.MaxField+1)) + end, 413, ""},
 		"fields over 1 MiB":        {aFile + manyFields(17) + end, 413, ""},
 		"a file of one byte more":  {strings.Replace(aFile, "hello", strings.Repeat("x", 1001), 1) + end, 413, ""},
 		"the second file too long": {aFile + strings.Replace(aFile, "hello", strings.Repeat("x", 1001), 1) + end, 413, ""},
@@ -252,7 +254,7 @@ func (a *app) sweep() {
 func manyFields(n int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(aField(fmt.Sprintf("unknown%d", i), strings.Repeat("x", maxField)))
+		b.WriteString(aField(fmt.Sprintf("unknown%d", i), strings.Repeat("x", upload.MaxField)))
 	}
 	return b.String()
 }
@@ -311,7 +313,7 @@ func TestUploadLimits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const most = 100_000
-	a := start(t, func(c *Config) { c.MaxUpload = most })
+	a := start(t, func(c *web.Config) { c.MaxUpload = most })
 	send := func(size int) *answer {
 		q := a.uploadRequest(nil, file{"a.bin", "", strings.Repeat("\x01", size)})
 		q.raw, q.body = true, struct{ io.Reader }{q.body} // its length is not announced
@@ -413,7 +415,7 @@ func TestUploadCutOff(t *testing.T) {
 			_, err = io.WriteString(conn, part)
 			is.NoErr(err)
 			is.NoErr(conn.Close())
-			a.server.running.Wait()
+			a.server.Running.Wait()
 			a.nothingLeft()
 		}
 	}
@@ -546,16 +548,16 @@ func TestUploadDiskFails(t *testing.T) {
 	for err, status := range map[error]int{
 		syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EROFS: 503, syscall.EMFILE: 503, syscall.EIO: 503, io.ErrUnexpectedEOF: 500,
 	} {
-		_, got := clientError(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
+		_, got := web.ClientError(fmt.Errorf("blobs: writing staged content: %w", &fs.PathError{Op: "write", Path: "x", Err: err}))
 		is.Equal(got, status)
 	}
 	for err, status := range map[error]int{syscall.ENOSPC: 507, syscall.EDQUOT: 507, syscall.EACCES: 503, syscall.EPERM: 503, syscall.EROFS: 503, syscall.EIO: 503} {
-		e, got := clientError(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
+		e, got := web.ClientError(fmt.Errorf("blobs: keeping staged content: %w", &blobs.Unwritable{Folder: "x", Err: err}))
 		is.Equal(got, status)
 		is.Equal(e.Retry > 0, status == 503)
 		is.True(!strings.Contains(e.Text, "x/")) // no path for the client
 	}
-	_, other := clientError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES})
+	_, other := web.ClientError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES})
 	is.Equal(other, 500)
 	a := start(t)
 	is.NoErr(a.server.Blobs.Close())
@@ -682,7 +684,7 @@ func TestUploadTypes(t *testing.T) {
 			t.Errorf("%s, said to be %q, with %q: %q, want %q", c.name, c.claimed, c.content, got, c.want)
 		}
 		h := http.Header{}
-		hostile(h, got, c.name, false, false)
+		web.SetContentHeaders(h, got, c.name, false, false)
 		if sent := h.Get("Content-Type"); strings.Contains(sent, "script") || strings.Contains(sent, "css") { // no page may have it for its own
 			t.Errorf("%s as %s: sent as %s", c.name, got, sent)
 		}
@@ -703,9 +705,9 @@ func TestUploadTypes(t *testing.T) {
 func TestUploadFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := &uploadBudget{file: 100, left: 100, disk: 10}
-	is.NoErr(m.errTooLarge(10))
-	_, status := clientError(m.errTooLarge(11))
+	m := &upload.UploadBudget{File: 100, Left: 100, Disk: 10}
+	is.NoErr(m.ErrTooLarge(10))
+	_, status := web.ClientError(m.ErrTooLarge(11))
 	is.Equal(status, http.StatusInsufficientStorage)
 	a := start(t)
 	is.True(a.server.Store.FreeForContent() > 0)

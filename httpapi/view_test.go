@@ -18,6 +18,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/grant"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -80,12 +84,16 @@ func TestVisitors(t *testing.T) {
 		free, limited int
 		does          func(g *guest)
 	}{
-		"curl":            {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200) }},
-		"curl twice":      {2, 2, func(g *guest) { g.guest().see("GET", "/x/item"); g.guest().see("GET", "/x/item") }},
-		"curl HEAD":       {0, 0, func(g *guest) { g.see("HEAD", "/x/item").want(200) }},
-		"page HEAD":       {0, 0, func(g *guest) { g.see("HEAD", "/v/item").want(200) }},
-		"browser twice":   {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200); g.see("GET", "/x/item").want(200) }},
-		"after the grant": {2, 2, func(g *guest) { g.see("GET", "/x/item"); g.clock.advance(readTime); g.see("GET", "/x/item").want(200) }},
+		"curl":          {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200) }},
+		"curl twice":    {2, 2, func(g *guest) { g.guest().see("GET", "/x/item"); g.guest().see("GET", "/x/item") }},
+		"curl HEAD":     {0, 0, func(g *guest) { g.see("HEAD", "/x/item").want(200) }},
+		"page HEAD":     {0, 0, func(g *guest) { g.see("HEAD", "/v/item").want(200) }},
+		"browser twice": {1, 1, func(g *guest) { g.see("GET", "/x/item").want(200); g.see("GET", "/x/item").want(200) }},
+		"after the grant": {2, 2, func(g *guest) {
+			g.see("GET", "/x/item")
+			g.clock.advance(public.ReadTime)
+			g.see("GET", "/x/item").want(200)
+		}},
 		"range loop": {1, 1, func(g *guest) {
 			for i := range len(text) {
 				g.see("GET", "/x/item", "Range", fmt.Sprintf("bytes=%d-%d", i, i)).want(206)
@@ -181,7 +189,7 @@ func TestVisitors(t *testing.T) {
 			g.share(text, "slug", "other")
 			g.see("GET", "/x/other").want(200)
 			for _, value := range g.cookies {
-				g.cookies[cookieName(toRead, "item")] = value
+				g.cookies[public.CookieName(grant.ToRead, "item")] = value
 			}
 			g.see("GET", "/x/item").want(200)
 		}},
@@ -239,7 +247,7 @@ func TestLastView(t *testing.T) {
 					return tx.SaveUser(u)
 				}))
 			}, 404},
-			"late": {func(a *app) { a.clock.advance(readTime) }, 0},
+			"late": {func(a *app) { a.clock.advance(public.ReadTime) }, 0},
 		} {
 			t.Run(action+"/"+name, func(t *testing.T) {
 				is := is.New(t)
@@ -336,16 +344,16 @@ func TestUnlock(t *testing.T) {
 	is.Equal(g.see("POST", "/v/item", form("open sesame")...).want(303).header.Get("Location"), "/v/item")
 	g.see("GET", rawIn(g.see("GET", "/v/item").want(200))).want(200)
 	g.see("GET", "/v/other").want(401)
-	a.clock.advance(unlockTime - time.Minute)
+	a.clock.advance(public.UnlockTime - time.Minute)
 	g.see("GET", "/v/item").want(200)
 	a.clock.advance(time.Minute)
-	delete(g.cookies, cookieName(toRead, "item"))
+	delete(g.cookies, public.CookieName(grant.ToRead, "item"))
 	g.see("GET", "/v/item").want(401)
 	g.see("POST", "/v/item", form("open sesame")...).want(303)
 	g.see("GET", "/v/item").want(200)
 	a.patch("/api/v1/files/item", `{"password":"another"}`).want(200)
 	g.see("GET", "/v/item").want(401)
-	for range guessesFrom {
+	for range session.GuessesFrom {
 		g.see("POST", "/v/item", form("wrong")...)
 	}
 	g.see("POST", "/v/item", form("another")...).want(429)
@@ -421,13 +429,13 @@ func TestGameListIsLong(t *testing.T) {
 		is.Equal(strings.Contains(page, "Only the "), more)
 	}
 	add(3, false)
-	add(maxPage+10, true)
+	add(web.MaxPage+10, true)
 	shows(3, false)
-	add(maxGames-3, false)
+	add(public.MaxGames-3, false)
 	add(1, true)
-	shows(maxGames, false)
+	shows(public.MaxGames, false)
 	add(1, false)
-	shows(maxGames, true)
+	shows(public.MaxGames, true)
 }
 
 // TestLinkLeadsBack: a short link that would lead back to itself is not made,
@@ -435,7 +443,7 @@ func TestGameListIsLong(t *testing.T) {
 func TestLinkLeadsBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := start(t, func(c *Config) { c.Base = "https://kist.example.org/at/home" })
+	a := start(t, func(c *web.Config) { c.Base = "https://kist.example.org/at/home" })
 	const host = "kist.example.org"
 	add := func(slug, target string, more ...any) *answer {
 		body := map[string]any{"originalUrl": target, "slug": slug, "isPublic": true}
@@ -490,7 +498,7 @@ func TestLinkLeadsBack(t *testing.T) {
 	// Of links that were made at another address of the server, here by its change.
 	add("old", "https://new.example.org/s/old").want(201)
 	add("old-few", "https://new.example.org/old-few", "maxClicks", 3).want(201)
-	moved, err := New(func() Config { c := a.server.Config; c.Base = "https://new.example.org"; return c }())
+	moved, err := New(func() web.Config { c := a.server.Config; c.Base = "https://new.example.org"; return c }())
 	is.NoErr(err)
 	a.server.handler = moved.handler
 	for _, path := range []string{"/s/old", "/old", "/s/old-few", "/old-few"} {

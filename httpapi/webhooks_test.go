@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/matryer/is"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"kist/kv"
 	"kist/kv/record"
@@ -29,7 +29,7 @@ const hooksAt = "/api/v1/integrations/webhooks"
 func (a *app) runDeliveries(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { a.server.webhooks.Run(ctx) })
+	work.Go(func() { a.server.Webhooks.Run(ctx) })
 	t.Cleanup(func() { cancel(); work.Wait() })
 }
 

@@ -1,0 +1,583 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"kist/embed"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// MeForm is what a user may change of their own account.
+type MeForm struct {
+	name              string
+	password, current field.Secret
+	revoke            revoke
+}
+
+func (f *MeForm) Fields(s *field.Set) {
+	s.Name("displayName", &f.name, record.MaxName).Says("Name to show.", `"Ann"`)
+	s.Secret("password", &f.password).Says("A new password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Secret("currentPassword", &f.current).Says("The present password, needed for a new one.", `"open sesame"`)
+	f.revoke.Fields(s)
+}
+
+// revoke are the ids of the keys that a new password revokes; nil is all devices.
+type revoke []string
+
+func (f *revoke) Fields(s *field.Set) {
+	s.IDs("revoke", (*[]string)(f), maxRevoked).
+		Says("With a new password: ids of the account's API keys to revoke, those of connected devices included. If absent, all devices but the one that asks are revoked, and no other key. A new password ends all other sessions of the account in any case.", `[]`)
+}
+
+// check refuses ids without a new password.
+func (f revoke) check(in field.Object, p *field.Secret) error {
+	if in["revoke"] != nil && !p.Said {
+		return record.Bad(map[string]string{"revoke": "goes with a new password"})
+	}
+	return nil
+}
+
+// names says which keys are meant. The key that asks is no device among them.
+func (f revoke) names(c *web.Request) func(*record.Key) bool {
+	return func(k *record.Key) bool {
+		if f == nil {
+			return k.Device != "" && k.ID != c.Caller.Key.ID
+		}
+		return slices.Contains(f, k.ID.String())
+	}
+}
+
+// maxRevoked is more than an account may have keys.
+const maxRevoked = 1000
+
+// ReadMe is asked whenever the web app is opened, so that the cookie of a
+// session that is used lives on with it.
+func ReadMe(c *web.Request) error {
+	if c.Caller.Key.Session {
+		session.SetSession(c, c.Session())
+	}
+	return session.AnswerUser(c, http.StatusOK, c.Owner())
+}
+
+func EditMe(c *web.Request) error {
+	form := new(MeForm)
+	in, err := c.DecodePatch(form)
+	if err := web.JoinProblems(err, strong(&form.password, c.Caller.User.Name)); err != nil {
+		return err
+	}
+	if err := form.revoke.check(in, &form.password); err != nil {
+		return err
+	}
+	var before, hash string
+	var changed *record.User
+	if form.password.Said {
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.User(c.Owner())
+			if err == nil {
+				before = u.Password
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		right, err := session.CheckPassword(c, session.Guess{At: "user:" + c.Owner().String(), Hash: before, Password: form.current.Text})
+		if err != nil {
+			return err
+		}
+		if !right {
+			return record.Bad(map[string]string{"currentPassword": "is not the present password"})
+		}
+		if hash, err = c.Hash(form.password); err != nil {
+			return err
+		}
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(c.Owner())
+		if err != nil {
+			return err
+		}
+		form := &MeForm{name: u.DisplayName}
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		u.DisplayName = form.name
+		if form.password.Said {
+			if u.Password != before {
+				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
+			}
+			u.Password = hash
+			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
+				return err
+			}
+		}
+		changed = u
+		return tx.SaveUser(u)
+	}); err != nil {
+		return err
+	}
+	if form.password.Said && c.Caller.Key.Session { // the new password has ended all sessions
+		if err := session.StartSession(c, changed); err != nil {
+			return err
+		}
+	}
+	return session.AnswerUser(c, http.StatusOK, c.Owner())
+}
+
+// strong is the rule of a new password for the account with the name.
+func strong(p *field.Secret, name string) error {
+	if !p.Said {
+		return nil
+	}
+	if err := record.CheckPassword(p.Text, name, embed.CommonPassword); err != nil {
+		return field.Problems{"password": err.Error()}
+	}
+	return nil
+}
+
+// userForm is what an administrator may say of an account.
+type userForm struct {
+	u        *record.User
+	password field.Secret
+	revoke   revoke
+	fresh    bool
+}
+
+func (f *userForm) Fields(s *field.Set) {
+	var required []field.Traits
+	if f.fresh {
+		required = append(required, field.Required)
+	}
+	s.Ruled("username", &f.u.Name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
+		Says("Name to sign in with; unique without regard to case.", `"ann"`)
+	s.Secret("password", &f.password, required...).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Name("displayName", &f.u.DisplayName, record.MaxName).Says("Name to show.", `"Ann"`)
+	field.Choice(s, "role", &f.u.Role, record.Roles).Says("What the user may do.", `"user"`)
+	s.Bool("disabled", &f.u.Disabled).Says("Shuts the account.", `false`)
+	s.Bool("apiTokensDisabled", &f.u.TokensOff).Says("Turns the user's API keys off.", `false`)
+	s.MaybeNumber("quotaBytes", &f.u.Quota, 0, 1<<53).
+		Says("Bytes the user may keep; 0 is no limit, null the instance's default. It counts what usedBytes and unfinishedBytes count.", `10737418240`)
+	if !f.fresh {
+		f.revoke.Fields(s)
+	}
+}
+
+func NewUserForm() *userForm {
+	f := NewUserEdit()
+	f.fresh = true
+	return f
+}
+
+func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
+
+func ListUsers(c *web.Request) error {
+	return web.AnswerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, session.ShowUser)
+}
+
+func CreateUser(c *web.Request) error {
+	form := NewUserForm()
+	if err := web.JoinProblems(c.DecodeNew(form), strong(&form.password, form.u.Name)); err != nil {
+		return err
+	}
+	var err error
+	if form.u.Password, err = c.Hash(form.password); err != nil {
+		return err
+	}
+	var u *record.User
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		u, err = tx.AddUser(*form.u)
+		return err
+	}); err != nil {
+		return err
+	}
+	return session.AnswerUser(c, http.StatusCreated, u.ID)
+}
+
+func ReadUser(c *web.Request) error {
+	id, err := c.IDArg("user")
+	if err != nil {
+		return err
+	}
+	return session.AnswerUser(c, http.StatusOK, id)
+}
+
+func EditUser(c *web.Request) error {
+	id, err := c.IDArg("user")
+	if err != nil {
+		return err
+	}
+	form := NewUserEdit()
+	in, err := c.DecodePatch(form)
+	if err := web.JoinProblems(err, strong(&form.password, form.u.Name)); err != nil {
+		return err
+	}
+	if err := form.revoke.check(in, &form.password); err != nil {
+		return err
+	}
+	hash, err := c.Hash(form.password)
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		u, err := tx.User(id)
+		if err != nil {
+			return err
+		}
+		form := &userForm{u: u}
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		if err := strong(&form.password, u.Name); err != nil {
+			return err
+		}
+		if form.password.Said {
+			u.Password = hash
+			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
+				return err
+			}
+		}
+		return tx.SaveUser(u)
+	}); err != nil {
+		return err
+	}
+	return session.AnswerUser(c, http.StatusOK, id)
+}
+
+func RemoveUser(c *web.Request) error {
+	id, err := c.IDArg("user")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.RemoveUser(id); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+// ShownKey is an API key without its secret.
+type ShownKey struct{ record.Key }
+
+func (v *ShownKey) Fields(s *field.Set) {
+	s.ID("id", &v.ID, field.Always).Says("Id of the key.", web.SampleID)
+	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"laptop"`)
+	s.Shown("scopes", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: ScopeNames}}, v.appendScopes).Says("What it may be used for.", `["all"]`)
+	s.Bool("disabled", &v.Disabled).Says("Whether it is turned off.", `false`)
+	s.Text("device", &v.Device, record.MaxName).Says("The client that got it by the device flow; empty for other keys.", `""`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("expiresAt", &v.Expires).Says("When it ends; null is never.", `null`)
+	s.Time("lastUsedAt", &v.LastUsed).Says("When it was last used, to the minute.", `"2026-02-03T04:05:00.000Z"`)
+}
+
+var ScopeNames = field.Words(record.Scopes)
+
+func (v *ShownKey) appendScopes(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, scope := range v.Scopes {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendString(dst, string(scope))
+	}
+	return append(dst, ']')
+}
+
+// KeyForm is what may be said of an API key.
+type KeyForm struct {
+	name     string
+	scopes   []string
+	expires  time.Time
+	disabled bool
+	Fresh    bool
+}
+
+func (f *KeyForm) Fields(s *field.Set) {
+	s.Name("name", &f.name, record.MaxName, field.Required, field.Filled).Says("A name to know it by.", `"laptop"`)
+	if f.Fresh {
+		s.Texts("scopes", &f.scopes, record.CleanScope, 5, 16, field.Filled).
+			Says("What it may be used for: all, read, write, upload, admin; all if absent.", `["all"]`).Among(ScopeNames)
+		s.Time("expiresAt", &f.expires).Says("When it ends; null is never.", `"2030-01-01T00:00:00.000Z"`)
+	} else {
+		s.Bool("disabled", &f.disabled).Says("Turns it off.", `true`)
+	}
+}
+
+// ends is the rule of a new key's expiry.
+func (f *KeyForm) ends(now time.Time) error {
+	if err := record.CheckEnd(f.expires, now); err != nil {
+		return field.Problems{"expiresAt": err.Error()}
+	}
+	return nil
+}
+
+func ListKeys(c *web.Request) error {
+	return web.AnswerList(c,
+		func(tx *kv.Tx) ([]record.Key, error) { return tx.Keys(c.Owner()) },
+		func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
+		func(_ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil })
+}
+
+func CreateKey(c *web.Request) error {
+	form := &KeyForm{Fresh: true}
+	if err := web.JoinProblems(c.DecodeNew(form), form.ends(c.Site.Store.Now())); err != nil {
+		return err
+	}
+	k := record.Key{Owner: c.Owner(), Name: form.name, Expires: form.expires}
+	for _, scope := range form.scopes {
+		k.Scopes = append(k.Scopes, record.Scope(scope))
+	}
+	if len(k.Scopes) == 0 {
+		k.Scopes = []record.Scope{record.ScopeAll}
+	}
+	var made *record.Key
+	var secret string
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		made, secret, err = tx.AddKey(k)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
+		dst = field.AppendJSON(append(dst, `{"data":`...), &ShownKey{*made})
+		dst = field.AppendString(append(dst, `,"key":`...), secret)
+		return append(dst, '}'), nil
+	})
+}
+
+func EditKey(c *web.Request) error {
+	id, err := c.IDArg("key")
+	if err != nil {
+		return err
+	}
+	in, err := c.DecodePatch(new(KeyForm))
+	if err != nil {
+		return err
+	}
+	v := new(ShownKey)
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		k, err := tx.Key(c.Owner(), id)
+		if err != nil {
+			return err
+		}
+		form := &KeyForm{name: k.Name, disabled: k.Disabled}
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		k.Name, k.Disabled = form.name, form.disabled
+		v.Key = *k
+		return tx.SaveKey(k)
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func RemoveKey(c *web.Request) error {
+	id, err := c.IDArg("key")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.Owner(), id) }); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+func ReadSettings(c *web.Request) error {
+	var set record.Settings
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		set, err = tx.Settings()
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, &set)
+}
+
+func EditSettings(c *web.Request) error {
+	in, err := c.DecodePatch(new(record.Settings))
+	if err != nil {
+		return err
+	}
+	var set record.Settings
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if set, err = tx.Settings(); err != nil {
+			return err
+		}
+		if err := errors.Join(field.Patch(&set, in), set.Check()); err != nil {
+			return err
+		}
+		return tx.SetSettings(set)
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, &set)
+}
+
+// Stats is what an administrator sees of the whole instance.
+type Stats struct {
+	Users, Bytes     int64
+	Counts           map[string]int64
+	Pending, Waiting int64 // uploads, deliveries
+	index            search.State
+}
+
+func (v *Stats) Fields(s *field.Set) {
+	s.Number("users", &v.Users, 0, 1<<53).Says("Accounts.", `3`)
+	s.Number("bytes", &v.Bytes, 0, 1<<53).Says("Bytes of all files, each record counted.", `48213`)
+	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+		return web.AppendCounts(dst, v.Counts)
+	}).Says("Records, by kind.", `{"file":3,"note":1}`)
+	s.Number("pendingUploads", &v.Pending, 0, 1<<53).Says("Files that strangers sent and that wait for approval.", `2`)
+	s.Number("waitingDeliveries", &v.Waiting, 0, 1<<53).Says("Deliveries to webhooks that are not done.", `0`)
+	s.Shown("index", field.ObjectOf(&indexState{&v.index}), func(dst []byte) []byte {
+		return field.AppendJSON(dst, &indexState{&v.index})
+	}).Says("The search index.", `{"state":"ready","documents":4,"behind":0,"problem":""}`)
+}
+
+// indexState is how the search index is.
+type indexState struct{ *search.State }
+
+func (v *indexState) Fields(s *field.Set) {
+	behind := int64(v.Latest - min(v.Latest, v.Place))
+	s.Shown("state", field.Schema{Type: "string", Enum: search.Phases()}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(v.Phase))
+	}).Says("ready, or why records are read through instead.", `"ready"`)
+	s.Number("documents", &v.Documents, 0, 1<<53).Says("Records that were indexed since the start.", `4`)
+	s.Number("behind", &behind, 0, 1<<53).Says("Changes that are not in the index yet; they are found all the same.", `0`)
+	s.LongText("problem", &v.Problem, record.MaxContent).Says("What is wrong, if something is.", `""`)
+}
+
+func ReadStats(c *web.Request) error {
+	v, err := CollectStats(c.Site)
+	if err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func ReadClaim(c *web.Request) error {
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.Arg("token")) }); err != nil {
+		return err
+	}
+	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: record.MinPassword})
+}
+
+// claimForm is what the claim page sends.
+type claimForm struct {
+	name             string
+	password, repeat field.Secret
+}
+
+func (f *claimForm) Fields(s *field.Set) {
+	s.Ruled("username", &f.name, record.CleanUserName, record.UserNamePattern, 64, field.Required, field.Filled).
+		Says("Name of the first administrator.", `"ann"`)
+	s.Secret("password", &f.password, field.Required).Says("Password of at least 8 bytes. The 10 000 most common passwords and those that contain the user name are refused.", `"correct horse battery"`)
+	s.Secret("repeat", &f.repeat).Says("The same password once more.", `"correct horse battery"`)
+}
+
+// Claim makes the first administrator, and an API key to begin with, out of
+// a form.
+func Claim(c *web.Request) error {
+	token := c.Arg("token")
+	if err := session.RequireForm(c); err != nil {
+		return err
+	}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { return tx.Claimable(token) }); err != nil {
+		return err
+	}
+	values, err := session.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	in := field.Object{}
+	for name := range values {
+		in[name] = values.Get(name)
+	}
+	form := new(claimForm)
+	problems, repeat := field.Create(form, in), error(nil)
+	if form.repeat.Said && form.repeat != form.password {
+		repeat = field.Problems{"repeat": "must be the same password"}
+	}
+	err = web.JoinProblems(problems, strong(&form.password, form.name), repeat)
+	var e *record.Error
+	if errors.As(err, &e) && e.Fault == record.Invalid {
+		return c.RespondPage(http.StatusUnprocessableEntity, embed.ClaimPage{
+			Base: c.Site.Prefix(), UserName: values.Get("username"), Shortest: record.MinPassword,
+			Errors: embed.ClaimErrors{UserName: sentence("The name", e.Fields["username"]), Password: sentence("The password", e.Fields["password"]), Repeat: sentence("This", e.Fields["repeat"])},
+		})
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := c.Hash(form.password)
+	if err != nil {
+		return err
+	}
+	var secret string
+	var first *record.User
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		if err := tx.Claimable(token); err != nil {
+			return err
+		}
+		u, err := tx.AddUser(record.User{Name: form.name, Role: record.Admin, Quota: -1, Password: hash})
+		if err != nil {
+			return err
+		}
+		first = u
+		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := session.StartSession(c, first); err != nil { // the account is there: who made it is signed in
+		return err
+	}
+	return c.RespondPage(http.StatusCreated, embed.ClaimedPage{Base: c.Site.Prefix(), UserName: form.name, APIKey: secret, Address: c.Site.Base})
+}
+
+func sentence(subject, problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return subject + " " + problem + "."
+}
+
+// CollectStats counts what the instance keeps.
+func CollectStats(s *web.Site) (*Stats, error) {
+	v := &Stats{Counts: map[string]int64{}}
+	err := s.Store.View(func(tx *kv.Tx) error {
+		users, err := tx.Users()
+		for i := 0; err == nil && i < len(users); i++ {
+			var usage kv.Usage
+			usage, err = tx.Usage(&users[i])
+			v.Users++
+			v.Bytes += usage.Bytes
+			v.Pending += tx.PendingCount(users[i].ID)
+			for kind, n := range usage.Count {
+				v.Counts[kind] += n
+			}
+			if err != nil {
+				break
+			}
+			var hooks []record.Webhook
+			hooks, err = tx.Webhooks(users[i].ID)
+			for _, h := range hooks {
+				v.Waiting += tx.Queued(h.ID)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot count what is kept: %w", err)
+	}
+	v.index = s.Search.State()
+	return v, nil
+}

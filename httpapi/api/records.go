@@ -1,0 +1,299 @@
+// Package api is what owners do with what they keep: records, tags, folders,
+// keys, accounts, webhooks, search, import and export.
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/public"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// answerRecord answers {"data": record}. The record is shown as it is now.
+func answerRecord(c *web.Request, status int, r *record.Record) error {
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
+		dst, err := c.AppendData(dst, r)
+		return append(dst, '}'), err
+	})
+}
+
+func CreateRecord(k *record.Kind) func(*web.Request) error {
+	return func(c *web.Request) error {
+		form := record.NewForm(k)
+		in, err := c.ReadObject(k.MaxBody, form)
+		if err != nil {
+			return err
+		}
+		problems := field.Create(form, in)
+		back := c.Site.Store.View(func(tx *kv.Tx) error { return public.CheckTarget(c.Site, tx, form, [2]string{}) })
+		if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now()), back); err != nil {
+			return err
+		}
+		hash, err := c.Hash(form.Password)
+		if err != nil {
+			return err
+		}
+		var r *record.Record
+		var twins []*record.Record // bookmarks of the same page
+		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+			r, err = tx.Add(c.Owner(), k, form, nil, hash)
+			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
+				twins, err = tx.SamePages(c.Owner(), b.URL, r.ID)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		same := make([]*web.Duplicate, len(twins))
+		for i, twin := range twins {
+			same[i] = &web.Duplicate{Id: twin.ID, Slug: twin.Slug}
+		}
+		return c.AnswerCreated(r, same)
+	}
+}
+
+func ReadRecord(k *record.Kind, arg string) func(*web.Request) error {
+	return func(c *web.Request) error {
+		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
+			err := c.Site.Store.View(func(tx *kv.Tx) error {
+				r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+				if err != nil {
+					return err
+				}
+				dst, err = c.Site.Show(tx, append(dst, `{"data":`...), r)
+				return err
+			})
+			return append(dst, '}'), err
+		})
+	}
+}
+
+// fileChange is what the patch of a file may name: slug, which names the file in
+// its record, is only refused beside newSlug.
+type fileChange struct {
+	record.FileEdit
+	slug string
+}
+
+func (f *fileChange) Fields(s *field.Set) {
+	f.FileEdit.Fields(s)
+	s.Text("slug", &f.slug, field.MaxURL)
+}
+
+func EditRecord(k *record.Kind, arg string) func(*web.Request) error {
+	return func(c *web.Request) error {
+		form := record.NewForm(k)
+		var shape field.Shaped = form
+		if k == record.Files {
+			shape = &fileChange{FileEdit: record.FileEdit{Form: form}}
+		}
+		in, err := c.ReadObject(k.MaxBody, shape)
+		if err != nil {
+			return err
+		}
+		if k == record.Files {
+			namesOnly(in, "tags")
+		}
+		// The first reading, outside the transaction, finds what is wrong and
+		// which password to hash; the second cannot fail on form.
+		problems := form.Patch(in)
+		var two error
+		if k == record.Files && in["slug"] != nil && in["newSlug"] != nil {
+			two = field.Problems{"slug": "cannot be given together with newSlug"}
+		}
+		if err := web.JoinProblems(problems, two); err != nil {
+			return err
+		}
+		hash, err := c.Hash(form.Password)
+		if err != nil {
+			return err
+		}
+		var r *record.Record
+		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+			if r, err = tx.Record(c.Owner(), k, c.Arg(arg)); err != nil {
+				return err
+			}
+			form, err := r.Form()
+			if err != nil {
+				return err
+			}
+			before := public.LinkTarget(form)
+			if err := form.Patch(in); err != nil {
+				return err
+			}
+			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
+				return err
+			}
+			return tx.Save(r, form, hash)
+		}); err != nil {
+			return err
+		}
+		return answerRecord(c, http.StatusOK, r)
+	}
+}
+
+// namesOnly puts their names in the place of objects in a list, so that a
+// file's tags can be sent back as they are answered.
+func namesOnly(in field.Object, member string) {
+	list, _ := in[member].([]any)
+	for i, v := range list {
+		if o, ok := v.(field.Object); ok {
+			list[i] = o["name"]
+		}
+	}
+}
+
+func RemoveRecord(k *record.Kind, arg string) func(*web.Request) error {
+	return func(c *web.Request) error {
+		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+			r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+			if err != nil {
+				return err
+			}
+			return tx.Remove(r)
+		}); err != nil {
+			return err
+		}
+		return c.RespondOK()
+	}
+}
+
+func ListRecords(k *record.Kind) func(*web.Request) error {
+	return func(c *web.Request) error {
+		args, err := c.Query()
+		if err != nil {
+			return err
+		}
+		q := kv.Query{Owner: c.Owner(), Kind: k}
+		names, folder, err := listArgs(&q, args)
+		if err != nil {
+			return err
+		}
+		text, err := search.Parse(args.Get("q"))
+		if err != nil {
+			return err
+		}
+		brief := (&web.Arguments{Values: args}).Flag("brief")
+		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
+		return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {
+				var page kv.Page
+				known, err := narrow(tx, &q, names, folder)
+				if err == nil && known {
+					page, err = list(c, tx, q, text, look)
+				}
+				if err != nil {
+					return err
+				}
+				size := 0
+				for _, r := range page.Records {
+					size += len(r.Body) + len(r.Body)/8 + 1<<10
+				}
+				dst = append(slices.Grow(dst, size), `{"data":[`...)
+				for i, r := range page.Records {
+					if i > 0 {
+						dst = append(dst, ',')
+					}
+					if dst, err = c.Site.Show(tx, dst, r); err != nil {
+						return err
+					}
+				}
+				dst = web.AppendEnd(append(dst, ']'), page.Total, page.Next)
+				return nil
+			})
+			return dst, err
+		})
+	}
+}
+
+// listArgs reads the parameters of a list: what narrows it by name is
+// returned, the rest goes into q. All that is wrong is said at once.
+func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err error) {
+	args := web.Arguments{Values: values}
+	page := args.Page(kv.Sorts(q.Kind))
+	q.Limit, q.Offset, q.After, q.Sort = page.Limit, page.Offset, page.Cursor, page.Sort
+	q.Favorite, q.Public = args.Flag("favorite"), args.Flag("public")
+	_ = args.Flag("brief") // says what is wrong with it
+	tags = tagNames(values)
+	if q.Kind == record.Files {
+		folder = args.Get("folder")
+		if t := args.Get("type"); t != "" {
+			at := slices.Index(record.ClassNames(), t)
+			if at < 0 {
+				args.Refuse("type must be one of: " + web.Join(record.ClassNames()))
+			}
+			class := record.Class(at)
+			q.Class = &class
+		}
+	}
+	if q.Kind == record.Bookmarks {
+		q.Unreachable = args.Flag("unreachable")
+		if t := args.Get("url"); t != "" {
+			t, err := field.CleanURL(t)
+			if err != nil {
+				args.Refuse("url " + err.Error())
+			}
+			key := record.PageKey(t)
+			q.Page = &key
+		}
+	}
+	q.Text = strings.TrimSpace(args.Get("q"))
+	return tags, folder, args.Err()
+}
+
+// tagNames reads the tags that a list is to be narrowed to.
+func tagNames(values url.Values) (tags []string) {
+	for _, t := range append(values["tag"], strings.Split(strings.Join(values["tags"], ","), ",")...) {
+		if t = strings.TrimSpace(t); t != "" {
+			tags = append(tags, t)
+		}
+	}
+	return tags
+}
+
+// narrow turns names into ids. It reports false when the owner has no tag or
+// folder of a name: then no record has it.
+func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) {
+	for _, name := range tags {
+		name, err := record.CleanTag(name)
+		if err != nil {
+			return false, nil
+		}
+		t, err := tx.TagNamed(q.Owner, name)
+		if web.IsMissing(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		q.Tags = append(q.Tags, t.ID)
+	}
+	if folder == "" {
+		return true, nil
+	}
+	if folder == "unfiled" {
+		q.Folder = new(record.ID)
+		return true, nil
+	}
+	id, _ := uuid.Parse(folder)
+	f, err := tx.Folder(q.Owner, id)
+	if web.IsMissing(err) {
+		f, err = tx.FolderNamed(q.Owner, strings.Join(strings.Fields(folder), " "))
+	}
+	if web.IsMissing(err) {
+		return false, nil
+	}
+	if err == nil {
+		q.Folder = &f.ID
+	}
+	return err == nil, err
+}

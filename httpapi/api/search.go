@@ -1,0 +1,392 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/search"
+)
+
+// searchWait is how long a request waits for the index to be ready and near
+// the store's latest change, and how long a search may read records through
+// when it is not.
+const searchWait = time.Second
+
+// enough is how many results are not filled up with what fits but for a typing
+// error.
+const enough = 20
+
+// maxTail is how many changes the index may lack that are read instead.
+const maxTail = 1000
+
+// IndexLookup asks the index, and what it lacks, at the transaction's instant. There
+// are no hits without an error when the index cannot be asked: then records
+// are to be read through.
+type IndexLookup func(*search.Finder) (*search.Hits, error)
+
+var noIndex IndexLookup = func(*search.Finder) (*search.Hits, error) { return nil, search.ErrUnusable }
+
+// ViewWithIndex runs fn in a View of the store. If it asks, the index is as it was
+// before that began, and the changes since then are added from the feed, so
+// that whatever was written before the request is found. fn may run a second
+// time, without the index, if its first error is ErrUnusable.
+func ViewWithIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
+	err := viewWithRecentIndex(c, asks, fn)
+	if err != nil && c.R.Context().Err() != nil {
+		// The client has gone, as those do that ask with every letter typed.
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// viewWithRecentIndex is looking, for a client that waits for the answer.
+func viewWithRecentIndex(c *web.Request, asks bool, fn func(*kv.Tx, IndexLookup) error) error {
+	without := func() error {
+		return c.Site.Store.View(func(tx *kv.Tx) error { return fn(tx, noIndex) })
+	}
+	if !asks {
+		return without()
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
+	defer cancel()
+	for ctx.Err() == nil {
+		place, far, err := viewAtIndex(c, ctx, fn)
+		switch {
+		case errors.Is(err, search.ErrUnusable):
+			return without()
+		case !far:
+			return err
+		}
+		c.Site.Search.Hurry(ctx, place)
+	}
+	return without()
+}
+
+// viewAtIndex runs fn with the index as it is now, and says which place that has
+// reached. far says that it is too far from the latest change for fn to run.
+func viewAtIndex(c *web.Request, ctx context.Context, fn func(*kv.Tx, IndexLookup) error) (place uint64, far bool, err error) {
+	view, ok := c.Site.Search.View(ctx)
+	if !ok {
+		return 0, false, search.ErrUnusable
+	}
+	defer view.Close()
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		tail, err := tx.Changes(view.Place(), maxTail)
+		if err != nil {
+			return err
+		}
+		if n := len(tail); n > 0 {
+			more, err := tx.Changes(tail[n-1].Seq, 1)
+			if far = len(more) > 0; err != nil || far {
+				return err
+			}
+		}
+		return fn(tx, func(f *search.Finder) (*search.Hits, error) { return view.Find(c.R.Context(), f, tail) })
+	})
+	return view.Place(), far, err
+}
+
+// list reads a page of records that fit what is looked for. Typing errors are
+// allowed for when nothing is found without: a list is not in the order of how
+// well its records fit.
+func list(c *web.Request, tx *kv.Tx, q kv.Query, text *search.Query, look IndexLookup) (kv.Page, error) {
+	if q.Text == "" {
+		return tx.List(q)
+	}
+	var page kv.Page
+	var err error
+	for _, strict := range []bool{true, false} {
+		one := *text
+		one.Narrow(q.Kind, nil)
+		finder := one.For(q.Owner, strict, tx.TagNames(q.Owner))
+		hits, unusable := look(finder)
+		switch {
+		case unusable == nil:
+			q.Among, q.Match = hits.IDs(), nil
+		case errors.Is(unusable, search.ErrUnusable):
+			q.Among = nil
+			q.Match = func(r *record.Record) bool {
+				_, ok := c.Site.Search.Score(finder, r)
+				return ok && c.R.Context().Err() == nil
+			}
+		default:
+			return page, unusable
+		}
+		if page, err = tx.List(q); err != nil || page.Total > 0 || !text.MayErr() {
+			break
+		}
+	}
+	if gone := c.R.Context().Err(); gone != nil {
+		return page, gone
+	}
+	return page, err
+}
+
+// SearchParams are the parameters of the search.
+func SearchParams() []web.Param {
+	text := web.Object{"type": "string"}
+	return []web.Param{
+		{In: "query", Name: "q", Doc: "What to look for: words, of which the beginnings are enough, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite; a minus in front of any of these excludes.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel"},
+		{In: "query", Name: "kind", Doc: "One kind alone, by its name or that of its list.", Schema: text, Example: "note"},
+		{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
+		{In: "query", Name: "limit", Doc: "Results of a page.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 20},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: text, Example: "AQ"},
+	}
+}
+
+// Result is one thing that was found, as the search shows it.
+type Result struct {
+	record.Shown
+	search.Highlight
+	whole []byte // the record as its list shows it, in brief
+}
+
+// Fields is the shape of a result, which is the same for all kinds.
+func (v *Result) Fields(s *field.Set) {
+	s.Shown("kind", schemaOfKind, func(dst []byte) []byte {
+		return field.AppendString(dst, v.Kind.Name)
+	}).Says("What it is.", `"note"`)
+	s.ID("id", &v.ID, field.ReadOnly, field.Always).Says("Its id.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Text("slug", &v.Slug, record.MaxSlug, field.ReadOnly).Says("Its public identifier.", `"summer-24"`)
+	s.LongText("title", &v.Highlight.Title, field.MaxURL, field.ReadOnly).
+		Says("Its title; the name of a file; without one, what it begins with.", `"Summer"`)
+	s.Shown("highlight", schemaOfHighlight, func(dst []byte) []byte {
+		return field.AppendJSON(dst, &highlight{&v.Highlight})
+	}).Says("Where the words are: plain text, and ranges [start, end) in it in UTF-16 code units, in order.",
+		`{"title":[[0,6]],"text":"A summer by the sea","ranges":[[2,8]]}`)
+	s.Shown("tags", schemaOfNames, v.AppendTagNames).
+		Says("Names of its tags.", `["travel"]`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).
+		Says("Where others reach it.", `"https://kist.example.org/v/summer-24"`)
+	s.Bool("isPublic", &v.Public, field.ReadOnly).Says("Whether others can see it.", `true`)
+	s.Bool("isFavorite", &v.Favorite, field.ReadOnly).Says("Whether it is a favourite.", `false`)
+	s.Time("createdAt", &v.Created, field.ReadOnly, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("updatedAt", &v.Updated, field.ReadOnly, field.Always).Says("When its owner last changed it.", `"2026-01-02T03:04:05.678Z"`)
+	s.Shown("record", field.Schema{Type: "object", Free: true}, func(dst []byte) []byte { return append(dst, v.whole...) }).
+		Says("The record as the list of its kind shows it, with brief=true.", `{"id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
+}
+
+// The schemas of members of a result. A result is bound for each record that is
+// found.
+var (
+	schemaOfKind      = field.Schema{Type: "string", Enum: KindNames()}
+	schemaOfMarks     = field.Schema{Type: "array", Items: &field.Schema{Type: "array", Items: &field.Schema{Type: "integer"}}}
+	schemaOfHighlight = field.ObjectOf(&highlight{new(search.Highlight)})
+	schemaOfNames     = field.Schema{Type: "array", Items: &field.Schema{Type: "string"}}
+)
+
+// highlight is the part of a result that says where the words are.
+type highlight struct{ *search.Highlight }
+
+func (h *highlight) Fields(s *field.Set) {
+	s.Shown("title", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TitleMarks) }).Says("In the title.", `[[0,6]]`)
+	s.LongText("text", &h.Text, record.MaxContent, field.ReadOnly).Says("An excerpt of the rest.", `"A summer by the sea"`)
+	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("In the text.", `[[2,8]]`)
+}
+
+func ResultsOf() *web.Content {
+	return web.Named("SearchResultList", web.JSONOf(web.Members(web.Object{
+		"data":       web.AllOf("SearchResult"),
+		"total":      web.WholeTotal,
+		"nextCursor": web.NextCursor,
+		"incomplete": web.Object{"type": "boolean", "description": "Whether there may be more: the index is being made, and not all records could be read in time."},
+		"tookMs":     web.Object{"type": "number", "description": "How long it took, in milliseconds.", "example": 1.25},
+	}, "data", "total", "nextCursor", "incomplete", "tookMs"), nil))
+}
+
+func appendMarks(dst []byte, marks []search.Range) []byte {
+	dst = append(dst, '[')
+	for i, m := range marks {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(append(dst, '['), int64(m[0]), 10)
+		dst = append(strconv.AppendInt(append(dst, ','), int64(m[1]), 10), ']')
+	}
+	return append(dst, ']')
+}
+
+// SearchAll looks for records of every kind.
+func SearchAll(c *web.Request) error {
+	begun := time.Now()
+	values, err := c.Query()
+	if err != nil {
+		return err
+	}
+	args := web.Arguments{Values: values}
+	limit := args.Number("limit", 1, web.MaxPage, web.DefaultPage)
+	var kind *record.Kind
+	if t := args.Get("kind"); t != "" {
+		if kind = search.KindNamed(t); kind == nil {
+			args.Refuse("kind must be one of: " + web.Join(KindNames()))
+		}
+	}
+	if err := args.Err(); err != nil {
+		return err
+	}
+	text, err := search.Parse(args.Get("q"))
+	if err != nil {
+		return err
+	}
+	tags := tagNames(values)
+	text.Narrow(kind, tags)
+	print := searchPrint(args.Get("q"), kind, tags)
+	after, err := readHit(args.Get("cursor"), print)
+	if err != nil {
+		return err
+	}
+	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+		err := ViewWithIndex(c, true, func(tx *kv.Tx, look IndexLookup) error {
+			finder := text.For(c.Owner(), true, tx.TagNames(c.Owner()))
+			hits, complete, err := searchHits(c, tx, finder, kind, look)
+			if err == nil && complete && text.MayErr() && hits.Total() < enough {
+				finder = text.For(c.Owner(), false, tx.TagNames(c.Owner()))
+				hits, complete, err = searchHits(c, tx, finder, kind, look)
+			}
+			if err != nil {
+				return err
+			}
+			total := hits.Total()
+			page := hits.Page(after, limit+1)
+			next := ""
+			if len(page) > limit {
+				page = page[:limit]
+				next = writeHit(print, page[limit-1])
+			}
+			dst = append(dst, `{"data":[`...)
+			first := len(dst)
+			for i, h := range page {
+				if err := c.R.Context().Err(); err != nil {
+					return err
+				}
+				r, err := tx.Owned(c.Owner(), h.Kind, h.ID)
+				if web.IsMissing(err) { // the store decides
+					total--
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if len(dst) > first {
+					dst = append(dst, ',')
+				}
+				before := len(dst)
+				if dst, err = showResult(c, tx, dst, finder, r); err != nil {
+					return err
+				}
+				if web.PageFull(len(dst)-first, before-first) {
+					dst, next = bytes.TrimSuffix(dst[:before], []byte(",")), writeHit(print, page[i-1])
+					break
+				}
+			}
+			dst = strconv.AppendBool(append(dst, `],"incomplete":`...), !complete)
+			took := float64(time.Since(begun).Microseconds()) / 1000
+			dst = strconv.AppendFloat(append(dst, `,"tookMs":`...), took, 'f', 3, 64)
+			dst = web.AppendEnd(dst, total, next)
+			return nil
+		})
+		return dst, err
+	})
+}
+
+// searchHits asks the index, or reads records through for a while.
+func searchHits(c *web.Request, tx *kv.Tx, f *search.Finder, kind *record.Kind, look IndexLookup) (*search.Hits, bool, error) {
+	hits, err := look(f)
+	if !errors.Is(err, search.ErrUnusable) {
+		return hits, true, err
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), searchWait)
+	defer cancel()
+	hits, complete := c.Site.Search.Scan(ctx, f, everything(tx, c.Owner(), kind))
+	return hits, complete, c.R.Context().Err()
+}
+
+// everything yields the owner's records of a kind, or of all if that is nil.
+func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record.Record, error] {
+	return func(yield func(*record.Record, error) bool) {
+		for _, k := range record.Kinds {
+			if kind != nil && k != kind {
+				continue
+			}
+			for r, err := range tx.Newest(owner, k) {
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *record.Record) ([]byte, error) {
+	h, err := c.Site.Search.Highlight(f, r)
+	if err != nil {
+		return dst, err
+	}
+	brief, err := r.Brief()
+	if err != nil {
+		return dst, err
+	}
+	v := Result{Highlight: h}
+	if v.whole, err = c.Site.Show(tx, nil, brief); err != nil {
+		return dst, err
+	}
+	if err := tx.Show(r, &v.Shown); err != nil {
+		return dst, err
+	}
+	v.Base = c.Site.Base
+	return field.AppendJSON(dst, &v), nil
+}
+
+func KindNames() []string {
+	var all []string
+	for _, k := range record.Kinds {
+		all = append(all, k.Name)
+	}
+	return all
+}
+
+// searchPrint tells searches apart whose cursors are not interchangeable.
+func searchPrint(text string, kind *record.Kind, tags []string) []byte {
+	h := fnv.New64a()
+	name := ""
+	if kind != nil {
+		name = kind.Name
+	}
+	_, _ = io.WriteString(h, "search\x00"+strings.TrimSpace(text)+"\x00"+name+"\x00"+strings.Join(tags, "\x00")) // cannot fail
+	return h.Sum([]byte{web.CursorVersion})
+}
+
+// hitSize is the length of a hit in a cursor: score, id.
+const hitSize = 4 + 16
+
+func writeHit(print []byte, h search.Hit) string {
+	b := binary.BigEndian.AppendUint32(bytes.Clone(print), uint32(h.Score))
+	return base64.RawURLEncoding.EncodeToString(append(b, h.ID[:]...))
+}
+
+// readHit reads a cursor: the last hit of the page before, nil at the start.
+func readHit(cursor string, print []byte) (*search.Hit, error) {
+	if cursor == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	at, ok := bytes.CutPrefix(b, print)
+	if err != nil || !ok || len(at) != hitSize {
+		return nil, web.ErrCursor
+	}
+	return &search.Hit{Score: int(binary.BigEndian.Uint32(at)), ID: record.ID(at[4:])}, nil
+}

@@ -1,0 +1,227 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// ShownTag is a tag as its owner sees it.
+type ShownTag struct {
+	record.Tag
+	counts map[string]int64
+}
+
+func (v *ShownTag) Fields(s *field.Set) {
+	s.ID("id", &v.ID, field.Always).Says("Id of the tag.", web.SampleID)
+	s.Text("name", &v.Name, record.MaxTag).Says("Its name, as first written.", `"travel"`)
+	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
+	number := field.Schema{Type: "integer"}
+	s.Shown("count", number, func(dst []byte) []byte {
+		var sum int64
+		for _, n := range v.counts {
+			sum += n
+		}
+		return strconv.AppendInt(dst, sum, 10)
+	}).Says("How many records have it.", `4`)
+	s.Shown("counts", field.Schema{Type: "object", Free: true, Items: &number}, func(dst []byte) []byte {
+		return web.AppendCounts(dst, v.counts)
+	}).Says("How many records have it, by kind.", `{"file":3,"note":1}`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+// as puts a tag into the answer.
+func (v *ShownTag) as(tx *kv.Tx, t *record.Tag) { v.Tag, v.counts = *t, tx.TagCounts(t) }
+
+// ShownFolder is a folder as its owner sees it.
+type ShownFolder struct {
+	record.Folder
+	count int64
+}
+
+func (v *ShownFolder) Fields(s *field.Set) {
+	s.ID("id", &v.ID, field.Always).Says("Id of the folder.", web.SampleID)
+	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"Holidays"`)
+	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
+	s.Number("count", &v.count, 0, 1<<53).Says("How many files lie in it.", `12`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+func ListTags(c *web.Request) error {
+	var all []*ShownTag
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		tags, err := tx.Tags(c.Owner())
+		for _, t := range tags {
+			all = append(all, &ShownTag{t, tx.TagCounts(&t)})
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) { return web.AppendAll(dst, all), nil })
+}
+
+func CreateTag(c *web.Request) error {
+	form := record.TagForm(record.Tag{})
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	v := new(ShownTag)
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		t, err := tx.AddTag(c.Owner(), form.Name, form.Color)
+		if err == nil {
+			v.as(tx, t)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusCreated, v)
+}
+
+func EditTag(c *web.Request) error {
+	id, err := c.IDArg("tag")
+	if err != nil {
+		return err
+	}
+	in, err := c.DecodePatch(record.TagForm(record.Tag{}))
+	if err != nil {
+		return err
+	}
+	v := new(ShownTag)
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		t, err := tx.Tag(c.Owner(), id)
+		if err != nil {
+			return err
+		}
+		form := record.TagForm(*t)
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
+		v.as(tx, t)
+		return tx.SaveTag(t)
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func RemoveTag(c *web.Request) error {
+	id, err := c.IDArg("tag")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.RemoveTag(c.Owner(), id, uuid.Nil); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+// MergeForm names the tag that another is merged into.
+type MergeForm struct{ into record.ID }
+
+func (f *MergeForm) Fields(s *field.Set) {
+	s.ID("into", &f.into, field.Required, field.Filled).Says("Tag that takes the place of this one.", web.SampleID)
+}
+
+func MergeTag(c *web.Request) error {
+	id, err := c.IDArg("tag")
+	if err != nil {
+		return err
+	}
+	form := new(MergeForm)
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	if form.into == uuid.Nil { // to RemoveTag that is no tag
+		return record.Bad(map[string]string{"into": "names a tag that you do not have"})
+	}
+	if err := c.Site.Store.RemoveTag(c.Owner(), id, form.into); err != nil {
+		return err
+	}
+	v := new(ShownTag)
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		t, err := tx.Tag(c.Owner(), form.into)
+		if err == nil {
+			v.as(tx, t)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func ListFolders(c *web.Request) error {
+	return web.AnswerList(c,
+		func(tx *kv.Tx) ([]record.Folder, error) { return tx.Folders(c.Owner()) },
+		func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
+		func(tx *kv.Tx, f *record.Folder) (*ShownFolder, error) {
+			return &ShownFolder{*f, tx.FolderCount(f)}, nil
+		})
+}
+
+func CreateFolder(c *web.Request) error {
+	form := record.FolderForm(record.Folder{})
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	v := new(ShownFolder)
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		f, err := tx.AddFolder(c.Owner(), form.Name, form.Color)
+		if err == nil {
+			v.Folder = *f
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusCreated, v)
+}
+
+func EditFolder(c *web.Request) error {
+	id, err := c.IDArg("folder")
+	if err != nil {
+		return err
+	}
+	in, err := c.DecodePatch(record.FolderForm(record.Folder{}))
+	if err != nil {
+		return err
+	}
+	v := new(ShownFolder)
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		f, err := tx.Folder(c.Owner(), id)
+		if err != nil {
+			return err
+		}
+		form := record.FolderForm(*f)
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
+		v.Folder, v.count = *f, tx.FolderCount(f)
+		return tx.SaveFolder(f)
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func RemoveFolder(c *web.Request) error {
+	id, err := c.IDArg("folder")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.RemoveFolder(c.Owner(), id); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}

@@ -1,0 +1,319 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
+	"kist/httpapi/worker"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/kv/transfer"
+	"kist/kv/transfer/format"
+)
+
+// ShowRunning is the import as it is now, and its progress in per cent.
+func ShowRunning(m *worker.RunningImport) *ShownImport {
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	return &ShownImport{m.Now, min(99, m.Read.Load()*100/max(m.Size, 1))}
+}
+
+// ShownImport is an import as its owner sees it.
+type ShownImport struct {
+	record.Import
+	Progress int64
+}
+
+func (v *ShownImport) Fields(s *field.Set) {
+	count := func(name, doc, example string, n *int) {
+		s.Shown(name, field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(*n), 10) }).Says(doc, example)
+	}
+	s.ID("id", &v.ID, field.Always).Says("Id of the import.", web.SampleID)
+	s.Text("name", &v.Name, 255).Says("Name of the file.", `"bookmarks.html"`)
+	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
+	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether nothing is kept.", `false`)
+	field.Choice(s, "state", &v.State, record.ImportStates).
+		Says("How far it is; stopped is by you, or by the server's end. What was imported by then stays, and the same file may be imported again.", `"done"`)
+	s.Number("progress", &v.Progress, 0, 100).Says("How much of the file was read, in per cent.", `100`)
+	count("entries", "Entries that were read.", `120`, &v.Moved.Entries)
+	s.Shown("made", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "integer"}}, func(dst []byte) []byte {
+		dst = append(dst, '{')
+		for i, kind := range web.SortedKeys(v.Moved.Made) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(field.AppendString(dst, kind), ':')
+			dst = strconv.AppendInt(dst, v.Moved.Made[kind], 10)
+		}
+		return append(dst, '}')
+	}).Says("What was made, or would be by a dry run: how many of each kind, and of tags and folders.", `{"bookmark":117}`)
+	count("there", "Entries that were there already. Without update they were not changed.", `1`, &v.Moved.There)
+	count("updated", "Of those, how many were filled in, or would be by a dry run.", `0`, &v.Moved.Updated)
+	count("refused", "Entries that cannot be kept.", `2`, &v.Moved.Refused)
+	remark := field.ObjectOf(new(shownRemark))
+	s.Shown("remarks", field.Schema{Type: "array", Items: &remark}, func(dst []byte) []byte {
+		all := make([]shownRemark, len(v.Moved.Remarks))
+		dst = append(dst, '[')
+		for i := range all {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = field.AppendJSON(dst, &shownRemark{v.Moved.Remarks[i]})
+		}
+		return append(dst, ']')
+	}).Says("A row for each entry that was refused or filled in, for what could not be kept of others, and for each column or member that was not read; 5000 at most. Lists of imports leave them out.",
+		`[{"at":"line 12","name":"A bookmarklet","refused":true,"text":"The URL must be an absolute http or https address."}]`)
+	count("moreRemarks", "Rows beyond those.", `0`, &v.Moved.More)
+	s.Text("error", &v.Problem, 1000).Says("Why it failed or was stopped; empty if it was not.", `""`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it began.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("endedAt", &v.Ended).Says("When it ended; null while it runs.", `"2026-01-02T03:04:15.678Z"`)
+}
+
+// shownRemark is a row of a report.
+type shownRemark struct{ record.Remark }
+
+func (v *shownRemark) Fields(s *field.Set) {
+	s.Text("at", &v.At, 512).Says("Where the entry stands.", `"line 12"`)
+	s.Text("name", &v.Name, 512).Says("What people know it by.", `"A bookmarklet"`)
+	s.Bool("refused", &v.Refused).Says("Whether it was not kept.", `true`)
+	s.Text("text", &v.Text, 512).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
+}
+
+// importForm is what is said of a file that is imported.
+type importForm struct {
+	format      format.Format
+	dry, update bool
+}
+
+func (f *importForm) Fields(s *field.Set) {
+	field.MaybeChoice(s, "format", &f.format, format.Formats).Says("The format; told by the content if absent.", `"netscape"`)
+	s.Bool("dryRun", &f.dry).Says("Says what would be made, and makes nothing.", `false`)
+	s.Bool("update", &f.update).Says("Fills in the empty fields of items that are there already and adds tags; nothing is overwritten.", `false`)
+}
+
+// startImport takes a file and begins to import it.
+func startImport(c *web.Request) error {
+	if err := c.Site.Imports.Claim(c.Owner()); err != nil {
+		return err
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			c.Site.Imports.Free(c.Owner())
+		}
+	}()
+	room, err := upload.BudgetOf(c.Site, c.Owner())
+	if err != nil {
+		return err
+	}
+	room.Left = room.Disk // it is laid aside and not kept
+	parts, fields, err := upload.ReadMultipart(c, room)
+	defer func() {
+		for _, p := range parts {
+			if p.Stage != nil {
+				_ = p.Stage.Drop() // what cannot be removed now is removed by the next sweep
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	form := new(importForm)
+	var one error
+	if len(parts) != 1 {
+		one = field.Problems{"file": "must be one file"}
+	}
+	if err := web.JoinProblems(field.Create(form, fields), one); err != nil {
+		return err
+	}
+	source, done, err := transfer.Lay(c.Site.Blobs, c.Site.Store, parts[0].Stage)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !begun {
+			done()
+		}
+	}()
+	if form.format == "" {
+		var why format.Unreadable
+		if form.format, err = format.Detect(source); errors.As(err, &why) {
+			return record.Bad(map[string]string{"file": "cannot be imported: " + string(why)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m := &worker.RunningImport{Size: source.Size * form.format.Passes(), Fill: form.update}
+	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		i, err := tx.AddImport(c.Owner(), parts[0].Name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
+		if err == nil {
+			m.Now = *i
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if begun = c.Site.Imports.Run(m, func(ctx context.Context) {
+		defer done()
+		runImport(c.Site, ctx, m, source, room.File)
+	}); !begun {
+		return kv.ErrClosed
+	}
+	return c.RespondData(http.StatusAccepted, ShowRunning(m))
+}
+
+// runImport imports, and writes down what came of it.
+func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, source format.Source, limit int64) {
+	in := &transfer.Import{
+		Store: s.Store, Blobs: s.Blobs, Owner: one.Now.Owner, DryRun: one.Now.Moved.DryRun, Update: one.Fill, MaxFile: limit, Tell: one.Tell,
+	}
+	name := format.Format(one.Now.Moved.Format)
+	var err error
+	select {
+	case s.Imports.Imports <- struct{}{}:
+		var report *record.Moved
+		report, err = in.Run(ctx, name, format.Read(name, source))
+		<-s.Imports.Imports
+		one.Tell(report)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	// It runs, for those who ask, until what came of it is written down.
+	one.Mu.Lock()
+	last := one.Now
+	one.Mu.Unlock()
+	now := &last
+	var why format.Unreadable
+	switch {
+	case err == nil:
+		now.State = record.ImportDone
+	case errors.Is(err, context.Canceled):
+		now.State, now.Problem = record.ImportStopped, "It was stopped. What was imported stays."
+	case errors.As(err, &why):
+		now.State, now.Problem = record.ImportFailed, string(why)
+	default:
+		e, status := web.ClientError(err)
+		if now.State, now.Problem = record.ImportFailed, e.Text; status == http.StatusInternalServerError {
+			s.Log.Error("an import failed", "import", now.ID, "error", err)
+			now.Problem = "Something went wrong on the server. The log says more under the import's id."
+		}
+	}
+	now.Ended = s.Store.Now()
+	if err := s.Store.Update(func(tx *kv.Tx) error { return tx.SaveImport(&last) }); err != nil && !web.IsMissing(err) {
+		s.Log.Error("what came of an import is not written down", "import", last.ID, "error", err)
+	}
+}
+
+// showImport is the import as its owner sees it.
+func showImport(s *web.Site, i *record.Import) *ShownImport {
+	if one := s.Imports.Of(i.Owner, i.ID); one != nil {
+		return ShowRunning(one)
+	}
+	v := &ShownImport{*i, 100}
+	if i.State == record.ImportRuns {
+		v.State, v.Problem = record.ImportStopped, "The server was stopped meanwhile. What was imported stays; import the file again to go on."
+	}
+	return v
+}
+
+func listImports(c *web.Request) error {
+	return web.AnswerList(c,
+		func(tx *kv.Tx) ([]record.Import, error) { return tx.Imports(c.Owner()) },
+		func(i *record.Import) (record.ID, string) { return i.ID, i.Name },
+		func(_ *kv.Tx, i *record.Import) (*ShownImport, error) {
+			v := showImport(c.Site, i)
+			v.Moved.Remarks = nil
+			return v, nil
+		})
+}
+
+// anImport reads the import that the path names.
+func anImport(c *web.Request) (i *record.Import, err error) {
+	id, err := c.IDArg("import")
+	if err != nil {
+		return nil, err
+	}
+	err = c.Site.Store.View(func(tx *kv.Tx) error { i, err = tx.Import(c.Owner(), id); return err })
+	return i, err
+}
+
+func readImport(c *web.Request) error {
+	i, err := anImport(c)
+	if err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, showImport(c.Site, i))
+}
+
+// stopImport ends an import that runs; one that is over stays as it is.
+func stopImport(c *web.Request) error {
+	i, err := anImport(c)
+	if err != nil {
+		return err
+	}
+	if one := c.Site.Imports.Of(i.Owner, i.ID); one != nil {
+		one.Stop()
+	}
+	return c.RespondOK()
+}
+
+// export answers with all that the caller keeps.
+func export(c *web.Request) error {
+	select {
+	case c.Site.Imports.Exporter <- struct{}{}:
+		defer func() { <-c.Site.Imports.Exporter }()
+	default:
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Others are being exported; try again in a moment.", Retry: 10 * time.Second}
+	}
+	h := c.W.Header()
+	web.SetContentHeaders(h, "application/zip", "kist-"+c.Caller.User.Name+c.Site.Store.Now().Format("-2006-01-02")+".zip", true, false)
+	h.Set("Cache-Control", "private, no-store")
+	if c.R.Method == http.MethodHead {
+		c.W.WriteHeader(http.StatusOK)
+		return nil
+	}
+	x, err := transfer.NewExport(c.Site.Store, c.Site.Blobs, c.Owner())
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	return x.Write(c.W)
+}
+
+// TransferRoutes are the ways in and out for all that an account keeps.
+func TransferRoutes() []web.Route {
+	schema := web.ShapeOf(new(importForm), web.Create)
+	schema["properties"].(web.Object)["file"] = web.Object{"type": "string", "format": "binary", "description": "What was exported elsewhere.", "example": "…"}
+	schema["required"] = []string{"file"}
+	const at = web.ApiPath + "import"
+	return []web.Route{
+		{
+			Method: "POST", Path: at, Id: "startImport", Tag: "moving", Summary: "Takes in what another program, or kist, has exported. It goes on in the background; ask for it by its id.",
+			Access: web.Wholes, Body: &web.Content{Media: "multipart/form-data", Schema: schema}, Reply: web.Reply{Status: 202, Doc: "The import, which has begun.", Body: web.DataOf("Import")}, Fails: []int{409}, Serve: startImport,
+		},
+		{
+			Method: "GET", Path: at, Id: "listImports", Tag: "moving", Summary: "Lists the last ten imports.",
+			Access: web.Wholes, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of imports.", Body: web.ListOf("Import")}, Serve: listImports,
+		},
+		{
+			Method: "GET", Path: at + "/{id}", Id: "readImport", Tag: "moving", Summary: "Says how far an import is, and what came of it.",
+			Access: web.Wholes, Reply: web.Reply{Status: 200, Doc: "The import.", Body: web.DataOf("Import")}, Fails: []int{404}, Serve: readImport,
+		},
+		{
+			Method: "DELETE", Path: at + "/{id}", Id: "stopImport", Tag: "moving", Summary: "Stops an import; what was imported stays.",
+			Access: web.Wholes, Reply: web.DoneReply, Fails: []int{404}, Serve: stopImport,
+		},
+		{
+			Method: "GET", Path: web.ApiPath + "export", Id: "export", Tag: "moving", Summary: "Everything that the caller keeps, as one zip. It has the hashes of items' passwords: keep it to yourself.",
+			Access: web.Wholes, Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}}, Serve: export,
+		},
+	}
+}

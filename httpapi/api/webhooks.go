@@ -1,0 +1,514 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/outbound"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
+	"kist/httpapi/webhook"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// maxShownBody is how much of a request's body a log shows, in bytes.
+const maxShownBody = 8 << 10
+
+func WebhookRoutes() []web.Route {
+	const at = web.ApiPath + "integrations/webhooks"
+	one := func() *web.Content {
+		return web.Named("WebhookAnswer", web.JSONOf(web.Members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil))
+	}
+	return []web.Route{
+		{
+			Method: "GET", Path: at, Id: "listWebhooks", Tag: "webhooks", Summary: "Lists webhooks, oldest first.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "All webhooks, under both names.", Body: web.Named("WebhookList", web.JSONOf(web.Members(web.Object{"webhooks": web.AllOf("Webhook"), "data": web.AllOf("Webhook")}, "webhooks", "data"), nil))}, Serve: listWebhooks,
+		},
+		{
+			Method: "POST", Path: at, Id: "createWebhook", Tag: "webhooks", Summary: "Makes a webhook.",
+			Access: web.Writes, Body: web.BodyOf("WebhookCreate"), Reply: web.Reply{Status: 201, Doc: "The webhook, under both names.", Body: one()}, Serve: createWebhook,
+		},
+		{
+			Method: "GET", Path: at + "/{id}", Id: "readWebhook", Tag: "webhooks", Summary: "Reads a webhook.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: one()}, Fails: []int{404}, Serve: readWebhook,
+		},
+		{
+			Method: "PATCH", Path: at + "/{id}", Id: "editWebhook", Tag: "webhooks", Summary: "Changes a webhook, which ends a pause.",
+			Access: web.Writes, Body: web.BodyOf("WebhookEdit"), Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: one()}, Fails: []int{404}, Serve: editWebhook,
+		},
+		{
+			Method: "DELETE", Path: at + "/{id}", Id: "removeWebhook", Tag: "webhooks", Summary: "Deletes a webhook and what waits for it.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: removeWebhook,
+		},
+		{
+			Method: "POST", Path: at + "/{id}/test", Id: "testWebhook", Tag: "webhooks", Summary: "Sends a test delivery at once, which ends a pause if it goes well.",
+			Access: web.Writes, Reply: web.Reply{Status: 200, Doc: "What came of it, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
+				"ok":     web.Object{"type": "boolean", "description": "Whether the target took it."},
+				"status": web.Object{"type": "integer", "description": "What the target answered; 0 if it did not."},
+				"error":  web.Object{"type": "string", "description": "What went wrong; absent if nothing did."},
+			}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
+			Fails: []int{404}, Serve: testWebhook,
+		},
+		{
+			Method: "GET", Path: at + "/{id}/deliveries", Id: "listDeliveries", Tag: "webhooks", Summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
+			Access: web.Reads, Args: []web.Param{
+				{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": kv.LogLength}, Example: 50},
+				{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+			},
+			Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")},
+			Fails: []int{404}, Serve: listDeliveries,
+		},
+		{
+			Method: "POST", Path: at + "/{id}/deliveries/{deliveryId}/redeliver", Id: "redeliver", Tag: "webhooks", Summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404, 409}, Serve: redeliver,
+		},
+	}
+}
+
+// Words of the API.
+var (
+	EventNames     = field.Words(record.Events())
+	WebhookEvents  = append([]string{string(record.AllEvents)}, EventNames...)
+	DeliveryStates = []string{string(record.Waiting), string(record.Done), string(record.Parked)}
+)
+
+// appendEvents writes a list of events.
+func appendEvents(dst []byte, events []record.Event) []byte {
+	dst = append(dst, '[')
+	for i, e := range events {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendString(dst, string(e))
+	}
+	return append(dst, ']')
+}
+
+// appendKnown writes a number, or null for 0.
+func appendKnown(dst []byte, n int64) []byte {
+	if n == 0 {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendInt(dst, n, 10)
+}
+
+// ShownWebhook is a webhook as its owner sees it, without its secret.
+type ShownWebhook struct {
+	record.Webhook
+	queued int64
+}
+
+func showWebhook(c *web.Request, tx *kv.Tx, h *record.Webhook) *ShownWebhook {
+	v := &ShownWebhook{*h, tx.Queued(h.ID)}
+	v.URL, v.LastError = mask(c, v.URL), upload.Hide(c, v.LastError)
+	return v
+}
+
+// mask takes all but the host out of the address of a webhook, which often is a
+// secret, unless the caller may change webhooks.
+func mask(c *web.Request, address string) string {
+	u, err := url.Parse(address)
+	if c.Caller.Key.Allows(record.ScopeWrite) || err != nil {
+		return address
+	}
+	return u.Scheme + "://" + u.Host + "/***"
+}
+
+func (v *ShownWebhook) Fields(s *field.Set) {
+	s.ID("id", &v.ID, field.Always).Says("Id of the webhook.", web.SampleID)
+	s.Text("name", &v.Name, record.MaxName).Says("Its name.", `"home automation"`)
+	s.URL("url", &v.URL, field.Always).Says("Where events are sent. A key without the scope write sees *** in place of path and query.", `"https://hooks.example.org/kist"`)
+	s.Shown("events", field.Schema{Type: "array", Items: &field.Schema{Type: "string", Enum: WebhookEvents}}, func(dst []byte) []byte {
+		return appendEvents(dst, v.Events)
+	}).Says("The events that are sent; * is all.", `["file.uploaded","note.created"]`)
+	field.Choice(s, "format", &v.Format, record.Formats).Says("The form of what is sent.", `"json"`)
+	s.Shown("hasSecret", field.Schema{Type: "boolean"}, func(dst []byte) []byte {
+		return strconv.AppendBool(dst, v.Secret != "")
+	}).Says("Whether deliveries are signed.", `true`)
+	s.Shown("formerSecretEndsAt", field.Schema{Type: "string", Format: "date-time", Nullable: true}, func(dst []byte) []byte {
+		if v.Former == "" {
+			return append(dst, "null"...)
+		}
+		return field.AppendString(dst, v.FormerEnds.UTC().Format(field.TimeLayout))
+	}).Says("Until when the secret before the present one signs too.", `null`)
+	s.Bool("enabled", &v.Enabled).Says("Whether events are sent.", `true`)
+	s.Shown("queued", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, v.queued, 10)
+	}).Says("How many deliveries wait.", `0`)
+	s.Shown("lastStatus", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte {
+		return appendKnown(dst, int64(v.LastStatus))
+	}).Says("What the target answered last; null if it did not.", `204`)
+	s.Text("lastError", &v.LastError, record.MaxName).Says("What went wrong last; empty if nothing did.", `""`)
+	s.Time("lastTriedAt", &v.LastTried).Says("When something was sent last.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("lastDeliveredAt", &v.LastDelivered).Says("When something was delivered last.", `"2026-02-03T04:05:06.789Z"`)
+	s.Shown("consecutiveFailures", field.Schema{Type: "integer"}, func(dst []byte) []byte {
+		return strconv.AppendInt(dst, int64(v.Failures), 10)
+	}).Says("How many tries in a row have failed.", `0`)
+	s.Time("pausedAt", &v.Paused).Says("Since when nothing is sent, because the target had failed for three days; a change or a good test ends that.", `null`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+// webhookForm is what may be said of a webhook.
+type webhookForm struct {
+	h      record.Webhook
+	events []string
+	secret field.Secret
+}
+
+func newWebhookForm(h record.Webhook) *webhookForm {
+	f := &webhookForm{h: h}
+	for _, e := range h.Events {
+		f.events = append(f.events, string(e))
+	}
+	return f
+}
+
+func BlankWebhook() *webhookForm {
+	return newWebhookForm(record.Webhook{Events: []record.Event{record.AllEvents}, Format: record.FormatJSON, Enabled: true})
+}
+
+func (f *webhookForm) Fields(s *field.Set) {
+	s.Name("name", &f.h.Name, record.MaxName).Says("A name to know it by.", `"home automation"`)
+	s.URL("url", &f.h.URL, field.Required, field.Filled).Says("Where to send events: an absolute http or https address. What is not public must be allowed by an administrator.", `"https://hooks.example.org/kist"`)
+	s.Texts("events", &f.events, record.CleanEvent, len(record.Events())+1, 64, field.Filled).
+		Says("The events to send; * is all, and the default.", `["file.uploaded","note.created"]`).Among(WebhookEvents)
+	field.Choice(s, "format", &f.h.Format, record.Formats).Says("json, which is the default, or discord for the address of a Discord webhook.", `"json"`)
+	s.Secret("secret", &f.secret).
+		Says("Signs deliveries: whsec_ and 24 to 64 bytes in base64, as Standard Webhooks has it, or any text. A new one leaves the one before valid for 24 hours; an empty one ends signing.", `"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"`)
+	s.Bool("enabled", &f.h.Enabled).Says("Whether to send events.", `true`)
+}
+
+// mayCall says what can be seen to be wrong with the address and the secret.
+func (f *webhookForm) mayCall(client *outbound.Client) error {
+	bad := field.Problems{}
+	if why := web.RefusedTarget(client, f.h.URL); why != "" {
+		bad["url"] = why
+	}
+	if err := record.CheckSecret(f.secret.Text); err != nil {
+		bad["secret"] = err.Error()
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return bad
+}
+
+// fill puts what the form says into h.
+func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
+	h.Name, h.URL, h.Format, h.Enabled = f.h.Name, f.h.URL, f.h.Format, f.h.Enabled
+	h.Events = nil
+	for _, e := range f.events {
+		h.Events = append(h.Events, record.Event(e))
+	}
+	if f.secret.Said {
+		h.SetSecret(f.secret.Text, now)
+	}
+}
+
+func listWebhooks(c *web.Request) error {
+	var all []*ShownWebhook
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		hooks, err := tx.Webhooks(c.Owner())
+		for i := range hooks {
+			all = append(all, showWebhook(c, tx, &hooks[i]))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = web.AppendAll(append(dst, `{"webhooks":`...), all)
+		dst = web.AppendAll(append(dst, `,"data":`...), all)
+		return append(dst, '}'), nil
+	})
+}
+
+func answerWebhook(c *web.Request, status int, id record.ID) error {
+	var v *ShownWebhook
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		h, err := tx.Webhook(c.Owner(), id)
+		if err == nil {
+			v = showWebhook(c, tx, h)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
+		dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
+		dst = field.AppendJSON(append(dst, `,"data":`...), v)
+		return append(dst, '}'), nil
+	})
+}
+
+func createWebhook(c *web.Request) error {
+	form := BlankWebhook()
+	if err := web.JoinProblems(c.DecodeNew(form), form.mayCall(c.Site.Outbound)); err != nil {
+		return err
+	}
+	var made record.Webhook
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		h := record.Webhook{Owner: c.Owner()}
+		form.fill(&h, tx.Now)
+		made, err = tx.AddWebhook(h)
+		return err
+	}); err != nil {
+		return err
+	}
+	return answerWebhook(c, http.StatusCreated, made.ID)
+}
+
+func readWebhook(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	return answerWebhook(c, http.StatusOK, id)
+}
+
+func editWebhook(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	blank := BlankWebhook()
+	in, err := c.DecodePatch(blank)
+	if err := web.JoinProblems(err, blank.mayCall(c.Site.Outbound)); err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		h, err := tx.Webhook(c.Owner(), id)
+		if err != nil {
+			return err
+		}
+		form := newWebhookForm(*h)
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		form.fill(h, tx.Now)
+		return tx.SaveWebhook(h)
+	}); err != nil {
+		return err
+	}
+	return answerWebhook(c, http.StatusOK, id)
+}
+
+func removeWebhook(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.RemoveWebhook(c.Owner(), id); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+func testWebhook(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	var h *record.Webhook
+	var delivery record.ID
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { // writes nothing
+		h, err = tx.Webhook(c.Owner(), id)
+		delivery = tx.NewID()
+		return err
+	}); err != nil {
+		return err
+	}
+	data, err := json.Marshal(web.Object{"webhook": web.Object{"id": h.ID, "name": h.Name}})
+	if err != nil {
+		return err
+	}
+	name := h.Name
+	if name == "" {
+		name = "Webhook"
+	}
+	m := webhook.Message{ID: delivery, Event: record.WebhookTest, At: c.Site.Store.Now(), Notice: &record.Notice{Title: name, Path: "/webhooks", Data: data}}
+	// A client that does not wait is no failure of the target.
+	try, err := c.Site.Webhooks.Test(context.WithoutCancel(c.R.Context()), h, m)
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		return tx.Tested(kv.Place{Owner: h.Owner, Hook: h.ID, ID: m.ID}, m.Event, m.At, *m.Notice, try)
+	}); err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = strconv.AppendBool(append(dst, `{"ok":`...), try.Error == "")
+		dst = strconv.AppendInt(append(dst, `,"status":`...), int64(try.Status), 10)
+		if try.Error != "" {
+			dst = field.AppendString(append(dst, `,"error":`...), upload.Hide(c, try.Error))
+		}
+		return append(dst, '}'), nil
+	})
+}
+
+// ShownDelivery is a delivery as the log shows it.
+type ShownDelivery struct {
+	record.Delivery
+	headers http.Header // without the signatures; nil if nothing was sent, or it cannot be read
+	body    []byte      // cut to maxShownBody
+}
+
+func (v *ShownDelivery) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID, field.Always).Says("Id of the delivery, which is its webhook-id.", web.SampleID)
+	s.Shown("event", field.Schema{Type: "string", Enum: EventNames}, func(dst []byte) []byte { return field.AppendString(dst, string(v.Event)) }).Says("What happened.", `"note.created"`)
+	s.Shown("state", field.Schema{Type: "string", Enum: DeliveryStates}, func(dst []byte) []byte {
+		return field.AppendString(dst, string(v.State))
+	}).Says("done; waiting for another try; or parked, which is given up.", `"done"`)
+	s.Time("createdAt", &v.At, field.Always).Says("When it happened.", `"2026-02-03T04:05:06.789Z"`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(v.Tries), 10) }).
+		Says("How often it was sent.", `1`)
+	s.Time("triedAt", &v.Try.At).Says("When it was sent last; null if it never was.", `"2026-02-03T04:05:06.789Z"`)
+	s.Time("nextTryAt", &v.Due).Says("When it is sent again; null if it is not.", `null`)
+	s.Shown("tookMs", field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, v.Took.Milliseconds(), 10) }).
+		Says("How long the last try took.", `38`)
+	s.Shown("status", field.Schema{Type: "integer", Nullable: true}, func(dst []byte) []byte { return appendKnown(dst, int64(v.Status)) }).
+		Says("What the target answered; null if it did not.", `204`)
+	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Error) }).
+		Says("What went wrong; empty if nothing did.", `""`)
+	s.Shown("answer", text, func(dst []byte) []byte { return field.AppendString(dst, v.Answer) }).
+		Says("The beginning of the answer's body.", `"ok"`)
+	s.Shown("request", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(sentOptions)).Members()}, v.appendRequest).
+		Says("What was sent last: url, headers without the signatures, and the first 8 KiB of the body as text; null if nothing was.", `{"url":"https://hooks.example.org/kist","headers":{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"},"body":"{}"}`)
+}
+
+// sentOptions is the shape of what appendRequest writes.
+type sentOptions struct{ url, body string }
+
+func (v *sentOptions) Fields(s *field.Set) {
+	s.URL("url", &v.url, field.Always).Says("Where it was sent.", `"https://hooks.example.org/kist"`)
+	s.Shown("headers", field.Schema{Type: "object", Free: true, Items: &field.Schema{Type: "string"}}, nil).
+		Says("The headers, without the signatures.", `{"webhook-id":"01890a5d-ac96-774b-bcce-b302099a8057"}`)
+	s.LongText("body", &v.body, maxShownBody).Says("The first 8 KiB of the body as text.", `"{}"`)
+}
+
+func (v *ShownDelivery) appendRequest(dst []byte) []byte {
+	if v.headers == nil {
+		return append(dst, "null"...)
+	}
+	dst = field.AppendString(append(dst, `{"url":`...), v.URL)
+	dst = append(dst, `,"headers":{`...)
+	for i, name := range web.SortedKeys(v.headers) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(field.AppendString(dst, strings.ToLower(name)), ':')
+		dst = field.AppendString(dst, v.headers.Get(name))
+	}
+	dst = field.AppendString(append(dst, `},"body":`...), strings.ToValidUTF8(string(v.body), ""))
+	return append(dst, '}')
+}
+
+func listDeliveries(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	values, err := c.Query()
+	if err != nil {
+		return err
+	}
+	args := web.Arguments{Values: values}
+	p := web.Page{Limit: args.Number("limit", 1, web.MaxPage, kv.LogLength), Cursor: args.Get("cursor"), Sort: kv.Newest}
+	if err := args.Err(); err != nil {
+		return err
+	}
+	after, err := p.Position(c.R.URL.Path)
+	if err != nil {
+		return err
+	}
+	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+		var all []*ShownDelivery
+		total := 0
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			h, err := tx.Webhook(c.Owner(), id)
+			if err != nil {
+				return err
+			}
+			log, err := tx.DeliveryLog(h.ID)
+			if err != nil {
+				return err
+			}
+			total = len(log)
+			if len(after) > 0 {
+				log = slices.DeleteFunc(log, func(d record.Delivery) bool { return bytes.Compare(placeInLog(&d), after) >= 0 })
+			}
+			for i := range log[:min(len(log), p.Limit+1)] { // one more shows whether there is another page
+				all = append(all, showDelivery(c, tx, h, &log[i]))
+			}
+			return nil
+		}); err != nil {
+			return dst, err
+		}
+		dst, n := web.AppendPage(append(dst, `{"data":`...), all, p.Limit)
+		next := ""
+		if n < len(all) {
+			next = p.Write(c.R.URL.Path, placeInLog(&all[n-1].Delivery))
+		}
+		return web.AppendEnd(dst, total, next), nil
+	})
+}
+
+// placeInLog is where a delivery stands in the log: a later one has a larger
+// place.
+func placeInLog(d *record.Delivery) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(d.Noted.UnixMilli())), d.ID[:]...)
+}
+
+// showDelivery is a delivery as the log of the webhook shows it.
+func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delivery) *ShownDelivery {
+	v := &ShownDelivery{Delivery: *d}
+	v.Error = upload.Hide(c, v.Error)
+	if d.URL == "" {
+		return v // never sent
+	}
+	v.URL = mask(c, v.URL)
+	_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
+	var body []byte
+	if err == nil {
+		body, err = m.Body(d.Format, c.Site.Base)
+	}
+	if err != nil {
+		c.Site.Log.Error("what was delivered cannot be shown", "webhook", h.ID, "delivery", d.ID, "error", err)
+		return v
+	}
+	v.headers, v.body = m.Headers(d.Try.At), bytes.Clone(body[:min(len(body), maxShownBody)])
+	return v
+}
+
+func redeliver(c *web.Request) error {
+	id, err := c.IDArg("webhook")
+	if err != nil {
+		return err
+	}
+	delivery, err := uuid.Parse(c.Arg("deliveryId"))
+	if err != nil {
+		return record.NotFound("delivery")
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.Redeliver(kv.Place{Owner: c.Owner(), Hook: id, ID: delivery})
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}

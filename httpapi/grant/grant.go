@@ -1,0 +1,219 @@
+// Package grant signs and checks what the server hands to visitors to bring
+// back: grants for items, addresses for deletion, and marks of known browsers.
+package grant
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"kist/kv/record"
+)
+
+// A deletion token is the key of the record's row and a MAC of it.
+const DeletionMAC = 16
+
+func (g *Signer) DeletionMAC(key []byte) []byte {
+	h := hmac.New(sha256.New, g.deletion[:])
+	h.Write(key)
+	return h.Sum(nil)[:DeletionMAC]
+}
+
+func (g *Signer) DeletionToken(r *record.Record) string {
+	key := r.Key()
+	return GrantText.EncodeToString(append(key, g.DeletionMAC(key)...))
+}
+
+// A Kind says that the visitor who shows it has paid for an item already, by
+// a view that was counted or by its password. It is signed, holds for one item
+// and ends on its own, when the item's password changes, and, if it is for
+// reading, when its limit does.
+//
+// A cookie is its own proof of who the visitor is. In an address, where a page
+// embeds the item, it is bound to the visitor's network, so that the address
+// is of no use to those it is passed on to; but see roams.
+//
+// The owner's names the session or the API key that it was given to, and holds
+// no longer than that can be used.
+type Kind byte
+
+const (
+	ToRead   Kind = 'r'
+	ToUnlock Kind = 'u'
+	ToOwn    Kind = 'o' // the owner, at the origin for content, which gets no credentials
+)
+
+// Signer makes and checks grants.
+type Signer struct {
+	key      [32]byte
+	seal     cipher.AEAD
+	deletion [32]byte // of deletion addresses
+	device   [32]byte // of device cookies
+}
+
+func NewSigner(secret [32]byte) (*Signer, error) {
+	derive := func(what string) []byte {
+		h := hmac.New(sha256.New, secret[:])
+		h.Write([]byte(what))
+		return h.Sum(nil)
+	}
+	block, err := aes.NewCipher(derive("kist removed items"))
+	if err != nil {
+		return nil, fmt.Errorf("grants: %w", err)
+	}
+	seal, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("grants: %w", err)
+	}
+	return &Signer{[32]byte(derive("kist grants")), seal, [32]byte(derive("kist deletion addresses")), [32]byte(derive("kist device cookies"))}, nil
+}
+
+// DeviceMAC signs a device cookie for the account, as long as its password
+// stays.
+func (g *Signer) DeviceMAC(b []byte, u *record.User) []byte {
+	h := hmac.New(sha256.New, g.device[:])
+	password := sha256.Sum256([]byte(u.Password))
+	h.Write(password[:])
+	h.Write(b)
+	return h.Sum(nil)[:GrantMAC]
+}
+
+const (
+	GrantMAC  = 16
+	GrantSize = 4 + GrantMAC // when it ends, in seconds since 1970; MAC; of toOwn then the id of the credential
+)
+
+var GrantText = base64.RawURLEncoding
+
+// mac signs a grant. Every part has a fixed length or is the last.
+func (g *Signer) mac(kind Kind, r *record.Record, ends uint32, by record.ID, visitor string) []byte {
+	h := hmac.New(sha256.New, g.key[:])
+	b := make([]byte, 0, 128)
+	b = append(append(b, byte(kind)), r.ID[:]...)
+	b = binary.BigEndian.AppendUint32(b, ends)
+	limit := int64(0)
+	if kind == ToRead {
+		limit = r.Limit
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(limit))
+	password := sha256.Sum256([]byte(r.Password))
+	b = append(b, password[:]...)
+	if kind == ToOwn {
+		b = append(b, by[:]...)
+	}
+	h.Write(append(b, visitor...))
+	return h.Sum(nil)[:GrantMAC]
+}
+
+// Make makes a grant that ends at the given instant. by is the credential of
+// the owner, for toOwn alone.
+func (g *Signer) Make(kind Kind, r *record.Record, ends time.Time, by record.ID, visitor string) string {
+	at := uint32(ends.Unix())
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, GrantSize+len(by)), at)
+	b = append(b, g.mac(kind, r, at, by, visitor)...)
+	if kind == ToOwn {
+		b = append(b, by[:]...)
+	}
+	return GrantText.EncodeToString(b)
+}
+
+// Holds reports whether the text is a grant for the item at the instant now,
+// when it ends, and, for toOwn, by which credential, which must be usable still.
+func (g *Signer) Holds(text string, kind Kind, r *record.Record, now time.Time, visitor string) (ends time.Time, by record.ID, ok bool) {
+	b, err := GrantText.DecodeString(text)
+	size := GrantSize
+	if kind == ToOwn {
+		size += len(by)
+	}
+	if err != nil || len(b) != size {
+		return time.Time{}, by, false
+	}
+	copy(by[:], b[GrantSize:])
+	at := binary.BigEndian.Uint32(b)
+	if now.Unix() >= int64(at) || subtle.ConstantTimeCompare(b[4:GrantSize], g.mac(kind, r, at, by, visitor)) != 1 {
+		return time.Time{}, by, false
+	}
+	return time.Unix(int64(at), 0), by, true
+}
+
+// A RemovedFile is what a removed file's last visitor needs to go on reading it:
+// the view that was counted last has removed the record, and its bytes stay
+// for a while.
+type RemovedFile struct {
+	RemovedFileHead
+	Media, Name   string
+	Slug, Visitor string // that it is sealed for, and not in it
+}
+
+type RemovedFileHead struct {
+	ID, Owner record.ID
+	Ref       [32]byte
+	Size      int64
+	Ends      uint32   // seconds since 1970
+	Terms     [16]byte // of the record
+}
+
+// sealedFor is what a passing is of use with alone. A slug has no NUL.
+func sealedFor(slug, visitor string) []byte { return []byte(slug + "\x00" + visitor) }
+
+// SealRemovedFile seals a passing. It is encrypted, as it tells what nobody may know
+// who has but the address.
+func (g *Signer) SealRemovedFile(p RemovedFile) (string, error) {
+	plain, err := binary.Append(nil, binary.BigEndian, p.RemovedFileHead)
+	if err != nil {
+		return "", err
+	}
+	plain = binary.BigEndian.AppendUint16(plain, uint16(len(p.Media)))
+	plain = append(append(plain, p.Media...), p.Name...)
+	nonce := make([]byte, g.seal.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return GrantText.EncodeToString(g.seal.Seal(nonce, nonce, plain, sealedFor(p.Slug, p.Visitor))), nil
+}
+
+var ErrNoPassing = errors.New("not a passing")
+
+// OpenRemovedFile opens what passed sealed, if it holds for the visitor at the instant
+// now.
+func (g *Signer) OpenRemovedFile(text, slug string, now time.Time, visitor string) (RemovedFile, error) {
+	p := RemovedFile{Slug: slug, Visitor: visitor}
+	b, err := GrantText.DecodeString(text)
+	n := g.seal.NonceSize()
+	if err != nil || len(b) < n {
+		return p, ErrNoPassing
+	}
+	plain, err := g.seal.Open(nil, b[:n], b[n:], sealedFor(slug, visitor))
+	if err != nil {
+		return p, ErrNoPassing
+	}
+	n, err = binary.Decode(plain, binary.BigEndian, &p.RemovedFileHead)
+	if err != nil || len(plain) < n+2 || now.Unix() >= int64(p.Ends) {
+		return p, ErrNoPassing
+	}
+	plain = plain[n:]
+	n = 2 + int(binary.BigEndian.Uint16(plain))
+	if len(plain) < n {
+		return p, ErrNoPassing
+	}
+	p.Media, p.Name = string(plain[2:n]), string(plain[n:])
+	return p, nil
+}
+
+// Network is what stands for one visitor: an IPv4 address, or the /64 of an
+// IPv6 one, which one household has at least.
+func Network(a netip.Addr) netip.Prefix {
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}

@@ -1,0 +1,147 @@
+package public
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"kist/embed"
+	"kist/httpapi/grant"
+	"kist/httpapi/web"
+	"kist/kv/record"
+)
+
+// ContentOrigin checks the address of an origin that stored bytes are to be
+// served from, beside a server at base, and returns it as [Config] takes it.
+// The error says what such an address must be.
+func ContentOrigin(address, base string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("cannot be read: %w", err)
+	}
+	of, err := url.Parse(base)
+	if err != nil {
+		return "", fmt.Errorf("is beside a base address that cannot be read: %w", err)
+	}
+	origin := u.Scheme + "://" + web.CanonicalHost(u.Scheme, u.Host)
+	switch {
+	case u.Hostname() == "", u.User != nil, u.Path != "" && u.Path != "/", u.RawQuery != "", u.ForceQuery, u.Fragment != "", !embed.IsOrigin(origin):
+		return "", fmt.Errorf("must be an absolute http or https address without path, query and fragment, such as https://kist-content.example.org; it is %q", address)
+	case web.CanonicalHost(u.Scheme, u.Host) == web.CanonicalHost(u.Scheme, of.Host), web.CanonicalHost(of.Scheme, u.Host) == web.CanonicalHost(of.Scheme, of.Host):
+		return "", fmt.Errorf("must have another host than the base URL, %s: the point is that what is stored has an origin of its own", base)
+	case of.Scheme == "https" && u.Scheme == "http":
+		return "", errors.New("must be an https address as the base URL is: browsers show nothing of http in pages of https")
+	}
+	return origin, nil
+}
+
+// redirectToContent sends the caller on to the origin for content, with what the caller
+// has a right to here and for no longer.
+func redirectToContent(c *web.Request, r *record.Record, owned bool, at string) error {
+	rights, err := contentGrants(c, r, owned, false)
+	if err != nil {
+		return err
+	}
+	return redirectWithGrants(c, at, rights, openToAll(r))
+}
+
+// redirectToRemovedFile is redirectToContent for a file whose record is removed.
+func redirectToRemovedFile(c *web.Request, p grant.RemovedFile, at string) error {
+	p.Visitor = visitor(c)
+	text, err := c.Site.Grants.SealRemovedFile(p)
+	if err != nil {
+		return err
+	}
+	return redirectWithGrants(c, at, []string{"." + text}, false)
+}
+
+// redirectWithGrants redirects to the same name at a path of the origin for content.
+func redirectWithGrants(c *web.Request, at string, rights []string, open bool) error {
+	q := url.Values{}
+	if len(rights) > 0 {
+		q[grantParam] = rights
+	}
+	if AsDownload(c) {
+		q.Set(saveParam, "1")
+	}
+	to := c.Site.Content + at + url.PathEscape(c.Arg("slug"))
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	return redirectContent(c, to, open)
+}
+
+// redirectContent redirects from an address of content to another address.
+func redirectContent(c *web.Request, to string, open bool) error {
+	h := c.W.Header()
+	web.SetContentHeaders(h, "text/plain", "", false, open)
+	h.Del("Content-Type") // there is none
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("Location", to)
+	c.W.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// contentGrants are grants, for an address of content, of what the caller has a right
+// to; paid says that this request is a view. What a grant that was shown gave
+// ends when that does, however often it is passed on.
+func contentGrants(c *web.Request, r *record.Record, owned, paid bool) ([]string, error) {
+	now := c.Site.Store.Now()
+	ends := map[grant.Kind]time.Time{}
+	separate := c.Site.Content != "" // where the session and the cookie of the password are not
+	read, reads := grantEnds(c, grant.ToRead, r)
+	unlocked, unlocks := grantEnds(c, grant.ToUnlock, r)
+	switch {
+	case owned && separate:
+		ends[grant.ToOwn] = now.Add(OwnTime)
+	case owned:
+	case reads:
+		ends[grant.ToRead] = read
+	case paid:
+		ends[grant.ToRead] = now.Add(ReadTime)
+	case r.Password != "" && !unlocks: // the password itself was sent
+		ends[grant.ToUnlock] = now.Add(ReadTime)
+	}
+	if separate && !owned && unlocks {
+		ends[grant.ToUnlock] = unlocked
+	}
+	var all []string
+	add := func(kind grant.Kind, ends time.Time, visitor string) error {
+		text, err := newAddressGrant(c, kind, r, ends, visitor)
+		all = append(all, text)
+		return err
+	}
+	for _, kind := range []grant.Kind{grant.ToOwn, grant.ToRead, grant.ToUnlock} {
+		at, ok := ends[kind]
+		var err error
+		if ok && separate && roams(r) {
+			soon := now.Add(ReadTime)
+			if at.Before(soon) {
+				soon = at
+			}
+			err = add(kind, soon, anywhere)
+			ok = at.After(soon) // for who comes from one network: a film is not over by then
+		}
+		if ok && err == nil {
+			err = add(kind, at, visitor(c))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// BackToPage sends a person who opens an address at the origin for content
+// that does not hold any more to the item's page, which asks for what is
+// missing or says what is wrong.
+func BackToPage(c *web.Request, err error) error {
+	_, status := web.ClientError(err)
+	slug := c.Arg("slug")
+	if slug == "" || status != http.StatusNotFound && status != http.StatusUnauthorized || c.R.Header.Get("Sec-Fetch-Dest") != "document" {
+		return err
+	}
+	return redirectContent(c, c.Site.Base+"/v/"+url.PathEscape(slug), false)
+}

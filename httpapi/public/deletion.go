@@ -1,0 +1,121 @@
+package public
+
+import (
+	"crypto/subtle"
+	"net/http"
+
+	"kist/embed"
+	"kist/httpapi/grant"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// deletable finds what a deletion token is for; Missing if it is for nothing,
+// or if the owner's account is shut, Gone if that was removed.
+func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
+	b, err := grant.GrantText.DecodeString(token)
+	if err != nil || len(b) != record.KeySize+grant.DeletionMAC {
+		return nil, record.ErrMissing
+	}
+	key, mac := b[:record.KeySize], b[record.KeySize:]
+	owner, kind, id := record.SplitKey(key)
+	if subtle.ConstantTimeCompare(mac, s.Grants.DeletionMAC(key)) != 1 || kind == nil {
+		return nil, record.ErrMissing
+	}
+	shut, err := tx.Disabled(owner)
+	if shut {
+		err = record.ErrMissing
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := tx.Owned(owner, kind, id)
+	if web.IsMissing(err) {
+		return nil, errDeleted
+	}
+	return r, err
+}
+
+var errDeleted = &record.Error{Fault: record.Gone, Code: "deleted", Text: "This was deleted already."}
+
+// calledBy is the name that an item was given, or else its slug: nothing of
+// its content, which stands in for titles elsewhere.
+func calledBy(r *record.Record) (string, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return "", err
+	}
+	name := ""
+	switch b := b.(type) {
+	case *record.Bookmark:
+		name = b.Name
+	case *record.Note:
+		name = b.Name
+	case *record.Snippet:
+		name = b.Name
+	case *record.Link:
+		name = b.Description
+	default:
+		name = b.Title()
+	}
+	if name == "" {
+		name = r.Slug
+	}
+	return name, nil
+}
+
+// askDeletion asks before it deletes, so that a program that merely looks at
+// the address deletes nothing.
+func askDeletion(c *web.Request) error {
+	page := embed.DeletePage{Base: c.Site.Prefix()}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		r, err := deletable(c.Site, tx, c.Arg("token"))
+		if err != nil {
+			return err
+		}
+		page.Kind = web.Title(kindName(r.Kind))
+		page.Title, err = calledBy(r)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondPage(http.StatusOK, page)
+}
+
+// kindName is a kind in words.
+func kindName(k *record.Kind) string {
+	if k == record.Links {
+		return "short link"
+	}
+	return k.Name
+}
+
+// deleteByAddress deletes what the address is for.
+func deleteByAddress(c *web.Request) error {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		r, err := deletable(c.Site, tx, c.Arg("token"))
+		if err != nil {
+			return err
+		}
+		return tx.Remove(r)
+	}); err != nil {
+		return err
+	}
+	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: "Deleted", Text: "It is gone for good."})
+}
+
+// DeletionRoutes are the pages of deletion addresses.
+func DeletionRoutes() []web.Route {
+	const at = web.DeletionPath + "{token}"
+	return []web.Route{
+		{
+			Method: "GET", Path: at, Id: "askDeletion", Tag: "public", Summary: "The page of a deletion address, which asks whether the item is to be deleted.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 410, 429}, Slugs: true, Serve: askDeletion,
+		},
+		{
+			Method: "POST", Path: at, Id: "deleteByAddress", Tag: "public", Summary: "Deletes the item of a deletion address.",
+			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page that says so.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true, Serve: deleteByAddress,
+		},
+	}
+}

@@ -1,0 +1,304 @@
+package public
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"kist/embed"
+	"kist/httpapi/render"
+	"kist/httpapi/web"
+	"kist/kv/media"
+	"kist/kv/record"
+)
+
+// Viewing is an item that is about to be shown on its page. Who may see it has
+// been settled.
+type Viewing struct {
+	Shown *record.Shown
+	Body  record.Body
+	Owner record.User
+	// Raw shows the content, Download saves it, Thumb is the absolute address
+	// of a small picture of it, for other programs: of what is open to everyone
+	// alone. "" means none.
+	Raw, Download, Thumb string
+	Icon                 string // address of the icon of a bookmark's site; "" means none
+	Address              string // of the page: absolute, without what only this visitor may use
+	Open                 bool   // to everyone: see openToAll
+	Large                bool   // a picture that a browser may not have the memory for: see tooLarge
+	Own                  bool   // the owner looks
+	Left                 int64  // views left, for the owner
+	Text                 []byte // the start of a text file, at most maxPreview; nil for others
+}
+
+// maxPreview is the most of a text file that its page shows, in bytes, so that
+// pages are light.
+const maxPreview = 8 << 10
+
+// ItemPage is the page of an item. Addresses that others wrote lead somewhere
+// only if they are of the web.
+func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
+	p := embed.ItemPage{
+		Base: s.Prefix(), Origin: s.Content, Address: v.Address, Title: v.Body.Title(), Owner: DisplayName(v.Owner),
+		Created: v.Shown.Created, Updated: v.Shown.Updated, Expires: v.Shown.Expires,
+		Own: v.Own, Left: v.Left, Limit: v.Shown.Limit, Open: v.Open,
+	}
+	// The instants differ by nothing if the owner never changed it.
+	if p.Updated.Sub(p.Created) < time.Second {
+		p.Updated = time.Time{}
+	}
+	for _, t := range v.Shown.TagList {
+		p.Tags = append(p.Tags, embed.Chip{Name: t.Name, Color: t.Color})
+	}
+	if len(v.Address) <= maxQR {
+		code, err := render.QR(v.Address)
+		if err != nil {
+			return embed.ItemPage{}, err
+		}
+		p.QR = code
+	}
+	var err error
+	switch b := v.Body.(type) {
+	case *record.File:
+		err = filePage(s, &p, b, v)
+	case *record.Note:
+		p.Kind, p.Raw = "Note", v.Raw
+		p.Note = &embed.NoteView{Source: linkView(b.SourceURL)}
+		p.Note.Body, err = s.Renders.Markdown(b.Content)
+	case *record.Snippet:
+		p.Kind, p.Raw, p.Download = "Snippet", v.Raw, v.Download
+		p.Snippet, err = s.Renders.Code(b.Content, b.Language, b.Name)
+	case *record.Recipe:
+		p.Kind, p.Description = "Recipe", b.Description
+		p.Recipe = new(embed.RecipeView)
+		if p.Recipe.Ingredients, err = s.Renders.Markdown(b.Ingredients); err == nil {
+			p.Recipe.Instructions, err = s.Renders.Markdown(b.Instructions)
+		}
+	case *record.Bookmark:
+		p.Kind, p.Description = "Bookmark", b.Description
+		link := linkView(b.URL)
+		p.Bookmark, p.Icon = &link, v.Icon
+	case *record.Game:
+		p.Kind = "Game"
+		game := gameView(b, "")
+		p.Game = &game
+	case *record.Link:
+		p.Kind = "Short link"
+		if b.Description == "" {
+			p.Title = v.Shown.Slug
+		}
+		link := linkView(b.URL)
+		p.Link = &link
+	}
+	if err != nil {
+		return embed.ItemPage{}, err
+	}
+	return p, nil
+}
+
+// maxQR is the longest address that is also shown as a QR code: a code of more
+// is too fine for a telephone to read from a screen.
+const maxQR = 300
+
+func DisplayName(u record.User) string {
+	if u.DisplayName == "" {
+		return u.Name
+	}
+	return u.DisplayName
+}
+
+func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
+	p.Kind, p.Description, p.Raw, p.Download = mediaName(b.MimeType, b.OriginalName), b.Description, v.Raw, v.Download
+	f := &embed.FileView{
+		Size: SizeText(b.Size), Bytes: strconv.FormatInt(b.Size, 10), Type: b.MimeType, SHA256: b.SHA256,
+	}
+	p.File = f
+	class := record.ClassOf(b.MimeType)
+	switch {
+	case v.Text != nil && Readable(v.Text):
+		text := v.Text[:min(len(v.Text), maxPreview)]
+		cut := int64(len(text)) < b.Size
+		if cut {
+			text = WholeLines(text)
+		}
+		code, err := s.Renders.Code(string(text), "", b.OriginalName)
+		if err != nil {
+			return err
+		}
+		code.Cut = cut
+		f.Show, f.Text = embed.ShowText, code
+	case v.Raw == "" || !media.Inline(b.MimeType):
+	case class == record.Image && !v.Large:
+		f.Show = embed.ShowImage
+	case class == record.Video:
+		f.Show = embed.ShowVideo
+	case class == record.Audio:
+		f.Show = embed.ShowAudio
+	case class == record.PDF:
+		f.Show = embed.ShowPDF
+	}
+	if !media.Inline(b.MimeType) {
+		p.Raw = "" // it would be saved, as by the other button
+	}
+	p.Picture = v.Thumb
+	return nil
+}
+
+// Readable reports whether the start of a file is text that a page can show.
+func Readable(text []byte) bool {
+	return utf8.Valid(dropPartialRune(text)) && bytes.IndexByte(text, 0) < 0
+}
+
+// dropPartialRune leaves out a character at the end that is not there whole.
+func dropPartialRune(text []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if end := text[len(text)-i:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return text[:len(text)-i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+// WholeLines leaves out the last line, which may be cut, unless it is the only
+// one.
+func WholeLines(text []byte) []byte {
+	if end := bytes.LastIndexByte(text, '\n'); end > 0 {
+		return text[:end+1]
+	}
+	return dropPartialRune(text)
+}
+
+// linkView shows an address. Only those of the web have a host, and a page
+// makes links of no others.
+func linkView(address string) embed.LinkView {
+	v := embed.LinkView{Address: address}
+	u, err := url.Parse(address)
+	if err == nil && (strings.EqualFold(u.Scheme, "http") || strings.EqualFold(u.Scheme, "https")) {
+		v.Host = u.Hostname()
+	}
+	return v
+}
+
+func gameView(b *record.Game, address string) embed.GameView {
+	v := embed.GameView{
+		Title: b.Name, Address: address, Platform: b.Platform, Status: statusName(b.Status), Notes: b.Notes,
+		Store: linkView(b.StoreURL), Cover: linkView(b.CoverURL),
+	}
+	if b.Rating >= 0 {
+		v.Rating = strconv.FormatInt(b.Rating, 10) + " of 10"
+	}
+	if b.Playtime >= 0 {
+		v.Played = playtime(b.Playtime)
+	}
+	return v
+}
+
+// statusName is how a page calls a status, "" for none.
+func statusName(s record.GameStatus) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(string(s[:1])) + string(s[1:])
+}
+
+func playtime(minutes int64) string {
+	h, m := minutes/60, minutes%60
+	switch {
+	case h == 0:
+		return strconv.FormatInt(m, 10) + " min"
+	case m == 0 || h >= 100:
+		return strconv.FormatInt(h, 10) + " h"
+	}
+	return fmt.Sprintf("%d h %d min", h, m)
+}
+
+// A ListedGame is a public game and the address of its page.
+type ListedGame struct {
+	Game    *record.Game
+	Address string
+}
+
+// GamesPage is the page of someone's public games, in the order given within
+// each status.
+func GamesPage(s *web.Site, owner record.User, address string, games []ListedGame) embed.GamesPage {
+	p := embed.GamesPage{Base: s.Prefix(), Address: address, Owner: DisplayName(owner)}
+	// What is being played is what visitors ask about.
+	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {
+		g := embed.GameGroup{Name: statusName(status)}
+		if status == "" {
+			g.Name = "Others"
+		}
+		for _, game := range games {
+			if game.Game.Status == status {
+				g.Games = append(g.Games, gameView(game.Game, game.Address))
+			}
+		}
+		if len(g.Games) > 0 {
+			p.Groups = append(p.Groups, g)
+		}
+	}
+	return p
+}
+
+// SizeText is a size for people, in decimal units, as file managers count.
+func SizeText(n int64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	if n < 1000 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	value, unit := float64(n), 0
+	for value >= 999.5 && unit < len(" kMGTP")-1 {
+		value /= 1000
+		unit++
+	}
+	digits := 0
+	if value < 9.95 {
+		digits = 1
+	}
+	return strconv.FormatFloat(value, 'f', digits, 64) + " " + " kMGTP"[unit:unit+1] + "B"
+}
+
+// mediaName is a word for what a file is.
+func mediaName(mimeType, name string) string {
+	_, sub, _ := strings.Cut(mimeType, "/")
+	sub = strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(sub, "x-"), "+xml"))
+	if other := map[string]string{"MPEG": "MP3", "QUICKTIME": "QuickTime", "MATROSKA": "Matroska", "VND.MICROSOFT.ICON": "Icon"}[sub]; other != "" {
+		sub = other
+	}
+	known := media.Inline(mimeType) || len(sub) <= len("QuickTime")
+	switch class := record.ClassOf(mimeType); {
+	case class == record.PDF:
+		return "PDF document"
+	case class == record.Text:
+		return "Text file"
+	case class == record.Image && known:
+		return sub + " picture"
+	case class == record.Image:
+		return "Picture"
+	case class == record.Video && known:
+		return sub + " video"
+	case class == record.Video:
+		return "Video"
+	case class == record.Audio && known:
+		return sub + " audio"
+	case class == record.Audio:
+		return "Audio"
+	}
+	ext := strings.ToUpper(strings.TrimPrefix(path.Ext(name), "."))
+	plain := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	if ext == "" || len(ext) > 5 || slices.ContainsFunc([]rune(ext), plain) {
+		return "File"
+	}
+	return ext + " file"
+}

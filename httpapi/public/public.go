@@ -1,0 +1,602 @@
+// Package public is what visitors reach: shared items, their pages and bytes,
+// short links, and the grants that passwords and views bring.
+package public
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/httpapi/grant"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// shared finds the item of the slug and says whether the caller may have it:
+// its owner always, anyone else if it is open and the password, if it has
+// one, is right. kinds narrows what the address is for.
+func shared(c *web.Request, slug string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = Find(c, slug, kinds)
+	return r, owned, Unlock(c, r, owned, err)
+}
+
+// sharedFile is shared for addresses that may carry an extension after the
+// slug. A slug that has the extension itself comes first. Both are looked for
+// before a password is tried, which costs time and counts as a guess.
+func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.Record, owned bool, err error) {
+	r, owned, err = Find(c, name, kinds)
+	if ext := path.Ext(name); web.IsMissing(err) && ext != "" && ext != name {
+		r, owned, err = Find(c, strings.TrimSuffix(name, ext), kinds)
+	}
+	return r, owned, Unlock(c, r, owned, err)
+}
+
+// Find is shared without the password.
+func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
+	if r, err = c.Site.Store.Shared(slug); err != nil {
+		return nil, false, err
+	}
+	now := c.Site.Store.Now()
+	switch {
+	case !slices.Contains(kinds, r.Kind):
+		return nil, false, record.ErrMissing
+	case c.Owns(r) || c.AtContentOrigin() && Granted(c, grant.ToOwn, r):
+		return r, true, nil
+	case r.Reached && !r.Expired(now) && Granted(c, grant.ToRead, r):
+		return r, false, nil // who had the last view goes on reading
+	}
+	return r, false, r.Open(now)
+}
+
+var errLocked = &record.Error{
+	Fault: record.Unauthorized, Code: "password_required",
+	Text: "This item needs a password, in the header x-share-password.",
+}
+
+// Unlock checks the visitor's password for what was found, and returns the
+// error of what was not. A password for what is not there costs the same work.
+func Unlock(c *web.Request, r *record.Record, owned bool, found error) error {
+	password := c.R.Header.Get("X-Share-Password")
+	switch {
+	case web.IsMissing(found) && password != "":
+		_ = CheckItemPassword(c, "missing", "", password, false)
+		return found
+	case found != nil, owned, r.Password == "", Granted(c, grant.ToUnlock, r), Granted(c, grant.ToRead, r):
+		return found
+	case password == "":
+		return errLocked
+	}
+	return CheckItemPassword(c, r.ID.String(), r.Password, password, true)
+}
+
+// CheckItemPassword tries a password for an item against a hash. proves is as in guess.
+func CheckItemPassword(c *web.Request, item, hash, password string, proves bool) error {
+	if len(password) > field.MaxSecret { // no password is longer: nothing is tried out
+		return errWrong
+	}
+	right, err := session.CheckPassword(c, session.Guess{At: item, Hash: hash, Password: password, Proves: proves})
+	if err != nil {
+		return err
+	}
+	if !right {
+		return errWrong
+	}
+	return nil
+}
+
+var errWrong = &record.Error{Fault: record.Unauthorized, Code: "wrong_password", Text: "The password is wrong."}
+
+// IsPrefetchOrPreview reports whether no person asks for the item, not yet: a browser
+// fetches it in case it is wanted, or a messenger looks for a preview.
+func IsPrefetchOrPreview(c *web.Request) bool { return isPrefetch(c) || isPreview(c) }
+
+// isPrefetch reports whether a browser fetches in case the item is wanted.
+func isPrefetch(c *web.Request) bool {
+	for _, name := range purposes {
+		for _, v := range c.R.Header[name] {
+			if v = strings.ToLower(v); strings.Contains(v, "prefetch") || strings.Contains(v, "preview") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// purposes are the headers, as http.Header has them, in which browsers say so.
+var purposes = []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"}
+
+// isPreview reports whether a messenger looks for a preview of the link.
+func isPreview(c *web.Request) bool {
+	agent := strings.ToLower(c.R.UserAgent())
+	for _, name := range previewers {
+		if strings.Contains(agent, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// previewers are in the User-Agent of what fetches previews of links.
+var previewers = []string{
+	"slackbot", "slack-imgproxy", "discordbot", "telegrambot", "whatsapp", "facebookexternalhit", "facebot", "twitterbot",
+	"linkedinbot", "skypeuripreview", "pinterestbot", "redditbot", "mastodon", "bluesky", "cardyb", "iframely", "embedly",
+	"google-pagerenderer", "bingpreview", "viber", "vkshare", "mattermost-bot", "rocket.chat", "synapse", "zulip",
+}
+
+var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
+
+// Follow leads on to where a short link leads.
+func Follow(c *web.Request) error {
+	r, owned, err := shared(c, c.Arg("slug"), record.Links)
+	return FollowLink(c, r, owned, err)
+}
+
+// FollowLink redirects the short link that was found, if it was (RFC 9110, section
+// 15.4.3), and counts the click. Of a link with a limit, where it leads is told
+// only with a click.
+func FollowLink(c *web.Request, r *record.Record, owned bool, found error) error {
+	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
+	}
+	if found != nil {
+		return found
+	}
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	target := b.(*record.Link).URL // the kind is checked
+	if linkAt(c.Site, target) != "" {
+		var back bool
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { back, err = leadsBack(c.Site, tx, r.Slug, target); return err }); err != nil {
+			return err
+		}
+		if back { // there is nowhere to go: the server's address may have changed
+			return View(c, r, owned, nil)
+		}
+	}
+	head := c.R.Method == http.MethodHead
+	h := c.W.Header()
+	h["Cache-Control"] = web.HeadNoStore
+	switch {
+	case owned:
+	case r.Limit > 0 && head:
+		c.W.WriteHeader(http.StatusOK)
+		return nil
+	case r.Limit > 0 && isPreview(c):
+		return card(c, r)
+	case r.Limit > 0 && IsPrefetchOrPreview(c):
+		return errAhead
+	case !head && !IsPrefetchOrPreview(c):
+		if err := c.Site.Store.Seen(r); err != nil {
+			return err
+		}
+	}
+	h["Location"] = []string{web.ASCIIURL(target)}
+	c.W.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// linkAt is the slug of the short link that an address follows, if it is one
+// of this server that does; "" if not. Readers of addresses differ: HTTP may
+// lead on to HTTPS, and a proxy may fold slashes.
+func linkAt(s *web.Site, address string) string {
+	base := s.BaseURL
+	if !strings.Contains(strings.ToLower(address), strings.ToLower(base.Hostname())) { // almost none
+		return ""
+	}
+	u, err := url.Parse(address)
+	if err != nil || strings.TrimSuffix(web.CanonicalHost(u.Scheme, u.Host), ".") != web.CanonicalHost(base.Scheme, base.Host) || strings.HasSuffix(u.Path, "/") {
+		return ""
+	}
+	name, ok := strings.CutPrefix(path.Clean(u.Path), strings.TrimSuffix(base.Path, "/")+"/")
+	name = strings.TrimPrefix(name, "s/")
+	if !ok || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// maxHops is how far short links that lead to others are followed, as far as
+// browsers do.
+const maxHops = 20
+
+// leadsBack reports whether the target of the slug's short link is that link,
+// or leads to it by others that anyone may follow any time. What leads on by a
+// password or a click that is counted is its own business.
+func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
+	for range maxHops {
+		next := linkAt(s, target)
+		if next == slug || next == "" {
+			return next != "", nil
+		}
+		r, err := tx.Slug(next)
+		if web.IsMissing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if shut, err := tx.Disabled(r.Owner); shut || err != nil {
+			return false, err
+		}
+		b, err := r.Decode()
+		if err != nil {
+			return false, err
+		}
+		target = b.(*record.Link).URL // the kind is checked
+	}
+	return false, nil
+}
+
+// LinkTarget is the slug and the target of a short link's form; of others the target
+// is "".
+func LinkTarget(f *record.Form) (a [2]string) {
+	if link, ok := f.Body.(*record.Link); ok {
+		a = [2]string{f.Slug, link.URL}
+	}
+	return a
+}
+
+// CheckTarget refuses the form of a short link that would lead back to itself,
+// unless that is nothing new. was is the aim before; a slug that is made up is
+// not known to anyone yet.
+func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error {
+	now := LinkTarget(f)
+	if now[0] == "" {
+		now[0] = before[0]
+	}
+	if now == before || now[0] == "" || now[1] == "" {
+		return nil
+	}
+	back, err := leadsBack(s, tx, now[0], now[1])
+	if back {
+		err = field.Problems{"originalUrl": "must not lead back to this short link"}
+	}
+	return err
+}
+
+// ReadRaw answers with the bytes of a file, or the text of a note or snippet. The
+// address may carry an extension after the slug.
+func ReadRaw(c *web.Request) error {
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets)
+	if web.IsMissing(err) {
+		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
+			if c.Site.Content != "" && !c.AtContentOrigin() {
+				return redirectToRemovedFile(c, p, "/x/")
+			}
+			return sendRemovedFile(c, p)
+		}
+	}
+	if err == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenContent, embed.Problem{}))
+	}
+	if err != nil {
+		return err
+	}
+	if c.Site.Content != "" && !c.AtContentOrigin() {
+		return redirectToContent(c, r, owned, "/x/")
+	}
+	body, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	media, name := "text/plain", ""
+	var digest [sha256.Size]byte
+	var content io.ReadSeeker
+	var size int64
+	switch b := body.(type) {
+	case *record.File:
+		// Opened before the view is counted: it stays readable when the last
+		// view deletes the file.
+		f, err := openContent(c, r, owned)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		media, name, digest, content, size = b.MimeType, b.OriginalName, r.Bytes.Ref, f, r.Bytes.Size
+	case *record.Note:
+		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
+	case *record.Snippet:
+		digest, content, size = sha256.Sum256([]byte(b.Content)), strings.NewReader(b.Content), int64(len(b.Content))
+	}
+	h := c.W.Header()
+	web.SetContentHeaders(h, media, name, AsDownload(c), openToAll(r) || c.AtContentOrigin())
+	h.Set("Etag", etag(r, digest))
+	h.Set("Cache-Control", caching(r))
+	err = SendContent(c, content, size, func(status int) error { return countView(c, r, owned, status, size) })
+	if err == errCard { //nolint:errorlint // it is this very one
+		web.ClearContentHeaders(c.W.Header())
+		if c.AtContentOrigin() {
+			return redirectContent(c, c.Site.Base+"/v/"+url.PathEscape(r.Slug), false)
+		}
+		return card(c, r)
+	}
+	return err
+}
+
+// SendContent answers with content of the size once pay, which is given the
+// status, lets it.
+func SendContent(c *web.Request, content io.ReadSeeker, size int64, pay func(status int) error) error {
+	conditions(c.R.Header, size)
+	g := &countingWriter{AnswerWriter: c.W, pay: pay}
+	http.ServeContent(g, c.R, "", time.Time{}, content)
+	return g.err
+}
+
+// errCard says that the item's title is all that is told.
+var errCard = errors.New("a card in place of the item")
+
+// RemovedFileAt is passed for addresses that may carry an extension.
+func RemovedFileAt(c *web.Request, name string) (grant.RemovedFile, error) {
+	p, err := removedFileOf(c, name)
+	if ext := path.Ext(name); err != nil && ext != "" {
+		p, err = removedFileOf(c, strings.TrimSuffix(name, ext))
+	}
+	return p, err
+}
+
+// sendRemovedFile answers with the bytes of a file whose record is removed, to the
+// visitor whose view removed it.
+func sendRemovedFile(c *web.Request, p grant.RemovedFile) error {
+	r := &record.Record{ID: p.ID, Kind: record.Files, Bytes: &record.Content{Ref: p.Ref, Size: p.Size}}
+	r.Limit = 1
+	f, err := Stored(c, p.Ref, p.Size)
+	if err != nil {
+		return Unreadable(c, p.ID, false, err)
+	}
+	defer f.Close()
+	h := c.W.Header()
+	web.SetContentHeaders(h, p.Media, p.Name, AsDownload(c), c.AtContentOrigin())
+	h.Set("Etag", etag(r, p.Ref))
+	h.Set("Cache-Control", "private, no-store")
+	return SendContent(c, f, p.Size, func(status int) error { return countView(c, r, true, status, p.Size) })
+}
+
+// AsDownload reports whether the content is wanted as a file, not to be shown.
+func AsDownload(c *web.Request) bool {
+	return c.R.URL.RawQuery != "" && c.R.URL.Query().Has(saveParam)
+}
+
+// saveParam in the address of content has a browser save it.
+const saveParam = "download"
+
+// openContent opens the bytes of a file to send them. Before a view is counted
+// against a limit, all of the bytes are known to be right.
+func openContent(c *web.Request, r *record.Record, owned bool) (f io.ReadSeekCloser, err error) {
+	if r.Limit > 0 && !owned {
+		err = c.Site.Blobs.Prove(r.Bytes.Ref)
+	}
+	if err == nil {
+		f, err = Stored(c, r.Bytes.Ref, r.Bytes.Size)
+	}
+	return f, Unreadable(c, r.ID, owned, err)
+}
+
+// Stored opens content to answer the request with all of it or with a part.
+func Stored(c *web.Request, ref blobs.Ref, size int64) (io.ReadSeekCloser, error) {
+	if wanted := c.R.Header.Get("Range"); wanted != "" && wanted != "bytes=0-" && c.R.Method == http.MethodGet {
+		return c.Site.Blobs.SendPart(ref, size)
+	}
+	return c.Site.Blobs.Send(ref, size)
+}
+
+var (
+	errDamaged = &record.Error{
+		Fault: record.Busy, Code: web.CodeDamaged,
+		Text: "The stored bytes of this file are damaged, so they are not delivered. To repair it, upload the same file again, or run kist restore --missing with a backup.",
+	}
+	errDamagedVisit = &record.Error{Fault: record.Gone, Code: web.CodeDamaged, Text: "The stored bytes of this file are damaged, so they are not delivered. Its owner can repair it."}
+)
+
+// Unreadable turns the error of opening a content into the one that its owner
+// or a visitor gets. Bytes of a record that came without them, out of a copy of
+// the data directory, are not there for anyone.
+func Unreadable(c *web.Request, id record.ID, owned bool, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.Site.Log.Error("a file has no content", "requestId", c.ID, "id", id.String(), "error", err)
+		return record.ErrMissing
+	case errors.Is(err, blobs.ErrDamaged):
+		c.Site.Log.Info("the content of a file is damaged", "requestId", c.ID, "id", id.String(), "error", err)
+		if owned {
+			return errDamaged
+		}
+		return errDamagedVisit
+	}
+	return err
+}
+
+// etag is the entity tag of content. That of an item with a limit does not
+// tell what the content is: it is given out without a view (with HEAD), and
+// short content could be found by trying.
+func etag(r *record.Record, digest [sha256.Size]byte) string {
+	if r.Limit > 0 {
+		digest = sha256.Sum256(append(r.ID[:], digest[:]...))
+	}
+	return `"` + hex.EncodeToString(digest[:]) + `"`
+}
+
+// MaxRanges is how many ranges one request may ask for; one for more gets all
+// of the content.
+const MaxRanges = 16
+
+// conditions makes the request's headers as http.ServeContent understands
+// them: lists in one line, no ranges in other units (RFC 9110, section 14.2:
+// they are ignored) or in several lines, which may not be, and none of empty
+// content, which has no bytes to choose.
+func conditions(h http.Header, size int64) {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if all := h[name]; len(all) > 1 {
+			h.Set(name, strings.Join(all, ", "))
+		}
+	}
+	const unit = "bytes="
+	ranges := h.Get("Range")
+	if ranges == "" {
+		return
+	}
+	if size == 0 || len(h["Range"]) > 1 || len(ranges) < len(unit) || !strings.EqualFold(ranges[:len(unit)], unit) || strings.Count(ranges, ",") >= MaxRanges {
+		h.Del("Range")
+		return
+	}
+	h.Set("Range", unit+ranges[len(unit):])
+}
+
+// countingWriter is passed by an answer once it is paid for: pay is called with the
+// status, before anything leaves, and if it fails nothing does.
+type countingWriter struct {
+	*web.AnswerWriter
+	pay func(status int) error
+	err error
+}
+
+func (g *countingWriter) WriteHeader(status int) {
+	if g.err == nil {
+		g.err = g.pay(status)
+	}
+	if g.err == nil {
+		g.AnswerWriter.WriteHeader(status)
+	}
+}
+
+func (g *countingWriter) Write(p []byte) (int, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.AnswerWriter.Write(p)
+}
+
+func (g *countingWriter) ReadFrom(r io.Reader) (int64, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	n, err := g.AnswerWriter.ReadFrom(r)
+	if errors.Is(err, blobs.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO) {
+		// Part of the bytes is sent; the client must see that it is not all.
+		g.err = errDamaged
+	}
+	return n, err
+}
+
+// countView counts the view, if the answer with the status is one.
+func countView(c *web.Request, r *record.Record, owned bool, status int, size int64) error {
+	if err := Refusal(c, status, size); err != nil || status == http.StatusNotModified {
+		return err
+	}
+	switch {
+	case owned, c.R.Method == http.MethodHead, Granted(c, grant.ToRead, r):
+		return nil
+	case IsPrefetchOrPreview(c):
+		if r.Limit > 0 && isPreview(c) {
+			return errCard
+		}
+		if r.Limit > 0 {
+			return errAhead
+		}
+		return nil
+	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size):
+		return nil
+	}
+	if err := c.Site.Store.Seen(r); err != nil {
+		return err
+	}
+	return SetGrantCookie(c, grant.ToRead, r)
+}
+
+// Refusal is the error of an answer with a status that is no delivery, so that
+// it looks like every other error.
+func Refusal(c *web.Request, status int, size int64) error {
+	h := c.W.Header()
+	switch {
+	case status == http.StatusPreconditionFailed:
+		return web.ErrPrecondition
+	case status == http.StatusRequestedRangeNotSatisfiable, status == http.StatusPartialContent && h.Get("Content-Length") == "0":
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(size, 10))
+		return web.ErrRange
+	case status != http.StatusOK && status != http.StatusPartialContent && status != http.StatusNotModified:
+		return web.ErrInternal
+	}
+	return nil
+}
+
+// fromStart reports whether one of the ranges, which http.ServeContent found
+// to be well formed, begins with the first byte. An answer with several does
+// not say so in its header.
+func fromStart(ranges string, size int64) bool {
+	for r := range strings.SplitSeq(ranges[strings.IndexByte(ranges, '=')+1:], ",") {
+		first, last, _ := strings.Cut(strings.TrimSpace(r), "-")
+		text := strings.TrimSpace(first)
+		if text == "" {
+			text = strings.TrimSpace(last) // how many bytes from the end
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && (first != "" && n == 0 || first == "" && n >= size) {
+			return true
+		}
+	}
+	return false
+}
+
+// openToAll reports whether anyone may have the item at any time.
+func openToAll(r *record.Record) bool { return r.Public && r.Password == "" && r.Limit == 0 }
+
+// PasswordForm is what a public read may carry.
+type PasswordForm struct{ password field.Secret }
+
+func (f *PasswordForm) Fields(s *field.Set) {
+	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
+}
+
+// ReadPublic answers with a shared record as visitors see it, no matter who asks.
+func ReadPublic(k *record.Kind) func(*web.Request) error {
+	return func(c *web.Request) error {
+		form := new(PasswordForm)
+		if c.R.ContentLength != 0 {
+			if err := c.DecodeNew(form); err != nil {
+				return err
+			}
+		}
+		if form.password.Text != "" {
+			c.R.Header.Set("X-Share-Password", form.password.Text)
+		}
+		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
+			r, owned, err := shared(c, c.Arg("slug"), k)
+			if err != nil {
+				return dst, err
+			}
+			// Read before the view is counted, which may delete it.
+			err = c.Site.Store.View(func(tx *kv.Tx) (err error) {
+				dst, err = c.Site.ShowVisitor(tx, append(dst, `{"data":`...), r)
+				return err
+			})
+			if err == nil && !owned {
+				err = c.Site.Store.Seen(r)
+			}
+			return append(dst, '}'), err
+		})
+	}
+}
+
+func Healthy(c *web.Request) error {
+	h := c.W.Header()
+	h.Set("Content-Type", web.TextType)
+	h.Set("Cache-Control", "no-store")
+	_, _ = c.W.Write([]byte("ok\n")) // the client may be gone
+	return nil
+}

@@ -1,0 +1,461 @@
+package public
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/httpapi/grant"
+	"kist/httpapi/session"
+	"kist/httpapi/thumb"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// viewItem shows an item to anyone who may see it. The address may carry an
+// extension, as those at the origin for content do that lead here.
+func viewItem(c *web.Request) error {
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Kinds...)
+	return View(c, r, owned, err)
+}
+
+// View shows what was found, if it was. It is a view like any other, and the
+// page's own fetch of the bytes belongs to it.
+func View(c *web.Request, r *record.Record, owned bool, found error) error {
+	if found == errLocked { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, "", embed.Problem{}))
+	}
+	if found != nil {
+		return found
+	}
+	counts := !owned && c.R.Method != http.MethodHead && r.Kind != record.Links && !Granted(c, grant.ToRead, r)
+	if counts && IsPrefetchOrPreview(c) {
+		if r.Limit == 0 {
+			counts = false
+		} else if !isPreview(c) {
+			return errAhead
+		} else {
+			return card(c, r)
+		}
+	}
+	v, err := viewing(c, r, owned)
+	if err != nil {
+		return err
+	}
+	page, err := ItemPage(c.Site, v)
+	if err != nil {
+		return err
+	}
+	if counts {
+		if err := c.Site.Store.Seen(r); err != nil {
+			return err
+		}
+		if err := SetGrantCookie(c, grant.ToRead, r); err != nil {
+			return err
+		}
+	}
+	return c.RespondPage(http.StatusOK, page)
+}
+
+// viewing gathers what the page of an item shows.
+func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
+	body, err := r.Decode()
+	if err != nil {
+		return Viewing{}, err
+	}
+	v := Viewing{Shown: new(record.Shown), Body: body, Own: owned, Address: c.Site.Base + "/v/" + r.Slug}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		u, err := tx.User(r.Owner)
+		if err != nil {
+			return err
+		}
+		v.Owner = *u
+		v.Shown.Base = c.Site.Base
+		return tx.Show(r, v.Shown)
+	}); err != nil {
+		return v, err
+	}
+	v.Open = openToAll(r)
+	v.Left = r.Limit - v.Shown.Views
+	switch b := body.(type) {
+	case *record.File:
+		// Known before a view is counted.
+		if err := checkIntact(c, r, owned); err != nil {
+			return v, err
+		}
+		if v.Raw, v.Download, err = rawAddresses(c, r, owned); err != nil {
+			return v, err
+		}
+		v.Large = tooLarge(c, r, b.MimeType)
+		if v.Open && hasThumb(c, r, b.MimeType) {
+			v.Thumb = c.Site.Base + "/t/" + url.PathEscape(r.Slug)
+		}
+		if record.ClassOf(b.MimeType) == record.Text {
+			v.Text, err = beginning(c, r, owned)
+		}
+	case *record.Note, *record.Snippet:
+		v.Raw, v.Download, err = rawAddresses(c, r, owned)
+	case *record.Bookmark:
+		if v.Shown.Page.Icon != (record.ID{}) {
+			v.Icon = c.Site.Prefix() + "/t/" + url.PathEscape(r.Slug)
+		}
+	case *record.Link:
+		if r.Limit > 0 && !owned { // where it leads is told with a click alone
+			b.URL = ""
+		}
+	}
+	return v, err
+}
+
+// rawAddresses are where the page finds the bytes of its item: with a grant,
+// so that they belong to the page's view.
+func rawAddresses(c *web.Request, r *record.Record, owned bool) (raw, save string, err error) {
+	at := c.Site.Prefix() + "/x/" + url.PathEscape(r.Slug)
+	q := url.Values{}
+	if c.Site.Content != "" {
+		at = c.Site.Content + "/x/" + url.PathEscape(r.Slug)
+	}
+	rights, err := contentGrants(c, r, owned, true)
+	if err != nil {
+		return "", "", err
+	}
+	if len(rights) > 0 {
+		q[grantParam] = rights
+	}
+	raw = at
+	if len(q) > 0 {
+		raw += "?" + q.Encode()
+	}
+	q.Set(saveParam, "1")
+	return raw, at + "?" + q.Encode(), nil
+}
+
+// checkIntact returns the error of a file whose bytes are damaged, as far as content
+// finds out. Bytes that are missing are the business of those who ask for them.
+func checkIntact(c *web.Request, r *record.Record, owned bool) error {
+	f, err := openContent(c, r, owned)
+	if web.IsMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// beginning is the start of a text file.
+func beginning(c *web.Request, r *record.Record, owned bool) ([]byte, error) {
+	f, err := openContent(c, r, owned)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxPreview))
+}
+
+// locked asks for the password of an item, and says where the right one leads:
+// see leads.
+func locked(c *web.Request, slug, then string, p embed.Problem) embed.Page {
+	c.W.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	return embed.LockedPage{
+		Base: c.Site.Prefix(), Action: leads[""] + url.PathEscape(slug), Then: then, Leaves: then == thenLink, Button: "Unlock", Problem: p,
+	}
+}
+
+// leads are the addresses of an item that the form of its locked page leads on
+// to, by what the form says.
+var leads = map[string]string{"": "/v/", thenLink: "/s/", thenContent: "/x/"}
+
+const (
+	thenLink    = "link"
+	thenContent = "content"
+)
+
+// card tells a fetcher of link previews what the item is called and shows
+// nothing of it, nor where a short link leads.
+func card(c *web.Request, r *record.Record) error {
+	b, err := r.Decode()
+	if err != nil {
+		return err
+	}
+	var u *record.User
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
+		return err
+	}
+	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: b.Title(), Owner: DisplayName(*u), Kind: kindName(r.Kind)}
+	if link, ok := b.(*record.Link); ok {
+		page.Address = c.Site.Base + "/s/" + r.Slug
+		if link.Description == "" {
+			page.Title = r.Slug
+		}
+	}
+	return c.RespondPage(http.StatusOK, page)
+}
+
+// unlockItem takes the form of a locked item's page. A right password is kept in
+// a cookie, for that item alone.
+func unlockItem(c *web.Request) error {
+	values, err := session.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	session.ReadProofField(c, values)
+	slug, then := c.Arg("slug"), values.Get("then")
+	if leads[then] == "" {
+		then = ""
+	}
+	c.R.Header.Set("X-Share-Password", values.Get("password"))
+	r, owned, err := Find(c, slug, record.Kinds)
+	if err == nil && values.Get("password") == "" && r.Password != "" && !owned {
+		return c.RespondPage(http.StatusUnauthorized, locked(c, slug, then, embed.Problem{Text: "Type the password."}))
+	}
+	if err = Unlock(c, r, owned, err); err != nil {
+		return session.Problem(c, err, func(p embed.Problem) embed.Page { return locked(c, slug, then, p) })
+	}
+	if r.Password != "" {
+		if err := SetGrantCookie(c, grant.ToUnlock, r); err != nil {
+			return err
+		}
+	}
+	return session.Redirect(c, leads[then]+url.PathEscape(slug))
+}
+
+// readThumbnail answers with a small picture of a picture, or the icon of a
+// bookmark's site. It is no view, so an item with a limit has one only for those
+// who have paid.
+func readThumbnail(c *web.Request) error {
+	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Bookmarks)
+	if err != nil {
+		return err
+	}
+	if r.Limit > 0 && !owned && !Granted(c, grant.ToRead, r) {
+		return record.ErrMissing
+	}
+	if r.Kind == record.Bookmarks {
+		return icon(c, r, owned)
+	}
+	if c.Site.Content != "" && !c.AtContentOrigin() {
+		return redirectToContent(c, r, owned, "/t/")
+	}
+	return respondThumb(c, r, owned)
+}
+
+// How many games a public list shows, and how many of the user's public ones
+// are looked at for that: some have a password, a limit, or have expired.
+const (
+	MaxGames       = web.MaxPage
+	maxGamesLooked = 20 * web.MaxPage
+)
+
+// viewGames is the public list of a user's games, of those that came last.
+func viewGames(c *web.Request) error {
+	owner, games, more, err := games(c, c.Arg("username"))
+	if err == nil && len(games) == 0 {
+		err = record.ErrMissing // whether there is such a user is nobody's business
+	}
+	if web.IsMissing(err) {
+		return record.NotFound("list")
+	}
+	if err != nil {
+		return err
+	}
+	p := GamesPage(c.Site, owner, c.Site.Base+"/g/"+url.PathEscape(owner.Name), games)
+	if more {
+		p.Most = len(games)
+	}
+	return c.RespondPage(http.StatusOK, p)
+}
+
+// games are the latest games of the user of the name that are open to all, and
+// whether there may be more. They are read a page at a time: a long look would
+// keep the store from using its space again.
+func games(c *web.Request, name string) (owner record.User, games []ListedGame, more bool, err error) {
+	yes := true
+	q := kv.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
+	for looked := 0; looked < maxGamesLooked; looked += q.Limit {
+		if err := c.Site.Store.View(func(tx *kv.Tx) error {
+			u, err := tx.UserNamed(name)
+			if err != nil {
+				return err
+			}
+			if u.Disabled {
+				return record.ErrMissing
+			}
+			owner, q.Owner = *u, u.ID
+			list, err := tx.List(q)
+			if err != nil {
+				return err
+			}
+			q.After = list.Next
+			for _, r := range list.Records {
+				if !openToAll(r) || r.Open(tx.Now) != nil {
+					continue
+				}
+				if more = len(games) == MaxGames; more {
+					return nil
+				}
+				b, err := r.Decode()
+				if err != nil {
+					return err
+				}
+				games = append(games, ListedGame{b.(*record.Game), c.Site.Prefix() + "/v/" + url.PathEscape(r.Slug)}) // the kind is asked for
+			}
+			return nil
+		}); err != nil {
+			return owner, nil, false, err
+		}
+		if more || q.After == "" {
+			return owner, games, more, nil
+		}
+	}
+	return owner, games, true, nil
+}
+
+// respondThumb answers with the small picture of a file's content.
+func respondThumb(c *web.Request, r *record.Record, owned bool) error {
+	if err := c.Site.Blobs.Quarantined(r.Bytes.Ref); err != nil {
+		return Unreadable(c, r.ID, owned, err)
+	}
+	t, err := picture(c, c.R.Context(), r)
+	switch {
+	case errors.Is(err, blobs.ErrDamaged), errors.Is(err, fs.ErrNotExist):
+		return Unreadable(c, r.ID, owned, err)
+	case errors.Is(err, thumb.ErrNone):
+		return record.ErrMissing
+	case errors.Is(err, thumb.ErrBusy):
+		return &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many pictures are being made small; try again in a moment.", Retry: time.Second}
+	case err != nil:
+		return err
+	}
+	return small(c, r, t, caching(r))
+}
+
+// picture makes the thumbnail of a file's content, or has it from the cache. The
+// maker checks the bytes that it makes one of.
+func picture(c *web.Request, ctx context.Context, r *record.Record) (*thumb.Thumb, error) {
+	t, err := c.Site.Thumbs.Get(ctx, r.Bytes.Ref, func() (*os.File, error) { return c.Site.Blobs.Get(r.Bytes.Ref) })
+	if errors.Is(err, blobs.ErrDamaged) {
+		c.Site.Blobs.CheckSoon(r.Bytes.Ref)
+	}
+	return t, err
+}
+
+// small answers with a small picture, which belongs to a record.
+func small(c *web.Request, r *record.Record, t *thumb.Thumb, caching string) error {
+	h := c.W.Header()
+	web.SetContentHeaders(h, t.Type, "", false, openToAll(r) || c.AtContentOrigin())
+	h.Set("Etag", etag(r, sha256.Sum256(t.Bytes)))
+	h.Set("Cache-Control", caching)
+	size := int64(len(t.Bytes))
+	return SendContent(c, bytes.NewReader(t.Bytes), size, func(status int) error { return countView(c, r, true, status, size) })
+}
+
+// icon answers with the icon of a bookmark's site. It was drawn by this server
+// and needs no other origin. If it was there and is not any more, it is got
+// again.
+func icon(c *web.Request, r *record.Record, owned bool) error {
+	if c.AtContentOrigin() {
+		return record.ErrMissing
+	}
+	var site record.ID
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = tx.PageIcon(r); return err }); err != nil {
+		return err
+	}
+	if site == (record.ID{}) {
+		return record.ErrMissing
+	}
+	t, got := c.Site.Icons.Get(site)
+	if !got {
+		if c.Site.Icons.Missed(site) {
+			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RecheckPage(r) }); err != nil {
+				c.Site.Log.Error("a lost icon will be got at the next look at the page", "requestId", c.ID, "id", r.ID.String(), "error", err)
+			}
+		}
+		return record.ErrMissing
+	}
+	if owned { // a list asks for many, and all that it tells is the site
+		return small(c, r, t, "private, no-cache")
+	}
+	return small(c, r, t, caching(r))
+}
+
+// thumbWait is how long a page waits for the thumbnail that it names.
+const thumbWait = time.Second
+
+// hasThumb reports whether a picture has a thumbnail. One that takes long to
+// make is taken for made.
+func hasThumb(c *web.Request, r *record.Record, media string) bool {
+	if !Shrinks(media) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), thumbWait)
+	defer cancel()
+	_, err := picture(c, ctx, r)
+	return !errors.Is(err, thumb.ErrNone)
+}
+
+// tooLarge reports whether a picture is too large for the server to make a
+// thumbnail of it, and so for a page to show it unasked.
+func tooLarge(c *web.Request, r *record.Record, media string) bool {
+	if !Shrinks(media) {
+		return false
+	}
+	f, err := c.Site.Blobs.Get(r.Bytes.Ref)
+	if err != nil {
+		return false // which those find out who ask for the bytes
+	}
+	defer f.Close()
+	return thumb.TooLarge(f)
+}
+
+// Shrinks reports whether there are thumbnails of files of the media type.
+func Shrinks(media string) bool {
+	switch media {
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+		return true
+	}
+	return false
+}
+
+// caching is the rule of how long an answer with an item may be kept: what can
+// be taken back is asked for again each time.
+func caching(r *record.Record) string {
+	if r.Limit > 0 || r.Password != "" || !r.Public || !r.Expires.IsZero() {
+		return "private, no-store"
+	}
+	return "private, no-cache"
+}
+
+// ViewRoutes are the pages of shared items.
+func ViewRoutes() []web.Route {
+	page := web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}
+	return []web.Route{
+		{
+			Method: "GET", Path: "/v/{slug}", Id: "viewItem", Tag: "public", Summary: "The page of a shared item.",
+			Access: web.Visitors, Args: web.SharePassword, Reply: page, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewItem,
+		},
+		{
+			Method: "POST", Path: "/v/{slug}", Id: "unlockItem", Tag: "public", Summary: "Takes the form of a locked item's page.",
+			Access: web.Visitors, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, Slugs: true, Serve: unlockItem,
+		},
+		{
+			Method: "GET", Path: "/t/{slug}", Id: "readThumbnail", Tag: "public", Summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
+			Access: web.Visitors, Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The picture.", Body: web.BytesOf()}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, AtContentOrigin: true, Slugs: true, Serve: readThumbnail,
+		},
+		{
+			Method: "GET", Path: "/g/{username}", Id: "viewGames", Tag: "public", Summary: "The public games of a user.",
+			Access: web.Visitors, Reply: page, Fails: []int{404, 429, 503}, Slugs: true, Serve: viewGames,
+		},
+	}
+}

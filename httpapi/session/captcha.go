@@ -1,0 +1,188 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"kist/httpapi/captcha"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// siteVerify is where the providers verify tokens.
+var siteVerify = map[record.CaptchaProvider]string{
+	record.CaptchaTurnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
+	record.CaptchaHCaptcha:  "https://api.hcaptcha.com/siteverify",
+}
+
+var errProvider = &record.Error{Fault: record.Busy, Code: "captcha_unavailable", Text: "The captcha cannot be checked at the moment; try again soon.", Retry: 10 * time.Second}
+
+// askProvider has a provider verify a token.
+func askProvider(c *web.Request, set *record.Settings, token string) error {
+	at := set.CaptchaURL
+	if at == "" {
+		at = siteVerify[set.Provider()]
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), c.Site.Challenges.Wait)
+	defer cancel()
+	select {
+	case c.Site.Challenges.Slots <- struct{}{}:
+		defer func() { <-c.Site.Challenges.Slots }()
+	case <-ctx.Done():
+		return errProvider
+	}
+	form := url.Values{"secret": {set.CaptchaSecret}, "response": {token}}
+	if c.Addr.IsValid() {
+		form.Set("remoteip", c.Addr.String())
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := c.Site.Outbound.Do(r, 0) // a secret goes with it
+	var body []byte
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(answer.Body, captcha.VerifyBytes+1))
+		_ = answer.Body.Close() // it was read
+	}
+	var says struct{ Success *bool }
+	if err != nil || len(body) > captcha.VerifyBytes || answer.StatusCode >= 300 && answer.StatusCode < 400 || answer.StatusCode >= 500 ||
+		json.Unmarshal(bytes.TrimSpace(body), &says) != nil || says.Success == nil {
+		c.Site.Log.Warn("a captcha was not verified", "requestId", c.ID, "provider", string(set.Provider()), "error", err)
+		return errProvider
+	}
+	if !*says.Success {
+		return captcha.ErrBadCaptcha
+	}
+	return nil
+}
+
+// Settings are what holds: what an administrator has set, and the captcha of
+// the configuration where that says nothing of one.
+func Settings(s *web.Site, tx *kv.Tx) (record.Settings, error) {
+	set, err := tx.Settings()
+	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
+		set.Captcha, set.CaptchaSiteKey, set.CaptchaSecret, set.CaptchaURL = d.Provider, d.SiteKey, d.Secret, d.VerifyURL
+	}
+	return set, err
+}
+
+func settings(c *web.Request) (set record.Settings, err error) {
+	return set, c.Site.Store.View(func(tx *kv.Tx) error { set, err = Settings(c.Site, tx); return err })
+}
+
+// checkCaptcha checks a token of the provider that is set.
+func checkCaptcha(c *web.Request, set *record.Settings, token string) error {
+	switch {
+	case token == "" || len(token) > captcha.MaxCaptcha:
+		return captcha.ErrBadCaptcha
+	case set.Provider() == record.CaptchaPow:
+		return c.Site.Challenges.Solved(token, c.Site.Store.Now())
+	}
+	return askProvider(c, set, token)
+}
+
+// RequireCaptcha lets those pass who have solved a captcha, if the request asks for one
+// and the instance has a provider.
+func RequireCaptcha(c *web.Request, q *record.Request) error {
+	if !q.Captcha {
+		return nil
+	}
+	set, err := settings(c)
+	if err != nil || set.Provider() == record.CaptchaNone {
+		return err
+	}
+	pass, token := c.R.Header.Get("X-Captcha-Pass"), c.R.Header.Get("X-Captcha-Token")
+	switch {
+	case pass != "" && c.Site.Challenges.Passes(pass, c.Addr, c.Site.Store.Now()):
+		return nil
+	case token != "":
+		return checkCaptcha(c, &set, token)
+	case pass != "":
+		return captcha.ErrBadCaptcha
+	}
+	return captcha.ErrNoCaptcha
+}
+
+var errCaptchaOff = record.NotFound("captcha")
+
+func readChallenge(c *web.Request) error {
+	set, err := settings(c)
+	if err != nil {
+		return err
+	}
+	if set.Provider() != record.CaptchaPow {
+		return errCaptchaOff
+	}
+	var challenge any
+	switch c.R.URL.Query().Get("version") {
+	case "", "1":
+		challenge = c.Site.Challenges.Challenge(c.Site.Store.Now())
+	case "2":
+		challenge = c.Site.Challenges.Challenge2(c.Site.Store.Now())
+	default:
+		return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter version must be 1 or 2."}
+	}
+	b, err := json.Marshal(challenge)
+	if err != nil {
+		return err
+	}
+	return c.RespondJSON(http.StatusOK, b)
+}
+
+// TokenOfCaptcha is what is traded for a pass.
+type TokenOfCaptcha struct{ token string }
+
+func (f *TokenOfCaptcha) Fields(s *field.Set) {
+	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).Says("What solving the captcha gave.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
+}
+
+func verifyCaptcha(c *web.Request) error {
+	form := new(TokenOfCaptcha)
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	set, err := settings(c)
+	if err != nil {
+		return err
+	}
+	if set.Provider() == record.CaptchaNone {
+		return errCaptchaOff
+	}
+	if err := checkCaptcha(c, &set, form.token); err != nil {
+		return err
+	}
+	pass, ends := c.Site.Challenges.Pass(c.Addr, c.Site.Store.Now())
+	return c.RespondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
+}
+
+func CaptchaRoutes() []web.Route {
+	text := web.Object{"type": "string"}
+	version := web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1, which is the default, or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}
+	return []web.Route{
+		{
+			Method: "GET", Path: web.ApiPath + "captcha/challenge", Id: "readChallenge", Tag: "captcha",
+			Summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
+			Access:  web.Anyone, Args: []web.Param{version}, Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.Named("CaptchaChallenges", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
+				"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
+			}))}, Fails: []int{404}, Serve: readChallenge,
+		},
+		{
+			Method: "POST", Path: web.ApiPath + "captcha/verify", Id: "verifyCaptcha", Tag: "captcha",
+			Summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
+			Access:  web.Anyone, Body: web.BodyOf("CaptchaToken"), Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.Named("CaptchaPass", web.JSONOf(web.Members(web.Object{
+				"ok": web.Object{"type": "boolean"}, "pass": text, "expiresAt": web.Object{"type": "string", "format": "date-time"},
+			}, "ok", "pass", "expiresAt"), web.Object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))}, // #nosec G101 -- an example in the document
+			Fails: []int{404, 503}, Serve: verifyCaptcha,
+		},
+	}
+}

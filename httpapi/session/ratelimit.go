@@ -1,0 +1,198 @@
+package session
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"kist/httpapi/captcha"
+	"kist/httpapi/grant"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// How many wrong passwords are taken in guessWindow.
+const (
+	GuessWindow     = kv.TryWindow
+	GuessesFrom     = 5  // for one thing from one network
+	GuessesOfAll    = 20 // for anything from one network
+	GuessesOverall  = 30 // for one thing from anywhere
+	GuessesOnDevice = 10 // for one account from one browser that has signed in to it
+)
+
+// The kinds of limits (kv.Limit). They are on the disk for as long as a window
+// lasts.
+const (
+	LimitFrom    = 'f' // network and thing
+	LimitAll     = 'n' // network
+	LimitOverall = 'o' // thing
+	limitDevice  = 'd' // browser and account
+)
+
+const MissesFrom = 60
+
+const MaxMissEntries = 100_000
+
+const RecentMisses = 4096
+
+// GuessSeed makes the hashes of misses unknown to visitors.
+var GuessSeed = maphash.MakeSeed()
+
+// A Guess is one try of a password.
+type Guess struct {
+	At       string // the thing it is for
+	Hash     string // what it must match; "" matches nothing and costs the same
+	Password string
+	device   string // the browser, if it has signed in to the account before; "" if not
+	Proves   bool   // a proof of work lets tries go on that guessesOverall would stop
+}
+
+// CheckPassword says whether a guess is right. It counts wrong ones, so that passwords
+// cannot be tried out: a network that has made too many gets TooMany, before
+// anything is hashed. When there were too many for one thing from anywhere, a
+// guess that proves needs a proof of work, so that strangers cannot lock
+// everyone out; the error then is a *proofNeeded.
+//
+// A browser that has signed in to the account has a count of its own, and the
+// others neither stop it nor count its guesses (OWASP, "Device cookies").
+func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
+	now, tries := c.Site.Store.Now(), c.Site.Store.Tries()
+	from := grant.Network(c.Addr).String()
+	seat := kv.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
+	limits := []kv.Limit{{Kind: LimitFrom, Of: from + " " + g.At, Most: GuessesFrom}, {Kind: LimitAll, Of: from, Most: GuessesOfAll}}
+	overall := kv.Limit{Kind: LimitOverall, Of: g.At, Most: GuessesOverall}
+	if g.device != "" {
+		seat = kv.Seat{Of: "device " + g.device, Known: true}
+		limits = []kv.Limit{{Kind: limitDevice, Of: g.device + " " + g.At, Most: GuessesOnDevice}}
+	}
+	if wait := tries.Wait(now, limits...); wait > 0 {
+		return false, TooMany(wait)
+	}
+	if g.device == "" {
+		if wait := tries.Wait(now, overall); wait > 0 {
+			if !g.Proves {
+				return false, TooMany(wait)
+			}
+			if err := checkProof(c, wait); err != nil {
+				return false, err
+			}
+			overall.Most = 0 // counted all the same
+		}
+		limits = append(limits, overall)
+	}
+	right, err = c.Site.Passwords.Check(c.R.Context(), seat, g.Hash, g.Password)
+	if err != nil {
+		return false, err
+	}
+	which, wait := tries.Settle(now, right, limits...)
+	switch {
+	case which < 0:
+		return right, nil
+	case limits[which].Kind == LimitOverall && g.Proves:
+		return false, proofOf(c, errSignInProof, wait)
+	}
+	return false, TooMany(wait)
+}
+
+var (
+	errSignInProof = captcha.ErrCaptcha("Too many wrong passwords. Solve the challenge in this answer and send the password again with the header x-captcha-token.")
+	errBadProof    = captcha.ErrCaptcha("The challenge was not solved, or has expired. Solve the one of this answer.")
+)
+
+// proofOf asks for a proof. Without one, tries go on after wait.
+func proofOf(c *web.Request, err *record.Error, wait time.Duration) error {
+	e := &web.ProofNeeded{Err: *err, Challenge: c.Site.Challenges.Challenge(c.Site.Store.Now())}
+	e.Err.Retry = wait
+	return e
+}
+
+// checkProof checks the proof of work that the request brings; it holds once.
+func checkProof(c *web.Request, wait time.Duration) error {
+	token := c.R.Header.Get("X-Captcha-Token")
+	if token == "" {
+		return proofOf(c, errSignInProof, wait)
+	}
+	if len(token) > captcha.MaxCaptcha {
+		return proofOf(c, errBadProof, wait)
+	}
+	err := c.Site.Challenges.Solved(token, c.Site.Store.Now())
+	if err == captcha.ErrBadCaptcha { //nolint:errorlint // it is this very one
+		return proofOf(c, errBadProof, wait)
+	}
+	return err
+}
+
+// ReadProofField takes the proof of work of a page's form.
+func ReadProofField(c *web.Request, form url.Values) {
+	if token := form.Get("captcha"); token != "" {
+		c.R.Header.Set("X-Captcha-Token", token)
+	}
+}
+
+// A deviceCookie is kept by a browser that has signed in: it names the account
+// and the browser, and is signed. It proves nothing but that, and not after the
+// account's password has changed.
+const DeviceTime = 365 * 24 * time.Hour
+
+const deviceSize = 16 + 8 + 8 // account; when it was given, in seconds since 1970; random
+
+const deviceCookie = "kist_device"
+
+// setDevice has the browser keep that it has signed in to the account.
+func setDevice(c *web.Request, u *record.User) {
+	b := append(make([]byte, 0, deviceSize+grant.GrantMAC), u.ID[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.Site.Store.Now().Unix()))
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // cannot fail
+	b = append(b, random[:]...)
+	b = append(b, c.Site.Grants.DeviceMAC(b, u)...)
+	http.SetCookie(c.W, &http.Cookie{ // #nosec G124 -- it is Secure on https
+		Name: c.SiteCookie(deviceCookie), Value: grant.GrantText.EncodeToString(b), Path: "/", MaxAge: int(DeviceTime.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Secure(),
+	})
+}
+
+// device is what names the browser if it has signed in to the account; "" if it
+// has not. u may be nil.
+func device(c *web.Request, u *record.User) string {
+	cookie, err := c.R.Cookie(c.SiteCookie(deviceCookie))
+	if err != nil || u == nil {
+		return ""
+	}
+	b, err := grant.GrantText.DecodeString(cookie.Value)
+	if err != nil || len(b) != deviceSize+grant.GrantMAC || record.ID(b[:16]) != u.ID ||
+		subtle.ConstantTimeCompare(b[deviceSize:], c.Site.Grants.DeviceMAC(b[:deviceSize], u)) != 1 ||
+		c.Site.Store.Now().Sub(time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0)) >= DeviceTime {
+		return ""
+	}
+	return grant.GrantText.EncodeToString(b[:deviceSize])
+}
+
+func TooMany(wait time.Duration) error {
+	return &record.Error{Fault: record.TooMany, Code: "too_many_guesses", Text: "Too many wrong passwords. Try again " + roundedUp(wait) + ".", Retry: wait}
+}
+
+// roundedUp is a wait as people say it, rounded up.
+func roundedUp(wait time.Duration) string {
+	switch n := int(math.Ceil(wait.Seconds())); {
+	case n <= 1:
+		return "in a second"
+	case n < 90:
+		return fmt.Sprintf("in %d seconds", n)
+	default:
+		return fmt.Sprintf("in %d minutes", (n+59)/60)
+	}
+}
+
+type SlugProbe struct {
+	From netip.Prefix
+	Slug string
+}

@@ -1,0 +1,366 @@
+package upload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+
+	"kist/blobs"
+	"kist/httpapi/outbound"
+	"kist/httpapi/web"
+	"kist/httpapi/worker"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// Bounds of the work on remote uploads.
+
+const FetchesAtOnce = 6
+
+const fetchRedirects = 10
+
+const fetchLook = time.Minute // between two looks at the queue: the clock may have been set
+
+const fetchAgain = 5 * time.Second // until the store is tried again when it fails
+
+// FetchQueued fetches what is queued until ctx ends. It then cuts off what is
+// under way, and returns when that is back in the queue.
+func FetchQueued(s *web.Site, ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	resumed := false
+	next := func() (time.Duration, error) {
+		if !resumed {
+			if err := s.Store.Update((*kv.Tx).ResumeFetches); err != nil {
+				return 0, err
+			}
+			resumed = true
+		}
+		return beginFetches(s, ctx, &work)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait, err := next()
+		if err != nil {
+			s.Log.Error("the queue of remote uploads cannot be read; it is tried again", "error", err)
+			wait = fetchAgain
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.Fetches.Wake:
+		}
+	}
+}
+
+// beginFetches begins what is due as far as there is room, owner by owner in
+// turn, and says how long to wait if nothing happens.
+func beginFetches(s *web.Site, ctx context.Context, work *sync.WaitGroup) (wait time.Duration, err error) {
+	f := &s.Fetches
+	f.Mu.Lock()
+	free := FetchesAtOnce - len(f.Out)
+	f.Mu.Unlock()
+	if free == 0 {
+		return fetchLook, nil
+	}
+	var found []kv.DueFetch
+	if err := s.Store.View(func(tx *kv.Tx) (err error) {
+		found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return f.Running(id) != nil })
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if len(found) == 0 && wait == 0 { // nobody waits
+		f.Mu.Lock()
+		clear(f.Last)
+		f.Mu.Unlock()
+	}
+	for ; free > 0; free-- {
+		ctx, stop := context.WithCancel(ctx)
+		at := &worker.Fetching{Stop: stop}
+		one, rest, ok := f.Begin(found, at)
+		if found = rest; !ok {
+			stop()
+			break
+		}
+		work.Go(func() {
+			defer f.End(one.ID)
+			defer stop()
+			runFetch(s, ctx, one, at)
+		})
+	}
+	return min(cmp.Or(wait, fetchLook), fetchLook), nil
+}
+
+// runFetch makes one try and writes down what came of it.
+func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, at *worker.Fetching) {
+	var f *record.Fetch
+	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
+	switch {
+	case nobodyWaits(err):
+		return
+	case err != nil:
+		s.Log.Error("a remote upload does not begin; it is tried again", "id", one.ID, "error", err)
+		pause(ctx, fetchAgain)
+		return
+	}
+	outcome := func(tx *kv.Tx) error { return tx.RequeueFetch(f) }
+	switch err := fetchOne(s, ctx, f, at); {
+	case err == nil, nobodyWaits(err):
+		return
+	case ctx.Err() == nil && !errors.Is(err, kv.ErrDisabled):
+		e := explainFetch(s, f, err)
+		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
+	}
+	for {
+		err := s.Store.Update(outcome)
+		if err == nil || nobodyWaits(err) || errors.Is(err, kv.ErrClosed) {
+			return
+		}
+		s.Log.Error("what came of a remote upload is not written down; it is tried again", "id", f.ID, "error", err)
+		if !pause(ctx, fetchAgain) {
+			return // the next start sees to it
+		}
+	}
+}
+
+// nobodyWaits reports whether an error says that a try was cancelled, or
+// removed with or without its account.
+func nobodyWaits(err error) bool { return errors.Is(err, kv.ErrNotRunning) || web.IsMissing(err) }
+
+// pause waits; it reports false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// fetchError says what a try failed by.
+type fetchError struct {
+	text   string        // for the owner
+	passes bool          // another try may go well
+	asked  time.Duration // until then
+}
+
+func (e *fetchError) Error() string { return e.text }
+
+// explainFetch is what any error means to the owner of a remote upload.
+func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
+	var failed *fetchError
+	if errors.As(err, &failed) {
+		return failed
+	}
+	e, status := web.ClientError(err)
+	if status == http.StatusInternalServerError {
+		s.Log.Error("a remote upload failed", "id", f.ID, "error", err)
+		return &fetchError{text: "Something went wrong on the server. The log says more under the id of the remote upload.", passes: true}
+	}
+	return &fetchError{text: e.Text, passes: status == http.StatusServiceUnavailable || status == http.StatusInsufficientStorage}
+}
+
+// otherServer begins the sentences about it.
+const otherServer = "The other server"
+
+// fetchOne makes a try. The content is durable first, the record comes second.
+func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, at *worker.Fetching) error {
+	form, err := FetchForm(f.Fields)
+	if err != nil {
+		return err
+	}
+	if err := s.Store.View(func(tx *kv.Tx) error { return tx.CheckAsker(f) }); err != nil {
+		return err
+	}
+	room, err := BudgetOf(s, f.Owner)
+	if err != nil {
+		return err
+	}
+	res, err := s.Outbound.Stream(ctx, f.URL, fetchRedirects)
+	if err != nil {
+		return &fetchError{text: outbound.Explain(err, otherServer), passes: !errors.As(err, new(*outbound.Refused))}
+	}
+	defer res.Body.Close()
+	if err := checkResponse(res, time.Now()); err != nil {
+		return err
+	}
+	f.Name, f.Total = cmp.Or(form.Body.(*record.File).OriginalName, nameOf(res)), max(res.ContentLength, -1)
+	if err := room.ErrTooLarge(f.Total); err != nil {
+		return err
+	}
+	if err := saveFetchProgress(s, f); err != nil {
+		return err
+	}
+	st, err := s.Blobs.Stage()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := st.Drop(); err != nil {
+			s.Log.Warn("a remote upload's temporary file is left", "error", err)
+		}
+	}()
+	if err := stageFetched(s, f, res.Body, st, room, at); err != nil {
+		return err
+	}
+	kept, err := st.Keep()
+	if err != nil {
+		return err
+	}
+	recorded := false
+	defer func() { ReleasePins(s, []*blobs.Kept{kept}, recorded) }() // after the commit, whatever comes
+	head, err := head(s, kept.Ref)
+	if err != nil {
+		return err
+	}
+	p := Part{Name: f.Name, claimed: res.Header.Get("Content-Type"), Head: head}
+	if isEncoded(res.Header) {
+		p.claimed = "" // that of what is inside
+	}
+	one := fileForm(form, p, kept, true)
+	err = s.Store.Update(func(tx *kv.Tx) error {
+		_, err := tx.FinishFetch(f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		return err
+	})
+	recorded = err == nil
+	return err
+}
+
+// stageFetched stages a body, within the room that there is, and notes how far it is.
+func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, at *worker.Fetching) error {
+	from := &readErrors{r: &fetched{body, at}}
+	for limit := min(m.File, m.Left, math.MaxInt64-1); ; {
+		some := &piece{r: from, left: min(NoteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}
+		_, err := st.ReadFrom(some)
+		switch {
+		case from.err != nil && errors.Is(from.err, outbound.ErrSlow):
+			return &fetchError{text: fmt.Sprintf("%s stopped sending, or sent too slowly, after %d bytes.", otherServer, st.Size()), passes: true}
+		case from.err != nil:
+			return &fetchError{text: fmt.Sprintf("The connection broke off after %d bytes.", st.Size()), passes: true}
+		case err != nil:
+			return err // the disk's fault, not the other server's
+		}
+		if err := m.ErrTooLarge(st.Size()); err != nil || some.ended {
+			return err
+		}
+		f.Bytes = st.Size()
+		if err := saveFetchProgress(s, f); err != nil {
+			return err
+		}
+		if s.Store.FreeForContent() == 0 {
+			return kv.ErrFull
+		}
+	}
+}
+
+// saveFetchProgress writes down how far a try is.
+func saveFetchProgress(s *web.Site, f *record.Fetch) error {
+	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
+}
+
+// fetched counts what is read.
+type fetched struct {
+	io.Reader
+	at *worker.Fetching
+}
+
+func (r *fetched) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.at.Bytes.Add(int64(n))
+	return n, err
+}
+
+// checkResponse is nil if an answer brings what was asked for.
+func checkResponse(res *http.Response, now time.Time) error {
+	code := res.StatusCode
+	switch {
+	case code == http.StatusOK, code == http.StatusNonAuthoritativeInfo:
+		return nil
+	case code == http.StatusNoContent, code == http.StatusResetContent:
+		return &fetchError{text: fmt.Sprintf("%s has no content there (%d).", otherServer, code)}
+	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
+		return &fetchError{text: fmt.Sprintf("The address is redirected more than %d times.", fetchRedirects)}
+	}
+	e := &fetchError{text: strings.TrimSpace(fmt.Sprintf("%s answered %d %s", otherServer, code, http.StatusText(code))) + "."}
+	switch {
+	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		e.passes, e.asked = true, outbound.RetryAfter(res.Header, now)
+	}
+	return e
+}
+
+// isEncoded reports whether a body is packed in a way that was not asked for. It
+// is kept so.
+func isEncoded(h http.Header) bool {
+	c := strings.TrimSpace(h.Get("Content-Encoding"))
+	return c != "" && !strings.EqualFold(c, "identity")
+}
+
+// nameOf is the name of the file that an answer brings: what it says
+// (Content-Disposition, RFC 6266), else the end of the address that redirects
+// led to, else its host.
+func nameOf(res *http.Response) string {
+	u := res.Request.URL
+	name := saidName(res.Header.Get("Content-Disposition"))
+	if name == "" && strings.Trim(u.Path, "/") != "" {
+		name = path.Base(u.Path)
+	}
+	name, _ = record.CleanFileName(cmp.Or(name, u.Hostname())) // never fails
+	return name
+}
+
+// looseName finds a file name in a Content-Disposition that is not well-formed.
+var looseName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\s*=\s*(?:"([^"]*)"|([^;"]*))`)
+
+// codedName finds a file name of RFC 8187 in an encoding of western Europe,
+// which package mime does not read.
+var codedName = regexp.MustCompile(`(?i)(?:^|;)\s*filename\*\s*=\s*(?:iso-8859-1|windows-1252)'[^']*'([^;\s]*)`)
+
+// saidName is the file name in a Content-Disposition, "" if there is none. Many
+// servers write it with blanks and without quotes, and some as bytes of
+// Windows-1252.
+func saidName(disposition string) string {
+	_, params, err := mime.ParseMediaType(disposition)
+	name := params["filename"]
+	if found := looseName.FindStringSubmatch(disposition); err != nil && found != nil {
+		name = found[1] + found[2]
+	}
+	if found := codedName.FindStringSubmatch(disposition); found != nil {
+		if bytes, err := url.PathUnescape(found[1]); err == nil {
+			return windows1252(bytes)
+		}
+	}
+	if !utf8.ValidString(name) {
+		return windows1252(name)
+	}
+	return name
+}
+
+// windows1252 is the text of bytes in Windows-1252, which is ISO 8859-1 where that
+// has printable characters.
+func windows1252(bytes string) string {
+	text, err := charmap.Windows1252.NewDecoder().String(bytes)
+	if err != nil { // a decoder of single bytes has no errors
+		return bytes
+	}
+	return text
+}

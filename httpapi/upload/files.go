@@ -1,0 +1,508 @@
+// Package upload takes files in: forms, resumable uploads of owners and of
+// senders, upload links with their queue, and remote uploads.
+package upload
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"math"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kist/blobs"
+	"kist/httpapi/public"
+	"kist/httpapi/thumb"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/media"
+	"kist/kv/record"
+)
+
+// pictured reports whether a thumbnail can be made of what was uploaded, as far
+// as its header tells: decoding it is for who asks.
+func pictured(c *web.Request, p Part, ref blobs.Ref) (bool, error) {
+	if !public.Shrinks(media.Of(p.claimed, p.Name, p.Head)) {
+		return false, nil
+	}
+	f, err := c.Site.Blobs.Get(ref)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return thumb.Likely(f)
+}
+
+// Bounds of a multipart body.
+const (
+	MaxParts = 100
+	MaxField = 64 << 10 // bytes of one text field
+	MaxTexts = 1 << 20  // bytes of all text fields
+	maxHead  = 64 << 10 // bytes before a part's content: its header, and what precedes the first part
+)
+
+// Part is a file of an upload whose bytes are on the disk, not yet kept; or, of an
+// upload that was answered before, their sum alone.
+type Part struct {
+	Stage   *blobs.Stage // nil if the content was only looked at
+	Sum     [sha256.Size]byte
+	Name    string // as the client has it, cleaned
+	unnamed bool   // the client says no name
+	claimed string // media type by the client's word
+	Head    []byte
+
+	pictured bool // a thumbnail can be made of it
+}
+
+// discardParts removes what was staged of parts and not kept.
+func discardParts(c *web.Request, parts []Part) {
+	for _, p := range parts {
+		if p.Stage == nil {
+			continue
+		}
+		if err := p.Stage.Drop(); err != nil {
+			c.Site.Log.Warn("an upload's temporary file is left", "error", err)
+		}
+	}
+}
+
+// UploadFiles keeps files and answers with their records: one flat, several in a
+// list.
+func UploadFiles(c *web.Request) error {
+	key, err := c.IdempotencyKey()
+	if err != nil {
+		return err
+	}
+	earlier, err := LoadIdempotentAnswer(c, key)
+	if err != nil && !web.IsMissing(err) {
+		return err
+	}
+	room := unlimitedBudget()
+	if earlier == nil {
+		if room, err = BudgetOf(c.Site, c.Owner()); err != nil {
+			return err
+		}
+	}
+	parts, fields, err := ReadMultipart(c, room)
+	defer func() { discardParts(c, parts) }() // what is kept by then stays
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
+		body, err := earlier.For(Fingerprint(c, key, parts, fields))
+		if err != nil {
+			return err
+		}
+		return c.AnswerUploaded(body)
+	}
+	form := record.NewForm(record.Files)
+	problems := field.Create(record.Upload{Form: form}, fields)
+	if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now()), fileProblems(form, parts)); err != nil {
+		return err
+	}
+	hash, err := c.Hash(form.Password)
+	if err != nil {
+		return err
+	}
+	kept := make([]*blobs.Kept, 0, len(parts))
+	recorded := false
+	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, whatever comes
+	for i := range parts {
+		one, err := parts[i].Stage.Keep()
+		if err != nil {
+			return err
+		}
+		kept, parts[i].Sum = append(kept, one), one.Ref
+		if parts[i].pictured, err = pictured(c, parts[i], one.Ref); err != nil {
+			return err
+		}
+	}
+	request := Fingerprint(c, key, parts, fields)
+	var body []byte
+	err = c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
+		if key != "" {
+			// Another request with the key may have been faster.
+			earlier, err := tx.IdempotentAnswer(c.Owner(), key)
+			if err == nil {
+				body, err = earlier.For(request)
+			}
+			if !web.IsMissing(err) {
+				return err
+			}
+		}
+		if body, err = AddFiles(c, tx, form, parts, kept, hash); err != nil {
+			return err
+		}
+		recorded = true
+		if key != "" {
+			return tx.SaveIdempotentAnswer(c.Owner(), key, kv.IdempotentAnswer{Request: request, Body: body})
+		}
+		return nil
+	})
+	if recorded = recorded && err == nil; err != nil {
+		return err
+	}
+	return c.AnswerUploaded(body)
+}
+
+// ReleasePins ends the pins. Content that got no record is unlinked at once: otherwise
+// refused uploads would fill the disk until the next sweep; but not what a
+// record had that was removed lately, which has its time.
+func ReleasePins(s *web.Site, kept []*blobs.Kept, recorded bool) {
+	for _, k := range kept {
+		k.Release()
+		if recorded {
+			continue
+		}
+		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return s.Store.NeverReferenced(k.Ref) }); err != nil {
+			s.Log.Warn("content without a record is left to the sweep", "error", err)
+		}
+	}
+}
+
+// LoadIdempotentAnswer is the answer to an earlier request with the same key; Missing if
+// there was none.
+func LoadIdempotentAnswer(c *web.Request, key string) (a *kv.IdempotentAnswer, err error) {
+	if key == "" {
+		return nil, record.NotFound("answer")
+	}
+	err = c.Site.Store.View(func(tx *kv.Tx) error {
+		a, err = tx.IdempotentAnswer(c.Owner(), key)
+		return err
+	})
+	return a, err
+}
+
+// Fingerprint tells an upload from every other: by its method and path, what
+// is said of its files and their content, in order, and the fields, in any
+// order. The Idempotency-Key goes into it, so that a password among the fields
+// cannot be found by trying out which makes the stored fingerprint.
+func Fingerprint(c *web.Request, key string, parts []Part, fields field.Object) []byte {
+	h := hmac.New(sha256.New, []byte(key))
+	add := func(text string) { // no two lists of texts are written alike
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // cannot fail
+		_, _ = io.WriteString(h, text)
+	}
+	add(c.R.Method)
+	add(c.R.URL.Path)
+	add(strconv.Itoa(len(parts)))
+	for _, p := range parts {
+		add(p.Name)
+		add(p.claimed)
+		add(string(p.Sum[:]))
+	}
+	for _, name := range web.SortedKeys(fields) {
+		add(name)
+		text, _ := fields[name].(string) // receive reads nothing else
+		add(text)
+	}
+	return h.Sum(nil)
+}
+
+// UploadBudget is what an upload may take.
+type UploadBudget struct {
+	File  int64 // bytes of one file
+	Left  int64 // bytes until the quota is used up
+	Disk  int64 // bytes that the disk takes
+	quota int64
+	Look  bool // the content is looked at and not staged
+
+	// Of what strangers send.
+	names []string                             // of the fields that are read; all if nil
+	next  func() error                         // is asked before a file is read, unless it is nil
+	takes func(name string, head []byte) error // is asked once the file's first bytes are there, unless it is nil
+	full  error                                // in place of the quota's
+}
+
+// unlimitedBudget is the room of an upload that was answered before, which is only
+// looked at: clients read the answer when they have sent everything.
+func unlimitedBudget() *UploadBudget {
+	return &UploadBudget{File: math.MaxInt64 - 1, Left: math.MaxInt64 - 1, Disk: math.MaxInt64 - 1, Look: true}
+}
+
+// ErrTooLarge is the error of a file of the given size that does not fit.
+func (m *UploadBudget) ErrTooLarge(size int64) error {
+	switch {
+	case size > m.File:
+		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The file is larger than " + strconv.FormatInt(m.File, 10) + " bytes."}
+	case size > m.Left && m.full != nil:
+		return m.full
+	case size > m.Disk:
+		return kv.ErrFull
+	case size > m.Left:
+		return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: "This does not fit your storage quota of " + strconv.FormatInt(m.quota, 10) + " bytes."}
+	}
+	return nil
+}
+
+// BudgetOf finds out what an upload of the owner may take now. The quota is decided in the
+// transaction; here it keeps what cannot fit from being read to the end.
+func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
+	m := &UploadBudget{File: s.MaxUpload, Left: math.MaxInt64, Disk: s.Store.FreeForContent()}
+	return m, s.Store.View(func(tx *kv.Tx) error {
+		set, err := tx.Settings()
+		if err != nil {
+			return err
+		}
+		if set.MaxUpload > 0 {
+			m.File = min(m.File, set.MaxUpload)
+		}
+		u, err := tx.User(owner)
+		if err != nil {
+			return err
+		}
+		m.Disk = max(0, m.Disk-tx.ReservedBytes())
+		use, err := tx.Usage(u)
+		if use.Quota > 0 {
+			m.quota, m.Left = use.Quota, max(0, use.Quota-use.Used()-use.Begun)
+		}
+		return err
+	})
+}
+
+func fileProblems(form *record.Form, parts []Part) error {
+	switch {
+	case len(parts) == 0:
+		return field.Problems{"file": "is required"}
+	case len(parts) > 1 && form.Slug != "":
+		return field.Problems{"slug": "can be given to one file only"}
+	}
+	return nil
+}
+
+// AddFiles makes the records and the answer.
+func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept []*blobs.Kept, hash string) ([]byte, error) {
+	var body []byte
+	for i, p := range parts {
+		r, err := tx.Add(c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			body = append(body, ',')
+		}
+		if body, err = c.Site.Show(tx, body, r); err != nil {
+			return nil, err
+		}
+		body = c.Site.AppendLinks(body[:len(body)-1], r, p.pictured) // the record's object goes on
+		body = append(body, '}')
+	}
+	if len(parts) > 1 {
+		body = append(append([]byte(`{"files":[`), body...), "]}"...)
+	}
+	return body, nil
+}
+
+// fileForm is the form of one file of an upload. The name that the form gives
+// is for the first.
+func fileForm(form *record.Form, p Part, kept *blobs.Kept, first bool) *record.Form {
+	said := form.Body.(*record.File) // the form is a file's
+	name := p.Name
+	if said.OriginalName != "" && first {
+		name, _ = record.CleanFileName(said.OriginalName) // never fails
+	}
+	one := *form
+	one.Body = &record.File{
+		OriginalName: name, Description: said.Description, Size: kept.Size,
+		MimeType: media.Of(p.claimed, name, p.Head), SHA256: hex.EncodeToString(kept.Ref[:]),
+	}
+	return &one
+}
+
+var errMultipart = &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body cannot be read."}
+
+// ReadMultipart reads a multipart body (RFC 7578): files are streamed to the disk,
+// fields come in any order. On an error it returns the parts so far, which
+// the caller drops in any case.
+func ReadMultipart(c *web.Request, m *UploadBudget) (parts []Part, fields field.Object, err error) {
+	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	if err != nil || media != "multipart/form-data" {
+		return nil, nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be multipart/form-data."}
+	}
+	if params["boundary"] == "" || len(params["boundary"]) > 70 {
+		return nil, nil, errMultipart
+	}
+	whole := int64(math.MaxInt64)
+	if m.File < whole/MaxParts-MaxTexts {
+		whole = (m.File + MaxTexts) * MaxParts
+	}
+	from := &endDetector{r: c.LimitBody(whole)}
+	in := multipart.NewReader(from, params["boundary"])
+	fields = field.Object{}
+	texts := 0
+	for n := 0; ; n++ {
+		from.left = maxHead
+		p, err := in.NextRawPart()
+		from.left = math.MaxInt64
+		if err == io.EOF { //nolint:errorlint // the reader returns it bare
+			return parts, fields, nil
+		}
+		if err != nil {
+			return parts, nil, unreadable(err)
+		}
+		if n == MaxParts {
+			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has more than " + strconv.Itoa(MaxParts) + " parts."}
+		}
+		name := p.FormName()
+		if name == "" && nameless(p) { // it may be a password, or a file of several
+			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The multipart body has a part whose Content-Disposition cannot be read."}
+		}
+		if name == "file" {
+			if m.next != nil {
+				if err := m.next(); err != nil {
+					return parts, nil, err
+				}
+			}
+			one, err := stagePart(c, p, m)
+			parts = append(parts, one)
+			if err != nil {
+				return parts, fields, err
+			}
+			continue
+		}
+		value, err := io.ReadAll(io.LimitReader(p, MaxField+1))
+		if err != nil {
+			return parts, nil, unreadable(err)
+		}
+		if texts += len(value); len(value) > MaxField || texts > MaxTexts {
+			return parts, nil, &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The text fields of the form are too large."}
+		}
+		if m.names != nil && !slices.Contains(m.names, name) {
+			continue
+		}
+		if _, twice := fields[name]; twice {
+			return parts, nil, &record.Error{Fault: record.Malformed, Code: "malformed", Text: "The form names " + strconv.Quote(shorten(name)) + " twice."}
+		}
+		if name != "" {
+			fields[name] = string(value)
+		}
+	}
+}
+
+// endDetector reads no more than left. The end of what it reads is an error, for
+// multipart.Reader takes an end within a part's header for the end of the form;
+// a line end comes before it, which the last boundary may lack.
+type endDetector struct {
+	r              io.Reader
+	left           int64
+	closing, ended bool // at the line end, and after it
+}
+
+func (g *endDetector) Read(b []byte) (int, error) {
+	if g.ended {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if g.left <= 0 {
+		return 0, errMultipart
+	}
+	n, err := g.r.Read(b[:min(int64(len(b)), g.left)])
+	g.left -= int64(n)
+	if err == io.EOF { // readers return it bare
+		g.r, err = strings.NewReader("\r\n"), nil
+		g.ended, g.closing = g.closing, true
+	}
+	return n, err
+}
+
+func shorten(name string) string {
+	if len(name) > 64 {
+		return strings.ToValidUTF8(name[:64], "") + "…"
+	}
+	return name
+}
+
+// unreadable is the error of a multipart body that breaks off or is none.
+func unreadable(err error) error {
+	if _, status := web.ClientError(err); status != http.StatusInternalServerError {
+		return err
+	}
+	return errMultipart
+}
+
+// stagePart streams one file to the disk, or past it if it is only looked at, and
+// takes its size off the room that is left.
+func stagePart(c *web.Request, p *multipart.Part, m *UploadBudget) (out Part, err error) {
+	sum := sha256.New()
+	to := io.Writer(sum)
+	if !m.Look {
+		if out.Stage, err = c.Site.Blobs.Stage(); err != nil {
+			return out, err
+		}
+		to = out.Stage // which sums on its own
+	}
+	out.Name, out.claimed = FileName(p), p.Header.Get("Content-Type")
+	head := make([]byte, media.Sniffed)
+	n := 0
+	for n < len(head) && err == nil {
+		var k int
+		k, err = p.Read(head[n:])
+		n += k
+	}
+	out.Head = head[:n]
+	out.unnamed = p.FileName() == ""
+	if m.takes != nil && (n > 0 || !out.unnamed) && (err == nil || err == io.EOF) { //nolint:errorlint // readers return it bare
+		if err := m.takes(out.Name, out.Head); err != nil {
+			return out, err
+		}
+	}
+	from := &readErrors{r: bytes.NewReader(out.Head)}
+	if err == nil { // with the head, so that little content is one write
+		from.r = io.MultiReader(from.r, io.LimitReader(p, min(m.File, m.Left)-int64(n)+1))
+	}
+	size, cerr := io.Copy(to, from)
+	if cerr != nil && from.err == nil {
+		return out, cerr // the disk's fault, not the client's
+	}
+	if err = cmp.Or(from.err, err); err != nil && err != io.EOF { //nolint:errorlint // readers return it bare
+		return out, unreadable(err)
+	}
+	if err := m.ErrTooLarge(size); err != nil {
+		return out, err
+	}
+	m.Left -= size
+	sum.Sum(out.Sum[:0])
+	return out, nil
+}
+
+// readErrors tells errors of reading from errors of writing.
+type readErrors struct {
+	r   io.Reader
+	err error
+}
+
+func (s *readErrors) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err != nil && err != io.EOF { // readers return it bare
+		s.err = err
+	}
+	return n, err
+}
+
+// nameless reports whether the part has a header that should name it and cannot
+// be read.
+func nameless(p *multipart.Part) bool {
+	said := p.Header.Get("Content-Disposition")
+	_, _, err := mime.ParseMediaType(said)
+	return said != "" && err != nil
+}
+
+// FileName is the name of the part's file. Browsers write a quote in it as
+// %22 and line ends as %0D and %0A (HTML standard, multipart/form-data
+// encoding).
+func FileName(p *multipart.Part) string {
+	_, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
+	name := formEscapes.Replace(params["filename"])
+	name, _ = record.CleanFileName(name) // never fails
+	return name
+}
+
+var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")

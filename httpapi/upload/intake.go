@@ -1,0 +1,463 @@
+package upload
+
+import (
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/httpapi/captcha"
+	"kist/httpapi/grant"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/media"
+	"kist/kv/record"
+)
+
+var (
+	uploadPassword = web.Param{In: "header", Name: "x-upload-password", Doc: "Password of the link, if it has one.", Schema: web.Object{"type": "string", "maxLength": field.MaxSecret}, Example: "open sesame"}
+	captchaArgs    = []web.Param{
+		{In: "header", Name: "x-captcha-token", Doc: "What solving the captcha gave, if the link asks for one; it works once.", Schema: web.Object{"type": "string"}, Example: "eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"},
+		{In: "header", Name: "x-captcha-pass", Doc: "In place of that, a pass of /captcha/verify.", Schema: web.Object{"type": "string"}, Example: "AAABm4…"},
+	}
+)
+
+// IntakeRoutes are the public side of upload requests.
+func IntakeRoutes() []web.Route {
+	const at = web.RequestsPath + "/p/{slug}"
+	page := web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}
+	sent := web.ShapeOf(new(record.SenderForm), web.Create)
+	sent["properties"].(web.Object)["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several items.", "example": []string{"…"}}
+	sent["required"] = []string{"file"}
+	body := &web.Content{Media: "multipart/form-data", Schema: sent}
+	return []web.Route{
+		{
+			Method: "GET", Path: at, Id: "readUploadLink", Tag: "public", Summary: "What a visitor may know of an upload link; little, until the password is given.",
+			Access: web.Visitors, Args: []web.Param{uploadPassword}, Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.Named("UploadLink", web.JSONOf(linkSchema(), linkExample))},
+			Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
+		},
+		{
+			Method: "POST", Path: at + "/files", Id: "leaveFiles", Tag: "public", Summary: "Leaves files at an upload link. All of them are kept, or none.",
+			Access: web.Anyone, Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: body,
+			Reply: web.Reply{Status: 201, Doc: "What waits for approval now, or is approved already.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
+			Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Plain: &web.TextForm{Doc: "a sentence about each file, one in a line", Example: "IMG_0042.jpg waits for approval.\n"}, Serve: leaveFiles,
+		},
+		{
+			Method: "GET", Path: "/up/{slug}", Id: "viewUploadLink", Tag: "public", Summary: "The page of an upload link.",
+			Access: web.Visitors, Reply: page, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewUploadLink,
+		},
+		{
+			Method: "POST", Path: "/up/{slug}", Id: "postFiles", Tag: "public", Summary: "Takes the form of that page.",
+			Access: web.Anyone, Body: body, Reply: web.Reply{Status: 201, Doc: "The page, with what came in.", Body: web.PageOf()}, Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Serve: postFiles,
+		},
+		{
+			Method: "POST", Path: "/up/{slug}/unlock", Id: "unlockUploadLink", Tag: "public", Summary: "Takes the form that asks for the password of an upload link.",
+			Access: web.Anyone, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, Slugs: true, Serve: unlockUploadLink,
+		},
+	}
+}
+
+func linkSchema() web.Object {
+	text, flag, count := web.Object{"type": "string"}, web.Object{"type": "boolean"}, web.Object{"type": "integer", "nullable": true}
+	return web.Members(web.Object{
+		"title": text, "requiresPassword": flag, "authorized": flag,
+		"captcha": web.Object{
+			"type": "object", "nullable": true, "required": []string{"provider"}, "description": "What has to be solved; null is nothing.",
+			"properties": web.Object{"provider": text, "siteKey": text, "challengeUrl": web.Object{"type": "string", "format": "uri"}},
+		},
+		"description": text, "owner": web.Members(web.Object{"displayName": text}, "displayName"), "isActive": flag, "requiresApproval": flag,
+		"expiresAt":  web.Object{"type": "string", "format": "date-time", "nullable": true},
+		"limits":     web.Members(web.Object{"maxFileSize": count, "maxUploads": count, "remainingUploads": count, "allowedTypes": web.Object{"type": "array", "items": text}}, "maxFileSize", "maxUploads", "remainingUploads", "allowedTypes"),
+		"brandColor": text,
+	}, "title", "requiresPassword", "authorized", "captcha")
+}
+
+var linkExample = web.Object{
+	"title": "Photos of the wedding", "requiresPassword": false, "authorized": true, "captcha": nil, "description": "The originals, please.",
+	"owner": web.Object{"displayName": "Ann"}, "isActive": true, "requiresApproval": true, "expiresAt": "2030-01-01T00:00:00.000Z",
+	"limits": web.Object{"maxFileSize": 104857600, "maxUploads": 100, "remainingUploads": 93, "allowedTypes": []string{"image/*"}}, "brandColor": "#0F6B5C",
+}
+
+// OpenRequest finds the upload request of the slug, if it is open.
+func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = tx.RequestAt(slug); return err }); err != nil {
+		return nil, err
+	}
+	return q, q.Open(c.Site.Store.Now())
+}
+
+// Lock is the request as grants know it.
+func Lock(q *record.Request) *record.Record {
+	return &record.Record{ID: q.ID, Owner: q.Owner, Share: record.Share{Slug: q.Slug, Password: q.Password}}
+}
+
+var errUploadLocked = &record.Error{
+	Fault: record.Unauthorized, Code: "password_required", Text: "This upload link needs a password, in the header x-upload-password.",
+}
+
+// requireOpenRequest says whether the visitor may know and use the link of the slug: by
+// its password, or by the cookie that its page gives for that.
+func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
+	q, err := OpenRequest(c, slug)
+	password := c.R.Header.Get("X-Upload-Password")
+	switch {
+	case web.IsMissing(err) && password != "":
+		_ = public.CheckItemPassword(c, "missing", "", password, false) // costs the same work
+		return nil, err
+	case err != nil:
+		return nil, err
+	case q.Password == "", public.Granted(c, grant.ToUnlock, Lock(q)):
+		return q, nil
+	case password == "":
+		return q, errUploadLocked
+	}
+	return q, public.CheckItemPassword(c, q.ID.String(), q.Password, password, false) // x-captcha-token is for the link's own captcha
+}
+
+// countRequestView counts that someone else than the owner looks.
+func countRequestView(c *web.Request, q *record.Request) {
+	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
+		c.Site.Store.RequestSeen(q)
+	}
+}
+
+// readUploadLink answers with what a visitor may know.
+func readUploadLink(c *web.Request) error {
+	q, err := requireOpenRequest(c, c.Arg("slug"))
+	locked := err == errUploadLocked //nolint:errorlint // it is this very one
+	if err != nil && !locked {
+		return err
+	}
+	link, err := findLink(c, q)
+	if err != nil {
+		return err
+	}
+	if !locked {
+		countRequestView(c, q)
+	}
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+		dst = field.AppendString(append(dst, `{"title":`...), q.Title)
+		dst = strconv.AppendBool(append(dst, `,"requiresPassword":`...), q.Password != "")
+		dst = strconv.AppendBool(append(dst, `,"authorized":`...), !locked)
+		dst = append(dst, `,"captcha":`...)
+		if link.captcha == record.CaptchaNone {
+			dst = append(dst, "null"...)
+		} else {
+			dst = field.AppendString(append(dst, `{"provider":`...), string(link.captcha))
+			if link.captcha == record.CaptchaPow {
+				dst = field.AppendString(append(dst, `,"challengeUrl":`...), c.Site.Base+web.ApiPath+"captcha/challenge")
+			} else {
+				dst = field.AppendString(append(dst, `,"siteKey":`...), link.siteKey)
+			}
+			dst = append(dst, '}')
+		}
+		if locked {
+			return append(dst, '}'), nil
+		}
+		number := func(name string, n int64) {
+			if dst = append(dst, name...); n < 0 {
+				dst = append(dst, "null"...)
+			} else {
+				dst = strconv.AppendInt(dst, n, 10)
+			}
+		}
+		dst = field.AppendString(append(dst, `,"description":`...), q.Description)
+		dst = append(field.AppendString(append(dst, `,"owner":{"displayName":`...), link.owner), '}')
+		dst = append(dst, `,"isActive":true,"expiresAt":`...)
+		if q.Expires.IsZero() {
+			dst = append(dst, "null"...)
+		} else {
+			dst = field.AppendString(dst, q.Expires.UTC().Format(field.TimeLayout))
+		}
+		dst = strconv.AppendBool(append(dst, `,"requiresApproval":`...), q.Approval)
+		number(`,"limits":{"maxFileSize":`, link.file)
+		number(`,"maxUploads":`, orNone(q.MaxUploads))
+		number(`,"remainingUploads":`, link.left)
+		dst = append(dst, `,"allowedTypes":[`...)
+		for i, t := range q.Types {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = field.AppendString(dst, t)
+		}
+		dst = field.AppendString(append(dst, `]},"brandColor":`...), q.Color)
+		return append(dst, '}'), nil
+	})
+}
+
+// orNone is -1 for a limit of 0, which is none.
+func orNone(limit int64) int64 {
+	if limit == 0 {
+		return -1
+	}
+	return limit
+}
+
+// link is what is told of a request beside its own fields.
+type link struct {
+	owner   string
+	file    int64 // bytes of one file
+	left    int64 // files; -1 is any number
+	captcha record.CaptchaProvider
+	siteKey string
+}
+
+func findLink(c *web.Request, q *record.Request) (l link, err error) {
+	return l, c.Site.Store.View(func(tx *kv.Tx) error {
+		set, err := session.Settings(c.Site, tx)
+		if err != nil {
+			return err
+		}
+		u, err := tx.User(q.Owner)
+		if web.IsMissing(err) {
+			return record.ErrNoRequest
+		}
+		if err != nil {
+			return err
+		}
+		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: tx.Remaining(q), captcha: record.CaptchaNone, siteKey: set.CaptchaSiteKey}
+		if q.Captcha {
+			l.captcha = set.Provider()
+		}
+		return nil
+	})
+}
+
+// largest is the largest file that the link takes, in bytes.
+func largest(c *web.Request, q *record.Request, set *record.Settings) int64 {
+	maximum := c.Site.MaxUpload
+	for _, limit := range []int64{set.MaxUpload, q.MaxFile} {
+		if limit > 0 {
+			maximum = min(maximum, limit)
+		}
+	}
+	return maximum
+}
+
+// aroundFiles is how much of a multipart body may be other than files: texts,
+// headers and boundaries.
+const aroundFiles = 64 << 10
+
+// mostPromised bounds what one transfer can reserve where nothing else does.
+const mostPromised = 1 << 50
+
+// uploadBudgetAt is what one file may take that is left at a link; the link's other
+// limits are the store's.
+func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
+	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: record.ErrNoRoom}
+	return m, c.Site.Store.View(func(tx *kv.Tx) error {
+		m.Disk = max(0, m.Disk-tx.ReservedBytes())
+		set, err := tx.Settings()
+		m.File = largest(c, q, &set)
+		return err
+	})
+}
+
+// codeType is the code of a file of a type that a link does not take.
+const codeType = "type_not_allowed"
+
+func typeRefused(q *record.Request) error {
+	return &record.Error{Fault: record.WrongType, Code: codeType, Text: "This link takes only " + strings.Join(q.Types, ", ") + ". Nothing was stored."}
+}
+
+// receiveFiles receives what a visitor who was admitted leaves at a link.
+func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err error) {
+	if err := session.RequireCaptcha(c, q); err != nil {
+		return nil, err
+	}
+	m, err := uploadBudgetAt(c, q)
+	if err != nil {
+		return nil, err
+	}
+	m.names = []string{"name", "message"}
+	minimum, limit := max(0, c.R.ContentLength-aroundFiles), int64(mostPromised)
+	if m.File < limit/MaxParts { // no body of the link's can have more
+		limit = m.File * MaxParts
+	}
+	if told := c.R.ContentLength; told >= 0 {
+		limit = min(limit, told)
+	}
+	switch {
+	case minimum > m.Disk:
+		return nil, kv.ErrFull
+	case minimum/MaxParts > m.File:
+		return nil, m.ErrTooLarge(m.File + 1)
+	}
+	place, err := c.Site.Store.Reserve(c.R.Context(), q, grant.Network(c.Addr).String(), minimum, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := place.Release(); err != nil {
+			c.Site.Log.Error("a place for an upload was not given back", "requestId", c.ID, "error", err)
+		}
+	}()
+	m.Left = place.Bytes()
+	files := 0
+	m.next = func() error {
+		if files++; files == 1 {
+			return nil // it has its place
+		}
+		return place.Another()
+	}
+	m.takes = func(name string, head []byte) error {
+		if !q.Takes(name, media.Of("", name, head)) {
+			return typeRefused(q)
+		}
+		return nil
+	}
+	parts, fields, err := ReadMultipart(c, m)
+	defer func() { discardParts(c, parts) }() // what is kept by then stays
+	if err != nil {
+		return nil, err
+	}
+	// A form without JavaScript sends a part for a file that nobody chose.
+	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.unnamed && p.Stage.Size() == 0 })
+	form := new(record.SenderForm)
+	var none error
+	if len(parts) == 0 {
+		none = field.Problems{"file": "is required"}
+	}
+	if err := web.JoinProblems(field.Create(form, fields), none); err != nil {
+		return nil, err
+	}
+	kept := make([]*blobs.Kept, 0, len(parts))
+	recorded := false
+	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, whatever comes
+	var came []kv.Received
+	for _, p := range parts {
+		one, err := p.Stage.Keep()
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, one)
+		came = append(came, kv.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
+	}
+	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		items, err = tx.Receive(place, form, came)
+		return err
+	})
+	recorded = err == nil
+	return items, err
+}
+
+func leaveFiles(c *web.Request) error {
+	q, err := requireOpenRequest(c, c.Arg("slug"))
+	if err != nil {
+		return err
+	}
+	items, err := receiveFiles(c, q)
+	if err != nil {
+		return err
+	}
+	if c.W.Plain {
+		var lines []string
+		for _, i := range items {
+			became := " came in."
+			if i.State == record.Pending {
+				became = " waits for approval."
+			}
+			lines = append(lines, i.Name+became)
+		}
+		return c.RespondText(lines...)
+	}
+	var all []record.Receipt
+	for _, i := range items {
+		all = append(all, record.Receipt{Item: i})
+	}
+	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
+		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
+	})
+}
+
+// viewUploadLink shows the page of a link, or asks for its password.
+func viewUploadLink(c *web.Request) error {
+	q, err := requireOpenRequest(c, c.Arg("slug"))
+	if err == errUploadLocked { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
+	}
+	if err != nil {
+		return err
+	}
+	countRequestView(c, q)
+	return showLink(c, http.StatusOK, q, nil, "")
+}
+
+func showLink(c *web.Request, status int, q *record.Request, came []*record.Item, problem string) error {
+	l, err := findLink(c, q)
+	if err != nil {
+		return err
+	}
+	page := embed.UploadPage{
+		Base: c.Site.Prefix(), Slug: q.Slug, Title: q.Title, Description: q.Description, Owner: l.owner, Expires: q.Expires,
+		Approval: q.Approval, Color: q.Color, MaxFile: l.file, FileSize: public.SizeText(l.file), Left: l.left, Types: q.Types,
+		SiteKey: l.siteKey, Problem: problem,
+	}
+	if l.captcha != record.CaptchaNone {
+		page.Captcha = string(l.captcha)
+	}
+	for _, i := range came {
+		page.Came = append(page.Came, embed.CameView{Name: i.Name, Size: public.SizeText(i.Size)})
+	}
+	return c.RespondPage(status, page)
+}
+
+// postFiles takes the plain form of the page.
+func postFiles(c *web.Request) error {
+	q, err := requireOpenRequest(c, c.Arg("slug"))
+	if err == errUploadLocked { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: ""}))
+	}
+	if err != nil {
+		return err
+	}
+	items, err := receiveFiles(c, q)
+	if err == nil {
+		return showLink(c, http.StatusCreated, q, items, "")
+	}
+	e, status := web.ClientError(err)
+	if e.Code == captcha.ErrNoCaptcha.Code {
+		return showLink(c, status, q, nil, "Nothing was sent: this link needs JavaScript in your browser, which shows that you are no program.")
+	}
+	switch e.Fault {
+	case record.Malformed, record.Denied, record.TooLarge, record.WrongType, record.Invalid, record.TooMany, record.Full:
+		return showLink(c, status, q, nil, e.Text)
+	}
+	return err
+}
+
+func lockedLink(c *web.Request, p embed.Problem) embed.Page {
+	return embed.LockedPage{
+		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: "Go on", Problem: p,
+	}
+}
+
+// unlockUploadLink takes the form that asks for the password of a link. A right one
+// is kept in a cookie, for that link alone.
+func unlockUploadLink(c *web.Request) error {
+	values, err := session.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	c.R.Header.Set("X-Upload-Password", values.Get("password"))
+	q, err := requireOpenRequest(c, c.Arg("slug"))
+	if err == errUploadLocked { //nolint:errorlint // it is this very one
+		return c.RespondPage(http.StatusUnauthorized, lockedLink(c, embed.Problem{Text: "Type the password."}))
+	}
+	if err != nil {
+		return session.Problem(c, err, func(p embed.Problem) embed.Page { return lockedLink(c, p) })
+	}
+	if q.Password != "" {
+		if err := public.SetGrantCookie(c, grant.ToUnlock, Lock(q)); err != nil {
+			return err
+		}
+	}
+	return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
+}

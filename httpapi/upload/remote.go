@@ -1,0 +1,523 @@
+package upload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/outbound"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Bounds of a request for remote uploads.
+const (
+	MaxSecrets  = 10 // different passwords: each takes a while to hash
+	MaxReported = 10 // entries of which it is said what is wrong with them
+)
+
+// remoteForm is what is said of a file that is to be fetched.
+type remoteForm struct {
+	url string
+	*record.Form
+}
+
+func newRemoteForm() *remoteForm { return &remoteForm{Form: record.NewForm(record.Files)} }
+
+func (f *remoteForm) Fields(s *field.Set) {
+	s.URL("url", &f.url, field.Required, field.Filled).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
+	record.Upload{Form: f.Form}.Fields(s)
+}
+
+// keptNames are the members of a remoteForm that go into the queue with what is
+// said of the file.
+var keptNames = func() (names []string) {
+	for _, f := range field.Of(newRemoteForm()).Fields() {
+		if f.Name != "url" && f.Name != "password" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}()
+
+// FetchForm reads back what the queue has.
+func FetchForm(fields string) (*record.Form, error) {
+	in, err := field.Parse([]byte(fields))
+	form := record.NewForm(record.Files)
+	if err == nil {
+		err = field.Create(record.Upload{Form: form}, in)
+	}
+	if err != nil { // it is nobody's fault who asks now
+		return nil, fmt.Errorf("the fields of a remote upload: %w", errors.New(err.Error()))
+	}
+	return form, nil
+}
+
+// remoteFile is one file of a request: where it stands there, and what is said of it.
+type remoteFile struct {
+	list string // "", urls or items
+	no   int    // in the list, from 1
+	in   field.Object
+	own  field.Object // of an item: what it says itself, without what is said of all
+	form *remoteForm
+}
+
+// kept is what goes into the queue: of each name that was given the value as it
+// was read, which is bounded, and not as it was written.
+func (w *remoteFile) kept() (string, error) {
+	read, err := field.Parse(field.AppendJSON(nil, w.form))
+	if err != nil {
+		return "", err
+	}
+	kept := field.Object{}
+	for _, name := range keptNames {
+		if w.in[name] != nil {
+			kept[name] = read[name]
+		}
+	}
+	fields, err := json.Marshal(kept)
+	return string(fields), err
+}
+
+// remoteFilesOf reads which files a request is for, of url, urls and items in this
+// order. One text counts as a list of it for urls, one object for items, as
+// Apple's Shortcuts send them. What is said beside them is said of each file,
+// except where an item says otherwise: null says nothing.
+func remoteFilesOf(in field.Object) ([]remoteFile, error) {
+	bad := field.Problems{}
+	list := func(name string) []any {
+		switch v := in[name].(type) {
+		case nil:
+			return nil
+		case []any:
+			if len(v) > kv.MaxFetches {
+				bad[name] = fmt.Sprintf("must have at most %d entries", kv.MaxFetches)
+				return nil
+			}
+			return v
+		case string:
+			if name == "urls" {
+				return []any{v}
+			}
+		case field.Object:
+			if name == "items" {
+				return []any{v}
+			}
+		}
+		bad[name] = "must be a list"
+		return nil
+	}
+	shared := field.Object{"password": in["password"]}
+	for _, name := range keptNames {
+		shared[name] = in[name]
+	}
+	with := func(owned field.Object) field.Object {
+		one := maps.Clone(shared)
+		for name, v := range owned {
+			if v != nil {
+				one[name] = v
+			}
+		}
+		return one
+	}
+	var all []remoteFile
+	if in["url"] != nil {
+		all = append(all, remoteFile{in: in})
+	}
+	for i, v := range list("urls") {
+		all = append(all, remoteFile{list: "urls", no: i + 1, in: with(field.Object{"url": v})})
+	}
+	for i, v := range list("items") {
+		one, ok := v.(field.Object)
+		if !ok {
+			bad["items"] = fmt.Sprintf("has a bad entry: number %d must be an object", i+1)
+		}
+		all = append(all, remoteFile{list: "items", no: i + 1, in: with(one), own: one})
+	}
+	if len(all) > 1 {
+		for _, name := range []string{"slug", "name"} {
+			if t, _ := in[name].(string); t != "" {
+				bad[name] = "can be given to one file only; use items"
+			}
+		}
+	}
+	if len(all) == 0 && len(bad) == 0 {
+		bad["url"] = "is required, or urls or items"
+	}
+	return all, web.JoinProblems(bad)
+}
+
+// decodeRemoteFiles reads the forms of the files. Its error names what is wrong with each,
+// by the numbers of the entries.
+func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
+	bad := field.Problems{}
+	entries, more := map[string][]string{}, map[string]int{}
+	for i := range all {
+		w := &all[i]
+		w.form = newRemoteForm()
+		problems := field.Create(w.form, w.in)
+		var refused error
+		if why := web.RefusedTarget(c.Site.Outbound, w.form.url); why != "" {
+			refused = field.Problems{"url": why}
+		}
+		var wrong *record.Error
+		if err := web.JoinProblems(problems, w.form.CheckNew(c.Site.Store.Now()), refused); err == nil {
+			continue
+		} else if !errors.As(err, &wrong) {
+			return err
+		}
+		text := ""
+		owned := field.Problems{}
+		for name, why := range wrong.Fields {
+			switch {
+			case w.own[name] != nil, w.list == "items" && name == "url":
+				owned[name] = why
+			case name == "url" && w.list != "":
+				text = " " + why
+			default: // what is said of all is wrong once
+				bad[name] = why
+			}
+		}
+		if len(owned) > 0 {
+			text = ": " + owned.Error()
+		}
+		switch {
+		case text == "":
+		case len(entries[w.list]) == MaxReported:
+			more[w.list]++
+		default:
+			entries[w.list] = append(entries[w.list], fmt.Sprintf("number %d%s", w.no, text))
+		}
+	}
+	for list, texts := range entries {
+		if bad[list] = "has a bad entry: " + strings.Join(texts, "; "); more[list] > 0 {
+			bad[list] += fmt.Sprintf("; and %d more", more[list])
+		}
+	}
+	return web.JoinProblems(bad)
+}
+
+// startRemoteUpload queues files to be fetched: all that the request names, or none.
+func startRemoteUpload(c *web.Request) error {
+	in, err := c.ReadObject(web.SmallBody, nil)
+	if err != nil {
+		return err
+	}
+	all, err := remoteFilesOf(in)
+	if err != nil {
+		return err
+	}
+	if err := decodeRemoteFiles(c, all); err != nil {
+		return err
+	}
+	hashes := map[string]string{"": ""}
+	for _, w := range all {
+		t := w.form.Password
+		if _, done := hashes[t.Text]; done {
+			continue
+		}
+		if len(hashes) > MaxSecrets {
+			return record.Bad(field.Problems{"password": fmt.Sprintf("must not be more than %d different ones", MaxSecrets)})
+		}
+		if hashes[t.Text], err = c.Hash(t); err != nil {
+			return err
+		}
+	}
+	queued := make([]record.Fetch, len(all))
+	for i, w := range all {
+		fields, err := w.kept()
+		if err != nil {
+			return err
+		}
+		queued[i] = record.Fetch{
+			Owner: c.Owner(), By: asker(c), URL: w.form.url, Fields: fields, Password: hashes[w.form.Password.Text], Slug: w.form.Slug,
+			Name: w.form.Body.(*record.File).OriginalName,
+		}
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		for i := range queued {
+			f, err := tx.AddFetch(queued[i])
+			if err != nil {
+				return err
+			}
+			queued[i] = *f
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	c.Site.Fetches.Rescan()
+	return answerFetches(c, http.StatusAccepted, queued)
+}
+
+// asker is the API key that asks for a remote upload. A session is none: what its
+// user has asked for goes on after they have signed out.
+func asker(c *web.Request) record.ID {
+	if c.Caller.Key.Session {
+		return uuid.Nil
+	}
+	return c.Caller.Key.ID
+}
+
+// ShownFetch is a remote upload as its owner sees it.
+type ShownFetch struct {
+	record.Fetch
+	file []byte // JSON of the file that was made; nil if there is none
+}
+
+func (v *ShownFetch) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID, field.Always).Says("Id of the remote upload.", web.SampleID)
+	s.URL("url", &v.URL, field.Always).Says("Address of the file.", `"https://example.org/holiday.mp4"`)
+	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file; empty as long as it is not known.", `"holiday.mp4"`)
+	field.Choice(s, "state", &v.State, record.FetchStates).
+		Says("How far it is; waiting is for its turn, or for another try. What is over is remembered for a week.", `"running"`)
+	s.Number("bytes", &v.Bytes, 0, 1<<62).Says("Bytes that came in.", `1048576`)
+	s.MaybeNumber("total", &v.Total, 0, 1<<62).Says("Bytes of the whole; null if that is not known.", `20971520`)
+	s.Shown("tries", field.Schema{Type: "integer"}, func(dst []byte) []byte { return fmt.Append(dst, v.Tries) }).Says("How often it was tried, of five times.", `1`)
+	s.Time("nextTryAt", &v.Due).Says("When it may be tried; null if it does not wait.", `null`)
+	s.Shown("error", text, func(dst []byte) []byte { return field.AppendString(dst, v.Problem) }).
+		Says("What the last try failed by; empty if it did not.", `""`)
+	s.Shown("file", field.Schema{Type: "object", Nullable: true, Members: field.Of(new(madeFile)).Members()}, func(dst []byte) []byte {
+		if v.file == nil {
+			return append(dst, "null"...)
+		}
+		return append(dst, v.file...)
+	}).Says("The file that was made; null if there is none, or none any more.", `{"id":`+web.SampleID+`,"slug":"summer-24","url":"https://kist.example.org/x/summer-24"}`)
+	s.Time("createdAt", &v.Created, field.Always).Says("When it was asked for.", `"2026-01-02T03:04:05.678Z"`)
+	s.Time("endedAt", &v.Ended).Says("When it was over; null if it is not.", `null`)
+}
+
+// madeFile names the file that a remote upload became.
+type madeFile struct{ record.Shown }
+
+func (v *madeFile) Fields(s *field.Set) {
+	text := field.Schema{Type: "string"}
+	s.ID("id", &v.ID, field.Always).Says("Id of the file.", web.SampleID)
+	s.Shown("slug", text, func(dst []byte) []byte { return field.AppendString(dst, v.Slug) }).Says("Its slug.", `"summer-24"`)
+	s.Shown("url", field.Schema{Type: "string", Format: "uri"}, v.AppendURL).Says("Where others reach it.", `"https://kist.example.org/x/summer-24"`)
+}
+
+// showFetch is a remote upload as it is at this moment.
+func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
+	v := &ShownFetch{Fetch: *f}
+	if at := s.Fetches.Running(f.ID); at != nil && f.State == record.FetchRuns {
+		v.Bytes = max(v.Bytes, at.Bytes.Load())
+	}
+	if f.File == uuid.Nil {
+		return v, nil
+	}
+	r, err := tx.Owned(f.Owner, record.Files, f.File)
+	if web.IsMissing(err) {
+		return v, nil
+	}
+	if err == nil {
+		v.file = field.AppendJSON(nil, &madeFile{record.Shown{Record: *r, Base: s.Base}})
+	}
+	return v, err
+}
+
+// answerFetches answers with remote uploads in the order given.
+func answerFetches(c *web.Request, status int, all []record.Fetch) error {
+	shown := make([]*ShownFetch, len(all))
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		for i := range all {
+			if shown[i], err = showFetch(c.Site, tx, &all[i]); err != nil {
+				return err
+			}
+			shown[i].Problem = Hide(c, shown[i].Problem)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
+		return append(web.AppendAll(append(dst, `{"jobs":`...), shown), '}'), nil
+	})
+}
+
+// listRemoteUploads lists the caller's remote uploads, newest first. Clients try any
+// key here; one that may not read sees those that it asked for.
+func listRemoteUploads(c *web.Request) error {
+	var all []record.Fetch
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.Owner()); return err }); err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !maySee(c, f.By) })
+	slices.Reverse(all)
+	return answerFetches(c, http.StatusOK, all)
+}
+
+// requestedFetch reads a remote upload that the caller may know of.
+func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, error) {
+	f, err := tx.Fetch(c.Owner(), id)
+	if err == nil && !maySee(c, f.By) {
+		return nil, record.NotFound("remote upload")
+	}
+	return f, err
+}
+
+// Hide takes the addresses of hosts out of a sentence of package outbound,
+// unless the caller is an administrator: they tell of the server's network.
+func Hide(c *web.Request, text string) string {
+	if c.Caller.User.Role == record.Admin {
+		return text
+	}
+	return outbound.Hide(text)
+}
+
+// answerFetch answers with the remote upload that the path names.
+func answerFetch(c *web.Request, id record.ID) error {
+	var v *ShownFetch
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		f, err := requestedFetch(c, tx, id)
+		if err == nil {
+			v, err = showFetch(c.Site, tx, f)
+		}
+		if err == nil {
+			v.Problem = Hide(c, v.Problem)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, v)
+}
+
+func readRemoteUpload(c *web.Request) error {
+	id, err := c.IDArg("remote upload")
+	if err != nil {
+		return err
+	}
+	return answerFetch(c, id)
+}
+
+// fetchAction is what is to be done with a remote upload.
+type fetchAction struct{ action string }
+
+// What may be done.
+const (
+	cancelFetch = "cancel"
+	retryFetch  = "retry"
+)
+
+var FetchActions = []string{cancelFetch, retryFetch}
+
+func (f *fetchAction) Fields(s *field.Set) {
+	field.Choice(s, "action", &f.action, FetchActions, field.Required).
+		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
+}
+
+func decideRemoteUpload(c *web.Request) error {
+	id, err := c.IDArg("remote upload")
+	if err != nil {
+		return err
+	}
+	form := new(fetchAction)
+	if err := web.JoinProblems(c.DecodeNew(form)); err != nil {
+		return err
+	}
+	verb := (*kv.Tx).CancelFetch
+	if form.action == retryFetch {
+		verb = func(tx *kv.Tx, owner, id record.ID) error { return tx.RetryFetch(owner, id, asker(c)) }
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		if _, err := requestedFetch(c, tx, id); err != nil {
+			return err
+		}
+		return verb(tx, c.Owner(), id)
+	}); err != nil {
+		return err
+	}
+	if form.action == cancelFetch {
+		c.Site.Fetches.Cancel(id)
+	}
+	c.Site.Fetches.Rescan()
+	return answerFetch(c, id)
+}
+
+func removeRemoteUpload(c *web.Request) error {
+	id, err := c.IDArg("remote upload")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		if _, err := requestedFetch(c, tx, id); err != nil {
+			return err
+		}
+		return tx.RemoveFetch(c.Owner(), id)
+	}); err != nil {
+		return err
+	}
+	c.Site.Fetches.Cancel(id)
+	return c.RespondOK()
+}
+
+func clearRemoteUploads(c *web.Request) error {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.ClearFetches(c.Owner()) }); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+// remoteBody is what a request for remote uploads may say.
+func remoteBody() *web.Content {
+	item := web.ShapeOf(newRemoteForm(), web.Create)
+	schema := web.ShapeOf(newRemoteForm(), web.Create)
+	delete(schema, "required")
+	of := schema["properties"].(web.Object)
+	of["url"].(web.Object)["nullable"] = true
+	of["urls"] = web.Object{
+		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
+		"description": "Addresses of several files; one address may also stand without a list. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
+	}
+	of["items"] = web.Object{
+		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": item,
+		"description": "Several files, with what is said of each; one may also stand without a list. What is said beside them is said of each that does not say otherwise.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
+	}
+	return web.Named("RemoteUploadCreate", web.JSONOf(schema, web.Object{"url": "https://example.org/holiday.mp4", "isPublic": true}))
+}
+
+// RemoteRoutes are the operations on files that the server fetches.
+func RemoteRoutes() []web.Route {
+	const at = web.ApiPath + "remote-upload"
+	jobs := func() *web.Content {
+		return web.Named("RemoteUploadList", web.JSONOf(web.Members(web.Object{"jobs": web.AllOf("RemoteUpload")}, "jobs"), nil))
+	}
+	return []web.Route{
+		{
+			Method: "GET", Path: at, Id: "listRemoteUploads", Tag: "remote upload",
+			Summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
+			Access:  web.Holders, Reply: web.Reply{Status: 200, Doc: "The remote uploads.", Body: jobs()}, Serve: listRemoteUploads,
+		},
+		{
+			Method: "POST", Path: at, Id: "startRemoteUpload", Tag: "remote upload",
+			Summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
+			Access:  web.Uploads, Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The remote uploads, which wait for their turn.", Body: jobs()}, Fails: []int{409}, Serve: startRemoteUpload,
+		},
+		{
+			Method: "DELETE", Path: at, Id: "clearRemoteUploads", Tag: "remote upload", Summary: "Forgets the remote uploads that are over; the files stay.",
+			Access: web.Writes, Reply: web.DoneReply, Serve: clearRemoteUploads,
+		},
+		{
+			Method: "GET", Path: at + "/{id}", Id: "readRemoteUpload", Tag: "remote upload", Summary: "Says how far a remote upload is, and what came of it.",
+			Access: web.Uploads, Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404}, Serve: readRemoteUpload,
+		},
+		{
+			Method: "PATCH", Path: at + "/{id}", Id: "decideRemoteUpload", Tag: "remote upload", Summary: "Cancels a remote upload, or tries it again.",
+			Access: web.Uploads, Body: web.Named("RemoteUploadDecision", web.JSONOf(web.ShapeOf(new(fetchAction), web.Create), nil)), Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
+		},
+		{
+			Method: "DELETE", Path: at + "/{id}", Id: "removeRemoteUpload", Tag: "remote upload", Summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
+			Access: web.Uploads, Reply: web.DoneReply, Fails: []int{404}, Serve: removeRemoteUpload,
+		},
+	}
+}

@@ -1,0 +1,66 @@
+package upload
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// What an answer may say of the name becomes one that is safe to save under.
+func TestNameOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ disposition, address, want string }{
+		{"", "https://example.org/a/b.txt?c=d#e", "b.txt"},
+		{"", "https://example.org/a/b/", "b"},
+		{"", "https://example.org/", "example.org"},
+		{"", "https://example.org", "example.org"},
+		{"", "https://example.org/%2e%2e/%2e%2e", "file"},
+		{"", "https://example.org/..%2f..%2fetc%2fpasswd", "passwd"},
+		{"", "https://example.org/.bashrc", ".bashrc"},
+		{"", "https://example.org/" + strings.Repeat("x", 300) + ".tar", strings.Repeat("x", 251) + ".tar"},
+		{`attachment; filename="a b.txt"`, "https://example.org/x", "a b.txt"},
+		{`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac%20rates.txt`, "https://example.org/x", "€ rates.txt"},
+		{`inline; filename=plain.txt`, "https://example.org/x", "plain.txt"},
+		{`attachment; filename="..\\..\\CON.txt"`, "https://example.org/x", "_CON.txt"},
+		{`attachment; filename="/etc/passwd"`, "https://example.org/x", "passwd"},
+		{`attachment; filename=""`, "https://example.org/x", "x"},
+		{`attachment`, "https://example.org/x", "x"},
+		{`"; ;;=`, "https://example.org/x", "x"},
+		{`attachment; filename=a b (1).pdf; size=5`, "https://example.org/get.php", "a b (1).pdf"},
+		{`attachment;FileName = "a.pdf"; filename="b.pdf"`, "https://example.org/x", "a.pdf"},
+		{"attachment; filename=Gr\xc3\xbc\xc3\x9fe.pdf", "https://example.org/x", "Grüße.pdf"},
+		{"attachment; filename=\"Gr\xfc\xdfe \x80.pdf\"", "https://example.org/x", "Grüße €.pdf"}, // Windows-1252
+		{"attachment; filename=Gr\xfc\xdfe 1.pdf", "https://example.org/x", "Grüße 1.pdf"},
+		{`attachment; filename="x.pdf"; filename*=ISO-8859-1'de'Gr%FC%DFe.pdf`, "https://example.org/x", "Grüße.pdf"},
+		{`attachment; filename*=windows-1252''%80.txt;size=1`, "https://example.org/x", "€.txt"},
+		{`attachment; filename=../a b/../.. `, "https://example.org/x", "file"},
+		{`attachment; xfilename=a b`, "https://example.org/x", "x"},
+	} {
+		is := is.New(t)
+		u, err := url.Parse(c.address)
+		is.NoErr(err)
+		is.Equal(nameOf(&http.Response{Header: http.Header{"Content-Disposition": {c.disposition}}, Request: &http.Request{URL: u}}), c.want)
+	}
+}
+
+func FuzzNameOf(f *testing.F) {
+	f.Add(`attachment; filename="x.txt"; filename*=UTF-8''%e2%82%ac.txt`, "/a/b.txt")
+	f.Add(`attachment; filename*=ISO-8859-1''%ff`, "/..")
+	f.Add(`attachment; filename=a b.txt;`, "/")
+	f.Add("attachment; filename=\"\xff\x00\r\n\"", "//")
+	f.Add(`attachment; filename*0="a"; filename*1="b"`, "\x00")
+	f.Fuzz(func(t *testing.T, disposition, path string) {
+		name := nameOf(&http.Response{
+			Header:  http.Header{"Content-Disposition": {disposition}},
+			Request: &http.Request{URL: &url.URL{Scheme: "http", Host: "example.org", Path: path}},
+		})
+		if clean, _ := record.CleanFileName(name); name == "" || clean != name {
+			t.Errorf("%q of %q and %q", name, disposition, path)
+		}
+	})
+}

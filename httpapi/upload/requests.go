@@ -1,0 +1,347 @@
+package upload
+
+import (
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/public"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// RequestRoutes are the owner's operations of upload requests.
+func RequestRoutes() []web.Route {
+	status := web.Param{In: "query", Name: "status", Doc: "How far the items are; any if absent.", Schema: web.Ref("UploadState"), Example: "pending"}
+	page := []web.Param{
+		{In: "query", Name: "limit", Doc: "Items of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50},
+		{In: "query", Name: "offset", Doc: "Items to pass over; not together with cursor.", Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the page before. It holds a place and not a number: what is decided in between hides nothing.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+	}
+	queue := web.Named("UploadItemList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem"), "total": web.WholeTotal, "nextCursor": web.NextCursor}, "items", "total", "nextCursor"), nil))
+	first := status
+	first.Doc = "How far the items are; pending if absent."
+	return []web.Route{
+		{
+			Method: "GET", Path: web.RequestsPath, Id: "listUploadRequests", Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
+			Access: web.Reads, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.ListOf("UploadRequest")}, Serve: listUploadRequests,
+		},
+		{
+			Method: "POST", Path: web.RequestsPath, Id: "createUploadRequest", Tag: "upload-requests", Summary: "Makes an upload request: a link at which others leave files.",
+			Access: web.Writes, Body: web.BodyOf("UploadRequestCreate"), Reply: web.Reply{Status: 201, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{409}, Serve: createUploadRequest,
+		},
+		{
+			Method: "GET", Path: web.RequestsPath + "/{id}", Id: "readUploadRequest", Tag: "upload-requests", Summary: "Reads an upload request.",
+			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: readUploadRequest,
+		},
+		{
+			Method: "PATCH", Path: web.RequestsPath + "/{id}", Id: "editUploadRequest", Tag: "upload-requests", Summary: "Changes an upload request.",
+			Access: web.Writes, Body: web.BodyOf("UploadRequestEdit"), Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404, 409}, Serve: editUploadRequest,
+		},
+		{
+			Method: "DELETE", Path: web.RequestsPath + "/{id}", Id: "removeUploadRequest", Tag: "upload-requests", Summary: "Deletes an upload request and what waits in its queue; approved files stay.",
+			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: removeUploadRequest,
+		},
+		{
+			Method: "GET", Path: web.RequestsPath + "/queue", Id: "listPendingUploads", Tag: "upload-requests", Summary: "Lists what came in by all upload requests, oldest first.",
+			Access: web.Reads, Args: append([]web.Param{first}, page...), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: queue}, Serve: listQueue,
+		},
+		{
+			Method: "GET", Path: web.RequestsPath + "/{id}/queue", Id: "listUploadItems", Tag: "upload-requests", Summary: "Lists what came in by one upload request, oldest first.",
+			Access: web.Reads, Args: append([]web.Param{status}, page...), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: queue}, Fails: []int{404}, Serve: listQueue,
+		},
+		{
+			Method: "PATCH", Path: web.RequestsPath + "/{id}/queue", Id: "decideUploads", Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
+			Access: web.Writes, Body: decisionsBody(),
+			Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.Named("UploadItemsDecided", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem")}, "items"), nil))},
+			Fails: []int{404, 409}, Serve: decideUploads,
+		},
+		{
+			Method: "PATCH", Path: web.RequestsPath + "/{id}/queue/{itemId}", Id: "decideUpload", Tag: "upload-requests", Summary: "Approves a pending item, which makes a file of it, or rejects it.",
+			Access: web.Writes, Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409}, Serve: decideUpload,
+		},
+		{
+			Method: "GET", Path: web.RequestsPath + "/{id}/queue/{itemId}/content", Id: "readUploadContent", Tag: "upload-requests", Summary: "The bytes of a pending item, for its owner alone.",
+			Access: web.Reads, Args: web.Conditional, Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()}, Fails: []int{206, 304, 404, 412, 416, 503}, Serve: readUploadContent,
+		},
+	}
+}
+
+// answerRequest answers {"data": request}, as it is now.
+func answerRequest(c *web.Request, status int, id record.ID) error {
+	v := &record.ShownRequest{Base: c.Site.Base}
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		q, err := tx.Request(c.Owner(), id)
+		if err == nil {
+			tx.ShowRequest(q, v)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(status, v)
+}
+
+func listUploadRequests(c *web.Request) error {
+	return web.AnswerList(c,
+		func(tx *kv.Tx) ([]record.Request, error) { return tx.Requests(c.Owner()) },
+		func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
+		func(tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
+			v := &record.ShownRequest{Base: c.Site.Base}
+			tx.ShowRequest(q, v)
+			return v, nil
+		})
+}
+
+func createUploadRequest(c *web.Request) error {
+	form := &record.RequestForm{Request: record.NewRequest()}
+	problems := c.DecodeNew(form)
+	var ends error
+	if err := record.CheckEnd(form.Expires, c.Site.Store.Now()); err != nil {
+		ends = field.Problems{"expiresAt": err.Error()}
+	}
+	if err := web.JoinProblems(problems, ends); err != nil {
+		return err
+	}
+	form.Finish()
+	hash, err := c.Hash(form.Secret)
+	if err != nil {
+		return err
+	}
+	var q *record.Request
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		q, err = tx.AddRequest(c.Owner(), form, hash)
+		return err
+	}); err != nil {
+		return err
+	}
+	return answerRequest(c, http.StatusCreated, q.ID)
+}
+
+func readUploadRequest(c *web.Request) error {
+	id, err := c.IDArg("upload request")
+	if err != nil {
+		return err
+	}
+	return answerRequest(c, http.StatusOK, id)
+}
+
+func editUploadRequest(c *web.Request) error {
+	id, err := c.IDArg("upload request")
+	if err != nil {
+		return err
+	}
+	form := new(record.RequestForm)
+	in, err := c.DecodePatch(form)
+	if err != nil {
+		return err
+	}
+	hash, err := c.Hash(form.Secret)
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+		q, err := tx.Request(c.Owner(), id)
+		if err != nil {
+			return err
+		}
+		form := &record.RequestForm{Request: *q}
+		if err := field.Patch(form, in); err != nil {
+			return err
+		}
+		form.Finish()
+		if form.Secret.Said {
+			form.Password = hash
+		}
+		return tx.SaveRequest(&form.Request)
+	}); err != nil {
+		return err
+	}
+	return answerRequest(c, http.StatusOK, id)
+}
+
+func removeUploadRequest(c *web.Request) error {
+	id, err := c.IDArg("upload request")
+	if err != nil {
+		return err
+	}
+	if err := c.Site.Store.RemoveRequest(c.Owner(), id); err != nil {
+		return err
+	}
+	return c.RespondOK()
+}
+
+// listQueue lists the items of one request, or the pending ones of all.
+func listQueue(c *web.Request) error {
+	values, err := c.Query()
+	if err != nil {
+		return err
+	}
+	args := web.Arguments{Values: values}
+	q := kv.Queue{
+		Owner: c.Owner(), State: record.State(args.Get("status")),
+		Limit: args.Number("limit", 1, web.MaxPage, web.DefaultPage), Offset: args.Number("offset", 0, web.MaxOffset, 0),
+	}
+	p := web.Page{Limit: q.Limit, Cursor: args.Get("cursor"), Sort: kv.Oldest}
+	if p.Cursor != "" && args.Get("offset") != "" {
+		args.Refuse("offset cannot be used together with cursor")
+	}
+	if q.State != "" && !slices.Contains(record.States, q.State) {
+		args.Refuse("status must be one of: " + web.Join(record.States))
+	}
+	if err := args.Err(); err != nil {
+		return err
+	}
+	if c.Arg("id") == "" {
+		if q.State == "" {
+			q.State = record.Pending
+		}
+	} else if q.Request, err = c.IDArg("upload request"); err != nil {
+		return err
+	}
+	list := c.R.URL.Path + " " + string(q.State)
+	after, err := p.Position(list)
+	if err != nil {
+		return err
+	}
+	if len(after) > 0 {
+		if len(after) != len(q.After) {
+			return web.ErrCursor
+		}
+		q.After = record.ID(after)
+	}
+	q.Limit++ // to see whether there is another page
+	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+		var items []*record.Item
+		var total int64
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+			if q.Request != uuid.Nil {
+				if _, err := tx.Request(q.Owner, q.Request); err != nil {
+					return err
+				}
+			}
+			items, total, err = tx.Queue(q)
+			return err
+		}); err != nil {
+			return dst, err
+		}
+		dst, n := web.AppendPage(append(dst, `{"items":`...), items, p.Limit)
+		next := ""
+		if n < len(items) {
+			next = p.Write(list, items[n-1].ID[:])
+		}
+		return web.AppendEnd(dst, int(total), next), nil
+	})
+}
+
+// maxDecided is how many items one request decides.
+const maxDecided = 500
+
+// decisions is a decision on several items.
+type decisions struct {
+	items []string
+	record.Decision
+}
+
+func (d *decisions) Fields(s *field.Set) {
+	s.IDs("items", &d.items, maxDecided, field.Required, field.Filled).Says("Ids of the items.", `["01890a5d-ac96-774b-bcce-b302099a8057"]`)
+	d.Decision.Fields(s)
+}
+
+func decisionsBody() *web.Content {
+	return web.Named("UploadDecisions", web.JSONOf(web.ShapeOf(new(decisions), web.Create), nil))
+}
+
+// decideUploads decides several items alike.
+func decideUploads(c *web.Request) error {
+	request, err := c.IDArg("upload request")
+	if err != nil {
+		return err
+	}
+	form := new(decisions)
+	if err := c.DecodeNew(form); err != nil {
+		return err
+	}
+	var ids []record.ID
+	for _, t := range form.items {
+		if id := uuid.MustParse(t); !slices.Contains(ids, id) { // IDs are clean
+			ids = append(ids, id)
+		}
+	}
+	var all []*record.Item
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		if _, err = tx.Request(c.Owner(), request); err == nil {
+			all, err = tx.DecideAll(c.Owner(), request, ids, &form.Decision)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
+		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
+	})
+}
+
+// place reads which item the path names.
+func place(c *web.Request) (request, item record.ID, err error) {
+	request, err = c.IDArg("upload request")
+	if err == nil {
+		if item, err = uuid.Parse(c.Arg("itemId")); err != nil {
+			err = record.NotFound("upload")
+		}
+	}
+	return request, item, err
+}
+
+func decideUpload(c *web.Request) error {
+	request, item, err := place(c)
+	if err != nil {
+		return err
+	}
+	decision := new(record.Decision)
+	if err := c.DecodeNew(decision); err != nil {
+		return err
+	}
+	var i *record.Item
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+		i, err = tx.Decide(c.Owner(), request, item, decision)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.RespondData(http.StatusOK, i)
+}
+
+// readUploadContent lets the owner look at what waits. It comes with the headers
+// of any stored byte: it is as hostile, and nobody has vouched for it.
+func readUploadContent(c *web.Request) error {
+	request, item, err := place(c)
+	if err != nil {
+		return err
+	}
+	var i *record.Item
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = tx.Item(c.Owner(), request, item); return err }); err != nil {
+		return err
+	}
+	if i.State != record.Pending {
+		return record.NotFound("content")
+	}
+	f, err := public.Stored(c, i.Ref, i.Size)
+	if err = public.Unreadable(c, i.ID, true, err); web.IsMissing(err) {
+		return record.NotFound("content")
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := c.W.Header()
+	web.SetContentHeaders(h, i.MimeType, i.Name, public.AsDownload(c), false)
+	h.Set("Etag", `"`+hex.EncodeToString(i.Ref[:])+`"`)
+	h.Set("Cache-Control", "private, no-store")
+	return public.SendContent(c, f, i.Size, func(status int) error { return public.Refusal(c, status, i.Size) })
+}

@@ -1,0 +1,260 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Types of bodies.
+const (
+	JsonType = "application/json"
+	htmlType = "text/html; charset=utf-8"
+	TextType = "text/plain; charset=utf-8"
+)
+
+const (
+	ApiPath   = "/api/v1/"
+	claimPath = "/claim/"
+	MaxQuery  = 8 << 10 // bytes of a query
+	MaxArgs   = 100     // parameters of a query
+	SmallBody = 1 << 20 // bytes of a JSON body unless the route says otherwise
+)
+
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// A body must come in at this rate or better, over this time: otherwise the
+// connection is cut, so that slow senders do not hold the server.
+const (
+	PaceTime  = 30 * time.Second
+	PaceBytes = 32 << 10
+)
+
+// restBytes is how much of a body that was not asked for is taken before the
+// answer. Of a longer one the client is cut off, which net/http does.
+const restBytes = 256 << 10
+
+// paced is the body of a request, for as long as bytes keep coming in: every
+// request with a body has one from its beginning, whether its handler reads
+// it or not, for net/http reads what the handler leaves.
+type paced struct {
+	body   io.ReadCloser
+	ctl    *http.ResponseController
+	left   int64 // bytes still to come; negative if that is not known
+	due    int64 // bytes until the deadline moves on
+	begun  bool
+	ended  bool
+	over   atomic.Bool // nothing more is to be read
+	expect bool        // the client sends nothing until the body is read
+}
+
+func Pace(ctl *http.ResponseController, r *http.Request) *paced {
+	p := &paced{body: r.Body, ctl: ctl, left: r.ContentLength, expect: r.Header.Get("Expect") != ""}
+	p.extend()
+	return p
+}
+
+func (p *paced) extend() {
+	p.due = PaceBytes
+	_ = p.ctl.SetReadDeadline(time.Now().Add(PaceTime)) // a connection without deadlines has none to keep
+	if p.over.Load() {
+		_ = p.ctl.SetReadDeadline(time.Now())
+	}
+}
+
+// cut ends reading, from another goroutine: what waits for bytes fails.
+func (p *paced) cut() {
+	p.over.Store(true)
+	_ = p.ctl.SetReadDeadline(time.Now())
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if !p.begun {
+		p.begun = true
+		p.extend() // the time until now was the server's
+	}
+	n, err := p.body.Read(b)
+	p.left -= int64(n)
+	if p.due -= int64(n); p.due <= 0 {
+		p.extend()
+	}
+	if err != nil {
+		p.ended = true
+	}
+	if err == io.EOF {
+		_ = p.ctl.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+func (p *paced) Close() error { return p.body.Close() }
+
+// rest takes what is left of the body, for many clients read the answer only
+// when they have sent everything.
+func (p *paced) rest() {
+	switch {
+	case p.ended, p.left > restBytes:
+		return
+	case p.expect && !p.begun: // nothing comes: net/http need not wait for it
+		_ = p.ctl.SetReadDeadline(time.Now())
+		return
+	}
+	_, _ = io.CopyN(io.Discard, p, restBytes) // the answer is the same if it breaks off
+}
+
+// LimitBody is the request's body, bounded: reading past the bound fails with
+// http.MaxBytesError.
+func (c *Request) LimitBody(limit int64) io.ReadCloser {
+	return http.MaxBytesReader(c.W.ResponseWriter, c.R.Body, limit)
+}
+
+// ReadObject reads the JSON object of the body, of at most limit bytes. What the
+// shape does not know is not in the result; all is if that is nil.
+func (c *Request) ReadObject(limit int64, shape field.Shaped) (field.Object, error) {
+	if enc := c.R.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_encoding", Text: "The body must not be compressed."}
+	}
+	media, params, err := mime.ParseMediaType(c.R.Header.Get("Content-Type"))
+	if err != nil || media != JsonType || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		return nil, &record.Error{Fault: record.WrongType, Code: "unsupported_media_type", Text: "The body must be JSON, with the Content-Type application/json."}
+	}
+	data, err := c.ReadBody(limit)
+	if err != nil {
+		return nil, err
+	}
+	if shape == nil {
+		return field.Parse(data)
+	}
+	return field.ParseFor(shape, data)
+}
+
+// BodyError is the error of a body that could not be read to its end.
+func BodyError(err error) error {
+	if _, status := ClientError(err); status != http.StatusInternalServerError {
+		return err
+	}
+	return &record.Error{Fault: record.Malformed, Code: "body_cut_off", Text: "The body ended early or could not be read."}
+}
+
+// DecodeNew reads the body into a new value.
+func (c *Request) DecodeNew(v field.Shaped) error {
+	in, err := c.ReadObject(SmallBody, v)
+	if err != nil {
+		return err
+	}
+	return field.Create(v, in)
+}
+
+// DecodePatch reads the body of a patch, for a transaction to read into what is
+// stored. All that can be wrong with it shows on blank, a throw-away value of
+// the same shape, so that a bad request never takes the writer's time.
+func (c *Request) DecodePatch(blank field.Shaped) (field.Object, error) {
+	in, err := c.ReadObject(SmallBody, blank)
+	if err != nil {
+		return nil, err
+	}
+	return in, field.Patch(blank, in)
+}
+
+// JoinProblems joins what several looks at one input found, so that one answer names
+// every bad field.
+func JoinProblems(errs ...error) error {
+	all := field.Problems{}
+	for _, err := range errs {
+		var found field.Problems
+		if err != nil && !errors.As(err, &found) {
+			return err
+		}
+		maps.Copy(all, found)
+	}
+	return record.Bad(all)
+}
+
+// Query reads the parameters of the address.
+func (c *Request) Query() (url.Values, error) {
+	bad := &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The query of the address cannot be read."}
+	if strings.Count(c.R.URL.RawQuery, "&") >= MaxArgs {
+		return nil, bad
+	}
+	q, err := url.ParseQuery(c.R.URL.RawQuery)
+	if err != nil {
+		return nil, bad
+	}
+	for name, values := range q {
+		if !utf8.ValidString(name) || slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			return nil, bad
+		}
+	}
+	return q, nil
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
+
+// keptBuffer is the largest buffer that is kept for another answer.
+const keptBuffer = 1 << 20
+
+// Respond answers with JSON that write appends to what it is given.
+func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) error {
+	buf := buffers.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= keptBuffer {
+			buffers.Put(buf)
+		}
+	}()
+	b, err := write((*buf)[:0])
+	*buf = b
+	if err != nil {
+		return err
+	}
+	if c.Keep != nil && status < 300 {
+		c.Keep(b)
+	}
+	h := c.W.Header()
+	h["Content-Type"] = headJSON
+	h["Cache-Control"] = HeadNoStore
+	b = pack(h, c.R, b)
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	c.W.WriteHeader(status)
+	_, _ = c.W.Write(b) // the client may be gone; what was done stays done
+	return nil
+}
+
+// RespondJSON answers with JSON that is there already.
+func (c *Request) RespondJSON(status int, body []byte) error {
+	return c.Respond(status, func(dst []byte) ([]byte, error) { return append(dst, body...), nil })
+}
+
+// RespondData answers {"data": v}.
+func (c *Request) RespondData(status int, v field.Shaped) error {
+	return c.Respond(status, func(dst []byte) ([]byte, error) {
+		dst = field.AppendJSON(append(dst, `{"data":`...), v)
+		return append(dst, '}'), nil
+	})
+}
+
+func AppendAll[T field.Shaped](dst []byte, all []T) []byte {
+	dst = append(dst, '[')
+	for i, v := range all {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = field.AppendJSON(dst, v)
+	}
+	return append(dst, ']')
+}
+
+// RespondOK answers {"ok": true}.
+func (c *Request) RespondOK() error { return c.RespondJSON(http.StatusOK, []byte(`{"ok":true}`)) }

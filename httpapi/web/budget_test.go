@@ -1,0 +1,61 @@
+package web
+
+import (
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// One caller has at most half of the memory for JSON; others find the rest.
+func TestBudgetShares(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		s := &Site{Budget: NewBudget()}
+		by := func(key byte, addr string) *Request {
+			c := &Request{Site: s, R: httptest.NewRequest("GET", "/", nil), Addr: netip.MustParseAddr(addr)}
+			if key != 0 {
+				c.Caller = &kv.Caller{Key: record.Key{ID: record.ID{key}}}
+			}
+			return c
+		}
+		first, second := by(1, "192.0.2.1"), by(1, "192.0.2.2")
+		is.NoErr(first.reserveJSON(jsonShare - 10))
+		is.NoErr(second.reserveJSON(10))
+		is.Equal(second.reserveJSON(1), errCrowded) // half is all that one key has
+		other := by(2, "192.0.2.1")
+		is.NoErr(other.reserveJSON(jsonShare - 20))
+		for _, addr := range []string{"192.0.2.1", "2001:db8::1"} {
+			visitor := by(0, addr)
+			is.NoErr(visitor.reserveJSON(5))
+			defer visitor.ReleaseJSON()
+		}
+		late := by(3, "192.0.2.3")
+		is.NoErr(late.reserveJSON(10))
+		is.Equal(late.reserveJSON(1), errCrowded) // there is no more at all
+		is.Equal(late.held, int64(10))
+
+		done := make(chan error)
+		go func() { done <- second.reserveJSON(100) }() // waits for its own key's share
+		synctest.Wait()
+		first.ReleaseJSON()
+		is.NoErr(<-done)
+
+		second.ReleaseJSON()
+		other.ReleaseJSON()
+		late.ReleaseJSON()
+		is.Equal(len(s.Budget.Shares), 2) // the visitors'
+
+		visitor := by(0, "2001:db8::2") // of one network with the one before
+		is.NoErr(visitor.reserveJSON(jsonShare - 5))
+		is.Equal(visitor.reserveJSON(1), errCrowded)
+		visitor.ReleaseJSON()
+		by(4, "192.0.2.4").ReleaseJSON() // spent nothing
+	})
+}

@@ -1,0 +1,246 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"kist/blobs"
+	"kist/embed"
+	"kist/httpapi/captcha"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Statuses is what each class of error is answered with (RFC 9110, RFC 4918,
+// RFC 6585).
+var Statuses = map[record.Fault]int{
+	record.Malformed:    http.StatusBadRequest,
+	record.Unauthorized: http.StatusUnauthorized,
+	record.Denied:       http.StatusForbidden,
+	record.Missing:      http.StatusNotFound,
+	record.Taken:        http.StatusConflict,
+	record.Gone:         http.StatusGone,
+	record.TooLarge:     http.StatusRequestEntityTooLarge,
+	record.WrongType:    http.StatusUnsupportedMediaType,
+	record.Invalid:      http.StatusUnprocessableEntity,
+	record.TooMany:      http.StatusTooManyRequests,
+	record.Busy:         http.StatusServiceUnavailable,
+	record.Full:         http.StatusInsufficientStorage,
+}
+
+// StatusChecksum is the status that tus has for bytes that arrived damaged. It
+// is no registered one.
+const StatusChecksum = 460
+
+// StatusText names a status.
+func StatusText(status int) string {
+	if status == StatusChecksum {
+		return "Checksum Mismatch"
+	}
+	return http.StatusText(status)
+}
+
+var (
+	ErrMethod       = errors.New("method not allowed")
+	ErrInternal     = errors.New("internal")
+	ErrMisdirected  = errors.New("misdirected request")
+	ErrRange        = errors.New("range not satisfiable")
+	ErrPrecondition = errors.New("precondition failed")
+)
+
+// unavailableTime is when it is worth trying again after the disk or the
+// system has failed.
+const unavailableTime = 10 * time.Second
+
+// ClientError turns any error into one for the client, and its status. Errors
+// that are not the client's business become 500 without detail.
+func ClientError(err error) (*record.Error, int) {
+	if err == nil {
+		return nil, 0
+	}
+	var e *record.Error
+	var problems field.Problems
+	var malformed field.Malformed
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &e) && Statuses[e.Fault] != 0:
+		return e, Statuses[e.Fault]
+	case errors.As(err, &problems):
+		errors.As(record.Bad(problems), &e)
+		return e, http.StatusUnprocessableEntity
+	case errors.As(err, &malformed):
+		return &record.Error{Code: "malformed", Text: string(malformed)}, http.StatusBadRequest
+	case errors.As(err, &large):
+		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
+	case errors.Is(err, ErrMethod):
+		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
+	case errors.Is(err, ErrMisdirected):
+		return &record.Error{Code: "misdirected", Text: "This server has another address than the one in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
+	case errors.Is(err, ErrRange):
+		return &record.Error{Code: "bad_range", Text: "The content does not have the range that was asked for."}, http.StatusRequestedRangeNotSatisfiable
+	case errors.Is(err, ErrTusVersion):
+		return &record.Error{Code: "tus_version", Text: "The request must have Tus-Resumable: " + TusVersion + "."}, http.StatusPreconditionFailed
+	case errors.Is(err, ErrTusChecksum):
+		return &record.Error{Code: "checksum_mismatch", Text: "The body is not what its checksum says. Nothing of it was kept."}, StatusChecksum
+	case errors.Is(err, ErrPrecondition):
+		return &record.Error{Code: "precondition_failed", Text: "The content is not the one that the request names."}, http.StatusPreconditionFailed
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &record.Error{Code: "disk_full", Text: "The server's disk is full. Nothing was stored."}, http.StatusInsufficientStorage
+	case errors.As(err, new(*blobs.Unwritable)):
+		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot write to its folder for files at the moment. Nothing was stored; what is there can be read."}, http.StatusServiceUnavailable
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, kv.ErrClosed):
+		return &record.Error{Code: "unavailable", Retry: unavailableTime, Text: "The server cannot use its disk at the moment. Nothing was stored."}, http.StatusServiceUnavailable
+	}
+	return &record.Error{Code: "internal", Text: "Something went wrong on the server. The log says more under this request id."}, http.StatusInternalServerError
+}
+
+// inAPI reports whether a path is one that programs call: what is answered
+// there is JSON, errors too, and pages of any origin may read it.
+func inAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
+
+// TakesPage reports whether who asks is a browser that shows a page. There is
+// none at the origin for content, nor what it needs.
+func TakesPage(w *AnswerWriter, r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && !w.Away
+}
+
+// Fail answers with an error: JSON below the API's prefix, unless the client
+// would rather have text, a page or a sentence elsewhere.
+func (s *Site) Fail(w *AnswerWriter, r *http.Request, id string, err error) {
+	e, status := ClientError(err)
+	if status == http.StatusInternalServerError {
+		s.Log.Error("request failed", "requestId", id, "error", err)
+	}
+	if w.Status != 0 { // an answer is under way: cut it off
+		s.Log.Debug("answer cut off", "requestId", id, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	w.Code = e.Code
+	h := w.Header()
+	ClearContentHeaders(h)
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		h.Del("Content-Range")
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin") // what was open may not be any more
+	SetRetry(h, e)
+	status = tusStatus(r, status)
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `ApiKey realm="kist"`)
+	}
+	var body []byte
+	switch {
+	case inAPI(r.URL.Path) && !w.Plain:
+		h.Set("Content-Type", JsonType)
+		var proof *ProofNeeded
+		if errors.As(err, &proof) {
+			body = appendError(nil, e, id, &proof.Challenge)
+		} else {
+			body = appendError(nil, e, id, nil)
+		}
+		body = pack(h, r, body)
+	case TakesPage(w, r) && !w.Plain && status != http.StatusMisdirectedRequest: // a page would find none of its parts
+		page := embed.MessagePage{Base: s.Prefix(), Title: titles[status], Text: e.Text}
+		if e.Code == CodeDamaged {
+			page.Title = "This file is damaged"
+		} else if page.Title == "" {
+			page.Title = http.StatusText(status)
+		}
+		var err error
+		if body, err = rendered(h, r, page); err != nil {
+			s.Log.Error("page not rendered", "error", err)
+		}
+	default:
+		SetContentHeaders(h, "text/plain", "", false, false)
+		body = []byte(e.Text + "\n")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client may be gone
+	}
+}
+
+// tusStatus is the status that tells a client of the tus protocol that it can ask
+// later how far its upload is. Most clients begin a new upload after any other
+// status than 423.
+func tusStatus(r *http.Request, status int) int {
+	if r.Method == http.MethodHead && r.Header.Get("Tus-Resumable") != "" {
+		switch status {
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
+			return http.StatusLocked
+		}
+	}
+	return status
+}
+
+// SetRetry says when to come back, in whole seconds and never too early.
+func SetRetry(h http.Header, e *record.Error) {
+	if e.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.Retry.Seconds()))))
+	}
+}
+
+// ClearContentHeaders takes back what was said of content that is not sent after all.
+func ClearContentHeaders(h http.Header) {
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Etag", "Last-Modified", "Content-Encoding", "Accept-Ranges"} {
+		h.Del(name)
+	}
+}
+
+var titles = map[int]string{
+	http.StatusNotFound:            "Nothing here",
+	http.StatusGone:                "No longer here",
+	http.StatusUnauthorized:        "Locked",
+	http.StatusTooManyRequests:     "Too many tries",
+	http.StatusInternalServerError: "Something went wrong",
+}
+
+// appendError writes the answer that errors have in the API, with the challenge
+// of a proof of work if there is one.
+func appendError(dst []byte, e *record.Error, id string, proof *captcha.Challenge) []byte {
+	dst = field.AppendString(append(dst, `{"error":`...), e.Text)
+	dst = field.AppendString(append(dst, `,"code":`...), e.Code)
+	if len(e.Fields) > 0 {
+		dst = append(dst, `,"fields":{`...)
+		for i, name := range SortedKeys(e.Fields) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(field.AppendString(dst, name), ':')
+			dst = field.AppendString(dst, e.Fields[name])
+		}
+		dst = append(dst, '}')
+	}
+	if proof != nil {
+		b, _ := json.Marshal(proof) // texts and numbers: it cannot fail
+		dst = append(append(append(dst, `,"captcha":{"provider":"pow","challenge":`...), b...), '}')
+	}
+	dst = field.AppendString(append(dst, `,"requestId":`...), id)
+	return append(dst, '}')
+}
+
+// ProofNeeded asks for a proof of work. The client finds what it needs for that
+// in the answer.
+type ProofNeeded struct {
+	Err       record.Error
+	Challenge captcha.Challenge
+}
+
+func (e *ProofNeeded) Error() string { return e.Err.Text }
+
+func (e *ProofNeeded) Unwrap() error { return &e.Err }
+
+// ProofArg is the header of a proof of work.
+var ProofArg = Param{
+	"header", "x-captcha-token", "What solving the challenge gave, where the answer before this one was 400 with the code captcha_required and a challenge; base64 of ALTCHA's payload. It works once.",
+	Object{"type": "string", "maxLength": captcha.MaxCaptcha},
+	"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…",
+}

@@ -1,0 +1,254 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// Bounds of a page.
+const (
+	DefaultPage = 50
+	MaxPage     = 500
+	PageBytes   = 4 << 20 // of JSON, beyond which a page ends after its first record
+	MaxOffset   = 10_000_000
+)
+
+// Arguments are the parameters of an address, and what was found to be wrong
+// with them.
+type Arguments struct {
+	url.Values
+	bad []string
+}
+
+// Refuse notes what is wrong; why begins with the name of the parameter.
+func (a *Arguments) Refuse(why string) { a.bad = append(a.bad, why) }
+
+func (a *Arguments) Number(name string, minimum, limit, otherwise int) int {
+	t := a.Get(name)
+	if t == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(t)
+	if err != nil || n < minimum || n > limit {
+		a.Refuse(name + " must be a whole number from " + strconv.Itoa(minimum) + " to " + strconv.Itoa(limit))
+	}
+	return n
+}
+
+// Flag reads a yes or no, in the words that people put into addresses; nil if
+// there is none.
+func (a *Arguments) Flag(name string) *bool {
+	b := false
+	switch strings.ToLower(a.Get(name)) {
+	case "":
+		return nil
+	case "true", "1", "yes", "on":
+		b = true
+	case "false", "0", "no", "off":
+	default:
+		a.Refuse(name + " must be true or false")
+	}
+	return &b
+}
+
+// Page reads what every list has.
+func (a *Arguments) Page(sorts []kv.Sort) Page {
+	p := Page{
+		Limit: a.Number("limit", 1, MaxPage, DefaultPage), Offset: a.Number("offset", 0, MaxOffset, 0),
+		Cursor: a.Get("cursor"), Sort: kv.Sort(a.Get("sort")),
+	}
+	if p.Cursor != "" && a.Get("offset") != "" {
+		a.Refuse("offset cannot be used together with cursor")
+	}
+	if p.Sort != "" && !slices.Contains(sorts, p.Sort) {
+		a.Refuse("sort must be one of: " + Join(sorts))
+	}
+	p.Sort = cmp.Or(p.Sort, kv.Newest)
+	return p
+}
+
+// Err names all that is wrong.
+func (a *Arguments) Err() error {
+	if len(a.bad) == 0 {
+		return nil
+	}
+	return &record.Error{Fault: record.Malformed, Code: "bad_query", Text: "The parameter " + strings.Join(a.bad, "; the parameter ") + "."}
+}
+
+func Join[T ~string](words []T) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Page is a part of a list, as it is asked for.
+type Page struct {
+	Limit, Offset int
+	Cursor        string
+	Sort          kv.Sort
+}
+
+// ShortSorts are the orders of lists that are read whole: of folders, keys and
+// users, of which nobody has many.
+var ShortSorts = []kv.Sort{kv.Newest, kv.Oldest, kv.Title}
+
+// AnswerList answers a page of a short list. place is the id and the name of a
+// thing; show is called for the things on the page alone.
+func AnswerList[T any, S field.Shaped](c *Request, all func(*kv.Tx) ([]T, error), place func(*T) (record.ID, string), show func(*kv.Tx, *T) (S, error)) error {
+	values, err := c.Query()
+	if err != nil {
+		return err
+	}
+	args := Arguments{Values: values}
+	p := args.Page(ShortSorts)
+	if err := args.Err(); err != nil {
+		return err
+	}
+	var shown []S
+	var total int
+	var next string
+	if err := c.Site.Store.View(func(tx *kv.Tx) error {
+		things, err := all(tx)
+		if err != nil {
+			return err
+		}
+		total = len(things)
+		if things, next, err = pick(p, c.R.URL.Path, things, place); err != nil {
+			return err
+		}
+		for i := range things {
+			v, err := show(tx, &things[i])
+			if err != nil {
+				return err
+			}
+			shown = append(shown, v)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+		return AppendEnd(AppendAll(append(dst, `{"data":`...), shown), total, next), nil
+	})
+}
+
+// PageFull reports whether a page ends before its next thing: bytes are those that
+// it would have with it, and n is how many things it has.
+func PageFull(bytes, n int) bool { return bytes > PageBytes && n > 0 }
+
+// AppendPage appends a page of things, limit of them at most, and returns how
+// many there are on it.
+func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
+	dst = append(dst, '[')
+	first, n := len(dst), 0
+	for ; n < min(len(all), limit); n++ {
+		before := len(dst)
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		if dst = field.AppendJSON(dst, all[n]); PageFull(len(dst)-first, n) {
+			dst = dst[:before]
+			break
+		}
+	}
+	return append(dst, ']'), n
+}
+
+// AppendEnd ends the answer of a list after its data.
+func AppendEnd(dst []byte, total int, next string) []byte {
+	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
+	if dst = append(dst, `,"nextCursor":`...); next == "" {
+		return append(dst, "null}"...)
+	}
+	return append(field.AppendString(dst, next), '}')
+}
+
+// maxPlace bounds the name in a place in bytes, so that cursors stay short.
+// Names that begin alike for longer sort by age.
+const maxPlace = 48
+
+// pick is the page of all things of the named list, and the cursor of the next
+// one, "" at the end. A cursor holds the place of a thing and not how many
+// were before it, so that what comes and goes between two pages does not
+// disturb the walk.
+func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string)) (part []T, next string, err error) {
+	after, err := p.Position(list)
+	if err != nil {
+		return nil, "", err
+	}
+	type placed struct {
+		at    []byte
+		thing *T
+	}
+	order := make([]placed, len(all))
+	for i := range all {
+		id, name := place(&all[i])
+		order[i].thing = &all[i]
+		if p.Sort == kv.Title {
+			name = record.Fold(name)
+			order[i].at = append([]byte(name[:min(len(name), maxPlace)]), 0)
+		}
+		order[i].at = append(order[i].at, id[:]...)
+	}
+	compare := func(x, y []byte) int {
+		if p.Sort == kv.Oldest || p.Sort == kv.Title {
+			return bytes.Compare(x, y)
+		}
+		return bytes.Compare(y, x)
+	}
+	slices.SortFunc(order, func(x, y placed) int { return compare(x.at, y.at) })
+	if len(after) > 0 {
+		order = slices.DeleteFunc(order, func(x placed) bool { return compare(x.at, after) <= 0 })
+	}
+	order = order[min(p.Offset, len(order)):]
+	if len(order) > p.Limit {
+		order = order[:p.Limit]
+		next = p.Write(list, order[p.Limit-1].at)
+	}
+	for _, x := range order {
+		part = append(part, *x.thing)
+	}
+	return part, next, nil
+}
+
+const CursorVersion = 1
+
+// mark begins every cursor of the list in the order.
+func (p *Page) mark(list string) []byte {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, list+" "+string(p.Sort)) // cannot fail
+	return h.Sum([]byte{CursorVersion})
+}
+
+func (p *Page) Write(list string, place []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(p.mark(list), place...))
+}
+
+// Position reads the cursor; empty for the start of the list.
+func (p *Page) Position(list string) (place []byte, err error) {
+	if p.Cursor == "" {
+		return []byte{}, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
+	place, ok := bytes.CutPrefix(b, p.mark(list))
+	if err != nil || !ok || len(place) < len(record.ID{}) || len(place) > maxPlace+1+len(record.ID{}) {
+		return nil, ErrCursor
+	}
+	return place, nil
+}
+
+var ErrCursor = &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text: "The cursor is not one of this list."}

@@ -1,0 +1,254 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"kist/embed"
+	"kist/httpapi/render"
+)
+
+// RespondPage answers with an HTML page.
+func (c *Request) RespondPage(status int, p embed.Page) error {
+	body, err := rendered(c.W.Header(), c.R, p)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	c.W.WriteHeader(status)
+	_, _ = c.W.Write(body) // the client may be gone
+	return nil
+}
+
+// rendered renders a page, and sets the headers that go with it. It is
+// compressed if the client takes that, but for an API key, of which the length
+// could tell. Grants in pages differ each time.
+func rendered(h http.Header, r *http.Request, p embed.Page) ([]byte, error) {
+	var b bytes.Buffer
+	h.Add("Vary", "Accept-Encoding, Cookie")
+	if _, secret := p.(embed.ClaimedPage); TakesGzip(r) && !secret {
+		w := gzip.NewWriter(&b)
+		if err := errors.Join(embed.Render(w, p), w.Close()); err != nil {
+			return nil, err
+		}
+		h.Set("Content-Encoding", "gzip")
+	} else if err := embed.Render(&b, p); err != nil {
+		return nil, err
+	}
+	h.Set("Content-Type", htmlType)
+	h.Set("Content-Security-Policy", p.Policy())
+	h["Cross-Origin-Opener-Policy"] = headSameOrigin
+	h["Permissions-Policy"] = headPermissions
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	return b.Bytes(), nil
+}
+
+// Prefix is the path below which the server's addresses are, as it stands in
+// them: "" or "/kist".
+func (s *Site) Prefix() string {
+	u, err := url.Parse(s.Base)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
+// TakesGzip reports whether the client takes an answer that is compressed by
+// gzip (RFC 9110, section 12.5.3).
+func TakesGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			weight, weighed := strings.CutPrefix(strings.TrimSpace(weight), "q=")
+			return !weighed || strings.Trim(weight, "0.") != ""
+		}
+	}
+	return false
+}
+
+// packFrom is the length in bytes from which JSON is compressed. Less fits into
+// one packet anyway.
+const packFrom = 1 << 10
+
+// packers are the compressors, of which each takes half a megabyte of memory and
+// a processor. A nil one is not made yet.
+var packers = func() chan *gzip.Writer {
+	all := make(chan *gzip.Writer, 2*runtime.GOMAXPROCS(0))
+	for range cap(all) {
+		all <- nil
+	}
+	return all
+}()
+
+// pack compresses the body of an answer with JSON if it is long enough and the
+// client takes that, and says so in h. What an answer has of secrets is made by
+// the request that it answers and differs each time, so that lengths tell nothing
+// of them.
+func pack(h http.Header, r *http.Request, body []byte) []byte {
+	if len(body) < packFrom || !TakesGzip(r) {
+		return body
+	}
+	w := <-packers
+	defer func() { packers <- w }()
+	if w == nil {
+		w, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+	}
+	var b bytes.Buffer
+	w.Reset(&b)
+	_, _ = w.Write(body) // a buffer takes everything
+	_ = w.Close()
+	h.Set("Content-Encoding", "gzip")
+	return b.Bytes()
+}
+
+const (
+	rendersAtOnce = 2                // of all pages
+	rendersBytes  = 16 << 20         // of HTML that is kept
+	rendersLong   = rendersBytes / 4 // what is longer is not kept
+	rendersKept   = 10 * time.Minute // a text that took too long is plain then, and may fare better later
+)
+
+// renders makes HTML of texts, a few at a time, and keeps it, so that a page
+// that many people open costs little. The key is the text itself: what was
+// changed is another text. The zero value is ready for use.
+type renders struct {
+	mu    sync.Mutex
+	turns chan struct{}
+	kept  map[[sha256.Size]byte]*list.Element
+	used  list.List // of *rendered, the latest used first
+	bytes int
+}
+
+type keptRender struct {
+	key   [sha256.Size]byte
+	view  embed.CodeView
+	until time.Time
+}
+
+// keyOf is a digest of the parts. Each has its length before it, so that no two
+// lists of parts look alike.
+func keyOf(parts ...string) (key [sha256.Size]byte) {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write([]byte(p))
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+// Markdown renders a text; nothing stays nothing.
+func (r *renders) Markdown(text string) (template.HTML, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", nil
+	}
+	v, err := r.get(keyOf("markdown", text), func() (v embed.CodeView, err error) {
+		v.Body, err = render.Markdown([]byte(text))
+		return v, err
+	})
+	return v.Body, err
+}
+
+// Handbook renders a page of the handbook.
+func (r *renders) Handbook(text string) (template.HTML, error) {
+	v, err := r.get(keyOf("handbook", text), func() (v embed.CodeView, err error) {
+		v.Body, err = render.Wrapped([]byte(text))
+		return v, err
+	})
+	return v.Body, err
+}
+
+// Code renders code.
+func (r *renders) Code(text, language, filename string) (*embed.CodeView, error) {
+	v, err := r.get(keyOf("code", language, filename, text), func() (embed.CodeView, error) {
+		code, err := render.Code(text, language, filename)
+		name := code.Language
+		if name == "" {
+			name = language
+		}
+		return embed.CodeView{Body: code.HTML, Language: name, Lines: code.Lines}, err
+	})
+	return &v, err
+}
+
+// get is what is kept under the key, or what fresh makes, which is kept then.
+// It fails with errCrowded if there is no turn for fresh within jsonWait.
+func (r *renders) get(key [sha256.Size]byte, fresh func() (embed.CodeView, error)) (embed.CodeView, error) {
+	v, turns, ok := r.find(key)
+	if ok {
+		return v, nil
+	}
+	wait := time.NewTimer(jsonWait)
+	defer wait.Stop()
+	select {
+	case turns <- struct{}{}:
+	case <-wait.C:
+		return embed.CodeView{}, errCrowded
+	}
+	defer func() { <-turns }()
+	if v, _, ok := r.find(key); ok { // made while this one waited
+		return v, nil
+	}
+	v, err := fresh()
+	if err == nil {
+		r.put(key, v)
+	}
+	return v, err
+}
+
+// find is what is kept under the key, and the turns to take if nothing is.
+func (r *renders) find(key [sha256.Size]byte) (v embed.CodeView, turns chan struct{}, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == nil {
+		r.turns = make(chan struct{}, rendersAtOnce)
+		r.kept = map[[sha256.Size]byte]*list.Element{}
+	}
+	e := r.kept[key]
+	if e == nil {
+		return v, r.turns, false
+	}
+	one := e.Value.(*keptRender)
+	if !time.Now().Before(one.until) {
+		r.drop(e)
+		return v, r.turns, false
+	}
+	r.used.MoveToFront(e)
+	return one.view, r.turns, true
+}
+
+func (r *renders) put(key [sha256.Size]byte, v embed.CodeView) {
+	if len(v.Body) > rendersLong {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept[key] != nil {
+		return
+	}
+	r.kept[key] = r.used.PushFront(&keptRender{key, v, time.Now().Add(rendersKept)})
+	for r.bytes += cost(v); r.bytes > rendersBytes; {
+		r.drop(r.used.Back())
+	}
+}
+
+func (r *renders) drop(e *list.Element) {
+	one := r.used.Remove(e).(*keptRender)
+	delete(r.kept, one.key)
+	r.bytes -= cost(one.view)
+}
+
+// cost is about what is held for a view.
+func cost(v embed.CodeView) int { return len(v.Body) + len(v.Language) + 512 }

@@ -1,0 +1,227 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// PrefersText reports whether a client would rather have text/plain than JSON
+// (RFC 9110, section 12.5.1). Who has no preference has JSON.
+func PrefersText(h http.Header) bool {
+	accept := strings.Join(h["Accept"], ",")
+	return accept != "" && weight(accept, TextMedia) > weight(accept, JsonType)
+}
+
+const TextMedia = "text/plain"
+
+// weight is what the header Accept gives a media type, which the range that is
+// narrowest decides; 0 if none has it in it. Ranges that cannot be read, and
+// parameters of types, are passed over.
+func weight(accept, media string) float64 {
+	of, _, _ := strings.Cut(media, "/")
+	ranges := []string{media, of + "/*", "*/*"}
+	narrowest, out := len(ranges), 0.0
+	for entry := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(entry, ";")
+		q := 1.0
+		for param := range strings.SplitSeq(params, ";") {
+			if text, got := strings.CutPrefix(strings.ToLower(strings.TrimSpace(param)), "q="); got {
+				var err error
+				if q, err = strconv.ParseFloat(text, 64); err != nil || !(q >= 0 && q <= 1) {
+					q = -1
+				}
+			}
+		}
+		for i, r := range ranges[:min(narrowest+1, len(ranges))] {
+			if q < 0 || !strings.EqualFold(strings.TrimSpace(name), r) {
+				continue
+			}
+			if i < narrowest {
+				narrowest, out = i, q
+			}
+			out = max(out, q)
+			break
+		}
+	}
+	return out
+}
+
+// AppendLinks appends the addresses that the answer to a creation has beside
+// the record, as further members of an object.
+func (s *Site) AppendLinks(dst []byte, r *record.Record, pictured bool) []byte {
+	add := func(name, path string) {
+		dst = append(dst, `,"`+name+`":"`+s.Base+path+`"`...)
+	}
+	if pictured {
+		add("thumbnailUrl", "/t/"+url.PathEscape(r.Slug))
+	}
+	add("deletionUrl", DeletionPath+s.Grants.DeletionToken(r))
+	return dst
+}
+
+// AnswerCreated answers with a record that was just made, and its addresses;
+// beside a bookmark with those of the same page that were there before.
+func (c *Request) AnswerCreated(r *record.Record, same []*Duplicate) error {
+	v := record.Shown{Record: *r, Base: c.Site.Base}
+	address := v.AppendURL(nil)
+	if c.W.Plain {
+		return c.RespondText(string(address[1 : len(address)-1])) // in quotes, which escape nothing
+	}
+	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
+		dst, err := c.AppendData(dst, r)
+		dst = append(append(dst, `,"url":`...), address...)
+		dst = c.Site.AppendLinks(dst, r, false)
+		if r.Kind == record.Bookmarks {
+			dst = AppendAll(append(dst, `,"duplicateOf":`...), same)
+		}
+		return append(dst, '}'), err
+	})
+}
+
+// AnswerUploaded answers an upload with JSON that was made for it, or with the
+// addresses in that.
+func (c *Request) AnswerUploaded(body []byte) error {
+	if !c.W.Plain {
+		return c.RespondJSON(http.StatusCreated, body)
+	}
+	var one struct {
+		URL   string `json:"url"`
+		Files []struct {
+			URL string `json:"url"`
+		} `json:"files"`
+	}
+	if err := json.Unmarshal(body, &one); err != nil {
+		return err
+	}
+	var all []string
+	if one.URL != "" {
+		all = append(all, one.URL)
+	}
+	for _, f := range one.Files {
+		all = append(all, f.URL)
+	}
+	return c.RespondText(all...)
+}
+
+// RespondText answers that something was made with text alone: its address, or a
+// sentence; of several, one in a line.
+func (c *Request) RespondText(lines ...string) error {
+	body := []byte(strings.Join(lines, "\n") + "\n")
+	if c.Keep != nil {
+		c.Keep(body)
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", TextType)
+	h["Cache-Control"] = HeadNoStore
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	c.W.WriteHeader(http.StatusCreated)
+	_, _ = c.W.Write(body) // the client may be gone; what was done stays done
+	return nil
+}
+
+// shownPool keeps records bound to their shape for another use, by kind.
+type shownPool [256]sync.Pool
+
+type bound struct {
+	record.Shown
+	set *field.Set
+}
+
+// Show appends a record as JSON, as its owner sees it.
+func (s *Site) Show(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	return s.showTo(false, &s.shown, tx, dst, r)
+}
+
+// ShowVisitor appends a record as JSON, as visitors see it.
+func (s *Site) ShowVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	return s.showTo(true, &s.shared, tx, dst, r)
+}
+
+func (s *Site) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
+	pool := &pools[r.Kind.Code]
+	b, _ := pool.Get().(*bound)
+	if b == nil {
+		b = new(bound)
+		b.Kind, b.Visitor = r.Kind, visitor
+		b.set = field.Of(&b.Shown)
+	}
+	defer pool.Put(b)
+	if err := tx.Show(r, &b.Shown); err != nil {
+		return dst, err
+	}
+	b.Base = s.Base
+	return b.set.AppendJSON(dst), nil
+}
+
+// AppendData appends {"data": record and leaves the object open.
+func (c *Request) AppendData(dst []byte, r *record.Record) ([]byte, error) {
+	dst = append(dst, `{"data":`...)
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
+		dst, err = c.Site.Show(tx, dst, r)
+		return err
+	})
+	return dst, err
+}
+
+// Hash hashes the password that a form names, before the transaction that
+// needs it.
+func (c *Request) Hash(p field.Secret) (string, error) {
+	if p.Text == "" {
+		return "", nil
+	}
+	owner := "" // of a claim
+	if c.Caller != nil {
+		owner = c.Owner().String()
+	}
+	return c.Site.Passwords.Hash(c.R.Context(), owner, p.Text)
+}
+
+// Duplicate is a bookmark of the same page as a new one.
+type Duplicate struct {
+	Id   record.ID
+	Slug string
+}
+
+func (d *Duplicate) Fields(s *field.Set) {
+	s.ID("id", &d.Id, field.Always).Says("Id of the bookmark.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
+	s.Ruled("slug", &d.Slug, record.CleanSlug, record.SlugPattern, record.MaxSlug).Says("Its slug.", `"summer-24"`)
+}
+
+// IsMissing reports whether the error says that there is no such thing.
+func IsMissing(err error) bool {
+	_, status := ClientError(err)
+	return err != nil && status == http.StatusNotFound
+}
+
+const SampleID = `"01890a5d-ac96-774b-bcce-b302099a8057"`
+
+func AppendCounts(dst []byte, counts map[string]int64) []byte {
+	dst = append(dst, '{')
+	for i, k := range record.Kinds {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(field.AppendString(dst, k.Name), ':')
+		dst = strconv.AppendInt(dst, counts[k.Name], 10)
+	}
+	return append(dst, '}')
+}
+
+// IDArg is the id in the path; what names the thing that it must be of.
+func (c *Request) IDArg(what string) (record.ID, error) {
+	id, err := uuid.Parse(c.Arg("id"))
+	if err != nil || id == uuid.Nil { // which stands for none elsewhere
+		return id, record.NotFound(what)
+	}
+	return id, nil
+}

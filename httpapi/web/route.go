@@ -1,0 +1,125 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+)
+
+// IdempotencyKey is the key of the request; "" if it has none.
+func (c *Request) IdempotencyKey() (string, error) {
+	key := c.R.Header.Get("Idempotency-Key")
+	if len(key) > 255 {
+		return "", &record.Error{Fault: record.Malformed, Code: "bad_idempotency_key", Text: "The Idempotency-Key is longer than 255 bytes."}
+	}
+	return key, nil
+}
+
+// Repeatable reports whether the operation makes something out of a JSON body
+// for a caller who is known, and does not answer with an API key: answers are
+// kept for repeats, and secrets of keys are not kept at all.
+func (r *Route) Repeatable() bool {
+	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
+		r.Body != nil && r.Body.Media == JsonType && !r.Access.Open && r.Id != "createKey" && r.Id != "createSetup"
+}
+
+const RequestsPath = ApiPath + "upload-requests"
+
+// A Route is one operation: the router, the check of the caller and the
+// OpenAPI document are all made from these rows.
+type Route struct {
+	Method, Path    string // path as OpenAPI writes it: /files/{slug}
+	Id              string // operationId
+	Tag, Summary    string
+	Access          access
+	Args            []Param // beside those of the path, which are texts
+	Body            *Content
+	Reply           Reply
+	Fails           []int     // statuses beside those that the door and the body bring
+	Slugs           bool      // which visitors could guess
+	Plain           *TextForm // how it answers as text to a client that would rather have that; nil if it does not
+	AtContentOrigin bool      // served at the origin for content too, where nothing else is
+	Tus             bool      // of the protocol tus, whose version every answer names
+	Serve           func(*Request) error
+}
+
+// TextForm is what an answer has as text, with an example.
+type TextForm struct{ Doc, Example string }
+
+var BareAddress = &TextForm{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
+
+// A access says who may call.
+type access struct {
+	Open     bool         // anyone
+	optional bool         // with open: who brings a good credential is known by it
+	AnyKey   bool         // any API key that is good, whatever its scope
+	Scope    record.Scope // that an API key needs
+	Admin    bool         // the user must be an administrator
+
+	Browser bool // a session is needed, no API key will do
+	Session bool // a session will do in place of the scope and the role
+}
+
+var (
+	Anyone     = access{Open: true}
+	Visitors   = access{Open: true, optional: true}
+	Holders    = access{AnyKey: true}
+	Watches    = access{AnyKey: true, Admin: true}
+	Reads      = access{Scope: record.ScopeRead}
+	Writes     = access{Scope: record.ScopeWrite}
+	Uploads    = access{Scope: record.ScopeUpload}
+	Wholes     = access{Scope: record.ScopeAll}
+	Manages    = access{Scope: record.ScopeAdmin, Admin: true}
+	OwnAccount = access{Scope: record.ScopeAdmin, Admin: true, Session: true}
+	Browsers   = access{Browser: true}
+)
+
+func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+var SharePassword = []Param{{"header", "x-share-password", "Password of the item, if it has one.", Object{"type": "string", "maxLength": field.MaxSecret}, "open sesame"}, ProofArg}
+
+var IfNoneMatch = Param{"header", "If-None-Match", "Entity tags that the client has; 304 if one is the content's.", Object{"type": "string"}, `"9f86d081884c7d65"`}
+
+// Conditional are what an answer with bytes heeds of RFC 9110, sections 13 and
+// 14.
+var Conditional = []Param{
+	{"header", "Range", "The bytes to answer, one range or several; more than 16 are answered with all.", Object{"type": "string"}, "bytes=0-1023"},
+	{"header", "If-Range", "Entity tag for which the ranges hold; all bytes are answered if the content has another.", Object{"type": "string"}, `"9f86d081884c7d65"`},
+	{"header", "If-Match", "Entity tags of which the content must have one; 412 otherwise.", Object{"type": "string"}, `"9f86d081884c7d65"`},
+	IfNoneMatch,
+	{"header", "If-Modified-Since", "Of no effect, for content has no date; If-None-Match has.", Object{"type": "string"}, "Thu, 01 Jan 2026 00:00:00 GMT"},
+}
+
+// PageParams are the parameters of every list.
+func PageParams(sorts []kv.Sort) []Param {
+	return []Param{
+		{"query", "limit", "Records of a page, which ends sooner at 4 MiB: go on with nextCursor.", Object{"type": "integer", "minimum": 1, "maximum": MaxPage, "default": DefaultPage}, 50},
+		{"query", "offset", "Records to pass over; not together with cursor.", Object{"type": "integer", "minimum": 0, "maximum": MaxOffset}, 0},
+		{"query", "cursor", "nextCursor of the page before.", Object{"type": "string"}, "AQ"},
+		{"query", "sort", "The order; newest if absent.", enumOf(field.Words(sorts), false), "newest"},
+	}
+}
+
+// UnlessUnchanged answers with the body, or with 304 if the client has what
+// the entity tag is of.
+func (c *Request) UnlessUnchanged(tag string, body func() []byte) error {
+	h := c.W.Header()
+	h.Set("Etag", tag)
+	if unchanged(c.R, tag) {
+		h.Del("Content-Type")
+		c.W.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	content := body()
+	h.Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = c.W.Write(content) // the client may be gone
+	return nil
+}
+
+// SentPath is where resumable uploads of senders are. What follows it is a
+// secret of the sender's, which is all that it takes to go on there.
+const SentPath = RequestsPath + "/tus"

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kist/kv/record"
+)
+
+const TusVersion = "1.0.0"
+
+// tusHeaders are those of tus that a page of another origin may read, and
+// tusAsked those that it may send.
+const (
+	tusHeaders = "Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Tus-Checksum-Algorithm, " +
+		"Upload-Offset, Upload-Length, Upload-Defer-Length, Upload-Metadata, Upload-Expires, Upload-Concat, X-Kist-Id, X-Kist-Slug, X-Kist-Url, X-Kist-Item, X-Kist-Status"
+	tusAsked = "tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-checksum, upload-concat, x-http-method-override"
+)
+
+var (
+	ErrTusVersion  = errors.New("not a version of tus that is spoken here")
+	ErrTusChecksum = errors.New("the checksum is that of other bytes")
+)
+
+// uploadLocks lets one request at a time work on an upload. The last that comes is
+// the one whose client is there: it ends the one before, which may be waiting
+// for a connection that is dead.
+type uploadLocks struct {
+	mu sync.Mutex
+	of map[record.ID]*UploadLock
+}
+
+type UploadLock struct {
+	call *Request
+	Over atomic.Bool // another request waits
+	done chan struct{}
+}
+
+// lockTime is how long a request waits for the one before, which has to write
+// down what it has.
+const lockTime = 30 * time.Second
+
+// Take waits for the caller's turn, until release is called.
+func (all *uploadLocks) Take(c *Request, id record.ID) (mine *UploadLock, release func(), err error) {
+	mine = &UploadLock{call: c, done: make(chan struct{})}
+	end := time.NewTimer(lockTime)
+	defer end.Stop()
+	for {
+		all.mu.Lock()
+		before := all.of[id]
+		if before == nil {
+			if all.of == nil {
+				all.of = map[record.ID]*UploadLock{}
+			}
+			all.of[id] = mine
+			all.mu.Unlock()
+			return mine, func() {
+				all.mu.Lock()
+				delete(all.of, id)
+				all.mu.Unlock()
+				close(mine.done)
+			}, nil
+		}
+		before.Over.Store(true)
+		if before.call.W.Body != nil {
+			before.call.W.Body.cut() // while its connection is that of no other request
+		}
+		all.mu.Unlock()
+		select {
+		case <-before.done:
+		case <-c.R.Context().Done():
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: time.Second}
+		case <-end.C:
+			return nil, nil, &record.Error{Fault: record.Busy, Code: "upload_busy", Text: "Another request works on this upload.", Retry: lockTime}
+		}
+	}
+}
+
+// TakeAll waits for the caller's turn on all of the uploads.
+func (all *uploadLocks) TakeAll(c *Request, ids []record.ID) (release func(), err error) {
+	var taken []func()
+	release = func() {
+		for _, release := range taken {
+			release()
+		}
+	}
+	// In an order that all agree on, so that nobody waits for one another.
+	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		_, one, err := all.Take(c, id)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		taken = append(taken, one)
+	}
+	return release, nil
+}
