@@ -56,7 +56,7 @@ func TestBrowserClaim(t *testing.T) {
 	b.until(`document.querySelector('.alert').textContent.startsWith('There is no account yet.')`)
 
 	b.open("/claim/" + token)
-	b.at("Claim this kist")
+	b.at("Set up Kist")
 	b.until(`document.activeElement.name === 'username'`) // a browser gives the focus when it has drawn the page
 	b.fill("User name", "eve")
 	b.fill("Password", "correct horse")

@@ -434,7 +434,7 @@ func failure(status int) web.Object {
 		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
 		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
 		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
-		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not know the method."},
+		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not support this method."},
 		web.StatusChecksum:                      {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
 	}[status]
 	e := web.Object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}

@@ -80,7 +80,7 @@ func ClientError(err error) (*record.Error, int) {
 	case errors.As(err, &large):
 		return &record.Error{Code: "too_large", Text: "The body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes."}, http.StatusRequestEntityTooLarge
 	case errors.Is(err, ErrMethod):
-		return &record.Error{Code: "method_not_allowed", Text: "This address does not know the method."}, http.StatusMethodNotAllowed
+		return &record.Error{Code: "method_not_allowed", Text: "This address does not support this method."}, http.StatusMethodNotAllowed
 	case errors.Is(err, ErrMisdirected):
 		return &record.Error{Code: "misdirected", Text: "This server has another address than the one in your request. Its operator sets the address with --base-url."}, http.StatusMisdirectedRequest
 	case errors.Is(err, ErrRange):
