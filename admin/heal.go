@@ -59,6 +59,9 @@ func (cmd *restoreCommand) heal(c *Call) error {
 		} else if err != nil {
 			return err
 		}
+		if err := looksLikeBackup(cmd.Source); err != nil {
+			return err
+		}
 	}
 	ctx := context.Background()
 	client, err := c.connect(ctx, false)
@@ -100,6 +103,38 @@ func (cmd *restoreCommand) heal(c *Call) error {
 		return nil
 	}
 	return &found{strings.Join(bad, ". ")}
+}
+
+// looksLikeBackup refuses a source that has neither a journal nor stored files,
+// before it is known whether anything is to be fetched from it.
+func looksLikeBackup(source string) error {
+	errNone := fmt.Errorf("there is no backup of kist at %s: it has neither a journal nor stored files", source)
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		for _, name := range []string{"journal", "blobs"} {
+			if info, err := os.Stat(filepath.Join(source, name)); err == nil && info.IsDir() {
+				return nil
+			}
+		}
+		return errNone
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for t := tar.NewReader(f); ; {
+		h, err := t.Next()
+		if err != nil {
+			return errNone
+		}
+		if name := path.Clean(h.Name); contentEntry.MatchString(name) || path.Base(path.Dir(name)) == "journal" {
+			return nil
+		}
+	}
 }
 
 func (cmd *restoreCommand) healWith(ctx context.Context, c *Call, client *client) (*Healed, error) {

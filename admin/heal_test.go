@@ -38,6 +38,15 @@ func TestRestoreMissing(t *testing.T) {
 	want := s.everything(key)
 	is.Equal(s.must("restore", "copy", "--missing"), "No file is missing or damaged. Nothing was changed.")
 	is.Equal(s.run("", "restore", "nowhere", "--missing").code, 3)
+	is.Equal(s.must("restore", "copy.tar", "--missing"), "No file is missing or damaged. Nothing was changed.")
+	is.NoErr(os.WriteFile(s.path("text"), []byte("no tar"), 0o600))
+	is.NoErr(os.WriteFile(s.path("none.tar"), make([]byte, 1024), 0o600))
+	is.NoErr(os.Mkdir(s.path("photos"), 0o700))
+	for _, source := range []string{"text", "none.tar", "photos"} {
+		r := s.run("", "restore", source, "--missing")
+		is.Equal(r.code, 1)
+		is.True(strings.Contains(r.err, "no backup of kist at "+source))
+	}
 	s.stop()
 	is.NoErr(os.CopyFS(s.path("plain"), os.DirFS(s.data())))
 

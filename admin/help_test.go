@@ -49,7 +49,18 @@ func TestHandbook(t *testing.T) {
 	}
 	is.Equal(p.run("", "help", "backup"), p.run("", "backup", "--help"))
 	is.True(!strings.Contains(p.must("help", "backup"), "handbook"))
-	is.Equal(p.run("", "help", "nonsense").code, 2)
+	wrong := p.run("", "help", "nonsense")
+	is.Equal(wrong.code, 2)
+	for _, topic := range embed.Topics() { // they are named
+		is.True(strings.Contains(wrong.err, topic.Name))
+	}
+	file := p.path("file")
+	is.NoErr(os.WriteFile(file, nil, 0o600))
+	for _, args := range [][]string{{"serve"}, {"user", "list"}, {"backup", "copy"}} {
+		wrong := p.run("", append(args, "--data-dir", file)...)
+		is.Equal(wrong.code, 2)
+		is.Equal(wrong.err, "The data directory "+file+" is a file; --data-dir must name a folder.\n")
+	}
 	is.Equal(p.run("", "help", "limits", "search").code, 2)
 }
 

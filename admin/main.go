@@ -112,6 +112,9 @@ func (c *Call) run(cli any, args []string) error {
 				return c.print(topic.Text)
 			}
 		}
+		if err := helpOn(parser.Model.Node, args[1:]); err != nil {
+			return err
+		}
 		args = append(args[1:], "--help")
 	} else if len(args) == 1 && args[0] == "--version" {
 		args = []string{"version"}
@@ -125,6 +128,9 @@ func (c *Call) run(cli any, args []string) error {
 	}
 	if err := c.refuseEmpty(ctx); err != nil {
 		return err
+	}
+	if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
+		return Misused("the data directory %s is a file; --data-dir must name a folder", c.DataDir)
 	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)

@@ -153,3 +153,16 @@ func suggest(root, at *kong.Node, complaint string) string {
 	}
 	return strings.Join(all, " or ")
 }
+
+// helpOn refuses a single word after help that is neither a command nor a page of
+// the handbook, and names the pages.
+func helpOn(root *kong.Node, words []string) error {
+	if len(words) != 1 || strings.HasPrefix(words[0], "-") || slices.ContainsFunc(root.Children, func(n *kong.Node) bool { return n.Name == words[0] }) {
+		return nil
+	}
+	var pages []string
+	for _, t := range embed.Topics() {
+		pages = append(pages, t.Name)
+	}
+	return Misused("there is neither a command nor a help page %s; the pages are %s", printable(words[0]), strings.Join(pages, ", "))
+}
