@@ -3,7 +3,9 @@ package embed
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"html/template"
+	"slices"
 )
 
 // AppPage is the shell of the owner's pages. One page serves all their addresses: the script shows what the address
@@ -36,6 +38,20 @@ func (p AppPage) Policy() string {
 }
 
 func (AppPage) file() string { return "app.html" }
+
+// Modules are the names of the scripts that the page needs beside app.js. The page lists them all, so that a browser
+// fetches them at once and not one after another.
+func (p AppPage) Modules() ([]string, error) {
+	names := catalogue().byLogical["app.js"].modules
+	if p.Module == "" {
+		return names, nil
+	}
+	module, ok := catalogue().byLogical[p.Module+".js"]
+	if !ok {
+		return nil, fmt.Errorf("no script %q", p.Module)
+	}
+	return unique(slices.Concat(names, module.modules, []string{module.Name})), nil
+}
 
 // Manifest describes the app to a browser that installs it, below the prefix base. It is JSON of the type
 // application/manifest+json.

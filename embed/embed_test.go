@@ -5,15 +5,18 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/matryer/is"
@@ -228,7 +231,7 @@ func TestRenderReportsTheWriter(t *testing.T) {
 
 func TestStatic(t *testing.T) {
 	hashed := regexp.MustCompile(`^[a-z0-9-]+\.[0-9a-f]{10}\.(css|js|png|svg)$`)
-	for _, s := range sources {
+	for _, s := range sources() {
 		t.Run(s.logical, func(t *testing.T) {
 			is := is.New(t)
 			name, err := Name(s.logical)
@@ -268,7 +271,7 @@ func TestStatic(t *testing.T) {
 
 // What is ours asks nothing of another host; the name of the SVG format is not an address that is fetched.
 func TestStaticFilesStayHome(t *testing.T) {
-	for _, s := range sources {
+	for _, s := range sources() {
 		if s.packed {
 			continue
 		}
@@ -288,12 +291,18 @@ func TestStaticFilesStayHome(t *testing.T) {
 // The app is all that its owner loads, but for what is shown: 60 KB are allowed to every page of it.
 func TestAppIsSmall(t *testing.T) {
 	is := is.New(t)
-	html, err := pack([]byte(render(t, AppPage{Title: "Home", Data: []byte("{}")})))
+	page := AppPage{Title: "Home", Data: []byte("{}")}
+	html, err := pack([]byte(render(t, page)))
 	is.NoErr(err)
 	total := len(html)
+	names, err := page.Modules()
+	is.NoErr(err)
 	for _, file := range []string{"kist.css", "app.css", "app.js", "kist.svg"} {
 		name, err := Name(file)
 		is.NoErr(err)
+		names = append(names, name)
+	}
+	for _, name := range names {
 		asset, _ := Static(name)
 		if packed := asset.Gzip(); packed != nil {
 			total += len(packed)
@@ -301,6 +310,7 @@ func TestAppIsSmall(t *testing.T) {
 			total += len(asset.Bytes())
 		}
 	}
+	t.Logf("%d files, %d bytes", len(names)+1, total)
 	is.True(total < 48<<10) // the rest is for the records of the page
 }
 
@@ -407,10 +417,8 @@ func TestOpenAPI(t *testing.T) {
 // The first answer of a server waits for this once; starting does not.
 func BenchmarkCatalogue(b *testing.B) {
 	for b.Loop() {
-		for _, s := range sources {
-			if _, err := newAsset(s); err != nil {
-				b.Fatal(err)
-			}
+		if _, err := newAssets(sources()); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
@@ -419,23 +427,114 @@ func BenchmarkCatalogue(b *testing.B) {
 // literal goes beyond its line.
 func TestLeanScripts(t *testing.T) {
 	is := is.New(t)
-	scripts, err := filepath.Glob("static/*.js")
-	is.NoErr(err)
-	is.True(len(scripts) > 5)
-	for _, name := range scripts {
-		source, err := os.ReadFile(name)
+	scripts := 0
+	for _, s := range sources() {
+		if filepath.Ext(s.path) != ".js" {
+			continue
+		}
+		scripts++
+		source, err := s.files.ReadFile(s.path)
 		is.NoErr(err)
 		for i, line := range strings.Split(string(source), "\n") {
 			if strings.Count(line, "`")%2 != 0 || strings.HasSuffix(line, "\\") {
-				t.Errorf("%s:%d: a literal goes beyond the line", name, i+1)
+				t.Errorf("%s:%d: a literal goes beyond the line", s.path, i+1)
 			}
 		}
-		logical, err := Name(filepath.Base(name))
-		is.NoErr(err)
-		asset, ok := Static(logical)
-		is.True(ok)
-		for _, line := range strings.Split(string(asset.Bytes()), "\n") {
+		for _, line := range strings.Split(string(served(t, s.logical).Bytes()), "\n") {
 			is.True(!strings.HasPrefix(line, "//") && !strings.HasPrefix(line, " "))
 		}
 	}
+	is.True(scripts > 5)
+}
+
+// served is the file of a name without a hash.
+func served(t *testing.T, logical string) *Asset {
+	t.Helper()
+	name, err := Name(logical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asset, ok := Static(name)
+	if !ok {
+		t.Fatalf("%s is not served", name)
+	}
+	return asset
+}
+
+// A page lists every script that its scripts import, under the name that the import has as it is served.
+func TestScriptsImportByHashedNames(t *testing.T) {
+	is := is.New(t)
+	relative := regexp.MustCompile(`'\./([^']*)'`)
+	for _, module := range []string{"", "admin", "keys", "moving", "remote", "requests", "webhooks"} {
+		html := render(t, AppPage{Base: "/kist", Module: module, Data: []byte("{}")})
+		names, err := AppPage{Module: module}.Modules()
+		is.NoErr(err)
+		app, err := Name("app.js")
+		is.NoErr(err)
+		for _, name := range append(names, app) {
+			is.Equal(strings.Count(html, "/kist/static/"+name), 1) // no script is asked for twice
+			asset, ok := Static(name)
+			is.True(ok)
+			for _, found := range relative.FindAllStringSubmatch(string(asset.Bytes()), -1) {
+				is.True(strings.Contains(html, `<link rel="modulepreload" href="/kist/static/`+found[1]+`">`))
+			}
+		}
+	}
+	_, err := AppPage{Module: "nothing"}.Modules()
+	is.True(err != nil)
+}
+
+// scriptSources are sources made of texts by name.
+func scriptSources(scripts map[string]string) []source {
+	files := fstest.MapFS{}
+	var all []source
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		files[name] = &fstest.MapFile{Data: []byte(scripts[name])}
+		all = append(all, source{name, files, name, false})
+	}
+	return all
+}
+
+// A changed module has a new name, and so have all scripts that import it, directly or not.
+func TestChangedModuleRenamesItsImporters(t *testing.T) {
+	is := is.New(t)
+	scripts := map[string]string{
+		"a.js": "import { b } from './b.js';\nimport './d.js';\n",
+		"b.js": "import {\n  c,\n} from './c.js';\nexport const b = c;\n",
+		"c.js": "export const c = 1;\n",
+		"d.js": "export const from = 'd';\n",
+	}
+	before, err := newAssets(scriptSources(scripts))
+	is.NoErr(err)
+	a, b, c, d := before.byLogical["a.js"], before.byLogical["b.js"], before.byLogical["c.js"], before.byLogical["d.js"]
+	is.Equal(a.modules, []string{c.Name, b.Name, d.Name})
+	is.Equal(string(a.Bytes()), "import { b } from './"+b.Name+"';\nimport './"+d.Name+"';\n")
+	is.True(strings.Contains(string(b.Bytes()), "from './"+c.Name+"'"))
+
+	scripts["c.js"] = "export const c = 2;\n"
+	after, err := newAssets(scriptSources(scripts))
+	is.NoErr(err)
+	for _, name := range []string{"a.js", "b.js", "c.js"} {
+		is.True(after.byLogical[name].Name != before.byLogical[name].Name)
+	}
+	is.Equal(after.byLogical["d.js"].Name, d.Name)
+}
+
+func TestBadImportsAreRefused(t *testing.T) {
+	for name, scripts := range map[string]map[string]string{
+		"scripts import each other: a.js, b.js, a.js": {"a.js": "import './b.js';\n", "b.js": "import './a.js';\n"},
+		"a.js imports b.js, which does not exist":     {"a.js": "import './b.js';\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			_, err := newAssets(scriptSources(scripts))
+			is.Equal(fmt.Sprint(err), name)
+		})
+	}
+	t.Run("two files of one name", func(t *testing.T) {
+		is := is.New(t)
+		one := scriptSources(map[string]string{"a.js": "1"})
+		_, err := newAssets(append(one, one...))
+		is.Equal(fmt.Sprint(err), `two static files are named "a.js"`)
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,6 +28,7 @@ type Asset struct {
 	ETag     string // strong and quoted, of the plain form
 	GzipETag string // strong and quoted, of the compressed form; empty when there is none
 
+	modules     []string // names of the scripts that it imports, and of those that they import
 	plain, gzip func() []byte
 }
 
@@ -63,14 +66,32 @@ type source struct {
 	packed  bool
 }
 
-// bytes are what is served of the file.
-func (s source) bytes() ([]byte, error) {
+// bytes are what is served of the file: a script imports its modules by the names under which they are served.
+func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	b, err := s.files.ReadFile(s.path)
-	if path.Ext(s.path) == ".js" {
-		b = lean(b)
+	if err != nil || path.Ext(s.path) != ".js" {
+		return b, err
 	}
-	return b, err
+	return imports.ReplaceAllFunc(lean(b), func(statement []byte) []byte {
+		found := imports.FindSubmatch(statement)
+		return fmt.Appendf(nil, "%s'./%s'", found[1], modules[string(found[2])].Name)
+	}), nil
 }
+
+// sources are all files that can be served. No two have the same name, whatever folder they are in.
+var sources = sync.OnceValue(func() []source {
+	all := []source{
+		{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},
+		{"swagger-ui-bundle.js", swagger.FS, "swagger-ui-bundle.js.gz", true},
+	}
+	_ = must(0, fs.WalkDir(staticFiles, "static", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			all = append(all, source{path.Base(name), staticFiles, name, false})
+		}
+		return err
+	}))
+	return all
+})
 
 // lean is a script without the lines that are comments and without the white space that lines begin with. It does not
 // read the language, so a literal must end on the line that it begins on.
@@ -84,31 +105,8 @@ func lean(script []byte) []byte {
 	return out
 }
 
-var sources = []source{
-	{"app-192.png", staticFiles, "static/app-192.png", false},
-	{"app-512.png", staticFiles, "static/app-512.png", false},
-	{"app.css", staticFiles, "static/app.css", false},
-	{"app.js", staticFiles, "static/app.js", false},
-	{"kist.css", staticFiles, "static/kist.css", false},
-	{"kist.svg", staticFiles, "static/kist.svg", false},
-	{"bookmarks.js", staticFiles, "static/bookmarks.js", false},
-	{"moving.js", staticFiles, "static/moving.js", false},
-	{"page.js", staticFiles, "static/page.js", false},
-	{"pow.js", staticFiles, "static/pow.js", false},
-	{"proof.js", staticFiles, "static/proof.js", false},
-	{"reference.css", staticFiles, "static/reference.css", false},
-	{"reference.js", staticFiles, "static/reference.js", false},
-	{"admin.js", staticFiles, "static/admin.js", false},
-	{"keys.js", staticFiles, "static/keys.js", false},
-	{"tus.js", staticFiles, "static/tus.js", false},
-	{"webhooks.js", staticFiles, "static/webhooks.js", false},
-	{"remote.js", staticFiles, "static/remote.js", false},
-	{"requests.js", staticFiles, "static/requests.js", false},
-	{"up.css", staticFiles, "static/up.css", false},
-	{"up.js", staticFiles, "static/up.js", false},
-	{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},
-	{"swagger-ui-bundle.js", swagger.FS, "swagger-ui-bundle.js.gz", true},
-}
+// imports finds the static imports of a script that name a file beside it.
+var imports = regexp.MustCompile(`(\bfrom |^import |\nimport )'\./([a-z0-9-]+\.js)'`)
 
 var types = map[string]string{
 	".css": "text/css; charset=utf-8",
@@ -123,21 +121,79 @@ type assets struct {
 
 // catalogue names the files when the first one is asked for, so that starting costs nothing. The sources are part of
 // the binary, so it panics only when that was built wrongly.
-var catalogue = sync.OnceValue(func() assets {
+var catalogue = sync.OnceValue(func() assets { return must(newAssets(sources())) })
+
+// newAssets names the files. The name of a script depends on the names of the scripts that it imports, so a browser can
+// never run a module of one version together with a module of another.
+func newAssets(sources []source) (assets, error) {
 	all := assets{byName: make(map[string]*Asset), byLogical: make(map[string]*Asset)}
+	files := make(map[string]source)
 	for _, s := range sources {
-		a := must(newAsset(s))
-		all.byName[a.Name] = a
-		all.byLogical[s.logical] = a
+		if _, ok := files[s.logical]; ok {
+			return all, fmt.Errorf("two static files are named %q", s.logical)
+		}
+		files[s.logical] = s
 	}
-	return all
-})
+	var add func(logical string, importers ...string) (*Asset, error)
+	add = func(logical string, importers ...string) (*Asset, error) {
+		if a, ok := all.byLogical[logical]; ok {
+			return a, nil
+		}
+		s, ok := files[logical]
+		if !ok {
+			return nil, fmt.Errorf("%s imports %s, which does not exist", importers[len(importers)-1], logical)
+		}
+		if slices.Contains(importers, logical) {
+			return nil, fmt.Errorf("scripts import each other: %s", strings.Join(append(importers, logical), ", "))
+		}
+		plain, err := s.files.ReadFile(s.path)
+		if err != nil {
+			return nil, err
+		}
+		var modules []string
+		if path.Ext(s.path) == ".js" {
+			for _, found := range imports.FindAllSubmatch(plain, -1) {
+				module, err := add(string(found[2]), append(slices.Clone(importers), logical)...)
+				if err != nil {
+					return nil, err
+				}
+				modules = append(append(modules, module.modules...), module.Name)
+			}
+		}
+		a, err := newAsset(s, all.byLogical)
+		if err != nil {
+			return nil, err
+		}
+		a.modules = unique(modules)
+		all.byName[a.Name] = a
+		all.byLogical[logical] = a
+		return a, nil
+	}
+	for _, s := range sources {
+		if _, err := add(s.logical); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// unique leaves out names that came before.
+func unique(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
 
 // worthwhile is the least size of a file that is compressed.
 const worthwhile = 512
 
-func newAsset(s source) (*Asset, error) {
-	served, err := s.bytes()
+// newAsset names a file. What it imports must have a name already.
+func newAsset(s source, modules map[string]*Asset) (*Asset, error) {
+	served, err := s.bytes(modules)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +207,7 @@ func newAsset(s source) (*Asset, error) {
 		ETag: `"` + sum + `"`,
 	}
 	shipped := sync.OnceValue(func() []byte {
-		return must(s.bytes())
+		return must(s.bytes(modules))
 	})
 	switch {
 	case s.packed:
