@@ -464,7 +464,7 @@ func served(t *testing.T, logical string) *Asset {
 // A page lists every script that its scripts import, under the name that the import has as it is served.
 func TestScriptsImportByHashedNames(t *testing.T) {
 	is := is.New(t)
-	relative := regexp.MustCompile(`'\./([^']*)'`)
+	imported := regexp.MustCompile(`(from |import |import\()'\./([^']*)'`)
 	for _, module := range []string{"", "admin", "keys", "moving", "remote", "requests", "webhooks"} {
 		html := render(t, AppPage{Base: "/kist", Module: module, Data: []byte("{}")})
 		names, err := AppPage{Module: module}.Modules()
@@ -475,8 +475,13 @@ func TestScriptsImportByHashedNames(t *testing.T) {
 			is.Equal(strings.Count(html, "/kist/static/"+name), 1) // no script is asked for twice
 			asset, ok := Static(name)
 			is.True(ok)
-			for _, found := range relative.FindAllStringSubmatch(string(asset.Bytes()), -1) {
-				is.True(strings.Contains(html, `<link rel="modulepreload" href="/kist/static/`+found[1]+`">`))
+			for _, found := range imported.FindAllStringSubmatch(string(asset.Bytes()), -1) {
+				if found[1] == "import(" { // loaded when it is needed
+					_, ok := Static(found[2])
+					is.True(ok)
+					continue
+				}
+				is.True(strings.Contains(html, `<link rel="modulepreload" href="/kist/static/`+found[2]+`">`))
 			}
 		}
 	}
@@ -502,7 +507,8 @@ func TestChangedModuleRenamesItsImporters(t *testing.T) {
 		"a.js": "import { b } from './b.js';\nimport './d.js';\n",
 		"b.js": "import {\n  c,\n} from './c.js';\nexport const b = c;\n",
 		"c.js": "export const c = 1;\n",
-		"d.js": "export const from = 'd';\n",
+		"d.js": "export const from = 'd';\nexport const later = () => import('./e.js');\n",
+		"e.js": "export const e = 1;\n",
 	}
 	before, err := newAssets(scriptSources(scripts))
 	is.NoErr(err)
@@ -518,6 +524,10 @@ func TestChangedModuleRenamesItsImporters(t *testing.T) {
 		is.True(after.byLogical[name].Name != before.byLogical[name].Name)
 	}
 	is.Equal(after.byLogical["d.js"].Name, d.Name)
+
+	// A module that is loaded later has the name of its version as well, but is not listed.
+	is.Equal(len(d.modules), 0)
+	is.True(strings.Contains(string(d.Bytes()), "import('./"+before.byLogical["e.js"].Name+"')"))
 }
 
 func TestBadImportsAreRefused(t *testing.T) {

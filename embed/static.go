@@ -28,7 +28,7 @@ type Asset struct {
 	ETag     string // strong and quoted, of the plain form
 	GzipETag string // strong and quoted, of the compressed form; empty when there is none
 
-	modules     []string // names of the scripts that it imports, and of those that they import
+	modules     []string // names of the scripts that it needs at once: its imports, and theirs
 	plain, gzip func() []byte
 }
 
@@ -72,10 +72,7 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	if err != nil || path.Ext(s.path) != ".js" {
 		return b, err
 	}
-	return imports.ReplaceAllFunc(lean(b), func(statement []byte) []byte {
-		found := imports.FindSubmatch(statement)
-		return fmt.Appendf(nil, "%s'./%s'", found[1], modules[string(found[2])].Name)
-	}), nil
+	return eachImport(lean(b), func(module string, _ bool) string { return modules[module].Name }), nil
 }
 
 // sources are all files that can be served. No two have the same name, whatever folder they are in.
@@ -105,8 +102,23 @@ func lean(script []byte) []byte {
 	return out
 }
 
-// imports finds the static imports of a script that name a file beside it.
-var imports = regexp.MustCompile(`(\bfrom |^import |\nimport )'\./([a-z0-9-]+\.js)'`)
+// importOf finds an import on a line of a script. One in parentheses loads the file later.
+var importOf = regexp.MustCompile(`(\bfrom |^import |\bimport\()'\./([a-z0-9-]+\.js)'`)
+
+// eachImport replaces the names of the files that a script imports from beside it.
+func eachImport(script []byte, name func(module string, later bool) string) []byte {
+	out := make([]byte, 0, len(script))
+	for line := range bytes.Lines(script) {
+		if bytes.Contains(line, []byte("'./")) {
+			line = importOf.ReplaceAllFunc(line, func(statement []byte) []byte {
+				found := importOf.FindSubmatch(statement)
+				return fmt.Appendf(nil, "%s'./%s'", found[1], name(string(found[2]), bytes.HasSuffix(found[1], []byte("("))))
+			})
+		}
+		out = append(out, line...)
+	}
+	return out
+}
 
 var types = map[string]string{
 	".css": "text/css; charset=utf-8",
@@ -146,18 +158,23 @@ func newAssets(sources []source) (assets, error) {
 		if slices.Contains(importers, logical) {
 			return nil, fmt.Errorf("scripts import each other: %s", strings.Join(append(importers, logical), ", "))
 		}
-		plain, err := s.files.ReadFile(s.path)
-		if err != nil {
-			return nil, err
-		}
 		var modules []string
 		if path.Ext(s.path) == ".js" {
-			for _, found := range imports.FindAllSubmatch(plain, -1) {
-				module, err := add(string(found[2]), append(slices.Clone(importers), logical)...)
-				if err != nil {
-					return nil, err
+			script, err := s.files.ReadFile(s.path)
+			if err != nil {
+				return nil, err
+			}
+			eachImport(lean(script), func(module string, later bool) string {
+				imported, problem := add(module, append(slices.Clone(importers), logical)...)
+				if problem != nil {
+					err = problem
+				} else if !later {
+					modules = append(append(modules, imported.modules...), imported.Name)
 				}
-				modules = append(append(modules, module.modules...), module.Name)
+				return module
+			})
+			if err != nil {
+				return nil, err
 			}
 		}
 		a, err := newAsset(s, all.byLogical)

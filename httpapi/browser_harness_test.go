@@ -200,10 +200,11 @@ func (b *tab) do(actions ...chromedp.Action) {
 	b.fatal(chromedp.Run(b.ctx, actions...))
 }
 
+// open goes to an address and waits until a page of the app is drawn.
 func (b *tab) open(path string) {
 	b.Helper()
 	b.do(chromedp.Navigate(b.url + path))
-	b.until(`!document.querySelector('#main .state')?.textContent.includes('Loading')`)
+	b.until(`(() => { const main = document.querySelector('#main'); return !main || main.querySelector(':scope > :not(noscript)') && !main.querySelector('.state')?.textContent.includes('Loading') })()`)
 }
 
 // js is the value of an expression in the page.

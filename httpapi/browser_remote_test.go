@@ -63,7 +63,7 @@ func TestBrowserRemote(t *testing.T) {
 	is.Equal(b.get("/api/v1/files?folder=Films").want(200).text("data.0.originalName"), "holiday.mp4")
 	b.press("Forget none")
 	b.until(`document.querySelectorAll('#main .item').length === 1`)
-	b.press("Forget what is over")
+	b.press("Forget what has ended")
 	b.shows("Nothing was fetched lately.")
 	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
 }

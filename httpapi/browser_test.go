@@ -232,6 +232,28 @@ func TestBrowserDrop(t *testing.T) {
 	is.Equal(b.js(`document.querySelector('.add textarea').value`), "pasted text")
 }
 
+// TestBrowserLateScripts: loading a script that is first needed now can fail. The
+// page says so, keeps the files that were dropped, and the next try loads it.
+func TestBrowserLateScripts(t *testing.T) {
+	is := is.New(t)
+	b := openBrowser(t)
+	b.open("/notes")
+	b.do(cdpnet.SetBlockedURLs([]string{"*/static/uploads.*", "*/static/help.*"}))
+	b.keys("?")
+	b.says("The server cannot be reached.")
+	b.press("Dismiss")
+	b.drop("a.txt", "a")
+	b.says("The server cannot be reached.")
+	b.press("Try again")
+	b.says("The server cannot be reached.")
+	b.do(cdpnet.SetBlockedURLs([]string{}))
+	b.press("Try again")
+	b.says("“a.txt” is uploaded.")
+	b.keys("?")
+	b.until(`document.querySelector('dialog h2')?.textContent === 'Keyboard and help'`)
+	is.Equal(b.get("/api/v1/files").at("total"), 1.0)
+}
+
 // TestBrowserBulk changes several files at once.
 func TestBrowserBulk(t *testing.T) {
 	is := is.New(t)
@@ -357,7 +379,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	b.keys(kb.ArrowDown)
 	at("First")
 	b.keys("?")
-	b.until(`document.querySelector('dialog h2').textContent === 'Keyboard and help'`)
+	b.until(`document.querySelector('dialog h2')?.textContent === 'Keyboard and help'`)
 	b.keys(kb.Escape)
 	b.until(`!document.querySelector('dialog')`)
 	b.keys("s")

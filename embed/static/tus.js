@@ -1,82 +1,83 @@
-// Resumable uploads (tus 1.0.0) of large files. app.js and up.js load it for the first one.
+// Resumable uploads (tus 1.0.0) of large files, for the owner's app and for the page of an upload link.
 //
-// Where a file is gone on with is remembered until it is complete, so that it goes on after the page was closed too, when
-// the same file is chosen again.
-const most = 32 << 20; // bytes of one request: some proxies take no more than 100 MB at once
+// The address of an upload is stored in the browser until the upload is complete. When the user chooses the same file
+// again, even after closing the page, the upload goes on where it stopped.
+const partSize = 32 << 20; // bytes of one request: some proxies accept no more than 100 MB
 const version = { 'Tus-Resumable': '1.0.0' };
 
-const coded = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
-const named = (file, ...more) => coded(JSON.stringify([file.name, file.size, file.lastModified, ...more]));
+const fileKey = (file, ...more) => base64(JSON.stringify([file.name, file.size, file.lastModified, ...more]));
 
-// What a kit says of whose uploads it is: place names a file for the memory, where null is not to be remembered; begin says
-// where it begins and with what; made is what the server says was made of it.
+// ofOwner and ofSender are the parts of a client that differ between the owner and a sender:
+//   storageKey is where the address of an upload is stored; null does not store it
+//   begin gives the path of a new upload, its fields and its headers
+//   resultOf is the record of the finished upload in the server's answer
+// The caller adds storage (get and set), and progress, retry and done, which are called with the upload.
 export const ofOwner = (user, base) => ({
-  place: (u) => u.fields.password ? null : `tus.${user}.${named(u.file, u.fields)}`,
+  storageKey: (u) => u.fields.password ? null : `tus.${user}.${fileKey(u.file, u.fields)}`,
   begin: (u) => ({ path: `${base}/api/v1/tus`, fields: { filetype: u.file.type, ...u.fields } }),
-  made: (data) => data.file,
+  resultOf: (data) => data.file,
 });
 export const ofSender = (api, slug, ask) => ({
-  place: (u) => `up.${slug}.${named(u.file)}`,
+  storageKey: (u) => `up.${slug}.${fileKey(u.file)}`,
   begin: async () => ({ path: `${api}upload-requests/p/${encodeURIComponent(slug)}/tus`, ...await ask() }),
-  made: (data) => data.item,
+  resultOf: (data) => data.item,
 });
 
-// resume uploads what the server does not have of u.file; kit.arrived and kit.again are told how it ended, u.sent and
-// u.xhr say how it goes.
-export async function resume(u, kit) {
-  const mine = u.turn = {}; // another turn, or none, ends this one
-  const place = kit.place(u);
-  u.at ??= place && kit.memory.get(place);
-  const forget = () => { u.at = null; if (place) kit.memory.set(place, null); };
+// resume sends the part of u.file that the server does not have. It sets u.sent and u.xhr, and calls client.done or
+// client.retry at the end.
+export async function resume(u, client) {
+  const turn = u.turn = {}; // pause, or another call, ends this one
+  const key = client.storageKey(u);
+  u.at ??= key && client.storage.get(key);
+  const forget = () => { u.at = null; if (key) client.storage.set(key, null); };
   try {
     let offset = 0;
     if (u.at) {
-      const got = await ask('HEAD', u.at);
+      const got = await send('HEAD', u.at);
       if ([404, 410].includes(got.status)) forget();
-      else if (got.status !== 200) return mine === u.turn && kit.again(u, got.status === 423 ? 503 : got.status, got.data); // busy
+      else if (got.status !== 200) return turn === u.turn && client.retry(u, got.status === 423 ? 503 : got.status, got.data); // 423: locked by another request
       else offset = got.offset;
     }
     if (!u.at) {
-      const { path, fields, headers } = await kit.begin(u);
-      if (mine !== u.turn) return;
-      const said = { filename: u.file.name, ...fields };
-      const got = await ask('POST', path, null, {
-        ...headers, 'Upload-Length': u.file.size, 'Upload-Metadata': Object.entries(said).map(([name, value]) => `${name} ${coded(String(value))}`.trim()).join(','),
-      });
-      if (got.status !== 201) return mine === u.turn && kit.again(u, got.status, got.data);
+      const { path, fields, headers } = await client.begin(u);
+      if (turn !== u.turn) return;
+      const metadata = Object.entries({ filename: u.file.name, ...fields }).map(([name, value]) => `${name} ${base64(String(value))}`.trim()).join(',');
+      const got = await send('POST', path, null, { ...headers, 'Upload-Length': u.file.size, 'Upload-Metadata': metadata });
+      if (got.status !== 201) return turn === u.turn && client.retry(u, got.status, got.data);
       u.at = got.location;
-      if (place) kit.memory.set(place, u.at);
+      if (key) client.storage.set(key, u.at);
     }
     while (offset < u.file.size) {
-      if (mine !== u.turn) return;
+      if (turn !== u.turn) return;
       u.sent = offset;
-      const got = await ask('PATCH', u.at, u.file.slice(offset, offset + most), { 'Upload-Offset': offset, 'Content-Type': 'application/offset+octet-stream' }, (n) => {
-        if (mine === u.turn) kit.progress(u, offset + n);
+      const got = await send('PATCH', u.at, u.file.slice(offset, offset + partSize), { 'Upload-Offset': offset, 'Content-Type': 'application/offset+octet-stream' }, (n) => {
+        if (turn === u.turn) client.progress(u, offset + n);
       });
-      if (mine !== u.turn) return;
-      if (got.status !== 204) return kit.again(u, got.status, got.data);
-      if (!(got.offset > offset)) throw new Error('the server takes nothing');
+      if (turn !== u.turn) return;
+      if (got.status !== 204) return client.retry(u, got.status, got.data);
+      if (!(got.offset > offset)) throw new Error('the server stored nothing');
       offset = got.offset;
       u.tries = 0;
     }
-    const end = await ask('GET', u.at);
-    if (mine !== u.turn) return;
-    const made = end.data && kit.made(end.data);
-    if (end.status !== 200 || !made) return kit.again(u, end.status === 200 ? 500 : end.status, end.data);
+    const end = await send('GET', u.at);
+    if (turn !== u.turn) return;
+    const result = end.data && client.resultOf(end.data);
+    if (end.status !== 200 || !result) return client.retry(u, end.status === 200 ? 500 : end.status, end.data);
     forget();
-    kit.arrived(u, made);
+    client.done(u, result);
   } catch {
-    if (mine === u.turn) kit.again(u, 0, null);
+    if (turn === u.turn) client.retry(u, 0, null);
   }
 
-  function ask(method, path, body, headers, progress) {
+  function send(method, path, body, headers, progress) {
     return new Promise((done) => {
       const xhr = u.xhr = new XMLHttpRequest();
       if (progress) xhr.upload.onprogress = (e) => progress(e.loaded);
       xhr.onloadend = () => {
         let data = null;
-        try { data = JSON.parse(xhr.responseText); } catch { /* the status says it */ }
+        try { data = JSON.parse(xhr.responseText); } catch { /* the status is enough */ }
         done({ status: xhr.status, data, offset: Number(xhr.getResponseHeader('Upload-Offset')), location: xhr.getResponseHeader('Location') });
       };
       xhr.open(method, path);
@@ -86,19 +87,19 @@ export async function resume(u, kit) {
   }
 }
 
-// pause ends the request under way; resume goes on.
+// pause ends the request that is running. resume goes on.
 export function pause(u) {
   u.turn = null;
   u.xhr?.abort();
 }
 
 // cancel forgets the upload, here and on the server.
-export function cancel(u, kit) {
+export function cancel(u, client) {
   pause(u);
-  const place = kit.place(u);
-  if (place) kit.memory.set(place, null);
+  const key = client.storageKey(u);
+  if (key) client.storage.set(key, null);
   if (!u.at) return;
-  const xhr = new XMLHttpRequest(); // what it cannot reach ends on its own after a day
+  const xhr = new XMLHttpRequest(); // if this fails, the server deletes the upload after a day
   xhr.open('DELETE', u.at);
   xhr.setRequestHeader('Tus-Resumable', '1.0.0');
   xhr.send();

@@ -54,7 +54,7 @@
   function remove(f) {
     f.state = "removed";
     f.timer = clearTimeout(f.timer);
-    if (f.tus) f.tus.cancel(f, f.kit);
+    if (f.tus) f.tus.cancel(f, f.client);
     else f.xhr?.abort();
     f.leave?.();
     files.splice(files.indexOf(f), 1);
@@ -213,7 +213,7 @@
 
   // ---- In pieces ----
 
-  const memory = {
+  const storage = {
     get(key) { try { return localStorage.getItem("kist." + key); } catch { return null; } },
     set(key, value) {
       try {
@@ -242,7 +242,7 @@
       f.leave = done;
       let why, fresh = false;
       const shows = meter(f);
-      const go = () => { f.timer = 0; tus.resume(f, f.kit); };
+      const go = () => { f.timer = 0; tus.resume(f, f.client); };
       const ask = async () => {
         why = undefined;
         try {
@@ -253,11 +253,11 @@
           throw e;
         }
       };
-      f.kit = {
-        ...tus.ofSender(api, slug, ask), memory,
-        arrived: (_, item) => { arrived(f, item); done(); },
+      f.client = {
+        ...tus.ofSender(api, slug, ask), storage,
+        done: (_, item) => { arrived(f, item); done(); },
         progress: (_, gone) => { f.sent = gone; shows(gone, f.file.size); },
-        again(_, status, data) {
+        retry(_, status, data) {
           if (status === 400 && data?.code === "captcha_required" && !fresh) {
             held = null;
             fresh = true;

@@ -1,0 +1,222 @@
+// Adding things: the box that takes text, links and files, and what is dropped or pasted anywhere on a page.
+import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, toast } from './dom.js';
+import { showSaved } from './editor.js';
+import { kinds } from './kinds.js';
+import { go } from './router.js';
+import { api, base, draftKey, problemOf, storage, view } from './session.js';
+
+const fieldOf = (k, name) => k.fields.find((f) => f.name === name);
+const publicFields = (isPublic) => isPublic && { isPublic: true };
+
+// loadUploads loads the script of uploads, which most visits do not need.
+const loadUploads = () => import('./uploads.js');
+
+async function upload(files, fields) {
+  let uploads;
+  try {
+    uploads = await loadUploads();
+  } catch {
+    toast(problemOf(0).message, { bad: true, action: 'Try again', run: () => upload(files, fields) });
+    return;
+  }
+  uploads.sendFiles(files, fields);
+}
+
+// addBox makes the box for one kind, or for all kinds if there is none. fields are added to everything it makes.
+export function addBox({ kind = null, fields = () => ({}) } = {}) {
+  const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
+  const key = draftKey('box.' + (kind ?? 'any'));
+  const label = any ? 'Add anything' : `New ${k.one}`;
+  const area = h('textarea', {
+    rows: '1', 'aria-label': label, spellcheck: k?.mono ? 'false' : null, class: k?.mono ? 'mono' : null,
+    placeholder: file ? 'Drop files here or paste a picture' : any ? 'Drop files, paste a picture, a link or some text …' : k.prompt, value: storage.get(key, ''),
+  });
+  const picker = h('input', { type: 'file', multiple: true, hidden: true });
+  const visibility = h('select', { 'aria-label': 'Who can see what is added' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
+  visibility.value = storage.get('public', '');
+  visibility.onchange = () => storage.set('public', visibility.value);
+  const buttons = h('span.does');
+  const problem = h('p.error', { role: 'alert', hidden: true });
+  const form = h('form.add', { 'aria-label': label, novalidate: true },
+    file ? h('p.soft', {}, icon('upload'), h('span', {}, 'Drop files or folders here, paste a picture, or choose.')) : area, problem,
+    h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), buttons,
+      file && h('a.button', { href: `${base}/remote-upload` }, 'From an address')), picker);
+
+  // choices are the kinds that the text can become, each with the label of its button. Enter makes the first.
+  function choices() {
+    const text = area.value.trim();
+    if (file || !k && !text) return [];
+    if (k) return [[k, k.full ? `Write the ${k.one}` : `Add ${k.one}`]];
+    return isAddress(text) ? [[kinds.bookmark, 'Add bookmark'], [kinds.shortlink, 'Shorten']] : [[kinds.note, 'Add note'], [kinds.snippet, 'As snippet']];
+  }
+
+  function draw() {
+    storage.set(key, area.value || null);
+    grow(area);
+    const [first, ...others] = choices();
+    buttons.replaceChildren(
+      ...others.map(([other, text]) => { const b = h('button', { type: 'button', value: other.name }, text); b.onclick = () => create(other); return b; }),
+      ...(!k && isAddress(area.value) ? [h('button', { type: 'button', act: 'fetch-it' }, 'Fetch the file')] : []),
+      ...(k && !file && !k.full ? [h('button.quiet', { type: 'button', act: 'new' }, 'All fields')] : []),
+      ...(first ? [h('button.main', {}, first[1])] : []));
+  }
+
+  // typed is the field that the text of the box is for.
+  function typed(of) {
+    const text = area.value.trim();
+    if (!text) return {};
+    return { [of.quick]: fieldOf(of, of.quick)?.keepSpaces ? area.value : text };
+  }
+
+  function clear() {
+    area.value = '';
+    draw();
+  }
+
+  function complain(e) {
+    const texts = Object.values(e.fields ?? {});
+    problem.textContent = texts.length ? `This ${texts.join(' and ')}.` : e.message;
+    problem.hidden = false;
+  }
+
+  async function create(of) {
+    if (of.full || !area.value.trim()) return go(`${base}/${of.path}/new`);
+    const body = { ...typed(of), ...fields(), ...publicFields(visibility.value) };
+    problem.hidden = true;
+    if (fieldOf(of, of.quick).type === 'url' && !/^\w+:/.test(body[of.quick])) body[of.quick] = 'https:' + '//' + body[of.quick];
+    const save = find('.main', buttons);
+    if (save) save.disabled = true;
+    try {
+      const answer = await api('POST', of.api, body);
+      clear();
+      showSaved(answer.data, true, answer.duplicateOf);
+    } catch (e) {
+      complain(e);
+    } finally {
+      if (save) save.disabled = false;
+      if (hasPointer()) area.focus();
+    }
+  }
+
+  // fetchFile has the server fetch the file at the address.
+  async function fetchFile() {
+    problem.hidden = true;
+    try {
+      await api('POST', 'remote-upload', { url: area.value.trim(), ...publicFields(visibility.value) });
+      clear();
+      toast('The server is fetching the file.', { action: 'Show', run: () => go(`${base}/remote-upload`) });
+    } catch (e) { complain(e); }
+  }
+
+  function sendFiles(files) {
+    const { tags, ...rest } = fields();
+    upload(files, { ...rest, ...(tags?.length && { newTags: tags.join(',') }), isPublic: visibility.value ? 'true' : 'false' });
+  }
+
+  function type(text) {
+    area.value = area.value ? `${area.value}\n${text}` : text;
+    area.focus();
+    draw();
+  }
+
+  form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) create(first[0]); });
+  area.addEventListener('input', () => { problem.hidden = true; draw(); });
+  area.addEventListener('keydown', (e) => {
+    const severalLines = !k || fieldOf(k, k.quick)?.type === 'text';
+    if (e.key === 'Enter' && !e.isComposing && (e.ctrlKey || e.metaKey || !e.shiftKey && (!severalLines || isAddress(area.value)))) { e.preventDefault(); form.requestSubmit(); }
+  });
+  picker.addEventListener('change', () => { sendFiles([...picker.files]); picker.value = ''; });
+  draw();
+  const box = { node: form, area, picker, values: () => ({ ...typed(k), ...fields(), isPublic: !!visibility.value }), clear, type, sendFiles, fetchFile };
+  form.box = box;
+  return box;
+}
+
+addActions({
+  choose(el) {
+    el.closest('form').box.picker.click();
+    loadUploads().catch(() => {});
+  },
+  'fetch-it': (el) => el.closest('form').box.fetchFile(),
+});
+
+// ---- Dropping and pasting ----
+
+function addFiles(files) {
+  if (view?.box && (view.name === 'home' || view.kind === kinds.file)) view.box.sendFiles(files);
+  else upload(files, { isPublic: storage.get('public') ? 'true' : 'false' });
+}
+
+function addText(text) {
+  if (!text) return;
+  if (view?.box?.area.isConnected) view.box.type(text);
+  else go(base + '/').then(() => view.box.type(text));
+}
+
+// droppedFiles finds the files in what was dropped. Files in a folder get the name of the folder.
+async function droppedFiles(data) {
+  const entries = [...(data.items ?? [])].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
+  const out = [];
+  const walk = async (entry, folder) => {
+    if (entry.isFile) {
+      const file = await new Promise((done, fail) => entry.file(done, fail));
+      if (folder) file.kist = { folderName: folder };
+      return out.push(file);
+    }
+    const reader = entry.createReader();
+    for (let part; (part = await new Promise((done, fail) => reader.readEntries(done, fail))).length;) {
+      for (const e of part) await walk(e, folder || entry.name);
+    }
+  };
+  for (const [entry, file] of entries) {
+    if (entry?.isDirectory) await walk(entry, '').catch(() => {});
+    else if (file) out.push(file);
+  }
+  return out.length ? out : [...(data.files ?? [])];
+}
+
+const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), 'Drop to add'));
+document.body.append(veil);
+
+// depth counts the elements that a drag has entered and not left.
+let depth = 0;
+// ownDrag is true while something of the page itself is dragged, which cannot be dropped here.
+let ownDrag = false;
+const carries = (e, ...types) => types.some((t) => [...(e.dataTransfer?.types ?? [])].includes(t));
+const canDrop = (e) => !ownDrag && carries(e, 'Files', 'text/uri-list', 'text/plain');
+const inField = (e) => e.target.matches?.('textarea, input');
+
+addEventListener('dragstart', () => { ownDrag = true; });
+addEventListener('dragend', () => { ownDrag = false; });
+addEventListener('dragenter', (e) => {
+  if (!canDrop(e)) return;
+  depth++;
+  veil.hidden = false;
+  if (carries(e, 'Files')) loadUploads().catch(() => {});
+});
+addEventListener('dragleave', () => { depth = Math.max(0, depth - 1); veil.hidden = depth === 0; });
+addEventListener('dragover', (e) => {
+  if (canDrop(e) && !inField(e)) { e.preventDefault(); e.dataTransfer.dropEffect = 'copy'; } else if (carries(e, 'Files')) e.preventDefault();
+});
+addEventListener('drop', async (e) => {
+  depth = 0;
+  veil.hidden = true;
+  const files = carries(e, 'Files');
+  if (!canDrop(e) || !files && inField(e)) return;
+  e.preventDefault();
+  if (files) return addFiles(await droppedFiles(e.dataTransfer));
+  addText(e.dataTransfer.getData('text/uri-list').split('\n').find((l) => l && l[0] !== '#') || e.dataTransfer.getData('text/plain'));
+});
+
+addEventListener('paste', (e) => {
+  const files = [...(e.clipboardData?.files ?? [])];
+  if (files.length) {
+    e.preventDefault();
+    // Pictures from the clipboard all have the same name.
+    const stamp = localDateTime(new Date()).replace('T', ' ').replace(':', '.');
+    return addFiles(files.map((f) => /^image\.\w+$/.test(f.name) ? new File([f], f.name.replace('image', `pasted ${stamp}`), { type: f.type }) : f));
+  }
+  if (find('dialog[open]') || inField(e)) return;
+  const text = e.clipboardData?.getData('text/plain');
+  if (text?.trim()) { e.preventDefault(); addText(text.trim()); }
+});

@@ -1,0 +1,156 @@
+// The owner's app. One HTML page serves all its addresses: the scripts show what the address asks for, from the data
+// that came with the page and from the API.
+import { addActions, all, find, h, runAction, toast } from './dom.js';
+import { openShare } from './editor.js';
+import { copyLink, openDialog } from './forms.js';
+import { kinds, pageOf, shareAddressOf } from './kinds.js';
+import { currentRow, deselectAll, moveFocus, redrawAll, removeRecords, saveRecord, selection } from './list.js';
+import './pages.js';
+import { addPages, go, removeRow, showFirst } from './router.js';
+import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, problemOf, showProblem, start, storage, view } from './session.js';
+
+// ---- Keyboard ----
+
+// places are the pages that a letter after g leads to.
+const places = { h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r: 'recipes', a: 'games', l: 'links', t: 'tags' };
+const chordMilliseconds = 1200;
+
+// showHelp loads the list of shortcuts, which most visits do not need.
+async function showHelp() {
+  try {
+    (await import('./help.js')).showHelp();
+  } catch { showProblem(problemOf(0)); }
+}
+
+// newActions make a new entry on the pages that have no box.
+const newActions = { keys: 'key-new', webhooks: 'hook-new', admin: 'user-new' };
+
+// createNew begins something new on the page that is shown.
+function createNew() {
+  if (view?.name === 'kind' && view.kind !== kinds.file) go(`${base}/${view.kind.path}/new`);
+  else if (view?.kind === kinds.file) view.box.picker.click();
+  else if (view?.box) view.box.area.focus();
+  else if (view?.name === 'tags') find('form.quick input').focus();
+  else if (!runAction(newActions[view?.name])) go(base + '/');
+}
+
+// showMenu lists all pages. It stands in for the navigation where that does not fit.
+function showMenu() {
+  const d = openDialog('Everything');
+  d.body.append(h('nav.sheet-nav', { 'aria-label': 'All pages' }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
+  d.body.addEventListener('click', (e) => { if (e.target.closest('a')) d.el.close(); });
+}
+
+addActions({ help: showHelp, menu: showMenu, new: createNew });
+
+let chordStarted = 0;
+
+function focusSearch() {
+  find('#q').focus();
+  find('#q').select();
+}
+
+function undoLast() {
+  all('.toast').reverse().find((t) => find('[data-act="toast-run"]', t)?.textContent === 'Undo')?.end(true);
+}
+
+// letterAction is what a key of one character does. row is the row that has the focus.
+function letterAction(key, row) {
+  const r = row?.record;
+  switch (key) {
+    case '/': return focusSearch;
+    case 'n': return createNew;
+    case '?': return showHelp;
+    case 'j': return () => moveFocus(1);
+    case 'k': return () => moveFocus(-1);
+    case 'g': return () => { chordStarted = Date.now(); };
+    case 'u': return undoLast;
+  }
+  if (!r) return null;
+  switch (key) {
+    case 'e': return () => go(pageOf(r));
+    case 's': return () => openShare(r);
+    case 'c': return () => copyLink(shareAddressOf(r));
+    case 'f': return () => saveRecord(r, { isFavorite: !r.isFavorite });
+    case 'x': return () => find('.pick input', row).click();
+  }
+  return null;
+}
+
+// leaveOne closes or leaves the innermost thing that is open.
+function leaveOne(e, typing) {
+  const menu = find('details.menu[open]');
+  if (menu) { menu.open = false; find('summary', menu).focus(); return; }
+  if (typing) { e.target.blur(); return; }
+  if (!deselectAll()) all('.toast').pop()?.end();
+}
+
+function moveInMenu(menu, by) {
+  const items = all('.pop > *', menu);
+  const at = items.indexOf(document.activeElement);
+  items[(at + (by > 0 ? 1 : items.length)) % items.length]?.focus();
+}
+
+document.addEventListener('keydown', (e) => {
+  if (e.isComposing || e.defaultPrevented) return;
+  const dialog = all('dialog[open]').pop();
+  const typing = e.target.matches?.('input:not([type=checkbox], [type=color]), textarea, select');
+  const run = (action) => { e.preventDefault(); action(); };
+  if ((e.ctrlKey || e.metaKey) && e.key === 'Enter' && dialog) return run(() => find('form', dialog)?.requestSubmit());
+  if (e.key === 'Escape' && !dialog) return leaveOne(e, typing);
+  if (dialog || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.target.id === 'q' && e.key === 'ArrowDown') return run(() => moveFocus(1));
+  if (typing) return;
+
+  const down = e.key === 'ArrowDown', right = e.key === 'ArrowRight';
+  const menu = e.target.closest?.('details.menu[open]'), grid = find('#main .list.grid');
+  if (down || e.key === 'ArrowUp') {
+    if (menu) return run(() => moveInMenu(menu, down ? 1 : -1));
+    const columns = grid ? Math.max(1, getComputedStyle(grid).gridTemplateColumns.split(' ').length) : 1;
+    if (find('#main .item')) run(() => moveFocus(down ? columns : -columns));
+    return;
+  }
+  const row = currentRow();
+  if (right || e.key === 'ArrowLeft') {
+    if (grid && row) run(() => moveFocus(right ? 1 : -1));
+    return;
+  }
+  if (e.key === 'Delete' && row?.record) {
+    const records = selection();
+    return run(() => records.length ? removeRecords(records) : removeRow(row));
+  }
+  if (e.key.length > 1 || !storage.get('keys', true)) return;
+  if (Date.now() - chordStarted < chordMilliseconds && e.key in places) {
+    chordStarted = 0;
+    return run(() => go(`${base}/${places[e.key]}`));
+  }
+  const action = letterAction(e.key, row);
+  if (action) run(action);
+});
+
+// ---- Start ----
+
+// These pages are loaded when they are first opened.
+const page = (name) => async (v) => (await loadModule(name)).default(v);
+addPages({
+  admin: page('admin'), keys: page('keys'), webhooks: page('webhooks'), import: page('moving'),
+  'remote-upload': page('remote'), 'upload-requests': page('requests'),
+});
+
+// addLabels shows the tags and folders that did not come with the page.
+async function addLabels() {
+  try {
+    await loadLabels();
+    // Pages kept for the way back lack the labels.
+    countChange();
+    redrawAll();
+    view?.redraw?.();
+  } catch (e) {
+    // The page of tags shows its own error.
+    if (view?.name !== 'tags' && e.status !== 401) toast(`Tags and folders are missing here. ${e.message}`, { bad: true, action: 'Try again', run: addLabels });
+  }
+}
+
+if (labelsComeLater) addLabels();
+if (!start.answers.me) showProblem(new Problem('Your account could not be read. Load the page again in a moment.'));
+showFirst();

@@ -1,0 +1,191 @@
+// Elements, and what the pages say: formats, actions of buttons, and short messages. No text is ever read as HTML.
+
+// ---- Elements ----
+
+export const find = (selector, root = document) => root.querySelector(selector);
+export const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+// h makes an element: h('a.name', {href}, 'text', node). It leaves out children that are null, undefined or false.
+export function h(what, props, ...children) {
+  const [name, ...classes] = what.split('.');
+  const el = document.createElement(name || 'div');
+  if (classes.length) el.className = classes.join(' ');
+  for (const [key, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === 'value' || key === 'checked' || key === 'indeterminate') el[key] = value;
+    else if (key === 'act') el.dataset.act = value;
+    else el.setAttribute(key, value === true ? '' : value);
+  }
+  add(el, children);
+  return el;
+}
+
+// add appends children to an element as h does.
+export function add(el, ...children) {
+  el.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  return el;
+}
+
+// icon draws a symbol that the page defines.
+export function icon(name) {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('class', name === 'more' ? 'i dots' : 'i');
+  svg.setAttribute('aria-hidden', 'true');
+  const use = document.createElementNS('http://www.w3.org/2000/svg', 'use');
+  use.setAttribute('href', '#i-' + name);
+  svg.append(use);
+  return svg;
+}
+
+// button makes a button that runs the action of a name when it is pressed (see addActions).
+export const button = (act, label, props, ...inside) => h('button', { type: 'button', act, ...props }, ...(inside.length ? inside : [label]));
+export const iconButton = (act, name, label, props) => button(act, label, { class: 'quiet square', 'aria-label': label, title: label, ...props }, icon(name));
+
+let lastID = 0;
+export const newID = () => 'e' + ++lastID;
+
+// emptyState stands in for a list that has no items.
+export function emptyState(title, text, ...more) {
+  return h('div.none', {}, h('p', {}, h('b', {}, title)), text && h('p.soft', {}, text), more);
+}
+
+// meter is a bar that is filled to a part between 0 and 1.
+export function meter(part) {
+  const el = h('div.bar', { role: 'img', 'aria-label': `${Math.round(part * 100)} percent` }, h('i'));
+  el.firstChild.style.width = Math.min(100, part * 100) + '%';
+  return el;
+}
+
+// itemOf is the row of a list that an element is in.
+export const itemOf = (el) => el.closest('.item');
+
+// hasPointer is false on touch screens, where focusing a field opens the keyboard.
+export const hasPointer = () => matchMedia('(pointer: fine)').matches;
+
+// Where the style sheet can, it lets a text area grow with its text.
+const growsAlone = CSS.supports('field-sizing', 'content');
+export function grow(area) {
+  if (growsAlone) return;
+  area.style.height = 'auto';
+  area.style.height = area.scrollHeight + 2 + 'px';
+}
+
+// ---- Numbers, sizes, times and addresses as people read and write them ----
+
+export const number = (n) => new Intl.NumberFormat().format(n);
+export const plural = (n, one, many = one + 's') => `${number(n)}\u00a0${n === 1 ? one : many}`;
+export const capitalize = (word) => word[0].toUpperCase() + word.slice(1);
+export const shorten = (text) => text.length > 48 ? text.slice(0, 46) + '…' : text;
+
+export function bytes(n) {
+  if (n < 1000) return plural(n, 'byte');
+  let unit = -1;
+  do { n /= 1000; unit++; } while (n >= 999.5 && unit < 4);
+  return `${n < 99.95 ? n.toFixed(1).replace(/\.0$/, '') : Math.round(n)}\u00a0${['kB', 'MB', 'GB', 'TB', 'PB'][unit]}`;
+}
+
+// parseBytes reads a size such as "10 GB". It returns null for an empty text and NaN for a text that is not a size.
+export function parseBytes(text) {
+  if (!text.trim()) return null;
+  const m = /^\s*([\d.,]+)\s*([kmgtp]?)(i?)b?(?:ytes?)?\s*$/i.exec(text);
+  if (!m) return NaN;
+  return Math.round(Number(m[1].replace(',', '.')) * (m[3] ? 1024 : 1000) ** ' kmgtp'.indexOf(m[2].toLowerCase() || ' '));
+}
+
+export function seconds(s) {
+  if (s < 60) return `${Math.max(1, Math.round(s))} s`;
+  if (s < 3600) return `${Math.round(s / 60)} min`;
+  return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
+}
+
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
+
+export function ago(time) {
+  const s = (Date.parse(time) - Date.now()) / 1000;
+  const size = Math.abs(s);
+  if (size < 45) return s > 0 ? 'in a moment' : 'just now';
+  if (size < 3600) return relative.format(Math.round(s / 60), 'minute');
+  if (size < 86400) return relative.format(Math.round(s / 3600), 'hour');
+  if (size < 7 * 86400) return relative.format(Math.round(s / 86400), 'day');
+  return day(time);
+}
+
+function day(time) {
+  const d = new Date(time);
+  const year = d.getFullYear() === new Date().getFullYear() ? undefined : 'numeric';
+  return d.toLocaleDateString(undefined, { day: 'numeric', month: 'short', year });
+}
+
+export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString() }, ago(time));
+
+// localDateTime is a time as a field of the type datetime-local has it.
+export function localDateTime(time) {
+  const d = new Date(time);
+  return new Date(d - d.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
+export function hostOf(address) {
+  try { return new URL(address).host.replace(/^www\./, ''); } catch { return address; }
+}
+
+export const isAddress = (text) => /^https?:\/\/[^\s/]+\S*$/i.test(text.trim());
+
+// ---- Actions ----
+
+// An element with data-act="NAME" runs the action of that name when it is clicked.
+const actions = {};
+
+// addActions registers actions by name. Each is called with the element and the event.
+export const addActions = (more) => { Object.assign(actions, more); };
+
+// runAction runs an action without a click. It returns false if there is none of that name.
+export function runAction(name) {
+  if (!actions[name]) return false;
+  actions[name]();
+  return true;
+}
+
+document.addEventListener('click', (e) => {
+  for (const menu of all('details.menu[open]')) if (!menu.contains(e.target) || e.target.closest('.pop')) menu.open = false;
+  const el = e.target.closest('[data-act]');
+  if (!el || !actions[el.dataset.act] || el.matches('input[type=color]')) return;
+  if (!el.matches('input')) e.preventDefault();
+  actions[el.dataset.act](el, e);
+});
+
+// ---- Messages ----
+
+// toast shows a message. It disappears after some time, unless it reports an error or the user is pointing at it.
+// The button labelled action calls run. done is called when the message is gone; its argument says whether the button
+// was pressed.
+export function toast(text, { action = '', run = null, bad = false, time = 5000, done = null } = {}) {
+  const el = h('div.toast', { role: bad ? 'alert' : null, class: bad ? 'toast bad' : 'toast' }, h('p', {}, text),
+    action && button('toast-run', action), iconButton('toast-close', 'close', 'Dismiss'));
+  let left = time, since = 0, timer = 0;
+  const pause = () => { clearTimeout(timer); if (since) left -= performance.now() - since; since = 0; };
+  const resume = () => { pause(); if (bad) return; since = performance.now(); timer = setTimeout(() => el.end(), Math.max(left, 800)); };
+  el.end = (pressed = false) => {
+    if (!el.isConnected) return;
+    pause();
+    el.remove();
+    if (pressed) run?.();
+    done?.(pressed);
+  };
+  for (const [event, handler] of [['pointermove', pause], ['pointerleave', resume], ['focusin', pause], ['focusout', resume]]) el.addEventListener(event, handler);
+  const box = find('#toasts');
+  box.append(el);
+  while (box.children.length > 4) box.firstElementChild.end();
+  // An open dialog covers the page, so the messages are raised above it.
+  if (box.showPopover) {
+    box.popover = 'manual';
+    if (box.matches(':popover-open')) box.hidePopover();
+    box.showPopover();
+  }
+  resume();
+  return el;
+}
+
+addActions({
+  'toast-close': (el) => el.closest('.toast').end(),
+  'toast-run': (el) => el.closest('.toast').end(true),
+});

@@ -1,0 +1,273 @@
+// Forms and dialogs.
+import { addActions, all, button, bytes, find, grow, h, icon, iconButton, localDateTime, newID, parseBytes, toast } from './dom.js';
+import { folders, tagColor, tagOptions } from './session.js';
+
+// ---- Fields ----
+
+// A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
+// number, size (bytes), time, password, url and color; the default is one line of text.
+
+// control makes the control of a field: its node, and how its value is read and set.
+function control(f, value) {
+  const id = newID();
+  const c = { f, id };
+  let el;
+  const common = { id, name: f.name, autocomplete: f.autocomplete ?? 'off', 'aria-required': f.required ? 'true' : null, readonly: f.readonly };
+  switch (f.type) {
+    case 'text':
+      el = h('textarea', { ...common, rows: f.tall ? 8 : 2, spellcheck: f.mono ? 'false' : null, class: [f.mono && 'mono', f.tall && 'tall'].filter(Boolean).join(' ') || null });
+      el.addEventListener('input', () => grow(el));
+      break;
+    case 'choice':
+      el = h('select', common, f.required ? null : h('option', { value: '' }, f.none ?? '—'), Object.entries(f.choices).map(([v, t]) => h('option', { value: v }, t)));
+      break;
+    case 'check':
+      el = h('input', { ...common, type: 'checkbox' });
+      break;
+    case 'checks':
+      el = h('div.checks', { id, role: 'group', 'aria-label': f.label }, Object.entries(f.choices).map(([v, t]) =>
+        h('label.check', {}, h('input', { type: 'checkbox', value: v, name: f.name }), h('span', {}, t))));
+      break;
+    case 'tags':
+      return tagControl(c, value);
+    default: {
+      const list = f.type === 'folder' ? folders.map((x) => x.name) : f.list;
+      const type = { number: 'number', password: 'password', color: 'color', time: 'datetime-local', url: 'url' }[f.type] ?? 'text';
+      el = h('input', {
+        ...common, type, min: f.min, max: f.max, placeholder: f.placeholder, list: list ? id + '-list' : null,
+        inputmode: f.type === 'url' ? 'url' : null, spellcheck: f.type && f.type !== 'text' ? 'false' : null, autocapitalize: f.type === 'url' || f.plain ? 'none' : null,
+      });
+      if (list) c.extra = h('datalist', { id: id + '-list' }, list.map((v) => h('option', { value: v })));
+    }
+  }
+  c.el = c.input = el;
+  c.get = () => {
+    switch (f.type) {
+      case 'check': return el.checked;
+      case 'checks': return all('input:checked', el).map((x) => x.value);
+      case 'number': return el.value === '' ? null : Number(el.value);
+      case 'choice': return el.value || null;
+      case 'time': return el.value ? new Date(el.value).toISOString() : null;
+      case 'size': return parseBytes(el.value);
+      default: return el.value;
+    }
+  };
+  c.set = (v) => {
+    if (f.type === 'check') el.checked = !!v;
+    else if (f.type === 'checks') for (const x of all('input', el)) x.checked = (v ?? []).includes(x.value);
+    else if (f.type === 'time') el.value = v ? localDateTime(v) : '';
+    else if (f.type === 'size') el.value = v ? bytes(v) : '';
+    else if (f.type !== 'choice' || !f.required || v) el.value = v ?? '';
+  };
+  c.set(value);
+  return wrap(c);
+}
+
+// wrap puts the label, the hint and the place for an error around a control.
+function wrap(c) {
+  const { f, id } = c;
+  const error = h('p.error', { id: id + '-error', hidden: true });
+  const hint = f.hint && h('p.hint', { id: id + '-hint' }, f.hint);
+  c.input.setAttribute('aria-describedby', [f.hint && id + '-hint', id + '-error'].filter(Boolean).join(' '));
+  c.showError = (text) => {
+    error.hidden = !text;
+    error.textContent = text ? `${f.label} ${text}.` : '';
+    c.input[text ? 'setAttribute' : 'removeAttribute']('aria-invalid', 'true');
+  };
+  c.el.addEventListener('input', () => c.showError(''));
+  c.node = f.type === 'check'
+    ? h('div.field', {}, h('label.check', { for: id }, c.el, h('span', {}, f.label)), hint, error)
+    : h(f.half ? 'div.field.half' : 'div.field', {},
+      f.type === 'checks' ? h('span.label', {}, f.label) : h('label', { for: c.input.id }, f.label),
+      c.el, c.extra, hint, error);
+  return c;
+}
+
+// tagControl is a field for tags: a chip for each, and an input that suggests the known tags.
+function tagControl(c, value) {
+  let names = [];
+  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: 'Add a tag', autocomplete: 'off', maxlength: '64', enterkeyhint: 'enter' });
+  const el = h('div.tags', {}, input);
+  if (!find('#tag-names')) document.body.append(h('datalist', { id: 'tag-names' }, tagOptions()));
+  const changed = () => el.dispatchEvent(new Event('input', { bubbles: true }));
+  const draw = () => {
+    for (const old of all('.chip', el)) old.remove();
+    for (const name of names) {
+      const chip = h('span.chip', {}, h('i'), name, h('button', { type: 'button', 'aria-label': `Remove tag ${name}` }, icon('close')));
+      const color = tagColor(name);
+      if (color) chip.style.setProperty('--tag', color);
+      find('button', chip).onclick = () => { names = names.filter((n) => n !== name); draw(); input.focus(); changed(); };
+      input.before(chip);
+    }
+  };
+  const commit = () => {
+    for (const part of input.value.split(',')) {
+      const name = part.trim().replace(/\s+/g, ' ');
+      if (name && !names.some((n) => n.toLowerCase() === name.toLowerCase())) names.push(name);
+    }
+    input.value = '';
+    draw();
+  };
+  input.addEventListener('keydown', (e) => {
+    if ((e.key === 'Enter' || e.key === ',') && input.value.trim() && !e.ctrlKey && !e.metaKey) { e.preventDefault(); commit(); changed(); }
+    if (e.key === 'Backspace' && !input.value && names.length) { names.pop(); draw(); changed(); }
+  });
+  input.addEventListener('change', commit);
+  el.addEventListener('click', (e) => { if (e.target === el) input.focus(); });
+  Object.assign(c, { el, input, get: () => { commit(); return [...names]; }, set: (v) => { names = [...(v ?? [])]; draw(); } });
+  // peek reads the value without ending what the user is typing.
+  c.peek = () => [...names, ...(input.value.trim() ? [input.value.trim()] : [])];
+  c.set(value);
+  return wrap(c);
+}
+
+// A Form is a set of fields with a place for problems above them.
+export class Form {
+  constructor(fields, values) {
+    this.controls = fields.map((f) => control(f, values[f.name]));
+    this.alert = h('p.alert', { role: 'alert', hidden: true });
+    this.node = h('div.fields', {}, this.alert, this.controls.map((c) => c.node));
+    this.node.addEventListener('change', () => this.showRelevant());
+    this.showRelevant();
+  }
+
+  control(name) { return this.controls.find((c) => c.f.name === name); }
+
+  // showRelevant hides the fields that do not apply to the value of another field.
+  showRelevant() {
+    for (const c of this.controls) {
+      for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !values.includes(this.control(name).get());
+    }
+  }
+
+  get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
+
+  // draft has all values but passwords, which are never stored.
+  get draft() { return Object.fromEntries(this.controls.filter((c) => c.f.type !== 'password').map((c) => [c.f.name, (c.peek ?? c.get)()])); }
+
+  set(values) { for (const c of this.controls) if (c.f.name in values) { c.set(values[c.f.name]); if (c.f.type === 'text') grow(c.el); } }
+
+  // showProblem shows the problem of a field beside the field, and the rest above the form. null clears all.
+  showProblem(problem) {
+    let first = null;
+    const rest = [];
+    for (const c of this.controls) c.showError('');
+    for (const [name, text] of Object.entries(problem?.fields ?? {})) {
+      const c = this.controls.find((x) => x.f.name === name || x.f.alias === name);
+      if (!c) { rest.push(`${name} ${text}.`); continue; }
+      c.showError(text);
+      c.node.closest('details')?.setAttribute('open', '');
+      first ??= c;
+    }
+    const text = !problem ? '' : problem.fields ? rest.join(' ') : problem.message;
+    this.alert.hidden = !text;
+    this.alert.textContent = text;
+    if (first) first.input.focus();
+    else if (text) this.alert.scrollIntoView({ block: 'nearest' });
+  }
+
+  // check reports whether the form can be sent. If not, it shows what is wrong.
+  check() {
+    const fields = {};
+    for (const c of this.controls) {
+      const v = c.get();
+      if (c.f.required && (v === '' || v === null)) fields[c.f.name] = 'is needed';
+      if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = 'is a size such as 500 MB or 10 GB';
+      if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = 'must be the same';
+    }
+    if (!Object.keys(fields).length) return true;
+    this.showProblem({ fields });
+    return false;
+  }
+}
+
+// settingsForm is a form within a page. run is called with its values; the form shows the problem that run throws.
+export function settingsForm(title, fields, values, label, run) {
+  const form = new Form(fields, values);
+  const save = h('button', {}, label);
+  const node = h('form.card', { novalidate: true, 'aria-label': title }, h('h2', {}, title), form.node, h('div.row', {}, save));
+  node.onsubmit = async (e) => {
+    e.preventDefault();
+    if (!form.check()) return;
+    save.disabled = true;
+    try { form.showProblem(null); await run(form.values, form); } catch (problem) { form.showProblem(problem); } finally { save.disabled = false; }
+  };
+  return node;
+}
+
+// ---- Dialogs ----
+
+// openDialog opens an empty dialog. onclose is called with the reason that el.close was given.
+export function openDialog(title, { panel = false, onclose = null } = {}) {
+  const id = newID();
+  const opener = document.activeElement;
+  // Without autofocus here, the close button would get the focus.
+  const heading = h('h2', { id, tabindex: '-1', autofocus: true }, title);
+  const tools = h('div.tools', {}, iconButton('dialog-close', 'close', 'Close'));
+  const body = h('div.body');
+  const el = h(panel ? 'dialog.panel' : 'dialog', { 'aria-labelledby': id }, h('header', {}, heading, tools), body);
+  el.addEventListener('close', () => {
+    el.remove();
+    if (opener?.isConnected) opener.focus({ preventScroll: true });
+    onclose?.(el.returnValue);
+  });
+  let pressedOutside = false;
+  el.addEventListener('pointerdown', (e) => { if (e.target === el) pressedOutside = true; });
+  el.addEventListener('click', (e) => { if (e.target === el && pressedOutside) el.close(); pressedOutside = false; });
+  document.body.append(el);
+  el.showModal();
+  return { el, heading, tools, body };
+}
+
+// openForm opens a dialog with a form and calls run with its values. The form shows the problem that run throws.
+export function openForm({ title, text = '', fields = [], values = {}, button: label = 'Save', danger = false, run = null, after = null, onclose = null }) {
+  const d = openDialog(title, { onclose });
+  const form = new Form(fields, values);
+  const save = label && h('button', { class: danger ? 'danger' : 'main' }, label);
+  const node = h('form', { novalidate: true }, text && h('p.soft', {}, text), form.node, after,
+    h('div.row.foot', {}, save, button('dialog-close', label ? 'Cancel' : 'Close')));
+  node.addEventListener('submit', async (e) => {
+    e.preventDefault();
+    if (!form.check()) return;
+    save.disabled = true;
+    try {
+      await run(form.values);
+      d.el.close('done');
+    } catch (problem) {
+      form.showProblem(problem);
+    } finally {
+      save.disabled = false;
+    }
+  });
+  d.body.append(node);
+  (find('input:not([type=checkbox]), textarea, select', node) ?? find('button', node)).focus();
+  for (const area of all('textarea', node)) grow(area);
+  return { ...d, form };
+}
+
+// copyText puts text on the clipboard and reports whether it could.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch { /* not allowed, or the page came over plain HTTP: copy a selection instead */ }
+  const area = h('textarea.hide', { value: text, 'aria-hidden': 'true', tabindex: '-1' });
+  const focused = document.activeElement;
+  (find('dialog[open]') ?? document.body).append(area);
+  area.select();
+  let ok = false;
+  try { ok = document.execCommand('copy'); } catch { /* ok stays false */ }
+  area.remove();
+  focused?.focus?.();
+  return ok;
+}
+
+export async function copyLink(address) {
+  if (await copyText(address)) toast('Link copied.');
+  else openForm({ title: 'Copy the link', text: 'This browser does not let the page copy. Select the address and copy it.', fields: [{ name: 'at', label: 'Address', readonly: true }], values: { at: address }, button: '' });
+}
+
+addActions({
+  'dialog-close': (el) => el.closest('dialog').close(),
+  'copy-text': (el) => copyLink(el.dataset.text),
+});

@@ -1,0 +1,357 @@
+// Lists of records: where they come from, their rows, and which of them are selected.
+import { add, addActions, ago, all, button, find, h, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
+import { apiPathOf, isPicture, kindOf, kinds, pageOf, tagNames, titleOf } from './kinds.js';
+import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
+
+// ---- Sources ----
+
+// A Source reads the lists of several kinds page by page and puts them into one order, newest first.
+export class Source {
+  constructor(names, params, page) {
+    this.heads = names.map((name) => ({ k: kinds[name], items: [], cursor: '', total: 0, first: takeAnswer(kinds[name].api) }));
+    Object.assign(this, { params, page });
+  }
+
+  get total() { return this.heads.reduce((n, head) => n + head.total, 0); }
+  get ended() { return this.heads.every((head) => head.cursor === null && !head.items.length); }
+
+  async fill(head, signal) {
+    let answer = head.first;
+    head.first = null;
+    if (!answer) {
+      const query = new URLSearchParams(this.params);
+      query.set('limit', this.page);
+      query.set('brief', 'true');
+      if (head.cursor) query.set('cursor', head.cursor);
+      answer = await api('GET', `${head.k.api}?${query}`, undefined, { signal });
+    }
+    head.items.push(...answer.data);
+    head.cursor = answer.nextCursor;
+    head.total = answer.total;
+  }
+
+  // next returns up to n records.
+  async next(n, signal) {
+    const out = [];
+    while (out.length < n) {
+      await Promise.all(this.heads.filter((head) => !head.items.length && head.cursor !== null).map((head) => this.fill(head, signal)));
+      const full = this.heads.filter((head) => head.items.length);
+      if (!full.length) break;
+      const newest = full.reduce((a, b) => a.items[0].createdAt >= b.items[0].createdAt ? a : b);
+      out.push(newest.items.shift());
+    }
+    return out;
+  }
+
+  // count corrects the total after a record was added or deleted.
+  count(r, n) {
+    const head = this.heads.find((x) => x.k === kindOf(r));
+    if (head) head.total += n;
+  }
+}
+
+// fetchRecord reads a record with all of its text, which lists cut short.
+export const fetchRecord = async (r) => (await api('GET', apiPathOf(r))).data;
+
+// ---- Rows ----
+
+function tagChip(name) {
+  const el = h('a.chip', { href: `${base}/search?tag=${encodeURIComponent(name)}` }, h('i'), name);
+  const color = tagColor(name);
+  if (color) el.style.setProperty('--tag', color);
+  return el;
+}
+
+// sharing says how an item is shared, unless it is simply private.
+function sharing(r) {
+  const k = kindOf(r), out = [];
+  const over = r.expiresAt && Date.parse(r.expiresAt) <= Date.now();
+  if (r.isPublic && !over) out.push(h('span.badge.on', {}, 'public'));
+  if (over) out.push(h('span.badge.warn', {}, 'expired'));
+  else if (r.expiresAt) out.push(`ends ${ago(r.expiresAt)}`);
+  if (r.hasPassword) out.push(h('span', { title: 'Visitors need a password' }, icon('lock'), ' password'));
+  const n = r[k.counter] ?? 0;
+  if (r[k.limit]) out.push(`${number(n)} of ${plural(r[k.limit], k.unit)}`);
+  else if (n || k.unit === 'click') out.push(plural(n, k.unit));
+  return out;
+}
+
+function thumbnail(r) {
+  const letters = kindOf(r).badge?.(r);
+  const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(r.kind));
+  if (isPicture(r) || r.iconUrl) {
+    pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
+  }
+  return pic;
+}
+
+// marked is a text with the ranges that a search found in it. Ranges count UTF-16 code units, as JavaScript does.
+function marked(text, ranges) {
+  const out = [];
+  let at = 0;
+  for (const [from, to] of ranges) {
+    out.push(text.slice(at, from), h('mark', {}, text.slice(from, to)));
+    at = to;
+  }
+  return [...out, text.slice(at)].filter((part) => part !== '');
+}
+
+function recordRow(r) {
+  const k = kindOf(r), title = titleOf(r), href = k.href?.(r), hit = r.found;
+  const asNodes = (parts) => parts.filter(Boolean).map((m) => typeof m === 'string' ? h('span', {}, m) : m);
+  const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
+  const meta = asNodes(k.meta(r));
+  let excerpt = hit?.highlight.ranges?.length > 0 ? hit.highlight.text : '';
+  // The excerpt is left out where the title or the rest of the row shows it already.
+  if (title.includes(excerpt) || excerpt === r.slug && hit.highlight.title?.length > 0) excerpt = '';
+  const same = excerpt && meta.find((m) => m.textContent === excerpt);
+  if (same) {
+    same.replaceChildren();
+    add(same, marked(excerpt, hit.highlight.ranges));
+    excerpt = '';
+  }
+  const row = h('li.item', {},
+    h('label.pick', {}, h('input', { type: 'checkbox', 'aria-label': `Select ${title}`, act: 'pick', checked: selected.has(r.id) }), thumbnail(r)),
+    h('div.what', {},
+      href ? h('a.name', { href, target: '_blank', rel: 'noopener noreferrer' }, name) : h('a.name', { href: pageOf(r) }, name),
+      excerpt && h('div.excerpt', {}, marked(excerpt, hit.highlight.ranges)),
+      h('div.meta', {}, meta, asNodes(sharing(r)), tagNames(r).map(tagChip), r.createdAt && when(r.createdAt))),
+    h('div.acts', {},
+      iconButton('star', 'star', 'Favourite', { 'aria-pressed': String(!!r.isFavorite), class: 'quiet square star' }),
+      iconButton('share-item', 'share', `Share ${title}`),
+      h('details.menu', {}, h('summary.quiet.square', { 'aria-label': `More for ${title}`, title: 'More' }, icon('more')), h('div.pop'))));
+  row.record = r;
+  row.dataset.id = r.id;
+  return row;
+}
+
+// fillMenu makes the menu of a row when it is opened.
+function fillMenu(menu) {
+  const r = itemOf(menu).record;
+  const item = (act, name, label) => button(act, label, {}, icon(name), label);
+  const pop = find('.pop', menu);
+  pop.replaceChildren(
+    h('a.button', { href: r.kind === 'bookmark' ? r.url : localAddress(r.url), target: '_blank', rel: 'noopener noreferrer' }, icon('open'), 'Open'),
+    item('edit', 'edit', 'Edit'),
+    item('share-item', 'share', 'Share …'),
+    item('copy', 'copy', 'Copy link'),
+    item('publish', r.isPublic ? 'lock' : 'check', r.isPublic ? 'Make private' : 'Make public'),
+    item('delete', 'trash', 'Delete'));
+  pop.classList.remove('up');
+  pop.classList.toggle('up', pop.getBoundingClientRect().bottom > innerHeight - 70 && menu.getBoundingClientRect().top > pop.offsetHeight);
+}
+
+document.addEventListener('toggle', (e) => { if (e.target.matches?.('details.menu') && e.target.open) fillMenu(e.target); }, true);
+
+// A picture that cannot be loaded leaves the letters under it.
+document.addEventListener('error', (e) => { if (e.target.matches?.('.pic img')) e.target.remove(); }, true);
+
+const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
+
+// focusedAction is the action of the button in an element that has the focus.
+const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
+
+// updateRows redraws a record that has changed.
+export function updateRows(r) {
+  countChange();
+  for (const row of rowsOf(r)) {
+    const act = focusedAction(row);
+    const next = recordRow(r);
+    row.replaceWith(next);
+    if (act) find(`[data-act="${act}"]`, next)?.focus();
+  }
+  view?.list?.showSelection();
+}
+
+// redrawAll redraws every row that does not have the focus.
+export function redrawAll() {
+  for (const row of all('#main .item')) if (row.record && !row.contains(document.activeElement)) row.replaceWith(recordRow(row.record));
+}
+
+// ---- The list of a page ----
+
+// listOf shows the records of a source, with a button for more of them and a bar for those that are selected.
+// empty makes what stands for an empty list; counted is called with the number of records.
+export function listOf(source, { page = 50, empty, grid = false, counted = null }) {
+  const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': 'Items' });
+  const state = h('div.state', { 'aria-live': 'polite' });
+  const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
+  const bar = h('div.bulk', { role: 'toolbar', 'aria-label': 'For what is selected', hidden: true });
+  let busy = false;
+
+  async function load(signal) {
+    if (busy) return;
+    busy = true;
+    more.disabled = true;
+    if (!ul.children.length) state.replaceChildren(h('p.soft', {}, 'Loading …'));
+    try {
+      const rows = (await source.next(page, signal)).filter((r) => !find(`.item[data-id="${r.id}"]`, ul)).map(recordRow);
+      ul.append(...rows);
+      showState();
+    } catch (e) {
+      if (e.name === 'AbortError') return;
+      state.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('more', 'Try again'));
+    } finally {
+      busy = false;
+      more.disabled = false;
+    }
+  }
+
+  function showState() {
+    const n = ul.children.length;
+    ul.hidden = !n;
+    more.hidden = source.ended;
+    more.textContent = `Show more (${number(n)} of ${number(source.total)})`;
+    if (n) state.replaceChildren();
+    else if (source.ended) state.replaceChildren(empty());
+    counted?.(Math.max(source.total, n));
+  }
+
+  // count corrects the total by n for each record.
+  function count(records, n) {
+    for (const r of records) source.count(r, n);
+    showState();
+  }
+
+  function prepend(r) {
+    find(`.item[data-id="${r.id}"]`, ul)?.remove();
+    source.count(r, 1);
+    const row = recordRow(r);
+    row.classList.add('new');
+    ul.prepend(row);
+    showState();
+  }
+
+  function showSelection() {
+    const shown = all('.item', ul).map((row) => row.record);
+    for (const id of selected.keys()) if (!shown.some((r) => r.id === id)) selected.delete(id);
+    for (const r of shown) if (selected.has(r.id)) selected.set(r.id, r);
+    const n = selected.size;
+    ul.classList.toggle('picking', n > 0);
+    bar.hidden = !n;
+    if (!n) return;
+    const act = focusedAction(bar);
+    const files = [...selected.values()].every((r) => r.kind === 'file');
+    bar.replaceChildren();
+    add(bar,
+      h('b', { 'aria-live': 'polite' }, number(n), h('span', {}, ' selected')),
+      n < shown.length && button('pick-all', 'All'),
+      files && button('bulk-folder', 'Move', {}, icon('folder'), 'Move'),
+      button('bulk-tag', 'Tag', {}, icon('tag'), 'Tag'),
+      button('bulk-share', 'Sharing', {}, icon('share'), 'Sharing'),
+      button('bulk-delete', 'Delete', { class: 'danger' }, icon('trash'), 'Delete'),
+      iconButton('pick-none', 'close', 'Clear the selection'));
+    if (act) find(`[data-act="${act}"]`, bar)?.focus();
+  }
+
+  if ('IntersectionObserver' in window) {
+    new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting) && !more.hidden) load(view?.signal); }, { rootMargin: '400px' }).observe(more);
+  }
+  return { ul, node: h('section', { 'aria-label': 'List' }, ul, state, more, bar), load, count, prepend, showSelection };
+}
+
+// ---- The selection ----
+
+// selected has the selected records by id.
+const selected = new Map();
+let lastPicked = null;
+
+export const selection = () => [...selected.values()];
+export const clearSelection = () => selected.clear();
+
+// deselectAll clears the selection and shows it. It reports whether there was one.
+export function deselectAll() {
+  const any = selected.size > 0;
+  clearSelection();
+  for (const box of all('.pick input')) box.checked = false;
+  view.list?.showSelection();
+  return any;
+}
+
+addActions({
+  more: () => view.list.load(view.signal),
+  pick(el, e) {
+    const row = itemOf(el);
+    const rows = all('.item', row.parentElement);
+    let picked = [row];
+    if (e.shiftKey && lastPicked?.isConnected) {
+      const [from, to] = [rows.indexOf(lastPicked), rows.indexOf(row)].sort((a, b) => a - b);
+      picked = rows.slice(from, to + 1);
+    }
+    for (const one of picked) {
+      find('.pick input', one).checked = el.checked;
+      if (el.checked) selected.set(one.record.id, one.record);
+      else selected.delete(one.record.id);
+    }
+    lastPicked = row;
+    view.list.showSelection();
+  },
+  'pick-all'() {
+    for (const row of all('.item', view.list.ul)) { selected.set(row.record.id, row.record); find('.pick input', row).checked = true; }
+    view.list.showSelection();
+  },
+  'pick-none': deselectAll,
+});
+
+// ---- The focus ----
+
+// currentRow is the row that has the focus.
+export const currentRow = () => document.activeElement?.closest?.('#main .item');
+
+// moveFocus moves the focus by a number of rows.
+export function moveFocus(by) {
+  const rows = all('#main .item');
+  if (!rows.length) return;
+  const at = rows.indexOf(currentRow());
+  const row = at < 0 ? rows[by > 0 ? 0 : rows.length - 1] : rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+  (find('a.name', row) ?? find('a, button, input', row))?.focus();
+  row.scrollIntoView({ block: 'nearest' });
+}
+
+// ---- Changing records ----
+
+// saveRecord changes a record and reports whether the server did.
+export async function saveRecord(r, body) {
+  try { updateRows((await api('PATCH', apiPathOf(r), body)).data); return true; } catch (e) { showProblem(e); return false; }
+}
+
+// saveEach changes several records, four at a time. At the end it says done, or how many could not be changed.
+export async function saveEach(records, bodyOf, done) {
+  const queue = [...records];
+  let problem = null, failures = 0;
+  const progress = records.length > 8 && toast(`Changing ${plural(records.length, 'item')} …`, { time: 60000 });
+  await Promise.all(Array.from({ length: 4 }, async () => {
+    for (let r; (r = queue.shift());) {
+      try { updateRows((await api('PATCH', apiPathOf(r), bodyOf(r))).data); } catch (e) { problem = e; failures++; }
+    }
+  }));
+  if (progress) progress.end();
+  refreshTags();
+  if (problem) showProblem(new Problem(`${plural(failures, 'item')} could not be changed: ${problem.message}`));
+  else toast(done, { time: 3000 });
+}
+
+// removeRecords deletes records, which can be undone for a few seconds.
+export function removeRecords(records) {
+  if (!records.length) return;
+  countChange();
+  const removed = [];
+  for (const r of records) {
+    for (const row of rowsOf(r)) {
+      const mark = document.createComment('');
+      row.replaceWith(mark);
+      removed.push([row, mark]);
+    }
+    selected.delete(r.id);
+    countItems(r.kind, -1);
+  }
+  const list = view?.list, listed = removed.length ? records : [];
+  list?.showSelection();
+  list?.count(listed, -1);
+  const text = records.length === 1 ? `Deleted “${shorten(titleOf(records[0]))}”.` : `Deleted ${number(records.length)} items.`;
+  deleteLater(text, records.map(apiPathOf), () => {
+    for (const [row, mark] of removed) if (mark.isConnected) mark.replaceWith(row);
+    for (const r of records) countItems(r.kind, 1);
+    list?.count(listed, 1);
+  });
+}

@@ -1,0 +1,134 @@
+// The page of files that the server fetches from other addresses.
+import { add, addActions, button, bytes, emptyState, find, h, meter, newID, plural, when } from './dom.js';
+import { api, base, heading, load, Problem, showProblem } from './session.js';
+
+const badges = { waiting: 'span.badge', running: 'span.badge', done: 'span.badge.on', failed: 'span.badge.warn', cancelled: 'span.badge.warn' };
+const isOpen = (x) => x.state === 'waiting' || x.state === 'running';
+
+// nameOf is the name of a file, or the end of its address as long as the name is not known.
+const nameOf = (x) => x.name || x.url.split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
+
+// shown is the list on the page: its jobs, its elements, and wake, which ends the wait of follow.
+let shown = null;
+
+// progress says how much of a file was fetched.
+function progress(x) {
+  if (x.state === 'running') return x.total ? `${bytes(x.bytes)} of ${bytes(x.total)}` : x.bytes ? bytes(x.bytes) : 'Connecting …';
+  if (x.state === 'done') return bytes(x.bytes);
+  if (x.state === 'waiting' && x.tries) return ['Next try ', when(x.nextTryAt)];
+  return x.state === 'waiting' ? 'Waiting' : '';
+}
+
+function rowOf(x) {
+  const name = nameOf(x);
+  const ending = (/\.([a-z0-9]{1,4})$/i.exec(x.name)?.[1] ?? '').toUpperCase();
+  const row = h('li.item.plain', { 'data-id': x.id }, h('span.pic', { 'aria-hidden': 'true' }, h('b', {}, ending)), h('div.what', {},
+    x.file ? h('a.name', { href: `${base}/files/${x.file.slug}` }, name) : h('span.name', {}, name),
+    h('div.meta', {}, h(badges[x.state], {}, x.state), h('span', {}, progress(x)), h('span.cutoff', { title: x.url }, x.url)),
+    x.state === 'running' && x.total ? meter(x.bytes / x.total) : null, x.error ? h('p.error', {}, x.error) : null),
+  h('div.acts', {},
+    isOpen(x) ? button('fetch-cancel', 'Cancel', { 'aria-label': `Cancel ${name}` }) : null,
+    x.state === 'failed' || x.state === 'cancelled' ? button('fetch-retry', 'Try again', { 'aria-label': `Try ${name} again` }) : null,
+    isOpen(x) ? null : button('fetch-forget', 'Forget', { 'aria-label': `Forget ${name}` })));
+  row.job = x;
+  return row;
+}
+
+// draw redraws the rows that have changed. The others keep the focus.
+function draw(jobs) {
+  shown.jobs = jobs;
+  const oldRows = new Map([...shown.list.children].map((row) => [row.dataset.id, row]));
+  const rows = jobs.map((x) => {
+    const row = oldRows.get(x.id);
+    const same = row && JSON.stringify(row.job) === JSON.stringify(x);
+    if (same) return row;
+    const fresh = rowOf(x);
+    if (row?.contains(document.activeElement)) queueMicrotask(() => find('.acts button', fresh)?.focus());
+    return fresh;
+  });
+  if (rows.length !== shown.list.children.length || rows.some((row, i) => shown.list.children[i] !== row)) shown.list.replaceChildren(...rows);
+  const n = jobs.filter(isOpen).length;
+  shown.status.textContent = jobs.length ? (n ? `${plural(n, 'file')} to come` : 'Nothing to come') : '';
+  shown.clear.hidden = n === jobs.length;
+  shown.none.hidden = jobs.length > 0;
+}
+
+const wait = (ms) => new Promise((done) => { shown.wake = done; setTimeout(done, ms); });
+
+// follow asks the server for progress until the user leaves the page.
+async function follow(signal) {
+  for (let pause = 500; !signal.aborted; pause = Math.min(pause * 1.5, 3000)) {
+    const before = JSON.stringify(shown.jobs);
+    await wait(shown.jobs.some(isOpen) ? pause : 3600e3);
+    if (signal.aborted) return;
+    if (document.hidden || !shown.jobs.some(isOpen)) continue;
+    try {
+      draw((await api('GET', 'remote-upload', undefined, { signal })).jobs);
+      if (JSON.stringify(shown.jobs) !== before) pause = 500;
+    } catch (e) {
+      if (e.name === 'AbortError') return;
+      pause = 3000; // the server may be back by then
+    }
+  }
+}
+
+// change sends a request and shows the list after it.
+async function change(el, run) {
+  el.disabled = true;
+  try {
+    await run();
+    draw((await api('GET', 'remote-upload')).jobs);
+    shown.wake?.();
+  } catch (e) { showProblem(e); } finally { el.disabled = false; }
+}
+
+const jobOf = (el) => el.closest('[data-id]').job;
+addActions({
+  'fetch-cancel': (el) => change(el, () => api('PATCH', `remote-upload/${jobOf(el).id}`, { action: 'cancel' })),
+  'fetch-retry': (el) => change(el, () => api('PATCH', `remote-upload/${jobOf(el).id}`, { action: 'retry' })),
+  'fetch-forget': (el) => change(el, () => api('DELETE', `remote-upload/${jobOf(el).id}`)),
+  'fetch-clear': (el) => change(el, () => api('DELETE', 'remote-upload')),
+});
+
+export default async function page(v) {
+  const jobs = (await load('remote-upload', 'remote-upload', v.signal))?.jobs ?? [];
+  const urls = h('textarea', { id: newID(), rows: '3', spellcheck: 'false', required: true });
+  const folder = h('input', { id: newID(), maxlength: '512', autocomplete: 'off' });
+  const visibility = h('select', { 'aria-label': 'Who can see the files' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
+  const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
+  const submit = h('button.main', {}, 'Fetch');
+  const form = h('form.card', { 'aria-label': 'Fetch from an address', novalidate: true },
+    h('div.field', {}, h('label', { for: urls.id }, 'Addresses, one on each line'), urls, problem),
+    h('div.field', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, submit, visibility));
+  urls.setAttribute('aria-describedby', problem.id);
+  const showError = (text) => {
+    problem.textContent = text;
+    problem.hidden = !text;
+    urls.setAttribute('aria-invalid', String(!!text));
+  };
+  form.onsubmit = async (e) => {
+    e.preventDefault();
+    const lines = urls.value.split(/\s+/).filter(Boolean);
+    if (!lines.length) { showError('Write the address of a file.'); urls.focus(); return; }
+    showError('');
+    await change(submit, async () => {
+      try {
+        await api('POST', 'remote-upload', { urls: lines, isPublic: !!visibility.value, ...(folder.value.trim() ? { folderName: folder.value } : {}) });
+        urls.value = '';
+      } catch (x) {
+        if (!(x instanceof Problem) || !x.fields) throw x;
+        showError(x.fields.urls ? `The list ${x.fields.urls}.` : x.message);
+      }
+    });
+  };
+  shown = {
+    jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
+    clear: button('fetch-clear', 'Forget what has ended'), none: emptyState('Nothing was fetched lately.', 'What has ended is listed here for a week. The files are among your files.'),
+  };
+  add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server gets the files on its own; this page need not stay open.'), h('div.cards', {}, form),
+    h('div.head', {}, h('h2', {}, 'Asked for lately'), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);
+  draw(jobs);
+  v.signal.addEventListener('abort', () => shown.wake?.());
+  follow(v.signal);
+  return 'Fetch from an address';
+};

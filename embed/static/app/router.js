@@ -1,0 +1,253 @@
+// From an address to the page that it shows, and the actions of the records on it.
+import { addActions, button, find, h, itemOf, plural, toast } from './dom.js';
+import { closeEditor, openEditor, openShare } from './editor.js';
+import { copyLink, openForm } from './forms.js';
+import { kindByPath, kinds, pageOf, shareAddressOf, tagNames } from './kinds.js';
+import { clearSelection, removeRecords, saveEach, saveRecord, selection } from './list.js';
+import { api, base, changes, countChange, markCurrent, Problem, refreshFolders, setView, showProblem, takeAnswer, view } from './session.js';
+
+// ---- Addresses ----
+
+const main = find('#main');
+const pages = {};
+
+// addPages registers pages by name. Each fills view.out and returns the title of the tab.
+export const addPages = (more) => { Object.assign(pages, more); };
+
+// parse finds the page of an address; null if the app has none.
+function parse(url) {
+  const path = url.pathname.slice(base.length).replace(/^\/+|\/+$/g, '');
+  const [place, id] = path.split('/');
+  const params = url.searchParams;
+  const key = place + url.search;
+  if (!place) return { name: 'home', key: 'home', params };
+  if (kindByPath[place]) return { name: 'kind', kind: kindByPath[place], id: id && decodeURIComponent(id), key, params };
+  if (pages[place] && !id && place !== 'home' && place !== 'kind') return { name: place, key, params };
+  return null;
+}
+
+// withParam is the query of an address with one parameter changed.
+export function withParam(params, name, value) {
+  const next = new URLSearchParams(params);
+  if (value) next.set(name, value);
+  else next.delete(name);
+  const text = next.toString();
+  return text ? '?' + text : '';
+}
+
+// ---- Showing a page ----
+
+// keptPages are pages for the way back, by key.
+const keptPages = new Map();
+const maxKept = 6;
+const keptMilliseconds = 12e4;
+
+// show draws a page. A single item opens above the page that is there.
+async function show(to, { back = false } = {}) {
+  if (to.id && view) {
+    openItem(to);
+    return;
+  }
+  closeEditor('left');
+  if (view && view.key === to.key && back) return;
+  leave();
+  const aborter = new AbortController();
+  const page = { ...to, aborter, signal: aborter.signal };
+  setView(page);
+  const kept = back && keptPages.get(to.key);
+  markCurrent((a) => parse(new URL(a.href))?.name === to.name && (to.name !== 'kind' || a.dataset.nav === to.kind.name));
+  if (kept && kept.changes === changes && Date.now() - kept.at < keptMilliseconds) {
+    Object.assign(page, kept.view, { aborter, signal: aborter.signal });
+    main.replaceChildren(...kept.nodes);
+    document.title = kept.title;
+    scrollTo(0, kept.scroll);
+    return;
+  }
+  page.out = document.createDocumentFragment();
+  try {
+    const title = await pages[to.name](page);
+    if (view !== page) return;
+    // The old page stays until the new one is complete, so that no empty page flashes.
+    main.replaceChildren(page.out);
+    document.title = `${title} · kist`;
+  } catch (e) {
+    if (e.name === 'AbortError') return;
+    main.replaceChildren(h('p.alert', { role: 'alert' }, e.message), button('again', 'Try again'));
+  }
+  if (!back) scrollTo(0, 0);
+  await page.list?.load(page.signal);
+  if (to.id && view === page) openItem(to);
+}
+
+// leave keeps the page that is shown for the way back.
+function leave() {
+  clearSelection();
+  if (!view) return;
+  view.aborter.abort();
+  keptPages.set(view.key, { view, nodes: [...main.childNodes], title: document.title, scroll: scrollY, changes, at: Date.now() });
+  if (keptPages.size > maxKept) keptPages.delete(keptPages.keys().next().value);
+}
+
+// rerender draws the page again. It keeps the scroll position and the focus.
+export async function rerender() {
+  keptPages.clear();
+  countChange();
+  const { name, kind, key, params } = view;
+  const scroll = scrollY, focused = document.activeElement?.closest('#main [data-act]');
+  const selector = focused && `[data-act="${focused.dataset.act}"]` + (focused.ariaLabel ? `[aria-label="${CSS.escape(focused.ariaLabel)}"]` : '');
+  setView(null);
+  await show({ name, kind, key, params });
+  scrollTo(0, scroll);
+  if (selector && document.activeElement === document.body) find('#main ' + selector)?.focus();
+}
+
+// ---- Showing an item ----
+
+// goingBack is a step back in the history that has not ended. The next step waits for it.
+let goingBack = null;
+
+// closeItem restores the address of the page under an item.
+function closeItem(to, reason) {
+  if (reason === 'left' || reason === 'replaced') return;
+  if (history.state?.over) {
+    goingBack = new Promise((done) => { addEventListener('popstate', done, { once: true }); });
+    history.back();
+  } else {
+    history.replaceState(null, '', view ? addressOfView() : `${base}/${to.kind.path}`);
+  }
+}
+
+function addressOfView() {
+  const path = view.name === 'home' ? '' : view.name === 'kind' ? view.kind.path : view.name;
+  return `${base}/${path}${view.name === 'home' ? '' : withParam(view.params, '', '')}`;
+}
+
+function openNew(to) {
+  // The address can fill fields, as the bookmarklet does.
+  const values = {};
+  for (const name of ['url', 'title', 'description']) {
+    values[name] = to.params.get(name) ?? '';
+    to.params.delete(name);
+  }
+  if (values.url) return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
+  // The editor goes on with what the user began in the box.
+  const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
+  return openEditor(to.kind, null, {
+    values: box?.values() ?? {}, onclose: (reason) => { if (reason === 'done') box?.clear(); closeItem(to, reason); },
+  });
+}
+
+async function openItem(to) {
+  if (to.id === 'new') return openNew(to);
+  const answer = takeAnswer(`${to.kind.api}/{${to.kind === kinds.file ? 'slug' : 'id'}}`);
+  try {
+    const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
+    await openEditor(to.kind, r, { onclose: (reason) => closeItem(to, reason) });
+  } catch (e) {
+    showProblem(e.status === 404 ? new Problem(`There is no such ${to.kind.one}; it may have been deleted.`) : e);
+    closeItem(to, '');
+  }
+}
+
+// ---- Moving ----
+
+// go shows the page of an address, or loads the address if the app has no page for it.
+export async function go(href, { replace = false } = {}) {
+  await goingBack;
+  goingBack = null;
+  const url = new URL(href, location.href);
+  const to = ownPage(url);
+  if (!to) { location.href = href; return; }
+  history[replace ? 'replaceState' : 'pushState'](to.id ? { over: !replace } : null, '', url);
+  await show(to);
+}
+
+const ownPage = (url) => url.origin === location.origin && url.pathname.startsWith(base + '/') ? parse(url) : null;
+
+// showFirst shows the page of the address that was loaded.
+export const showFirst = () => show(parse(new URL(location.href)) ?? parse(new URL(base + '/', location.href)));
+
+addEventListener('popstate', () => {
+  const to = parse(new URL(location.href));
+  if (to) show(to, { back: true });
+  else location.reload();
+});
+
+document.addEventListener('click', (e) => {
+  const a = e.target.closest('a[href]');
+  if (!a || a.target || a.hasAttribute('download') || e.button || e.ctrlKey || e.metaKey || e.shiftKey || e.altKey || a.classList.contains('skip')) return;
+  if (e.target.closest('[data-act]') || !ownPage(new URL(a.href))) return;
+  e.preventDefault();
+  go(a.href);
+});
+
+addActions({ again: () => rerender() });
+
+// ---- Actions of records ----
+
+// removeRow deletes the record of a row and moves the focus to the row beside it.
+export function removeRow(row) {
+  const neighbour = row.nextElementSibling ?? row.previousElementSibling;
+  removeRecords([row.record]);
+  find('a.name', neighbour ?? find('#main'))?.focus();
+}
+
+const recordOf = (el) => itemOf(el).record;
+
+addActions({
+  star(el) {
+    const r = recordOf(el);
+    el.setAttribute('aria-pressed', String(!r.isFavorite));
+    saveRecord(r, { isFavorite: !r.isFavorite });
+  },
+  'share-item': (el) => openShare(recordOf(el)),
+  edit: (el) => go(pageOf(recordOf(el))),
+  copy: (el) => copyLink(shareAddressOf(recordOf(el))),
+  async publish(el) {
+    const r = recordOf(el);
+    if (!await saveRecord(r, { isPublic: !r.isPublic })) return;
+    if (r.isPublic) toast('Private: only you can see it.');
+    else toast('Public: anyone with the link can see it.', { action: 'Copy link', run: () => copyLink(shareAddressOf(r)) });
+  },
+  delete: (el) => removeRow(itemOf(el)),
+
+  'bulk-delete': () => removeRecords(selection()),
+  'bulk-tag'() {
+    const records = selection();
+    const present = [...new Set(records.flatMap(tagNames))];
+    openForm({
+      title: `Tags of ${plural(records.length, 'item')}`, button: 'Change',
+      fields: [{ name: 'more', label: 'Add', type: 'tags' }, ...(present.length ? [{ name: 'less', label: 'Remove', type: 'checks', choices: Object.fromEntries(present.map((n) => [n, n])) }] : [])],
+      run: ({ more, less = [] }) => {
+        saveEach(records, (r) => ({ tags: [...new Set([...tagNames(r), ...more])].filter((n) => !less.includes(n)) }), 'Tags changed.');
+      },
+    });
+  },
+  'bulk-folder'() {
+    const records = selection();
+    openForm({
+      title: `Move ${plural(records.length, 'file')}`, button: 'Move', text: 'If there is no such folder, it is created. Leave the field empty to remove the files from their folders.',
+      fields: [{ name: 'folderName', label: 'Folder', type: 'folder' }],
+      run: ({ folderName }) => {
+        const move = async () => {
+          await saveEach(records, () => folderName.trim() ? { folderName } : { folderId: null }, 'Moved.');
+          await refreshFolders();
+          rerender();
+        };
+        move();
+      },
+    });
+  },
+  'bulk-share'() {
+    const records = selection();
+    openForm({
+      title: `Sharing of ${plural(records.length, 'item')}`, button: 'Change',
+      fields: [{ name: 'isPublic', label: 'Who can see them', type: 'choice', choices: { true: 'Anyone with the link', false: 'Only me' } },
+        { name: 'isFavorite', label: 'Favourites', type: 'choice', choices: { true: 'Mark as favourites', false: 'Remove the mark' } }],
+      run: (now) => {
+        const body = Object.fromEntries(Object.entries(now).filter(([, v]) => v !== null).map(([n, v]) => [n, v === 'true']));
+        if (Object.keys(body).length) saveEach(records, () => body, 'Changed.');
+      },
+    });
+  },
+});

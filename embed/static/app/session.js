@@ -1,0 +1,225 @@
+// What the app knows: the user, the answers of the server, and the page that is shown.
+import { all, find, h, toast } from './dom.js';
+
+// ---- The user ----
+
+export const start = JSON.parse(document.getElementById('start').textContent);
+export const { base } = start;
+
+export let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
+export const setMe = (user) => { me = user; };
+
+// countItems adds to the number of the user's items of a kind.
+export const countItems = (kind, n) => { me.counts[kind] = (me.counts[kind] ?? 0) + n; };
+
+// takeAnswer returns an answer of the API that came with the page. It is used once: later pages ask for a new one.
+export function takeAnswer(name) {
+  const answer = start.answers[name];
+  delete start.answers[name];
+  return answer ?? null;
+}
+
+// localAddress is an address of this server as the browser reached it, which can differ from the configured address.
+export const localAddress = (address) => address.startsWith(start.url) ? base + address.slice(start.url.length) : address;
+
+// storage keeps values in this browser. The app works without it, so errors are ignored.
+export const storage = {
+  get(key, otherwise = null) {
+    try { return JSON.parse(localStorage.getItem('kist.' + key)) ?? otherwise; } catch { return otherwise; }
+  },
+  set(key, value) {
+    try {
+      if (value === null) localStorage.removeItem('kist.' + key);
+      else localStorage.setItem('kist.' + key, JSON.stringify(value));
+    } catch { /* full or forbidden */ }
+  },
+};
+export const draftKey = (name) => `draft.${me.id}.${name}`;
+
+// ---- Requests ----
+
+// A Problem says what happened and what to do. Its fields say what is wrong with each field of a form.
+export class Problem extends Error {
+  constructor(text, status = 0, fields = null) {
+    super(text);
+    this.status = status;
+    this.fields = fields;
+  }
+}
+
+// problemOf describes a failed request. Status 0 means that there was no answer.
+export function problemOf(status, data) {
+  if (status === 0) return new Problem('The server cannot be reached. Check the connection and try again. What you typed is still here.');
+  if (status === 401) {
+    showSignedOut();
+    return new Problem('You are signed out. Sign in again. What you typed is still here.', status);
+  }
+  const text = data?.error ?? `The server answered with status ${status}. Try again in a moment.`;
+  return new Problem(status === 500 && data?.requestId ? `${text} (${data.requestId})` : text, status, data?.fields);
+}
+
+export async function api(method, path, body, options) {
+  let answer;
+  try {
+    answer = await fetch(`${base}/api/v1/${path}`, {
+      method, ...options,
+      ...(body === undefined ? {} : body instanceof FormData ? { body } : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    });
+  } catch (e) {
+    if (e.name === 'AbortError') throw e;
+    throw problemOf(0);
+  }
+  const data = await answer.json().catch(() => null);
+  if (!answer.ok) throw problemOf(answer.status, data);
+  return data;
+}
+
+// load returns an answer that came with the page, or asks for it. It returns null if the user may not read it.
+export async function load(name, path, signal) {
+  const answer = takeAnswer(name);
+  if (answer) return answer;
+  try {
+    return await api('GET', path, undefined, { signal });
+  } catch (e) {
+    if (e.name === 'AbortError') throw e;
+    if (e.status !== 404 && e.status !== 403) showProblem(e);
+    return null;
+  }
+}
+
+// loadModule loads a script that not every page needs.
+export const loadModule = (name) => import(start.modules[name]).catch(() => { throw problemOf(0); });
+
+export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
+
+let signedOutShown = false;
+function showSignedOut() {
+  if (signedOutShown) return;
+  signedOutShown = true;
+  toast('You are signed out.', {
+    bad: true, action: 'Sign in', done: () => { signedOutShown = false; },
+    run: () => { location.href = `${base}/login?next=${encodeURIComponent(location.pathname.slice(base.length) + location.search)}`; },
+  });
+}
+
+// ---- Tags and folders ----
+
+// When there are very many tags or folders, they do not come with the page and are loaded afterwards.
+export let tags = start.answers.tags ?? [];
+export let folders = start.answers.folders?.data ?? [];
+
+async function readTags() {
+  tags = await api('GET', 'tags');
+  for (const list of all('datalist#tag-names')) list.replaceChildren(...tagOptions());
+}
+
+async function readFolders() { folders = (await api('GET', 'folders?limit=500&sort=title')).data; }
+
+// These are called after a change. If they fail, the known tags and folders stay in use.
+export const refreshTags = () => readTags().catch(() => {});
+export const refreshFolders = () => readFolders().catch(() => {});
+
+const missing = [!start.answers.tags && readTags, !start.answers.folders && readFolders].filter(Boolean);
+export const labelsComeLater = missing.length > 0;
+
+// loadLabels waits for what did not come with the page. After a failure, the next call tries again.
+let loading = null;
+export const loadLabels = () => loading ??= Promise.all(missing.map((read) => read())).catch((e) => { loading = null; throw e; });
+
+export const tagOptions = () => tags.map((t) => h('option', { value: t.name }));
+export const tagColor = (name) => tags.find((t) => t.name.toLowerCase() === name.toLowerCase())?.color;
+
+// folderOf is the folder that the parameters of an address name.
+export const folderOf = (params) => folders.find((f) => f.id === params.get('folder') || f.name === params.get('folder'));
+
+// folderFields puts a file into the folder of an address. The folder may not be loaded yet.
+export function folderFields(params) {
+  const name = params.get('folder'), folder = folderOf(params);
+  if (folder) return { folderId: folder.id };
+  if (!name || name === 'unfiled') return {};
+  return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/.test(name) ? { folderId: name } : { folderName: name };
+}
+
+// hideTag and hideFolder remove what is about to be deleted, and return a function that brings it back.
+export function hideTag(tag) {
+  tags = tags.filter((t) => t !== tag);
+  return () => { tags.push(tag); };
+}
+export function hideFolder(folder) {
+  folders = folders.filter((f) => f !== folder);
+  return () => { folders.push(folder); };
+}
+
+// ---- Deleting ----
+
+const waiting = new Set();
+
+// deleteLater shows a message and deletes the paths of the API when it disappears. If the user presses Undo or the
+// server refuses, it calls undo.
+export function deleteLater(text, paths, undo) {
+  const deletion = { paths };
+  waiting.add(deletion);
+  toast(text, {
+    action: 'Undo',
+    done: async (pressed) => {
+      if (!waiting.delete(deletion)) return;
+      if (pressed) return undo();
+      const results = await Promise.allSettled(paths.map((p) => api('DELETE', p)));
+      const failure = results.find((r) => r.status === 'rejected' && r.reason.status !== 404);
+      if (failure) { undo(); showProblem(failure.reason); }
+      refreshTags();
+    },
+  });
+}
+
+// Leaving the page deletes at once.
+addEventListener('pagehide', () => {
+  for (const { paths } of waiting) {
+    for (const path of paths) fetch(`${base}/api/v1/${path}`, { method: 'DELETE', keepalive: true }).catch(() => {});
+  }
+  waiting.clear();
+});
+
+// ---- The page that is shown ----
+
+// view is the page that is shown. The router sets name, kind, key, params, signal and out, which the page fills.
+// A page can set list, box, accepts (whether a new record belongs on it) and redraw (called when tags or folders change).
+export let view = null;
+export const setView = (v) => { view = v; };
+
+// changes counts the changes to records and labels, so that a page kept for the way back is not shown when it is stale.
+export let changes = 0;
+export const countChange = () => { changes++; };
+
+// topics are the pages of the handbook that belong to pages of the app.
+const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', admin: 'configuration' };
+
+export function heading(title, count, ...tools) {
+  const topic = topics[view.kind?.name ?? view.name];
+  return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, 'Help'), h('div.row', {}, tools));
+}
+
+// markCurrent marks the links of the navigation that isCurrent accepts.
+export function markCurrent(isCurrent) {
+  for (const a of all('.rail a[data-nav]')) {
+    if (isCurrent(a)) a.setAttribute('aria-current', 'page');
+    else a.removeAttribute('aria-current');
+  }
+  find('.rail .all').toggleAttribute('aria-current', !all('.rail a[aria-current]').some((a) => !a.classList.contains('more')));
+}
+
+// The navigation shows how many uploads of others wait for approval.
+let pending = 0;
+export const addPending = (n) => setPending(pending + n);
+export function setPending(n) {
+  pending = Math.max(0, n);
+  for (const el of all('.rail .waits')) {
+    el.hidden = !pending;
+    el.firstChild.textContent = pending > 999 ? '999+' : pending;
+  }
+}
+setPending(start.pending ?? 0);
+setInterval(() => {
+  if (document.hidden) return;
+  fetch(`${base}/api/v1/upload-requests/queue?limit=1`).then((a) => a.ok && a.json()).then((q) => q && setPending(q.total), () => {});
+}, 60e3);

@@ -1,0 +1,243 @@
+// Uploads: a queue that sends a few files at once, and shows how far each of them is. It is loaded for the first file.
+import { addActions, button, bytes, find, h, icon, itemOf, plural, seconds, shorten, toast } from './dom.js';
+import { copyLink, copyText } from './forms.js';
+import { shareAddressOf, tagNames } from './kinds.js';
+import { saveEach } from './list.js';
+import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, start, storage, tagColor, view } from './session.js';
+
+const parallel = 3;
+const large = 8 << 20; // bytes from which a file is uploaded in parts, so that it can be resumed
+const maxTries = 3, maxTriesInParts = 10;
+const panel = find('#uploads');
+
+// An upload is waiting, running, retrying (after an error), paused (by the user), failed, done or cancelled.
+let queue = [];
+let finished = []; // records of the files uploaded since the queue was last empty
+
+const isOpen = (u) => ['waiting', 'running', 'retrying', 'paused'].includes(u.state);
+const uploadOf = (el) => itemOf(el).upload;
+
+// idempotencyKey lets the server recognise a request that is sent again.
+const idempotencyKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((x) => x.toString(16).padStart(2, '0')).join('');
+
+// sendFiles queues files. The fields are sent with each of them.
+export function sendFiles(files, fields = {}) {
+  if (!files.length) return;
+  if (!find('ul', panel)) panel.append(h('div.head', {}, h('h2', {}, 'Uploads'), h('small.soft', { 'aria-live': 'polite' }), button('uploads-clear', 'Close', { class: 'quiet' })), h('ul.list'));
+  for (const file of files) {
+    const u = { file, fields: { ...fields, ...file.kist }, key: idempotencyKey(), state: 'waiting', sent: 0, rate: 0, tries: 0, text: '' };
+    u.bar = h('i');
+    u.status = h('span');
+    u.acts = h('div.acts');
+    u.track = h('div.bar', { role: 'progressbar', 'aria-label': `Upload of ${file.name}`, 'aria-valuemin': '0', 'aria-valuemax': '100' }, u.bar);
+    u.row = h('li.item', {}, h('span.pic', {}, icon('upload')), h('div.what', {}, h('span.name', {}, file.name), h('div.meta', {}, u.status), u.track), u.acts);
+    u.row.upload = u;
+    queue.push(u);
+    find('ul', panel).append(u.row);
+    if (file.size > start.maxUpload) fail(u, `The file has ${bytes(file.size)}; the limit is ${bytes(start.maxUpload)}. An administrator can raise it.`, true);
+  }
+  panel.hidden = false;
+  startNext();
+}
+
+// startNext starts as many of the waiting uploads as may run at once.
+function startNext() {
+  const running = queue.filter((u) => u.state === 'running').length;
+  for (const u of queue.filter((x) => x.state === 'waiting').slice(0, parallel - running)) {
+    if (u.file.size > large) uploadInParts(u);
+    else uploadWhole(u);
+  }
+  draw();
+}
+
+// follow returns a function that is called with the number of bytes sent. It measures the rate and shows the progress.
+function follow(u) {
+  let since = performance.now(), before = null;
+  return (sent) => {
+    const now = performance.now();
+    before ??= u.sent;
+    u.sent = sent;
+    if (now - since <= 200) return;
+    const rate = Math.max(0, sent - before) / (now - since) * 1000;
+    u.rate = u.rate ? u.rate * 0.7 + rate * 0.3 : rate;
+    [since, before] = [now, sent];
+    draw();
+  };
+}
+
+// uploadInParts uploads a large file so that it can be resumed.
+async function uploadInParts(u) {
+  Object.assign(u, { state: 'running', rate: 0, text: '' });
+  try {
+    u.tus ??= await loadModule('tus');
+  } catch {
+    return retry(u, 0, null);
+  }
+  if (u.state !== 'running') return; // paused or cancelled meanwhile
+  const progress = follow(u);
+  u.tus.resume(u, { ...u.tus.ofOwner(me.id, base), storage, retry, done: showDone, progress: (_, sent) => progress(sent) });
+}
+
+function uploadWhole(u) {
+  const xhr = u.xhr = new XMLHttpRequest();
+  const form = new FormData();
+  for (const [name, value] of Object.entries(u.fields)) form.append(name, value);
+  form.append('file', u.file, u.file.name);
+  Object.assign(u, { state: 'running', sent: 0, rate: 0, text: '' });
+  const progress = follow(u);
+  xhr.upload.onprogress = (e) => progress(Math.min(u.file.size, e.loaded / e.total * u.file.size)); // without the fields
+  xhr.onload = () => {
+    let data = null;
+    try { data = JSON.parse(xhr.responseText); } catch { /* the status is enough */ }
+    if (xhr.status === 201) return showDone(u, data);
+    retry(u, xhr.status, data);
+  };
+  xhr.onerror = () => retry(u, 0, null);
+  xhr.open('POST', `${base}/api/v1/upload`);
+  xhr.setRequestHeader('Idempotency-Key', u.key); // an upload that is sent again is kept once
+  xhr.send(form);
+}
+
+// retry tries again later if the status says that this can help. Otherwise the upload has failed.
+function retry(u, status, data) {
+  const temporary = status === 0 || status === 408 || status === 425 || status === 429 || status >= 500 && status !== 507 || u.at && [404, 409, 410].includes(status);
+  if (!temporary || u.tries >= (u.at ? maxTriesInParts : maxTries)) return fail(u, problemOf(status, data).message, !temporary);
+  u.state = 'retrying';
+  const wait = Math.min(30000, 1000 * 3 ** u.tries++);
+  u.text = `Interrupted; tries again in ${seconds(wait / 1000)}`;
+  u.timer = setTimeout(() => { u.state = 'waiting'; startNext(); }, wait);
+  startNext();
+}
+
+function fail(u, text, forGood) {
+  Object.assign(u, { state: 'failed', text, forGood });
+  if (queue.some((x) => x.state !== 'failed')) startNext();
+  else draw();
+}
+
+// showDone shows that a file was uploaded, and the record that the server made of it.
+function showDone(u, record) {
+  Object.assign(u, { state: 'done', sent: u.file.size, record });
+  finished.push(record);
+  countChange();
+  countItems('file', 1);
+  me.usedBytes += record.size;
+  if (view?.accepts?.(record)) view.list.prepend(record);
+  setTimeout(() => { drop(u); draw(); }, 4000);
+  startNext();
+  if (!queue.some(isOpen)) showAllDone();
+}
+
+function drop(u) {
+  queue = queue.filter((x) => x !== u);
+  u.row.remove();
+}
+
+// showAllDone copies the links of the files that were uploaded since the queue was last empty.
+async function showAllDone() {
+  const records = finished;
+  finished = [];
+  if (records.some((r) => tagNames(r).some((n) => !tagColor(n)))) refreshTags();
+  refreshFolders().then(() => view?.redraw?.());
+  const links = records.map(shareAddressOf).join('\n'), one = records.length === 1;
+  const copied = await copyText(links);
+  const text = one ? `“${shorten(records[0].originalName)}” is uploaded.` : `${plural(records.length, 'file')} uploaded.`;
+  if (!copied) {
+    toast(text, { time: 10000, action: 'Copy link', run: () => copyLink(links) });
+    return;
+  }
+  const linksCopied = `${text} The ${one ? 'link is' : 'links are'} copied`;
+  if (records.every((r) => r.isPublic)) toast(`${linksCopied}.`);
+  else toast(`${linksCopied}. Only you can open ${one ? 'it' : 'them'} until you share.`, {
+    time: 8000, action: 'Make public', run: () => saveEach(records, () => ({ isPublic: true }), 'Public. The link works for everyone now.'),
+  });
+}
+
+// ---- The panel ----
+
+function statusOf(u, part) {
+  switch (u.state) {
+    case 'waiting': return `${bytes(u.file.size)}, waiting`;
+    case 'paused': return `Paused at ${bytes(u.sent)} of ${bytes(u.file.size)}`;
+    case 'done': return `${bytes(u.file.size)}, done`;
+    case 'running': break;
+    default: return u.text;
+  }
+  if (part >= 1) return 'Saving …';
+  const left = u.rate ? ` · ${bytes(u.rate)}/s · ${seconds((u.file.size - u.sent) / u.rate)} left` : '';
+  return `${bytes(u.sent)} of ${bytes(u.file.size)}${left}`;
+}
+
+function buttonsOf(u) {
+  const cancel = button('upload-cancel', 'Cancel');
+  switch (u.state) {
+    case 'waiting': return [cancel];
+    case 'running': return u.file.size > large ? [button('upload-pause', 'Pause'), cancel] : [cancel];
+    case 'paused': return [button('upload-retry', 'Resume'), cancel];
+    case 'retrying': return [button('upload-retry', 'Retry now'), cancel];
+    case 'failed': return [...(u.forGood ? [] : [button('upload-retry', 'Retry')]), button('upload-cancel', 'Remove', { class: 'quiet' })];
+    default: return [button('copy-text', 'Copy link', { 'data-text': shareAddressOf(u.record) })];
+  }
+}
+
+function draw() {
+  for (const u of queue) {
+    const part = u.file.size ? u.sent / u.file.size : u.state === 'done' ? 1 : 0;
+    u.bar.style.width = (part * 100).toFixed(1) + '%';
+    u.track.setAttribute('aria-valuenow', Math.round(part * 100));
+    u.row.dataset.state = u.state;
+    u.status.textContent = statusOf(u, part);
+    if (u.drawn === u.state) continue;
+    u.drawn = u.state;
+    const focused = u.acts.contains(document.activeElement);
+    u.acts.replaceChildren(...buttonsOf(u));
+    if (focused) find('button', u.acts)?.focus();
+  }
+  const open = queue.filter(isOpen).length, done = queue.filter((u) => u.state === 'done').length;
+  const summary = open ? `${plural(open, 'file')} to go` : done ? `${plural(done, 'file')} done` : '';
+  const label = find('small', panel);
+  if (label.textContent !== summary) label.textContent = summary; // a screen reader reads every change
+  find('[data-act="uploads-clear"]', panel).hidden = open > 0;
+  panel.hidden = !queue.length;
+}
+
+addActions({
+  'upload-cancel'(el) {
+    const u = uploadOf(el);
+    clearTimeout(u.timer);
+    u.state = 'cancelled';
+    if (u.tus) u.tus.cancel(u, { ...u.tus.ofOwner(me.id, base), storage });
+    else u.xhr?.abort();
+    drop(u);
+    startNext();
+    if (!queue.some(isOpen) && finished.length) showAllDone();
+  },
+  'upload-pause'(el) {
+    const u = uploadOf(el);
+    u.state = 'paused';
+    u.tus?.pause(u);
+    startNext();
+  },
+  'upload-retry'(el) {
+    const u = uploadOf(el);
+    clearTimeout(u.timer);
+    Object.assign(u, { state: 'waiting', tries: 0 });
+    startNext();
+  },
+  'uploads-clear'() {
+    for (const u of queue) u.row.remove();
+    queue = [];
+    draw();
+  },
+});
+
+// When the network is back, interrupted uploads go on at once.
+addEventListener('online', () => {
+  for (const u of queue.filter((x) => x.state === 'retrying')) {
+    clearTimeout(u.timer);
+    u.state = 'waiting';
+  }
+  if (queue.length) startNext();
+});
+
+addEventListener('beforeunload', (e) => { if (queue.some(isOpen)) e.preventDefault(); });
