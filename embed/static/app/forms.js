@@ -86,7 +86,7 @@ function wrap(c) {
 // tagControl is a field for tags: a chip for each, and an input that suggests the known tags.
 function tagControl(c, value) {
   let names = [];
-  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: 'Add a tag', autocomplete: 'off', maxlength: '64', enterkeyhint: 'enter' });
+  const input = h('input', { id: c.id, type: 'text', list: 'tag-names', placeholder: 'Add a tag', autocomplete: 'off', enterkeyhint: 'enter' });
   const el = h('div.tags', {}, input);
   if (!find('#tag-names')) document.body.append(h('datalist', { id: 'tag-names' }, tagOptions()));
   const changed = () => el.dispatchEvent(new Event('input', { bubbles: true }));

@@ -219,7 +219,7 @@ addPages({
   async tags(v) {
     await loadLabels();
     const sorted = [...tags].sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
-    const input = h('input', { 'aria-label': 'New tag', placeholder: 'New tag', maxlength: '64' });
+    const input = h('input', { 'aria-label': 'New tag', placeholder: 'New tag' });
     const form = h('form.quick', { novalidate: true, 'aria-label': 'New tag' }, input, h('button.main', {}, 'Add'));
     form.onsubmit = async (e) => {
       e.preventDefault();

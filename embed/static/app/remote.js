@@ -93,7 +93,7 @@ addActions({
 export default async function page(v) {
   const jobs = (await load('remote-upload', 'remote-upload', v.signal))?.jobs ?? [];
   const urls = h('textarea', { id: newID(), rows: '3', spellcheck: 'false', required: true });
-  const folder = h('input', { id: newID(), maxlength: '512', autocomplete: 'off' });
+  const folder = h('input', { id: newID(), autocomplete: 'off' });
   const visibility = h('select', { 'aria-label': 'Who can see the files' }, h('option', { value: '' }, 'Only me'), h('option', { value: '1' }, 'Anyone with the link'));
   const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
   const submit = h('button.main', {}, 'Fetch');
