@@ -93,7 +93,7 @@ function editUser(u) {
 function deleteUser(u) {
   openForm({
     title: `Delete ${u.username}?`, danger: true, button: 'Delete account', text: `This deletes the account and everything in it: ${plural(itemsOf(u), 'item')}, ${bytes(u.usedBytes)}. It cannot be undone. To keep the content, disable it instead.`,
-    fields: [{ name: 'name', label: `Type ${u.username} to go on`, required: true, plain: true }],
+    fields: [{ name: 'name', label: `Type ${u.username} to confirm`, required: true, plain: true }],
     run: async ({ name }) => {
       if (name !== u.username) throw new Problem('', 0, { name: 'must be the name of the user' });
       await api('DELETE', `admin/users/${u.id}`);

@@ -206,7 +206,7 @@ function share(r) {
       { name: 'isPublic', label: 'Anyone with the link can see it', type: 'check' },
       { name: 'password', label: r.hasPassword ? 'New password' : 'Password', type: 'password', autocomplete: 'new-password', placeholder: r.hasPassword ? 'set; type to change it' : 'none' },
       ...(r.hasPassword ? [{ name: 'noPassword', label: 'Remove the password', type: 'check' }] : []),
-      { name: k.limit, label: `Most ${k.unit}s`, type: 'number', min: 1, half: true, placeholder: 'no limit' },
+      { name: k.limit, label: `Maximum ${k.unit}s`, type: 'number', min: 1, half: true, placeholder: 'no limit' },
       { name: 'maxViewsAction', label: 'After that', type: 'choice', required: true, half: true, choices: { make_private: 'make it private', delete: 'delete it' } },
       { name: 'ends', label: 'Ends', type: 'choice', required: true, half: true, choices: ends },
       { name: 'expiresAt', label: 'Date and time', type: 'time', half: true, onlyFor: { ends: ['other'] } },

@@ -12,7 +12,7 @@ function keyRow(key) {
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('key')),
     h('div.what', {}, h('span.name', {}, key.name),
       h('div.meta', {}, h('span', {}, key.scopes.map((x) => scopes[x] ?? x).join(', ')), key.disabled && h('span.badge.warn', {}, 'off'), over && h('span.badge.warn', {}, 'expired'),
-        h('span', {}, key.lastUsedAt ? ['used ', when(key.lastUsedAt)] : 'never used'), key.expiresAt && !over && h('span', {}, 'ends ', when(key.expiresAt)), h('span', {}, 'made ', when(key.createdAt)))),
+        h('span', {}, key.lastUsedAt ? ['used ', when(key.lastUsedAt)] : 'never used'), key.expiresAt && !over && h('span', {}, 'ends ', when(key.expiresAt)), h('span', {}, 'created ', when(key.createdAt)))),
     h('div.acts', {}, button('key-toggle', key.disabled ? 'Turn on' : 'Turn off', { 'aria-label': `${key.disabled ? 'Turn on' : 'Turn off'} ${key.name}` }), iconButton('key-edit', 'edit', `Rename ${key.name}`), iconButton('key-delete', 'trash', `Revoke ${key.name}`)));
   for (const span of all('.meta span', row)) if (!span.childNodes.length) span.remove();
   row.key = key;
@@ -134,7 +134,7 @@ export default async function page(v) {
   const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
   add(v.out, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
     h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-    me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works at present.'),
+    me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works.'),
     keys ? rows(made, 'API keys', 'No keys yet.') : emptyState('Keys cannot be shown.', me.role === 'admin' ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
     keys && h('div.row', {}, button('setup', 'Set up a program')),
     h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),

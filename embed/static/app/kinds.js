@@ -51,7 +51,7 @@ export const kinds = {
     ],
     quick: 'content', prompt: 'Write a note …',
     meta: (r) => [r.title && r.content && h('span.cutoff', {}, excerpt(r.content))],
-    none: 'Write one above. Notes are Markdown; the first line stands in for a title.',
+    none: 'Write one above. Notes are Markdown. A note without a title shows its first line.',
   },
   snippet: {
     api: 'snippets', path: 'snippets', one: 'snippet', many: 'Snippets', title: (r) => r.title || firstLine(r.content) || 'Untitled snippet',

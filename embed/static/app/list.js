@@ -176,7 +176,7 @@ export function listOf(source, { page = 50, empty, grid = false, counted = null 
   const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': 'Items' });
   const state = h('div.state', { 'aria-live': 'polite' });
   const more = h('button.wide', { type: 'button', act: 'more', hidden: true });
-  const bar = h('div.bulk', { role: 'toolbar', 'aria-label': 'For what is selected', hidden: true });
+  const bar = h('div.bulk', { role: 'toolbar', 'aria-label': 'Actions for the selection', hidden: true });
   let busy = false;
 
   async function load(signal) {

@@ -48,7 +48,7 @@ function draw(jobs) {
   });
   if (rows.length !== shown.list.children.length || rows.some((row, i) => shown.list.children[i] !== row)) shown.list.replaceChildren(...rows);
   const n = jobs.filter(isOpen).length;
-  shown.status.textContent = jobs.length ? (n ? `${plural(n, 'file')} to come` : 'Nothing to come') : '';
+  shown.status.textContent = jobs.length ? (n ? `${plural(n, 'file')} to go` : 'All done') : '';
   shown.clear.hidden = n === jobs.length;
   shown.none.hidden = jobs.length > 0;
 }
@@ -67,7 +67,7 @@ async function follow(signal) {
       if (JSON.stringify(shown.jobs) !== before) pause = 500;
     } catch (e) {
       if (e.name === 'AbortError') return;
-      pause = 3000; // the server may be back by then
+      pause = 3000; // gives the server time to come back
     }
   }
 }
@@ -123,10 +123,10 @@ export default async function page(v) {
   };
   shown = {
     jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
-    clear: button('fetch-clear', 'Forget what has ended'), none: emptyState('Nothing was fetched lately.', 'What has ended is listed here for a week. The files are among your files.'),
+    clear: button('fetch-clear', 'Forget what has ended'), none: emptyState('Nothing was fetched lately.', 'Fetches that have ended are listed here for a week. The files are in your files.'),
   };
-  add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server gets the files on its own; this page need not stay open.'), h('div.cards', {}, form),
-    h('div.head', {}, h('h2', {}, 'Asked for lately'), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);
+  add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server fetches the files. You can close this page.'), h('div.cards', {}, form),
+    h('div.head', {}, h('h2', {}, 'Recent'), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);
   draw(jobs);
   v.signal.addEventListener('abort', () => shown.wake?.());
   follow(v.signal);

@@ -30,8 +30,8 @@ function queueRow(i, titles, picks) {
 }
 
 function queue(items, total, titles) {
-  const bulk = h('div.row.decide', { role: 'toolbar', 'aria-label': 'For what is chosen' }, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
-  return [bulk, h('ul.list.queue', { 'aria-label': 'Files that wait for you' }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, `${plural(total - items.length, 'more file')} after these.`)];
+  const bulk = h('div.row.decide', { role: 'toolbar', 'aria-label': 'Actions for the chosen files' }, button('upload-all', 'Choose all'), button('upload-approve-chosen', 'Approve', { disabled: true }), button('upload-reject-chosen', 'Reject', { disabled: true, class: 'danger' }));
+  return [bulk, h('ul.list.queue', { 'aria-label': 'Files waiting for approval' }, items.map((i) => queueRow(i, titles, true))), total > items.length && h('p.soft', {}, `${plural(total - items.length, 'more file')} after these.`)];
 }
 
 // showChosen enables the buttons for the chosen files and shows how many there are.
@@ -59,7 +59,7 @@ async function decide(uploads, action) {
     }
   } catch (e) { showProblem(e); }
   addPending(-done);
-  if (done) toast(action === 'approve' ? `${plural(done, 'file')} approved: private, among your files.` : `${plural(done, 'file')} rejected.`);
+  if (done) toast(action === 'approve' ? `${plural(done, 'file')} approved and kept private in your files.` : `${plural(done, 'file')} rejected.`);
   await rerender();
 }
 
@@ -68,14 +68,14 @@ async function look(i) {
   const body = h('div.look', {}, h('p.soft', {}, `${bytes(i.fileSize)}, ${i.mimeType}`));
   d.body.append(body, h('div.row', {},
     button('look-approve', 'Approve', { class: 'main' }), button('look-reject', 'Reject', { class: 'danger' }),
-    h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, 'Open on its own')));
+    h('a.button', { href: contentOf(i), target: '_blank', rel: 'noopener' }, 'Open in a new tab')));
   find('[data-act="look-approve"]', d.el).upload = find('[data-act="look-reject"]', d.el).upload = i;
   if (isPicture(i)) body.prepend(h('img', { src: contentOf(i), alt: `The picture ${i.fileName}` }));
   else if (isText(i)) {
     try {
       const answer = await fetch(contentOf(i), { headers: i.fileSize ? { range: 'bytes=0-65535' } : {} });
       if (!answer.ok) throw new Problem('The file cannot be read.');
-      body.prepend(h('pre', { tabindex: '0' }, await answer.text()), i.fileSize > 65536 ? h('p.soft', {}, 'This is the beginning.') : '');
+      body.prepend(h('pre', { tabindex: '0' }, await answer.text()), i.fileSize > 65536 ? h('p.soft', {}, 'This is the beginning of the file.') : '');
     } catch (e) { showProblem(e); }
   } else body.prepend(h('p', {}, 'There is no preview of this kind of file.'));
 }
@@ -108,22 +108,22 @@ function editRequest(r) {
   const d = openForm({
     title: r ? `Edit ${r.title}` : 'New upload request', button: r ? 'Save' : 'Make the link', values: old,
     fields: [
-      { name: 'title', label: 'What do you ask for?', required: true, placeholder: 'Photos of the wedding' },
-      { name: 'description', label: 'Words for those who send', type: 'text' },
-      { name: 'folderName', label: 'Folder for what comes in', type: 'folder', half: true },
+      { name: 'title', label: 'Title', required: true, placeholder: 'Photos of the wedding' },
+      { name: 'description', label: 'Message to senders', type: 'text' },
+      { name: 'folderName', label: 'Folder for received files', type: 'folder', half: true },
       { name: 'slug', label: 'End of the link', plain: true, half: true, placeholder: 'random' },
       { name: 'requiresApproval', label: 'Files wait until I approve them', type: 'check' },
-      { name: 'isActive', label: 'The link takes files', type: 'check' },
+      { name: 'isActive', label: 'The link accepts files', type: 'check' },
       { name: 'requiresCaptcha', label: 'Senders must solve a captcha', type: 'check' },
       { name: 'password', label: r?.hasPassword ? 'New password' : 'Password', type: 'password', autocomplete: 'new-password', placeholder: r?.hasPassword ? 'set; type to change it' : 'none' },
       ...(r?.hasPassword ? [{ name: 'noPassword', label: 'Remove the password', type: 'check' }] : []),
       { name: 'expiresAt', label: 'Ends', type: 'time', half: true },
-      { name: 'maxUploads', label: 'Most files', type: 'number', min: 1, half: true, placeholder: 'no limit' },
+      { name: 'maxUploads', label: 'Maximum number of files', type: 'number', min: 1, half: true, placeholder: 'no limit' },
       { name: 'maxFileSize', label: 'Largest file', type: 'size', half: true, placeholder: 'no limit' },
       { name: 'maxTotalSize', label: 'All files together', type: 'size', half: true, placeholder: 'no limit' },
-      { name: 'allowedTypes', label: 'Only these types', plain: true, placeholder: 'image/*, .pdf' },
-      { name: 'perUserUploadLimit', label: 'Most files of one sender', type: 'number', min: 1, half: true, placeholder: 'no limit' },
-      { name: 'perUserWindowHours', label: 'in so many hours', type: 'number', min: 1, half: true },
+      { name: 'allowedTypes', label: 'Allowed types', plain: true, placeholder: 'image/*, .pdf' },
+      { name: 'perUserUploadLimit', label: 'Maximum files per sender', type: 'number', min: 1, half: true, placeholder: 'no limit' },
+      { name: 'perUserWindowHours', label: 'within this many hours', type: 'number', min: 1, half: true },
       { name: 'brandColor', label: 'Colour of the page', plain: true, half: true, placeholder: '#0F6B5C' },
     ],
     run: async (now) => {
@@ -153,7 +153,7 @@ addActions({
     const r = itemOf(el).request;
     openForm({
       title: `Delete ${r.title}?`, danger: true, button: 'Delete the link',
-      text: r.pendingCount ? `${plural(r.pendingCount, 'file')} that wait go with it. What you approved stays among your files.` : 'What you approved stays among your files.',
+      text: r.pendingCount ? `${plural(r.pendingCount, 'file')} waiting for approval will be deleted too. Files that you approved are kept.` : 'Files that you approved are kept.',
       run: async () => {
         await api('DELETE', path(r));
         addPending(-r.pendingCount);
@@ -187,7 +187,7 @@ export default async function page(v) {
     v.out.append(heading(r.data.title, h('small.soft', {}, plural(r.data.uploadsCount, 'file'))), h('ul.list', { 'aria-label': 'Link' }, requestRow(r.data)));
     if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you')), ...queue(waiting, q.total, null).filter(Boolean));
     if (done.length) v.out.append(h('div.head', {}, h('h2', {}, 'Decided')), h('ul.list', { 'aria-label': 'Decided' }, done.map((i) => queueRow(i, null, false))));
-    if (!r.data.uploadsCount) v.out.append(emptyState('Nothing came in yet.', 'Send the link to those whose files you want.'));
+    if (!r.data.uploadsCount) v.out.append(emptyState('No files received yet.', 'Send the link to the people whose files you want.'));
     return r.data.title;
   }
   const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=50', v.signal)]);

@@ -18,7 +18,7 @@ Object.assign(events, {
   'upload_request.received': 'Upload received', 'upload_request.approved': 'Upload approved', 'upload_request.rejected': 'Upload rejected',
   'bookmark.unreachable': 'Page of a bookmark gone', 'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
 });
-const states = { done: 'delivered', waiting: 'tried again', parked: 'given up' };
+const states = { done: 'delivered', waiting: 'will be retried', parked: 'given up' };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
 
 // stateBadge says whether a webhook works.
@@ -48,8 +48,8 @@ export default async function page(v) {
   const answer = await load(path, path, v.signal);
   const list = answer?.data ?? [];
   add(v.out, heading('Webhooks', h('small.soft', {}, plural(list.length, 'webhook')), button('hook-new', '', { class: 'main', 'aria-label': 'New webhook' }, icon('plus'), 'New')),
-    h('p.soft', {}, 'A webhook tells another program, or a Discord channel, what happens here, as it happens. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-    list.length ? h('ul.list', { 'aria-label': 'Webhooks' }, list.map(hookRow)) : emptyState('No webhooks yet.', 'Give one the address that your automation listens at, or that of a Discord channel’s webhook.'));
+    h('p.soft', {}, 'A webhook tells another program or a Discord channel at once what happens here. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
+    list.length ? h('ul.list', { 'aria-label': 'Webhooks' }, list.map(hookRow)) : emptyState('No webhooks yet.', 'Add the address of your automation, or of the webhook of a Discord channel.'));
   return 'Webhooks';
 }
 
@@ -86,7 +86,7 @@ function entry(hook, d) {
   let sent = '';
   if (d.request) {
     let { body } = d.request;
-    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* it was cut off */ }
+    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* it is cut short */ }
     sent = [`POST ${d.request.url}`, ...Object.entries(d.request.headers).map(([name, value]) => `${name}: ${value}`), '', body].join('\n');
   }
   const el = h('details', { 'data-id': d.id },
