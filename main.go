@@ -32,6 +32,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"kist/admin"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/httpapi"
@@ -100,7 +101,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		return err
 	}
 	if len(cmd.TLSDomain) == 0 && (cmd.ACMEDirectory != "" || cmd.ACMEKeyID != "" || cmd.ACMEKey != "") {
-		return admin.Misused("--acme-directory, --acme-eab-kid and --acme-eab-key belong to --tls-domain")
+		return exit.Misused("--acme-directory, --acme-eab-kid and --acme-eab-key belong to --tls-domain")
 	}
 	var secure *tls.Config // nil speaks plain HTTP
 	if cmd.secure() {
@@ -306,7 +307,7 @@ func (cmd *serve) base() (string, error) {
 	case cmd.BaseURL == "" && len(cmd.TLSDomain) > 0:
 		return "https://" + cmd.TLSDomain[0], nil
 	case cmd.BaseURL == "" && socket:
-		return "", admin.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
+		return "", exit.Misused("with --listen %s, --base-url must say under which address visitors reach the server", cmd.Listen)
 	case cmd.BaseURL == "":
 		return local, nil
 	}
@@ -324,14 +325,14 @@ func (cmd *serve) content(base string) (string, error) {
 	}
 	origin, err := public.ContentOrigin(cmd.ContentURL, base)
 	if err != nil {
-		return "", admin.Misused("--content-url %v", err)
+		return "", exit.Misused("--content-url %v", err)
 	}
 	u, err := url.Parse(origin)
 	if err != nil {
 		return "", err
 	}
 	if len(cmd.TLSDomain) > 0 && !slices.ContainsFunc(cmd.TLSDomain, func(name string) bool { return strings.EqualFold(name, u.Hostname()) }) {
-		return "", admin.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate", u.Hostname())
+		return "", exit.Misused("--tls-domain must have %s too, the host of --content-url, for there to be a certificate", u.Hostname())
 	}
 	return origin, nil
 }
@@ -343,11 +344,11 @@ func (cmd *serve) captcha() (captcha.Config, error) {
 	u, err := url.Parse(d.VerifyURL)
 	switch {
 	case asks && (d.SiteKey == "" || d.Secret == ""):
-		return d, admin.Misused("--captcha %s needs --captcha-site-key and --captcha-secret", cmd.Captcha)
+		return d, exit.Misused("--captcha %s needs --captcha-site-key and --captcha-secret", cmd.Captcha)
 	case !asks && (d.SiteKey != "" || d.Secret != "" || d.VerifyURL != ""):
-		return d, admin.Misused("--captcha-site-key, --captcha-secret and --captcha-verify-url belong to --captcha turnstile or hcaptcha")
+		return d, exit.Misused("--captcha-site-key, --captcha-secret and --captcha-verify-url belong to --captcha turnstile or hcaptcha")
 	case d.VerifyURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
-		return d, admin.Misused("--captcha-verify-url must be an absolute http or https address; it is %q", d.VerifyURL)
+		return d, exit.Misused("--captcha-verify-url must be an absolute http or https address; it is %q", d.VerifyURL)
 	}
 	return d, nil
 }
@@ -444,12 +445,12 @@ func (cmd *serve) secure() bool {
 func (cmd *serve) tls(dir string, log *slog.Logger) (*tls.Config, error) {
 	if len(cmd.TLSDomain) > 0 {
 		if cmd.TLSCert != "" || cmd.TLSKey != "" {
-			return nil, admin.Misused("--tls-domain gets its own certificates: give it, or --tls-cert and --tls-key")
+			return nil, exit.Misused("--tls-domain gets its own certificates: give it, or --tls-cert and --tls-key")
 		}
 		return cmd.acme(filepath.Join(dir, "cache", "acme"), log)
 	}
 	if cmd.TLSCert == "" || cmd.TLSKey == "" {
-		return nil, admin.Misused("--tls-cert and --tls-key go together: give both or none")
+		return nil, exit.Misused("--tls-cert and --tls-key go together: give both or none")
 	}
 	c := &certificate{cert: cmd.TLSCert, key: cmd.TLSKey, log: log}
 	if err := c.load(); err != nil {
@@ -470,7 +471,7 @@ func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 	for _, name := range cmd.TLSDomain {
 		u, err := url.Parse("https://" + name)
 		if err != nil || u.Hostname() != name || !strings.Contains(strings.Trim(name, "."), ".") || net.ParseIP(name) != nil || strings.Contains(name, "*") {
-			return nil, admin.Misused("--tls-domain must be public host names such as kist.example.org; it has %q", name)
+			return nil, exit.Misused("--tls-domain must be public host names such as kist.example.org; it has %q", name)
 		}
 	}
 	allowed := autocert.HostWhitelist(cmd.TLSDomain...)
@@ -507,17 +508,17 @@ func (cmd *serve) acme(folder string, log *slog.Logger) (*tls.Config, error) {
 // was given. It fails if the flags do not hold together.
 func (cmd *serve) accountBinding() (*acme.ExternalAccountBinding, error) {
 	if u, err := url.Parse(cmd.ACMEDirectory); cmd.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		return nil, admin.Misused("--acme-directory must be an absolute https address; it is %q", cmd.ACMEDirectory)
+		return nil, exit.Misused("--acme-directory must be an absolute https address; it is %q", cmd.ACMEDirectory)
 	}
 	if (cmd.ACMEKeyID == "") != (cmd.ACMEKey == "") {
-		return nil, admin.Misused("--acme-eab-kid and --acme-eab-key go together: give both or none")
+		return nil, exit.Misused("--acme-eab-kid and --acme-eab-key go together: give both or none")
 	}
 	if cmd.ACMEKey == "" {
 		return nil, nil //nolint:nilnil // none is a good answer
 	}
 	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(cmd.ACMEKey, "="))
 	if err != nil {
-		return nil, admin.Misused("--acme-eab-key must be a key in base64url, of letters, digits, - and _")
+		return nil, exit.Misused("--acme-eab-key must be a key in base64url, of letters, digits, - and _")
 	}
 	return &acme.ExternalAccountBinding{KID: cmd.ACMEKeyID, Key: key}, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"kist/admin/console"
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
@@ -538,7 +539,7 @@ func showKey(k *record.Key, user string) Key {
 type client struct {
 	http     http.Client
 	close    func() error
-	progress *progress // of what send sends
+	progress *console.Progress // of what send sends
 }
 
 // call sends JSON and reads the answer.
@@ -571,18 +572,18 @@ func (c *client) send(ctx context.Context, method, path string, body io.Reader, 
 // counted is a file that tells how far it was read.
 type counted struct {
 	*os.File
-	progress *progress
+	progress *console.Progress
 }
 
 func (f counted) Read(b []byte) (int, error) {
 	n, err := f.File.Read(b)
-	f.progress.add(int64(n))
+	f.progress.Add(int64(n))
 	return n, err
 }
 
 func (f counted) ReadAt(b []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(b, at)
-	f.progress.add(int64(n))
+	f.progress.Add(int64(n))
 	return n, err
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/term"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
@@ -54,7 +56,7 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if there, err := hasData(c.DataDir); err != nil {
 		return err
 	} else if !there {
-		return missing("data directory at", c.DataDir)
+		return exit.Absent("data directory at", c.DataDir)
 	}
 	if err := kv.Readable(c.DataDir); err != nil { // before anything is written
 		return err
@@ -63,7 +65,7 @@ func (cmd *backupCommand) Run(c *Call) error {
 	switch {
 	case cmd.Dest == "-":
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
+			return exit.Misused("a tar is not for the terminal; send it somewhere, such as: kist backup - > kist.tar")
 		}
 	case strings.HasSuffix(cmd.Dest, ".tar"):
 		where = place{filepath.Dir(cmd.Dest), hiddenScratch}
@@ -121,9 +123,9 @@ func (b *frozen) report(dest, what string) error {
 	if len(b.sum.Missing) > 0 {
 		proof = " It is not whole."
 	}
-	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; state %s.%s", what, to, count(b.sum.Files, "file"), b.sum.Copied, size(b.sum.Bytes), b.sum.Digest, proof)
+	text := fmt.Sprintf("%s%s: %s, %d of them (%s) copied now; state %s.%s", what, to, console.Count(b.sum.Files, "file"), b.sum.Copied, console.Bytes(b.sum.Bytes), b.sum.Digest, proof)
 	for _, m := range b.sum.Missing {
-		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, printable(m.Name), m.Why)
+		text += fmt.Sprintf("\nFile %s (%s) is not in it: %s.", m.ID, console.Printable(m.Name), m.Why)
 	}
 	out := *b.c
 	if dest == "-" {
@@ -133,7 +135,7 @@ func (b *frozen) report(dest, what string) error {
 		return err
 	}
 	if n := len(b.sum.Missing); n > 0 {
-		return bare(n)
+		return bytesMissing(n)
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (c *Call) freeze(dir, scratch string) (_ *frozen, err error) {
 	}()
 	j, err := journal.Read(filepath.Join(dir, "journal"), kv.Format)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing("journal in", dir)
+		return nil, exit.Absent("journal in", dir)
 	}
 	if err != nil {
 		return nil, err
@@ -210,14 +212,14 @@ func (c *Call) freeze(dir, scratch string) (_ *frozen, err error) {
 
 // each hands over the contents that the frozen store has, with their size, and
 // notes those that cannot be read. copy says whether it was there already.
-func (b *frozen) each(what string, copy func(ref blobs.Ref, n int64, p *progress) (had bool, err error)) error {
+func (b *frozen) each(what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error)) error {
 	return b.i.View(func(tx *kv.Tx) error {
 		total := int64(0)
 		for _, n := range tx.Contents() {
 			total += n
 		}
 		p := b.c.progress(what, total)
-		defer p.end()
+		defer p.End()
 		for ref, n := range tx.Contents() {
 			had, err := copy(ref, n, p)
 			var why string
@@ -256,9 +258,9 @@ func (b *frozen) toFolder(dest string) error {
 	}
 	defer to.Close()
 	// Bytes before the records that have them.
-	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *progress) (bool, error) {
+	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		if to.Check(ref) == nil { // read: a disk forgets, too
-			p.add(n)
+			p.Add(n)
 			return true, nil
 		}
 		if err := b.copyContent(to, ref, p); err != nil {
@@ -306,7 +308,7 @@ func (c *Call) usable(dest string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); name != "journal" && name != "blobs" && name != kv.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
-			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, printable(name))
+			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, console.Printable(name))
 		}
 	}
 	return nil
@@ -336,7 +338,7 @@ func (b *frozen) older(dest string) error {
 }
 
 // copyContent copies one content and proves it by its hash on the way.
-func (b *frozen) copyContent(to *blobs.Store, ref blobs.Ref, p *progress) error {
+func (b *frozen) copyContent(to *blobs.Store, ref blobs.Ref, p *console.Progress) error {
 	f, err := b.blobs.Get(ref)
 	if err != nil {
 		return err
@@ -505,7 +507,7 @@ func (b *frozen) writeTar(w io.Writer) error {
 			return err
 		}
 	}
-	if err := b.each("Writing the files", func(ref blobs.Ref, n int64, p *progress) (bool, error) {
+	if err := b.each("Writing the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		if err := b.blobs.Check(ref); err != nil { // before it is in the tar
 			return false, err
 		}
@@ -585,7 +587,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			continue
 		}
 		if seen[m[2]] {
-			return fmt.Errorf("the tar has %s twice", printable(name))
+			return fmt.Errorf("the tar has %s twice", console.Printable(name))
 		}
 		seen[m[2]] = true
 		if journal {
@@ -598,7 +600,7 @@ func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", printable(h.Name), err)
+			return fmt.Errorf("%s: %w", console.Printable(h.Name), err)
 		}
 	}
 }
@@ -682,7 +684,7 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 			err = from.copyJournal(work)
 		}
 		if err == nil {
-			err = from.each("Copying the files", func(ref blobs.Ref, _ int64, p *progress) (bool, error) {
+			err = from.each("Copying the files", func(ref blobs.Ref, _ int64, p *console.Progress) (bool, error) {
 				return false, from.copyContent(content, ref, p)
 			})
 		}
@@ -699,7 +701,7 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 	if cmd.Source != "-" {
 		if in, err = os.Open(cmd.Source); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, missing("backup at", cmd.Source)
+				return nil, exit.Absent("backup at", cmd.Source)
 			}
 			return nil, err
 		}
@@ -712,19 +714,19 @@ func (cmd *restoreCommand) fill(c *Call, work string) (*frozen, error) {
 		}
 		return nil
 	})
-	p.end()
+	p.End()
 	if err != nil {
 		return nil, err
 	}
 	if from, err = c.freeze(work, scratch); err != nil {
 		return nil, err
 	}
-	err = from.each("Checking the files", func(ref blobs.Ref, n int64, p *progress) (bool, error) {
+	err = from.each("Checking the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
 		info, err := content.Stat(ref)
 		if err == nil && info.Size != n {
 			err = blobs.ErrDamaged
 		}
-		p.add(n)
+		p.Add(n)
 		return false, err
 	})
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/embed"
 	"kist/kv"
@@ -68,9 +69,9 @@ func (userList) Run(c *Call) error {
 	}
 	rows := [][]string{{"NAME", "ROLE", "STATE", "API KEYS", "CREATED", "DISPLAY NAME"}}
 	for _, u := range all {
-		rows = append(rows, []string{u.Name, string(u.Role), word(u.Disabled, "disabled", "active"), word(u.TokensOff, "off", "on"), day(&u.Created), u.DisplayName})
+		rows = append(rows, []string{u.Name, string(u.Role), console.Word(u.Disabled, "disabled", "active"), console.Word(u.TokensOff, "off", "on"), console.Day(&u.Created), u.DisplayName})
 	}
-	return c.say(all, "%s", table(rows))
+	return c.say(all, "%s", console.Table(rows))
 }
 
 type userPasswd struct {
@@ -146,7 +147,7 @@ func (cmd *userRemove) Run(c *Call) error {
 	}
 	if !cmd.Yes {
 		if !c.terminal() {
-			return Misused("this removes the account and everything it keeps (%s): add --yes to confirm", u.keeps())
+			return exit.Misused("this removes the account and everything it keeps (%s): add --yes to confirm", u.keeps())
 		}
 		fmt.Fprintf(c.Stderr, "Remove %s and everything the account keeps (%s)? [y/N] ", u.Name, u.keeps())
 		reply, err := bufio.NewReader(c.Stdin).ReadString('\n')
@@ -161,7 +162,7 @@ func (cmd *userRemove) Run(c *Call) error {
 }
 
 func (a *Account) keeps() string {
-	return fmt.Sprintf("%s, %s of files", count(a.Items, "item"), size(a.Bytes))
+	return fmt.Sprintf("%s, %s of files", console.Count(a.Items, "item"), console.Bytes(a.Bytes))
 }
 
 func (c *Call) user(name string) (u Account, err error) {
@@ -187,7 +188,7 @@ func (s passwordSource) password(c *Call, name string) (string, error) {
 
 func checkPassword(text, name string) error {
 	if err := record.CheckPassword(text, name, embed.CommonPassword); err != nil {
-		return Misused("%s", inWords(map[string]string{"password": err.Error()}))
+		return exit.Misused("%s", inWords(map[string]string{"password": err.Error()}))
 	}
 	return nil
 }
@@ -202,7 +203,7 @@ func (s passwordSource) given(c *Call, name string) (string, error) {
 		}
 		return chomp(text), nil
 	case value != "" && file != "":
-		return "", Misused("%s and %s are both set; keep one of them", passwordVar, passwordVar+fileSuffix)
+		return "", exit.Misused("%s and %s are both set; keep one of them", passwordVar, passwordVar+fileSuffix)
 	case value != "":
 		return value, nil
 	case file != "":
@@ -212,7 +213,7 @@ func (s passwordSource) given(c *Call, name string) (string, error) {
 		}
 		return chomp(text), nil
 	case !c.terminal():
-		return "", Misused("a password is needed and there is no terminal to ask on: use --password-stdin, or set %s or %s", passwordVar, passwordVar+fileSuffix)
+		return "", exit.Misused("a password is needed and there is no terminal to ask on: use --password-stdin, or set %s or %s", passwordVar, passwordVar+fileSuffix)
 	}
 	first, err := c.typed("Password: ")
 	if err != nil {
@@ -270,7 +271,7 @@ func (cmd *keyCreate) Run(c *Call) error {
 	if k.Data.Expires != nil {
 		until = "expires at " + k.Data.Expires.Format(time.RFC3339)
 	}
-	fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
+	fmt.Fprintln(c.Stderr, console.Printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
 	return c.say(k, "%s", k.Secret)
 }
 
@@ -335,9 +336,9 @@ func (cmd *keyList) Run(c *Call) error {
 		for _, s := range k.Scopes {
 			scopes = append(scopes, string(s))
 		}
-		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(scopes, ","), word(k.Disabled, "disabled", "active"), day(k.Expires), day(k.LastUsed)})
+		rows = append(rows, []string{k.ID.String(), k.User, k.Name, strings.Join(scopes, ","), console.Word(k.Disabled, "disabled", "active"), console.Day(k.Expires), console.Day(k.LastUsed)})
 	}
-	return c.say(all, "%s", table(rows))
+	return c.say(all, "%s", console.Table(rows))
 }
 
 type keyRevoke struct {
@@ -349,7 +350,7 @@ func (cmd *keyRevoke) Run(c *Call) error {
 	if err := c.ask(http.MethodDelete, "/keys/"+url.PathEscape(cmd.ID), nothing{}, &k); err != nil {
 		return err
 	}
-	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.", printable(k.Name), k.User)
+	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.", console.Printable(k.Name), k.User)
 }
 
 type tokenCommands struct {
@@ -414,7 +415,7 @@ func (cmd *gcCommand) Run(c *Call) error {
 	}
 	text := "There is nothing to remove."
 	if done.Blobs > 0 || done.Failed > 0 {
-		text = fmt.Sprintf("Removed %s and freed %s.", count(done.Blobs, "blob"), size(done.Bytes))
+		text = fmt.Sprintf("Removed %s and freed %s.", console.Count(done.Blobs, "blob"), console.Bytes(done.Bytes))
 	}
 	if err := c.say(done, "%s", text); err != nil || done.Problem == "" {
 		return err
@@ -442,41 +443,4 @@ func (versionCommand) Run(c *Call) error {
 		Go      string `json:"go"`
 	}{c.Version, kv.Format, runtime.Version()}
 	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
-}
-
-// count is a number of things that are called so, and several with an s.
-func count[N int | int64 | uint64](n N, thing string) string {
-	return fmt.Sprintf("%d %s%s", n, thing, word(n == 1, "", "s"))
-}
-
-func word(got bool, yes, no string) string {
-	if got {
-		return yes
-	}
-	return no
-}
-
-func day(t *time.Time) string {
-	if t == nil {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04")
-}
-
-// table sets rows in columns.
-func table(rows [][]string) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = printable(cell)
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	_ = w.Flush() // to a strings.Builder, which does not fail
-	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
 }

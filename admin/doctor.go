@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
@@ -82,7 +84,7 @@ func (cmd doctorCommand) Run(c *Call) error {
 	if there, err := hasData(c.DataDir); err != nil {
 		return err
 	} else if !there {
-		return missing("data directory at", c.DataDir)
+		return exit.Absent("data directory at", c.DataDir)
 	}
 	d := &checkup{c: c}
 	d.server()
@@ -96,9 +98,9 @@ func (cmd doctorCommand) Run(c *Call) error {
 	var text strings.Builder
 	bad := 0
 	for _, f := range d.all {
-		fmt.Fprintf(&text, "%-8s %s: %s", f.State, f.What, printable(f.Text))
+		fmt.Fprintf(&text, "%-8s %s: %s", f.State, f.What, console.Printable(f.Text))
 		if f.Change != "" {
-			fmt.Fprintf(&text, "\n         → %s", printable(f.Change))
+			fmt.Fprintf(&text, "\n         → %s", console.Printable(f.Change))
 		}
 		text.WriteByte('\n')
 		if f.State == wrong {
@@ -108,7 +110,7 @@ func (cmd doctorCommand) Run(c *Call) error {
 	if err := c.say(d.all, "%s", strings.TrimSuffix(text.String(), "\n")); err != nil || bad == 0 {
 		return err
 	}
-	return &found{problems(bad)}
+	return foundProblems(bad, "")
 }
 
 // resetClock sets the store's time to the machine's clock, in the running
@@ -128,14 +130,8 @@ func resetClock(c *Call) error {
 What was removed because its time had come stays removed: sessions, unfinished uploads, codes for new devices.
 If items were unshared or removed by hand meanwhile, or limits of views were spent, that stays too.`,
 		done.Now.Local().Format(layout), done.Was.Local().Format(layout),
-		countWith(done.Reopened, "item is", "items are"), countWith(done.Redated, "record of the time ahead is", "records of the time ahead are"))
-}
-
-func countWith(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+		fmt.Sprintf("%d %s", done.Reopened, console.Word(done.Reopened == 1, "item is", "items are")),
+		fmt.Sprintf("%d %s", done.Redated, console.Word(done.Redated == 1, "record of the time ahead is", "records of the time ahead are")))
 }
 
 // server asks the running server, by its socket and by its public address.
@@ -313,16 +309,16 @@ func (d *checkup) bodies(address string, limit int64) {
 		_, status, err := probe(http.MethodPost, address, n)
 		switch {
 		case status == http.StatusRequestEntityTooLarge:
-			d.say(wrong, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", size(n), size(passes), size(limit)),
+			d.say(wrong, "uploads", fmt.Sprintf("the proxy refuses bodies of %s; %s pass, and kist takes up to %s", console.Bytes(n), console.Bytes(passes), console.Bytes(limit)),
 				"raise the proxy's limit (nginx: client_max_body_size 0; Apache: LimitRequestBody 0), or lower --max-upload-size")
 			return
 		case err != nil || status != http.StatusOK:
-			d.say(unusual, "uploads", fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", size(n), status, err), "try an upload")
+			d.say(unusual, "uploads", fmt.Sprintf("it cannot be found out whether bodies of %s pass (status %d, %v)", console.Bytes(n), status, err), "try an upload")
 			return
 		}
 		passes = n
 	}
-	d.well("uploads", "bodies up to %s pass", size(limit))
+	d.well("uploads", "bodies up to %s pass", console.Bytes(limit))
 }
 
 // probe asks the server by its public address. A body of the length is
@@ -390,13 +386,13 @@ func (d *checkup) disk() {
 		return
 	}
 	keep := kv.Reserve(room.Total)
-	text := fmt.Sprintf("%s of %s are free", size(int64(room.Free)), size(int64(room.Total)))
+	text := fmt.Sprintf("%s of %s are free", console.Bytes(int64(room.Free)), console.Bytes(int64(room.Total)))
 	change := "make room: remove files and run kist gc --now, or move the data directory to a larger disk"
 	switch {
 	case room.Free < keep:
-		d.say(wrong, "disk", text+"; no uploads are taken below "+size(int64(keep)), change)
+		d.say(wrong, "disk", text+"; no uploads are taken below "+console.Bytes(int64(keep)), change)
 	case room.Free < 4*keep:
-		d.say(unusual, "disk", text+"; uploads end at "+size(int64(keep)), change)
+		d.say(unusual, "disk", text+"; uploads end at "+console.Bytes(int64(keep)), change)
 	default:
 		d.well("disk", "%s", text)
 	}
@@ -471,7 +467,7 @@ func (d *checkup) copies() {
 	if r.For < journal.Keep {
 		limit = "free space"
 	}
-	text := fmt.Sprintf("at the current rate of %s/h a copy may take up to %d h (limited by %s)", size(r.PerHour), int(r.For.Hours()), limit)
+	text := fmt.Sprintf("at the current rate of %s/h a copy may take up to %d h (limited by %s)", console.Bytes(r.PerHour), int(r.For.Hours()), limit)
 	if r.For < shortCopy {
 		d.say(unusual, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
 		return
@@ -497,7 +493,7 @@ func (d *checkup) truth() error {
 		d.say(wrong, "journal", broken.Error(), change)
 		clear(holders) // of which some may be gone
 	} else {
-		d.well("journal", "intact; %s, %d of them since the latest usable snapshot", count(done.Seq, "commit"), done.Records)
+		d.well("journal", "intact; %s, %d of them since the latest usable snapshot", console.Count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.c.DataDir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -556,7 +552,7 @@ func (d *checkup) truth() error {
 // bare tells of files whose content is not there.
 func (d *checkup) bare(n int) {
 	if n > 0 {
-		d.say(wrong, "contents", count(n, "file")+word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
+		d.say(wrong, "contents", console.Count(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
 			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
 )
@@ -55,7 +57,7 @@ type putBack struct {
 func (cmd *restoreCommand) heal(c *Call) error {
 	if cmd.Source != "-" {
 		if _, err := os.Stat(cmd.Source); errors.Is(err, fs.ErrNotExist) {
-			return missing("backup at", cmd.Source)
+			return exit.Absent("backup at", cmd.Source)
 		} else if err != nil {
 			return err
 		}
@@ -77,32 +79,32 @@ func (cmd *restoreCommand) heal(c *Call) error {
 		text = "No file that could be read is missing or damaged. Nothing was changed."
 	}
 	if n := len(out.Missing); out.Files > 0 || n > 0 {
-		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", count(out.Files, "file"), size(out.Bytes), cmd.Source)
+		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", console.Count(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
 	}
 	for _, m := range out.Missing {
-		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, printable(m.Name), m.Why, cmd.Source)
+		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, console.Printable(m.Name), m.Why, cmd.Source)
 	}
 	for i, u := range out.Unreadable {
 		if i == mostTold {
-			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", count(out.UnreadableTotal-i, "file"), mostUnreadable)
+			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", console.Count(out.UnreadableTotal-i, "file"), mostUnreadable)
 			break
 		}
-		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, printable(u.Name), printable(u.Why))
+		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, console.Printable(u.Name), console.Printable(u.Why))
 	}
 	if err := c.say(out, "%s", text); err != nil {
 		return err
 	}
 	var bad []string
 	if n := len(out.Missing); n > 0 {
-		bad = append(bad, count(n, "file")+word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+word(n == 1, "file", "files")+" again")
+		bad = append(bad, console.Count(n, "file")+console.Word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+console.Word(n == 1, "file", "files")+" again")
 	}
 	if n := out.UnreadableTotal; n > 0 {
-		bad = append(bad, count(n, "file")+" could not be read and "+word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
+		bad = append(bad, console.Count(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
 	}
 	if len(bad) == 0 {
 		return nil
 	}
-	return &found{strings.Join(bad, ". ")}
+	return exit.Found("%s", strings.Join(bad, ". "))
 }
 
 // looksLikeBackup refuses a source that has neither a journal nor stored files,
@@ -144,7 +146,7 @@ func (cmd *restoreCommand) healWith(ctx context.Context, c *Call, client *client
 		return out, err
 	}
 	p := c.progress("Fetching the files", total)
-	defer p.end()
+	defer p.End()
 	client.progress = p
 	from, to := io.Pipe()
 	sent := make(chan error, 1)
@@ -188,7 +190,7 @@ func (c *Call) unsound(ctx context.Context, client *client, out *Healed) (wanted
 	}
 	defer res.Body.Close()
 	p := c.progress("Reading the files", 0)
-	defer p.end()
+	defer p.End()
 	wanted = map[blobs.Ref][]Lost{}
 	for d := json.NewDecoder(res.Body); ; {
 		var one content
@@ -198,7 +200,7 @@ func (c *Call) unsound(ctx context.Context, client *client, out *Healed) (wanted
 		if one.End {
 			return wanted, total, nil
 		}
-		p.add(one.Size)
+		p.Add(one.Size)
 		if one.Unread {
 			out.UnreadableTotal += len(one.Files)
 			out.Unreadable = append(out.Unreadable, one.Files[:min(len(one.Files), mostUnreadable-len(out.Unreadable))]...)
@@ -245,7 +247,7 @@ type putFunc func(ref blobs.Ref, n int64, r io.Reader) error
 func sendFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
 	from, err := blobs.Read(filepath.Join(source, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return missing("folder with stored files at", filepath.Join(source, "blobs"))
+		return exit.Absent("folder with stored files at", filepath.Join(source, "blobs"))
 	}
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"kist/admin/exit"
 )
 
 // healthTime bounds a health check.
@@ -31,7 +33,7 @@ func readListen(listen string) (host, port string, err error) {
 		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
 	}
 	if err != nil {
-		return "", "", Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is %q", listen)
+		return "", "", exit.Misused("--listen must be an address and a port of 0 to 65535, such as 127.0.0.1:7080, or unix: and a path; it is %q", listen)
 	}
 	return host, port, nil
 }
@@ -173,7 +175,7 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 		}
 	}
 	if u, err := url.Parse(base); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)
+		return exit.Misused("--url must be an http or https address, such as http://127.0.0.1:7080; it is %q", cmd.URL)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
 	if err != nil {

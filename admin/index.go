@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"kist/admin/console"
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/record"
@@ -124,8 +125,9 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if err := client.call(ctx, http.MethodPost, "/index", nothing{}, &before); err != nil {
 		return err
 	}
+	begun := time.Now()
 	p := c.progress("Indexing", 0)
-	p.unit = func(n int64) string { return strconv.FormatInt(n, 10) }
+	p.Unit = func(n int64) string { return strconv.FormatInt(n, 10) }
 	for {
 		if err := client.call(ctx, http.MethodGet, "/index", nothing{}, &got); err != nil {
 			return err
@@ -133,13 +135,13 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 		if got.over(before) {
 			break
 		}
-		p.total = int64(got.Latest)
-		p.add(int64(got.Place) - p.done)
+		p.Total = int64(got.Latest)
+		p.Reach(int64(got.Place))
 		time.Sleep(reindexPoll)
 	}
-	p.end()
+	p.End()
 	if got.Phase != search.Ready {
 		return fmt.Errorf("the search index could not be made: %s", cmp.Or(got.Problem, "the server is ending"))
 	}
-	return c.say(got, "Indexed %s in %s.", count(got.Documents, "record"), time.Since(p.begun).Round(10*time.Millisecond))
+	return c.say(got, "Indexed %s in %s.", console.Count(got.Documents, "record"), time.Since(begun).Round(10*time.Millisecond))
 }

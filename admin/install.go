@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"text/template"
+
+	"kist/admin/exit"
 )
 
 //go:embed install
@@ -83,7 +85,7 @@ func (cmd *installCommand) text() (string, error) {
 		return "", err
 	}
 	if !plainHost(strings.ReplaceAll(u.Path, "/", "")) {
-		return "", Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
+		return "", exit.Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
 	}
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
@@ -93,9 +95,9 @@ func (cmd *installCommand) text() (string, error) {
 		one, other := &in.Sites[0], siteOf(u)
 		switch {
 		case other.Path != "":
-			return "", Misused("--content-url must have no path, as %s has", in.Content)
+			return "", exit.Misused("--content-url must have no path, as %s has", in.Content)
 		case strings.EqualFold(one.Host, other.Host) && one.Port == other.Port:
-			return "", Misused("--content-url must have another host than --base-url, %s", in.Base)
+			return "", exit.Misused("--content-url must have another host than --base-url, %s", in.Base)
 		case one.Path == "" && one.Port == other.Port && one.Plain == other.Plain:
 			one.Also = other.Host
 		default:
@@ -108,7 +110,7 @@ func (cmd *installCommand) text() (string, error) {
 		return "", err
 	}
 	if in.Socket != "" && (cmd.What == "docker" || cmd.What == "traefik") {
-		return "", Misused("%s needs a port: give --listen an address such as 127.0.0.1:7080", cmd.What)
+		return "", exit.Misused("%s needs a port: give --listen an address such as 127.0.0.1:7080", cmd.What)
 	}
 	all, err := template.New("").Delims("<<", ">>").ParseFS(installFiles, "install/*")
 	if err != nil {
@@ -133,10 +135,10 @@ func plainHost(host string) bool {
 func PublicAddress(flag, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
+		return nil, exit.Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
 	}
 	if !plainHost(u.Host) {
-		return nil, Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
+		return nil, exit.Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
 	}
 	return u, nil
 }

@@ -14,22 +14,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/embed"
 	"kist/kv/record"
-)
-
-// Exit codes of the program.
-const (
-	exitDone    = 0
-	exitFailed  = 1
-	exitUsage   = 2
-	exitMissing = 3 // what the command was to work on is not there
-	exitFound   = 4 // the check found something wrong
 )
 
 // Globals are the flags of every command.
@@ -78,21 +69,10 @@ func Main(cli any, g *Globals, version string) int {
 	Private()
 	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	err := call.run(cli, os.Args[1:])
-	if err == nil {
-		return exitDone
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(os.Stderr, console.Sentence(err.Error()))
 	}
-	if text := err.Error(); text != "" {
-		fmt.Fprintln(os.Stderr, sentence(text))
-	}
-	switch {
-	case errors.As(err, new(*usageError)):
-		return exitUsage
-	case faultOf(err) == record.Missing:
-		return exitMissing
-	case errors.As(err, new(*found)):
-		return exitFound
-	}
-	return exitFailed
+	return exit.Code(err)
 }
 
 func (c *Call) run(cli any, args []string) error {
@@ -130,7 +110,7 @@ func (c *Call) run(cli any, args []string) error {
 		return err
 	}
 	if info, err := os.Stat(c.DataDir); err == nil && !info.IsDir() {
-		return Misused("the data directory %s is a file; --data-dir must name a folder", c.DataDir)
+		return exit.Misused("the data directory %s is a file; --data-dir must name a folder", c.DataDir)
 	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.Stderr, w)
@@ -207,7 +187,7 @@ func (c *Call) request(create bool, method, path string, in, out any) error {
 	}
 	err = client.call(ctx, method, path, in, out)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
-		err = Misused("%s", inWords(e.Fields))
+		err = exit.Misused("%s", inWords(e.Fields))
 	}
 	return errors.Join(err, client.close())
 }
@@ -255,38 +235,6 @@ func (c *Call) print(text string) error {
 	return nil
 }
 
-func faultOf(err error) record.Fault {
-	if e, ok := errors.AsType[*record.Error](err); ok {
-		return e.Fault
-	}
-	return 0
-}
-
-// sentence is the text of an error on one line, from a capital to a full stop. A
-// path or a command at its beginning keeps its case, and a command at its end
-// gets no full stop.
-func sentence(text string) string {
-	text = printable(strings.ReplaceAll(text, "\n", "; "))
-	first, _, _ := strings.Cut(text, " ")
-	if r, n := utf8.DecodeRuneInString(text); n > 0 && first != "kist" && !strings.Contains(first, "/") {
-		text = string(unicode.ToUpper(r)) + text[n:]
-	}
-	if !strings.HasSuffix(text, ".") && !strings.Contains(text, "run: ") {
-		text += "."
-	}
-	return text
-}
-
-// printable takes out what could steer a terminal.
-func printable(t string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, t)
-}
-
 // The variables a password may come by; there is no flag, which other users of
 // the machine could read.
 const (
@@ -326,15 +274,15 @@ func readEnvironment(app *kong.Application) (warnings []string, err error) {
 		case known[name] || name == passwordVar || name == passwordVar+fileSuffix:
 		case isFile && known[base]:
 			if os.Getenv(base) != "" {
-				return nil, Misused("%s and %s are both set; keep one of them", base, name)
+				return nil, exit.Misused("%s and %s are both set; keep one of them", base, name)
 			}
 			var text string
 			if text, err = readValue(value); err != nil {
-				return nil, Misused("cannot read the file that %s names: %v", name, err)
+				return nil, exit.Misused("cannot read the file that %s names: %v", name, err)
 			}
 			err = os.Setenv(base, strings.TrimSpace(text))
 		default:
-			warnings = append(warnings, printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
+			warnings = append(warnings, console.Printable(fmt.Sprintf("The environment variable %s is not known and has no effect; kist --help shows those that are known.", name)))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot prepare the environment: %w", err)
@@ -359,4 +307,9 @@ func readAll(r io.Reader) (string, error) {
 		err = fmt.Errorf("it is longer than %d bytes", maxValueFile)
 	}
 	return string(b), err
+}
+
+// progress starts to show work on standard error.
+func (c *Call) progress(what string, total int64) *console.Progress {
+	return console.NewProgress(c.Stderr, what, total)
 }

@@ -20,6 +20,8 @@ import (
 
 	"golang.org/x/term"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
@@ -53,7 +55,7 @@ type Contents func(fn func(*blobs.Store) error) error
 func (cmd *importCommand) Run(c *Call) error {
 	if cmd.Format != "" {
 		if _, err := format.Parse(cmd.Format); err != nil {
-			return Misused("--format %v", err)
+			return exit.Misused("--format %v", err)
 		}
 	}
 	ctx := context.Background()
@@ -69,7 +71,7 @@ func (cmd *importCommand) Run(c *Call) error {
 	if err := c.say(done, "%s", tell(done.Moved)); err != nil || done.Problem == "" {
 		return err
 	}
-	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", sentence(done.Problem))
+	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", console.Sentence(done.Problem))
 }
 
 // send sends the source to the handler.
@@ -82,13 +84,13 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 		ask.Set("update", "true")
 	}
 	to.progress = c.progress("Importing", 0)
-	defer to.progress.end()
+	defer to.progress.End()
 	if cmd.Source == "-" {
 		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), c.Stdin, done)
 	}
 	f, err := os.Open(cmd.Source)
 	if errors.Is(err, fs.ErrNotExist) {
-		return missing("file or folder at", cmd.Source)
+		return exit.Absent("file or folder at", cmd.Source)
 	}
 	if err != nil {
 		return err
@@ -99,11 +101,11 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 		return err
 	}
 	if !info.IsDir() {
-		to.progress.total = info.Size()
+		to.progress.Total = info.Size()
 		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
 	}
 	if cmd.Format != "" && cmd.Format != string(format.Folder) {
-		return Misused("%s is a folder, whose files would be imported; --format %s is for a file", cmd.Source, cmd.Format)
+		return exit.Misused("%s is a folder, whose files would be imported; --format %s is for a file", cmd.Source, cmd.Format)
 	}
 	ask.Set("format", string(format.Folder))
 	ask.Set("stream", "true")
@@ -111,7 +113,7 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 	unread := make(chan error, 1)
 	go func() {
 		err := pack(w, cmd.Source, func(name string, err error) {
-			fmt.Fprintln(c.Stderr, printable(fmt.Sprintf("%s cannot be read: %v", name, err)))
+			fmt.Fprintln(c.Stderr, console.Printable(fmt.Sprintf("%s cannot be read: %v", name, err)))
 		})
 		_ = w.CloseWithError(err) // never fails
 		unread <- err
@@ -179,19 +181,19 @@ func tell(m record.Moved) string {
 	var made []string
 	for _, kind := range slices.Sorted(maps.Keys(m.Made)) {
 		n := m.Made[kind]
-		made = append(made, count(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
+		made = append(made, console.Count(n, cmp.Or(map[string]string{"shortlink": "short link"}[kind], kind)))
 	}
 	if m.Entries == 0 {
 		return fmt.Sprintf("It has no entries in the format %s.", m.Format)
 	}
 	filled := ""
 	if m.Updated > 0 {
-		filled = fmt.Sprintf(" (%d %sfilled in)", m.Updated, word(m.DryRun, "would be ", ""))
+		filled = fmt.Sprintf(" (%d %sfilled in)", m.Updated, console.Word(m.DryRun, "would be ", ""))
 	}
 	text := fmt.Sprintf("%s (%s): %s. Of %d %s, %d %s there already%s and %d %s skipped.", verb, m.Format, cmp.Or(strings.Join(made, ", "), "nothing"),
-		m.Entries, word(m.Entries == 1, "entry", "entries"), m.There, word(m.There == 1, "was", "were"), filled, m.Refused, word(m.Refused == 1, "is", "are"))
+		m.Entries, console.Word(m.Entries == 1, "entry", "entries"), m.There, console.Word(m.There == 1, "was", "were"), filled, m.Refused, console.Word(m.Refused == 1, "is", "are"))
 	for _, r := range m.Remarks {
-		text += fmt.Sprintf("\n%s %s%s: %s", word(r.Refused, "Skipped:", "Note:"), r.At, word(r.Name == "", "", ", "+printable(r.Name)), printable(r.Text))
+		text += fmt.Sprintf("\n%s %s%s: %s", console.Word(r.Refused, "Skipped:", "Note:"), r.At, console.Word(r.Name == "", "", ", "+console.Printable(r.Name)), console.Printable(r.Text))
 	}
 	if m.More > 0 {
 		text += fmt.Sprintf("\n… and %d more.", m.More)
@@ -203,7 +205,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 	ctx := context.Background()
 	if cmd.Dest == "-" {
 		if f, ok := c.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
+			return exit.Misused("a zip is not for the terminal; send it somewhere, such as: kist export --user %s - > kist.zip", cmd.User)
 		}
 	} else if _, err := os.Lstat(cmd.Dest); err == nil {
 		return fmt.Errorf("there is already a file at %s; name another one", cmd.Dest)
@@ -222,16 +224,16 @@ func (cmd *exportCommand) Run(c *Call) error {
 		return nil
 	}
 	if err := c.say(x, "Exported %s to %s: %s and the bytes of %s (%s). It was read back and is intact. It contains the password hashes of locked items: keep it private.",
-		x.User, cmd.Dest, count(x.Records, "item"), count(x.Files, "file"), size(x.Bytes)); err != nil || x.Missing == 0 {
+		x.User, cmd.Dest, console.Count(x.Records, "item"), console.Count(x.Files, "file"), console.Bytes(x.Bytes)); err != nil || x.Missing == 0 {
 		return err
 	}
-	return bare(x.Missing)
+	return bytesMissing(x.Missing)
 }
 
 // fetch has the handler write the export, beside its place until it is whole.
 func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x transfer.Exported, err error) {
 	p := c.progress("Exporting", 0)
-	defer p.end()
+	defer p.End()
 	res, err := from.do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
 	if err != nil {
 		return x, err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"kist/admin/console"
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
@@ -65,7 +66,7 @@ func room(folder string, need int64) error {
 		return nil //nolint:nilerr // then the disk says so itself when it is full
 	}
 	if need > int64(min(got.Free, 1<<62)) {
-		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, or choose a folder on another disk", folder, size(int64(got.Free)), size(need))
+		return fmt.Errorf("%s has %s free, and this needs about %s there; make room there, or choose a folder on another disk", folder, console.Bytes(int64(got.Free)), console.Bytes(need))
 	}
 	return nil
 }

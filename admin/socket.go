@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
 )
@@ -185,7 +186,7 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 			if there, err := hasData(dir); err != nil {
 				return nil, err
 			} else if !there && !create {
-				return nil, missing("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
+				return nil, exit.Absent("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
 		store, err := kv.Open(dir, kv.Options{Log: c.Log})

@@ -10,17 +10,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/embed"
 )
-
-// usageError is a mistake in how the program was called. Without a text all
-// has been said.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-// Misused says that the flags and arguments do not go together.
-func Misused(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 // plainly is how the parser's words are put to people.
 var plainly = []struct {
@@ -49,7 +42,7 @@ func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
 	for _, t := range embed.Topics() {
 		rows = append(rows, []string{"  " + t.Name, t.Summary})
 	}
-	_, err := fmt.Fprintf(ctx.Stdout, "\nPages of the handbook, which kist help NAME prints:\n%s\n", table(rows))
+	_, err := fmt.Fprintf(ctx.Stdout, "\nPages of the handbook, which kist help NAME prints:\n%s\n", console.Table(rows))
 	return err
 }
 
@@ -68,7 +61,7 @@ func (c *Call) refuseEmpty(ctx *kong.Context) error {
 	if what == "" {
 		return nil
 	}
-	return Misused("%s must not be empty; %s --help shows how it is used", what, ctx.Selected().FullPath())
+	return exit.Misused("%s must not be empty; %s --help shows how it is used", what, ctx.Selected().FullPath())
 }
 
 // misread makes a usage error of what the parser did not understand. Where a
@@ -86,7 +79,7 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 		if err := err.Context.PrintUsage(false); err != nil {
 			return fmt.Errorf("cannot print the help: %w", err)
 		}
-		return &usageError{}
+		return exit.Misused("") // the help has said everything
 	}
 	meant := suggest(p.Model.Node, command, text)
 	if meant != "" { // the parser's own guess goes by the letters alone
@@ -98,7 +91,7 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 	if meant != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", meant)
 	}
-	return Misused("%s; %s --help shows how it is used", text, command.FullPath())
+	return exit.Misused("%s; %s --help shows how it is used", text, command.FullPath())
 }
 
 // otherNames are names that other programs give to commands and flags, and
@@ -164,5 +157,5 @@ func helpOn(root *kong.Node, words []string) error {
 	for _, t := range embed.Topics() {
 		pages = append(pages, t.Name)
 	}
-	return Misused("there is neither a command nor a help page %s; the pages are %s", printable(words[0]), strings.Join(pages, ", "))
+	return exit.Misused("there is neither a command nor a help page %s; the pages are %s", console.Printable(words[0]), strings.Join(pages, ", "))
 }

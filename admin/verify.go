@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"kist/admin/console"
+	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/journal"
@@ -51,16 +53,15 @@ type Lost struct {
 	Why     string    `json:"why"`
 }
 
-// found is the error of a check that found something wrong.
-type found struct{ text string }
+// foundProblems is the error of a check that found n problems. advice is what to
+// do about them; it may be empty.
+func foundProblems(n int, advice string) error {
+	return exit.Found("%s %s found%s", console.Count(n, "problem"), console.Word(n == 1, "was", "were"), advice)
+}
 
-func (e *found) Error() string { return e.text }
-
-func problems(n int) string { return count(n, "problem") + word(n == 1, " was", " were") + " found" }
-
-// bare says that files are without their bytes.
-func bare(n int) error {
-	return &found{count(n, "file") + word(n == 1, " is without its", " are without their") + " bytes; kist verify tells more"}
+// bytesMissing is the error of a copy in which n files have no bytes.
+func bytesMissing(n int) error {
+	return exit.Found("%s %s bytes; kist verify tells more", console.Count(n, "file"), console.Word(n == 1, "is without its", "are without their"))
 }
 
 func (cmd *verifyCommand) Run(c *Call) error {
@@ -69,13 +70,13 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		dir = c.DataDir
 	}
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
-		return Misused("--dry-run and --unproven-copy need --repair")
+		return exit.Misused("--dry-run and --unproven-copy need --repair")
 	}
 	var repaired *kv.Repaired
 	if cmd.Repair {
 		var err error
 		if _, err := os.Stat(dir); err != nil {
-			return missing("data directory at", dir)
+			return exit.Absent("data directory at", dir)
 		}
 		repaired, err = kv.Repair(dir, kv.RepairOptions{DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
 		if e, ok := errors.AsType[*kv.InUse](err); ok {
@@ -105,18 +106,18 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return err
 	}
 	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
-		dir, count(v.Seq, "commit"), v.Entries, word(v.Entries == 1, "entry", "entries"), count(v.Contents, "file"), size(v.Bytes), v.Digest)
+		dir, console.Count(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
 	if v.Orphans > 0 && len(v.Problems) == 0 { // records that cannot be read may have them
-		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", count(v.Orphans, "file"))
+		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", console.Count(v.Orphans, "file"))
 	}
 	for _, m := range v.Missing {
-		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, printable(m.Name), m.Why)
+		text += fmt.Sprintf("\nFile %s (%s): %s. To repair it, upload the same file again, or run kist restore --missing with a backup.", m.ID, console.Printable(m.Name), m.Why)
 	}
 	for _, n := range v.Notes {
-		text += "\nNo harm: " + printable(n) + "."
+		text += "\nNo harm: " + console.Printable(n) + "."
 	}
 	for _, p := range v.Problems {
-		text += "\n" + printable(p)
+		text += "\n" + console.Printable(p)
 	}
 	if v.Told {
 		text += "\nThe running server checks this itself now, and heals its journal if it can."
@@ -139,19 +140,19 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return nil
 	}
 	if len(v.Problems) > 0 && v.Told {
-		return &found{problems(bad) + "; run kist verify again in a few minutes, and if it still finds some, stop the server and run kist verify --repair, or restore a backup"}
+		return foundProblems(bad, "; run kist verify again in a few minutes, and if it still finds some, stop the server and run kist verify --repair, or restore a backup")
 	}
 	if len(v.Problems) > 0 && !cmd.Repair {
-		return &found{problems(bad) + "; stop the server and run kist verify --repair, or restore a backup"}
+		return foundProblems(bad, "; stop the server and run kist verify --repair, or restore a backup")
 	}
-	return &found{problems(bad)}
+	return foundProblems(bad, "")
 }
 
 // told is what a repair did, or would do, a line for each fact.
 func told(r *kv.Repaired) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
-		b.WriteString("\nRepair: " + printable(fmt.Sprintf(format, args...)))
+		b.WriteString("\nRepair: " + console.Printable(fmt.Sprintf(format, args...)))
 	}
 	for _, d := range r.Damage {
 		line("%s", d)
@@ -165,7 +166,7 @@ func told(r *kv.Repaired) string {
 		line("commits %d to %d are lost", g.First, g.Last)
 	}
 	if r.Missing > 0 {
-		line("%s %s missing; they changed items up to %s", count(r.Missing, "commit"), word(r.Missing == 1, "is", "are"), count(r.Changes, "time"))
+		line("%s %s missing; they changed items up to %s", console.Count(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), console.Count(r.Changes, "time"))
 	}
 	for i, t := range r.Touched {
 		if i == mostTold {
@@ -207,13 +208,13 @@ const mostTold = 20
 func lossy(r *kv.Repaired) error {
 	switch {
 	case r.Partial:
-		return &found{"the repair could not save everything, and how much is lost is not known"}
+		return exit.Found("the repair could not save everything, and how much is lost is not known")
 	case r.Missing > 0:
-		return &found{count(r.Missing, "commit") + word(r.Missing == 1, " was", " were") + " lost"}
+		return exit.Found("%s %s lost", console.Count(r.Missing, "commit"), console.Word(r.Missing == 1, "was", "were"))
 	case len(r.Lost) == 0:
-		return &found{"an earlier repair lost something"}
+		return exit.Found("an earlier repair lost something")
 	}
-	return &found{"the repair could not save everything as it was"}
+	return exit.Found("the repair could not save everything as it was")
 }
 
 // consult has a running server look at its own working copy, and, if anything
@@ -272,10 +273,10 @@ func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
 func verify(c *Call, dir, scratch string) (*Verified, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, missing("data directory at", dir)
+		return nil, exit.Absent("data directory at", dir)
 	}
 	if !info.IsDir() {
-		return nil, Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
+		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
 	if err := kv.Readable(dir); err != nil { // before anything is written
@@ -297,8 +298,8 @@ func verify(c *Call, dir, scratch string) (*Verified, error) {
 		}
 		v.Problems = append(v.Problems, err.Error())
 	}
-	i, err := kv.Inspect(dir, work.Path, p.add, problem)
-	p.end()
+	i, err := kv.Inspect(dir, work.Path, p.Add, problem)
+	p.End()
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +340,7 @@ func (v *Verified) contents(c *Call, i *kv.Inspection, store *blobs.Store) error
 			v.Bytes += n
 		}
 		p := c.progress("Reading the files", v.Bytes)
-		defer p.end()
+		defer p.End()
 		for ref, n := range tx.Contents() {
 			switch info, err := store.Stat(ref); {
 			case errors.Is(err, fs.ErrNotExist):
@@ -353,7 +354,7 @@ func (v *Verified) contents(c *Call, i *kv.Inspection, store *blobs.Store) error
 					v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
 				}
 			}
-			p.add(n)
+			p.Add(n)
 		}
 		for info, err := range store.All() {
 			switch {
@@ -377,9 +378,4 @@ func lastBackup(dir string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return info.ModTime(), nil
-}
-
-// missing says that what a command was to work on is not there.
-func missing(what, where string) error {
-	return &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no %s %s.", what, where)}
 }

@@ -1,4 +1,4 @@
-package admin
+package console
 
 import (
 	"strings"
@@ -36,15 +36,14 @@ func TestProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				is := is.New(t)
 				var out strings.Builder
-				c := &Call{Stderr: &out}
-				p := c.progress("Reading", row.total)
+				p := NewProgress(&out, "Reading", row.total)
 				is.True(!p.terminal) // a file of another kind
 				p.terminal = row.terminal
 				for range 10 {
 					time.Sleep(row.step)
-					p.add(row.each)
+					p.Add(row.each)
 				}
-				p.end()
+				p.End()
 				begin, end, cut := strings.Cut(row.want, "…")
 				if !strings.HasPrefix(out.String(), begin) || !strings.HasSuffix(out.String(), end) || !cut && out.String() != begin {
 					t.Errorf("%q", out.String())

@@ -1,0 +1,92 @@
+// Package console writes what a command shows to people: sentences, sizes,
+// tables, and how far long work is.
+package console
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Sentence puts the text of an error on one line that begins with a capital and
+// ends with a full stop. A path or a command at the beginning keeps its case. A
+// command at the end gets no full stop, so that it can be copied.
+func Sentence(text string) string {
+	text = Printable(strings.ReplaceAll(text, "\n", "; "))
+	first, _, _ := strings.Cut(text, " ")
+	if r, n := utf8.DecodeRuneInString(text); n > 0 && first != "kist" && !strings.Contains(first, "/") {
+		text = string(unicode.ToUpper(r)) + text[n:]
+	}
+	if !strings.HasSuffix(text, ".") && !strings.Contains(text, "run: ") {
+		text += "."
+	}
+	return text
+}
+
+// Printable replaces the characters that could control a terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// Count writes a number of things: "1 file", "2 files".
+func Count[N int | int64 | uint64](n N, thing string) string {
+	return fmt.Sprintf("%d %s%s", n, thing, Word(n == 1, "", "s"))
+}
+
+// Word returns the word that fits: yes if the condition holds, else no.
+func Word(condition bool, yes, no string) string {
+	if condition {
+		return yes
+	}
+	return no
+}
+
+// Bytes writes a number of bytes with a unit: "12 B", "3.4 MiB".
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, names := float64(n), "KMGTPE"
+	i := -1
+	for value >= unit && i < len(names)-1 {
+		value /= unit
+		i++
+	}
+	return fmt.Sprintf("%.1f %ciB", value, names[i])
+}
+
+// Day writes a time to the minute, in UTC. A nil time is "-".
+func Day(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04")
+}
+
+// Table aligns the cells of rows in columns. Control characters in cells are
+// replaced as by Printable; it changes rows.
+func Table(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = Printable(cell)
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder does not fail
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
