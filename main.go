@@ -33,6 +33,7 @@ import (
 
 	"kist/admin"
 	"kist/admin/exit"
+	"kist/admin/socket"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/httpapi"
@@ -197,7 +198,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the server: %w", err)
 	}
-	back, err := admin.Listen(c.DataDir)
+	back, err := socket.Listen(c.DataDir)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/admin/socket"
 	"kist/blobs"
 	"kist/blobs/disk"
 	"kist/kv"
@@ -137,7 +138,7 @@ If items were unshared or removed by hand meanwhile, or limits of views were spe
 // server asks the running server, by its socket and by its public address.
 func (d *checkup) server() {
 	client, err := d.c.running(context.Background())
-	if err != nil && !errors.Is(err, errNobody) {
+	if err != nil && !errors.Is(err, socket.ErrNobody) {
 		d.say(wrong, "server", "it cannot be asked: "+err.Error(), "run this command as the user of the server or as root")
 		return
 	}

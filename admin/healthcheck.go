@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"kist/admin/exit"
+	"kist/admin/socket"
 )
 
 // healthTime bounds a health check.
@@ -67,7 +68,7 @@ func LocalAddress(listen string, secure bool) (string, error) {
 // reaches the socket by its group.
 func ListenPublic(listen string) (net.Listener, error) {
 	if path, ok := SocketPath(listen); ok {
-		l, err := listenUnix(path, 0o660)
+		l, err := socket.ListenUnix(path, 0o660)
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen on %s: %w", listen, reason(err))
 		}
@@ -161,7 +162,7 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 	base := strings.TrimRight(cmd.URL, "/")
 	if path, ok := SocketPath(cmd.Listen); ok && base == "" {
 		base = "http://localhost"
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, path) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return socket.Dial(ctx, path) }
 	} else if base == "" {
 		var err error
 		if base, err = LocalAddress(cmd.Listen, cmd.secure); err != nil {

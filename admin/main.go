@@ -119,7 +119,7 @@ func (c *Call) run(cli any, args []string) error {
 	defer lines.Close()
 	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
 	slog.SetDefault(c.Log)
-	limitMemory()
+	LimitMemory()
 	return ctx.Run(c)
 }
 

@@ -7,11 +7,11 @@ import (
 	"runtime/metrics"
 )
 
-// limitMemory has the garbage collector work harder before the memory that
+// LimitMemory has the garbage collector work harder before the memory that
 // this process may use is gone. The rest is for what the runtime does not
 // count and for the system's cache of files, without which every read of the
 // store waits for the disk. GOMEMLIMIT, if it is set, stands.
-func limitMemory() {
+func LimitMemory() {
 	bytes, limited, ok := memory()
 	if !ok || os.Getenv("GOMEMLIMIT") != "" {
 		return

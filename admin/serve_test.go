@@ -30,7 +30,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/admin"
+	"kist/admin/socket"
 )
 
 func pid(n int) string { return strconv.Itoa(n) }
@@ -405,9 +405,9 @@ func TestSocketRefusesOtherUsers(t *testing.T) {
 	is.NoErr(err)
 	defer os.RemoveAll(dir)
 	is.NoErr(os.Chmod(dir, 0o777))
-	l, err := admin.Listen(dir)
+	l, err := socket.Listen(dir)
 	is.NoErr(err)
-	sock := filepath.Join(dir, admin.SocketName)
+	sock := filepath.Join(dir, socket.Name)
 	info, err := os.Stat(sock)
 	is.NoErr(err)
 	is.Equal(info.Mode(), fs.ModeSocket|0o600)

@@ -14,6 +14,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/admin/socket"
 	"kist/blobs"
 	"kist/kv"
 	"kist/kv/journal"
@@ -220,11 +221,11 @@ func lossy(r *kv.Repaired) error {
 // consult has a running server look at its own working copy, and, if anything
 // is wrong, at its journal and at the contents in question.
 func (c *Call) consult(dir string, v *Verified) error {
-	conn, err := dialUnix(context.Background(), filepath.Join(dir, SocketName))
+	conn, err := socket.Dial(context.Background(), filepath.Join(dir, socket.Name))
 	if err != nil {
 		return nil //nolint:nilerr // no server: the working copy is derived, and proves itself at the next start
 	}
-	client := overSocket(filepath.Join(dir, SocketName))
+	client := overSocket(filepath.Join(dir, socket.Name))
 	var problems []string
 	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/copy", nothing{}, &problems))
 	v.Problems = append(v.Problems, problems...)

@@ -1,4 +1,4 @@
-package admin
+package socket
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID is the user of the process at the other end of a socket.
+// peerUID returns the user id of the process at the other end of a socket.
 func peerUID(fd int) (int, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -17,8 +17,9 @@ func peerUID(fd int) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// shortPath is a path for a socket whose own is too long for the address: it
-// goes by way of the open folder, and holds until done.
+// shortPath returns a path that fits the address of a socket. It leads through
+// an open folder if the path itself is too long, and is valid until done is
+// called.
 func shortPath(path string) (short string, done func(), err error) {
 	if len(path) <= maxSocketPath {
 		return path, func() {}, nil

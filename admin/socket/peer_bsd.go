@@ -1,6 +1,6 @@
 //go:build darwin || freebsd
 
-package admin
+package socket
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// solLocal is the level of the options of local sockets (sys/un.h).
+// solLocal is the level of the options of Unix sockets (sys/un.h).
 const solLocal = 0
 
-// peerUID is the user of the process at the other end of a socket.
+// peerUID returns the user id of the process at the other end of a socket.
 func peerUID(fd int) (int, error) {
 	cred, err := unix.GetsockoptXucred(fd, solLocal, unix.LOCAL_PEERCRED)
 	if err != nil {
