@@ -20,7 +20,6 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ import (
 
 	"kist/admin"
 	"kist/admin/exit"
+	"kist/admin/process"
 	"kist/admin/socket"
 	"kist/blobs"
 	"kist/blobs/disk"
@@ -85,12 +85,6 @@ type serve struct {
 	Grace          admin.Span             `default:"30s" placeholder:"TIME" help:"How long running requests may take after the signal to stop."`
 }
 
-// leastThreads is how many threads run Go code at least. On a machine of one or
-// two cores one of them is often waiting for the disk and another makes the
-// search index: the system shares out the cores better than the runtime, which
-// takes them from those for a hundredth of a second at the soonest.
-const leastThreads = 4
-
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
 // second signal ends the process at once, which loses nothing acknowledged.
 func (cmd *serve) Run(c *admin.Call) (err error) {
@@ -110,9 +104,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 			return err
 		}
 	}
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastThreads {
-		runtime.GOMAXPROCS(leastThreads)
-	}
+	process.RaiseThreads()
 	if cmd.ExpectData {
 		if there, err := c.HasData(); err != nil {
 			return err
@@ -138,9 +130,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 	if err := admin.SweepScratch(c.DataDir); err != nil {
 		c.Log.Warn("what a command has left in the data directory could not be removed", "error", err)
 	}
-	if os.Getenv("GOGC") == "" {
-		admin.PaceGC() // not before: opening a large store takes as much memory as it is let
-	}
+	process.PaceGC() // not earlier: opening a large store takes as much memory as it may
 	content, err := blobs.OpenIn(c.DataDir)
 	if err != nil {
 		return fmt.Errorf("cannot open the content: %w", err)
@@ -234,7 +224,7 @@ func (cmd *serve) Run(c *admin.Call) (err error) {
 		hello += fmt.Sprintf("There is no administrator yet. Open this link to create the first administrator:\n%s\n", link)
 	}
 	fmt.Fprint(c.Stdout, hello) // as one piece, for those who wait for it
-	work.Go(func() { admin.Supervised(ctx, site.Lives, c.Log) })
+	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })
 	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
 	cancel()
 	end, done := context.WithTimeout(context.Background(), time.Duration(cmd.Grace))

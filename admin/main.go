@@ -19,6 +19,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/admin/process"
 	"kist/embed"
 	"kist/kv/record"
 )
@@ -66,7 +67,7 @@ type Call struct {
 // exit code. A command that fails has said why in one sentence on standard
 // error.
 func Main(cli any, g *Globals, version string) int {
-	Private()
+	process.Private()
 	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	err := call.run(cli, os.Args[1:])
 	if err != nil && err.Error() != "" {
@@ -119,7 +120,7 @@ func (c *Call) run(cli any, args []string) error {
 	defer lines.Close()
 	c.Log, c.Access = slog.New(c.logHandler(lines)), slog.New(c.logHandler(lines.late()))
 	slog.SetDefault(c.Log)
-	LimitMemory()
+	process.LimitMemory()
 	return ctx.Run(c)
 }
 

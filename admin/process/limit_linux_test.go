@@ -1,4 +1,4 @@
-package admin
+package process
 
 import (
 	"io/fs"

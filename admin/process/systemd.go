@@ -1,4 +1,4 @@
-package admin
+package process
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Supervised tells systemd, if that has started the process and wants to know
-// (sd_notify(3)), that the server is ready, and, until ctx is over, twice in
-// each watchdog interval that it lives: a server that does not is started
-// again. At the end it tells that the server is being stopped.
-func Supervised(ctx context.Context, lives func(context.Context) bool, log *slog.Logger) {
+// Supervise tells systemd that the server is ready, if systemd has started the
+// process and asks for it (sd_notify(3)). Until ctx ends, it also tells systemd
+// twice in each watchdog interval that the server lives, for as long as lives
+// returns true; systemd restarts a server that does not. At the end it says that
+// the server is stopping.
+func Supervise(ctx context.Context, lives func(context.Context) bool, log *slog.Logger) {
 	tell := func(state string) bool {
 		told, err := daemon.SdNotify(false, state)
 		if err != nil {

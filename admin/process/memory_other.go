@@ -1,6 +1,6 @@
 //go:build !linux
 
-package admin
+package process
 
-// memory is not known here.
+// memory is not known on this system.
 func memory() (bytes int64, limited, ok bool) { return 0, false, false }

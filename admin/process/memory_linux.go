@@ -1,4 +1,4 @@
-package admin
+package process
 
 import (
 	"os"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is how many bytes this process may use: the least limit of its memory
-// cgroup and of those around it, or what the machine has. ok is false if
-// neither is known.
+// memory returns how many bytes this process may use: the smallest limit of its
+// memory cgroup and the cgroups around it, or the memory of the machine. ok is
+// false if neither is known.
 func memory() (bytes int64, limited, ok bool) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
@@ -31,10 +31,10 @@ func memory() (bytes int64, limited, ok bool) {
 	return bytes, limited, ok
 }
 
-// groupLimit reads the limit of a memory cgroup, given /proc/self/cgroup and
-// /proc/self/mountinfo: cgroups(7). A container may see its own group as the
-// root of the mount while the path is that of the host, so the root is always
-// read.
+// groupLimit reads the limit of a memory cgroup, given the text of
+// /proc/self/cgroup and /proc/self/mountinfo; see cgroups(7). A container may see
+// its own group as the root of the mount while the path is the host's, so the
+// root is always read.
 func groupLimit(groups, mounts string, read func(string) ([]byte, error)) (bytes int64, ok bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, cut := strings.Cut(strings.TrimSpace(line), " - ")
@@ -53,7 +53,7 @@ func groupLimit(groups, mounts string, read func(string) ([]byte, error)) (bytes
 		root, mount := at[3], at[4]
 		for path := groupPath(groups, controller, root); ; path = filepath.Dir(path) {
 			if text, err := read(filepath.Join(mount, path, file)); err == nil {
-				// No limit is the word max, or a number beyond any memory.
+				// "max", or a number beyond any memory, means no limit.
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (!ok || n < bytes) {
 					bytes, ok = n, true
 				}
@@ -66,7 +66,7 @@ func groupLimit(groups, mounts string, read func(string) ([]byte, error)) (bytes
 	return bytes, ok
 }
 
-// groupPath is the path of this process's group below a mount of the root.
+// groupPath returns the path of this process's group below a mount of root.
 func groupPath(groups, controller, root string) string {
 	for line := range strings.Lines(groups) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -1,4 +1,4 @@
-package admin
+package process
 
 import (
 	"runtime"
@@ -21,6 +21,7 @@ func TestGCPercent(t *testing.T) {
 
 // The pace follows what is in use, up and down again.
 func TestPaceGC(t *testing.T) {
+	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
 	defer func() { debug.SetGCPercent(before) }()
 	PaceGC()

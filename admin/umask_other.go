@@ -1,6 +1,0 @@
-//go:build !unix
-
-package admin
-
-// Private does nothing where files have no mode.
-func Private() {}
