@@ -9,6 +9,7 @@ import (
 	"text/template"
 
 	"kist/admin/exit"
+	"kist/admin/serve"
 )
 
 //go:embed install
@@ -80,16 +81,16 @@ func (cmd *installCommand) Run(c *Call) error {
 
 func (cmd *installCommand) text() (string, error) {
 	in := installation{Base: strings.TrimRight(cmd.BaseURL, "/"), Content: strings.TrimRight(cmd.ContentURL, "/"), Listen: cmd.Listen}
-	u, err := PublicAddress("--base-url", in.Base)
+	u, err := serve.PublicAddress("--base-url", in.Base)
 	if err != nil {
 		return "", err
 	}
-	if !plainHost(strings.ReplaceAll(u.Path, "/", "")) {
+	if !serve.PlainHost(strings.ReplaceAll(u.Path, "/", "")) {
 		return "", exit.Misused("--base-url must have a path of letters, digits, dots, hyphens and underscores to stand in a file; it is %q", in.Base)
 	}
 	in.Sites = []site{siteOf(u)}
 	if in.Content != "" {
-		if u, err = PublicAddress("--content-url", in.Content); err != nil {
+		if u, err = serve.PublicAddress("--content-url", in.Content); err != nil {
 			return "", err
 		}
 		one, other := &in.Sites[0], siteOf(u)
@@ -104,9 +105,9 @@ func (cmd *installCommand) text() (string, error) {
 			in.Sites = append(in.Sites, other)
 		}
 	}
-	if path, ok := SocketPath(cmd.Listen); ok {
+	if path, ok := serve.SocketPath(cmd.Listen); ok {
 		in.Socket = path
-	} else if _, in.Port, err = readListen(cmd.Listen); err != nil {
+	} else if _, in.Port, err = serve.ReadListen(cmd.Listen); err != nil {
 		return "", err
 	}
 	if in.Socket != "" && (cmd.What == "docker" || cmd.What == "traefik") {
@@ -121,24 +122,4 @@ func (cmd *installCommand) text() (string, error) {
 		return "", fmt.Errorf("cannot make the file: %w", err)
 	}
 	return b.String(), nil
-}
-
-// plainHost reports whether a host, with a port or without, has letters and digits of ASCII and ".-_:[]" alone: net/url
-// takes more, which would mean something to pages, headers and files that the host is put into.
-func plainHost(host string) bool {
-	return strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
-}
-
-// PublicAddress reads the address under which visitors reach a server: absolute, of http or https, without a query, a
-// fragment or a user, and with a host that means nothing to pages, headers and files that it is put into. The error is
-// one of usage and names the flag.
-func PublicAddress(flag, address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return nil, exit.Misused("%s must be an absolute http or https address without query and fragment, such as https://kist.example.org; it is %q", flag, address)
-	}
-	if !plainHost(u.Host) {
-		return nil, exit.Misused("%s must have a host of letters, digits, dots and hyphens, such as https://kist.example.org; names in other scripts in their form that begins with xn--; it is %q", flag, address)
-	}
-	return u, nil
 }

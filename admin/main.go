@@ -20,6 +20,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/admin/process"
+	"kist/admin/serve"
 	"kist/embed"
 	"kist/kv/record"
 )
@@ -77,7 +78,7 @@ func Main(cli any, g *Globals, version string) int {
 }
 
 func (c *Call) run(cli any, args []string) error {
-	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": usualListen}, kong.PostBuild(setVariables),
+	parser, err := kong.New(cli, kong.Name("kist"), kong.Vars{"listen": serve.DefaultListen}, kong.PostBuild(setVariables),
 		kong.Description("Keeps and shares files, notes and links.\n\nA flag that configures kist can be set by the environment variable that is shown with it, or by a file whose path is in that variable with _FILE at the end. Flags that say what a command is to do have no variable."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(printHelp), kong.ValueFormatter(describe))
 	if err != nil {

@@ -1,4 +1,4 @@
-package admin
+package serve
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Starting is a server that is not ready yet because its working copy is
-// being rebuilt. It answers visitors, /healthz with 200 and everything else
-// with 503, logs how far it is, and asks systemd for more time.
+// Starting is a server that is not ready yet because its working copy is being
+// rebuilt. It answers /healthz with 200 and everything else with 503, logs how far
+// it is, and asks systemd for more time.
 type Starting struct {
 	Listen string
 	Secure *tls.Config // nil for plain HTTP
 	Log    *slog.Logger
 
-	share  atomic.Uint64 // float64: how much of the work is done, from 0 to 1
+	share  atomic.Uint64 // bits of a float64: the part of the work that is done, from 0 to 1
 	front  net.Listener
 	server *http.Server
 	begun  time.Time
@@ -40,11 +40,11 @@ const (
 	startingExtend = 60 * time.Second
 )
 
-// Rebuild opens the listener and answers from now on. progress takes how much
-// of the rebuild is done, from 0 to 1. The error says why it is impossible to
-// listen. It is for kv.Options.
+// Rebuild opens the listener and answers from now on. It is for kv.Options.
+// progress takes the part of the rebuild that is done, from 0 to 1. The error says
+// why it is impossible to listen.
 func (s *Starting) Rebuild() (progress func(share float64), err error) {
-	if s.front, err = ListenPublic(s.Listen); err != nil {
+	if s.front, err = listenPublic(s.Listen); err != nil {
 		return nil, err
 	}
 	s.begun = time.Now()
@@ -70,11 +70,11 @@ func (s *Starting) Rebuild() (progress func(share float64), err error) {
 	return func(share float64) { s.share.Store(math.Float64bits(share)) }, nil
 }
 
-// End stops answering and returns the listener, which is opened now if there
-// was no rebuild. Visitors who come meanwhile wait.
+// End stops answering and returns the listener. If there was no rebuild, End opens
+// the listener. Visitors who connect meanwhile wait.
 func (s *Starting) End() (net.Listener, error) {
 	if s.front == nil {
-		return ListenPublic(s.Listen)
+		return listenPublic(s.Listen)
 	}
 	s.stop()
 	end, done := context.WithTimeout(context.Background(), time.Second)
@@ -99,19 +99,19 @@ func (s *Starting) Close() error {
 
 type deadliner interface{ SetDeadline(time.Time) error }
 
-// lent is a listener that stays open when a server closes it, and accepts
-// nobody any more.
+// lent is a listener that a server can close only for itself: the listener stays
+// open and accepts nobody until its deadline is reset.
 type lent struct{ net.Listener }
 
 func (l lent) Close() error { return l.Listener.(deadliner).SetDeadline(time.Unix(1, 0)) }
 
-// done says how far the start is, in words.
+// done says how far the start is, for people.
 func (s *Starting) done() string {
 	return fmt.Sprintf("%.0f %%", math.Floor(100*math.Float64frombits(s.share.Load())))
 }
 
-// left is about how long the rebuild takes from now on; false if that cannot
-// be said yet.
+// left estimates how long the rebuild still takes. It returns false if it is too
+// early for an estimate.
 func (s *Starting) left() (time.Duration, bool) {
 	share := math.Float64frombits(s.share.Load())
 	if share < 0.01 {
@@ -156,7 +156,7 @@ func (s *Starting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(after.Seconds()))))
 	status := http.StatusServiceUnavailable
 	if r.Method == http.MethodHead && r.Header.Get("Tus-Resumable") != "" {
-		status = http.StatusLocked // after 503, clients of the tus protocol begin a new upload
+		status = http.StatusLocked // after 503, tus clients start the upload again
 	}
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "Starting: reading the journal, %s done.\n", s.done())

@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// claimFile is the file in the data directory that keeps the claim link while the
+// link can be used.
+const claimFile = "CLAIM"
+
+// ClaimLink returns the link that creates the first administrator, or "" if there
+// is an administrator. The link stays the same over restarts until it is used.
+func ClaimLink(store *kv.Store, base string) (link string, err error) {
+	token, err := openClaim(store)
+	if err == nil && token == "" {
+		err = store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err })
+	}
+	if err != nil || token == "" {
+		return "", err
+	}
+	link = base + "/claim/" + token
+	if err := keepClaim(store.Dir(), link+"\n"); err != nil {
+		return "", fmt.Errorf("cannot keep the claim link: %w", err)
+	}
+	return link, nil
+}
+
+// TidyClaim removes the file of the claim link if the link can no longer be used.
+func TidyClaim(store *kv.Store) error {
+	_, err := openClaim(store)
+	return err
+}
+
+// openClaim returns the token in the claim file of the data directory, or "" if
+// there is no open claim. It removes the file of a claim that is over.
+func openClaim(store *kv.Store) (token string, err error) {
+	name := filepath.Join(store.Dir(), claimFile)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the claim link: %w", err)
+	}
+	token = path.Base(strings.TrimSpace(string(text)))
+	err = store.View(func(tx *kv.Tx) error {
+		all, err := tx.Users()
+		if err != nil {
+			return err
+		}
+		for _, u := range all {
+			if u.Role == record.Admin {
+				return record.NotFound("claim")
+			}
+		}
+		return tx.Claimable(token)
+	})
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+		if err := os.Remove(name); err != nil {
+			return "", fmt.Errorf("cannot remove the claim link: %w", err)
+		}
+		return "", nil
+	}
+	return token, err
+}
+
+// keepClaim writes the claim file in one step, because half a file would lose the
+// link.
+func keepClaim(dir, text string) error {
+	if now, err := os.ReadFile(filepath.Join(dir, claimFile)); err == nil && string(now) == text {
+		return nil
+	}
+	f, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	f.Aside(filepath.Join(dir, "cache"))
+	err = f.Publish(claimFile, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	return errors.Join(err, f.Close())
+}
