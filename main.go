@@ -16,6 +16,7 @@ import (
 
 	"kist/admin"
 	"kist/admin/exit"
+	"kist/admin/ops"
 	"kist/admin/process"
 	"kist/admin/serve"
 	"kist/admin/socket"
@@ -73,10 +74,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	}
 	process.RaiseThreads()
 	if cmd.ExpectData {
-		if there, err := c.HasData(); err != nil {
+		if err := ops.ExpectData(c.DataDir); err != nil {
 			return err
-		} else if !there {
-			return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", c.DataDir)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +93,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := admin.SweepScratch(c.DataDir); err != nil {
+	if err := ops.SweepScratch(c.DataDir); err != nil {
 		c.Log.Warn("what a command has left in the data directory could not be removed", "error", err)
 	}
 	process.PaceGC() // not earlier: opening a large store takes as much memory as it may
@@ -114,7 +113,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return fmt.Errorf("cannot open the cache of icons: %w", err)
 	}
 
-	index, err := admin.NewIndex(store, content, c.Log)
+	index, err := ops.NewIndex(store, content, c.Log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +128,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		return err
 	}
 	passwords := kv.NewPasswords()
-	sweeper := &admin.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
+	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,

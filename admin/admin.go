@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"kist/admin/console"
+	"kist/admin/ops"
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
@@ -109,14 +110,14 @@ type (
 
 // collected is what a sweep did, and what it could not do.
 type collected struct {
-	Swept
+	ops.Swept
 	Problem string `json:"error,omitempty"`
 }
 
 type verbs struct {
 	store     *kv.Store
 	passwords *kv.Passwords
-	sweep     SweepFunc
+	sweep     func(ctx context.Context, now bool) (ops.Swept, error)
 	index     IndexFunc
 	contents  Contents
 }
@@ -125,7 +126,7 @@ type verbs struct {
 // call it is an administrator of the instance, so it belongs on the socket of
 // Listen and nowhere else.
 // about tells of the server; nil if none runs.
-func Handler(store *kv.Store, passwords *kv.Passwords, sweep SweepFunc, index IndexFunc, about func() About, contents Contents) http.Handler {
+func Handler(store *kv.Store, passwords *kv.Passwords, sweep func(context.Context, bool) (ops.Swept, error), index IndexFunc, about func() About, contents Contents) http.Handler {
 	v := verbs{store, passwords, sweep, index, contents}
 	mux := http.NewServeMux()
 	mux.Handle("GET /users", verb(v.users))
@@ -475,7 +476,7 @@ func (v verbs) setTokens(_ *http.Request, in setTokens) (Tokens, error) {
 
 func (v verbs) collect(r *http.Request, in collect) (collected, error) {
 	swept, err := v.sweep(r.Context(), in.Now)
-	if err != nil && swept != (Swept{}) {
+	if err != nil && swept != (ops.Swept{}) {
 		return collected{swept, err.Error()}, nil // what was done is told as well
 	}
 	return collected{Swept: swept}, err

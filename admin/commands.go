@@ -16,6 +16,7 @@ import (
 
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/admin/ops"
 	"kist/blobs"
 	"kist/embed"
 	"kist/kv"
@@ -424,10 +425,10 @@ func (cmd *gcCommand) Run(c *Call) error {
 }
 
 // sweepOn sweeps a store that is open in this process.
-func (c *Call) sweepOn(store *kv.Store) SweepFunc {
-	return func(ctx context.Context, now bool) (swept Swept, err error) {
+func (c *Call) sweepOn(store *kv.Store) func(context.Context, bool) (ops.Swept, error) {
+	return func(ctx context.Context, now bool) (swept ops.Swept, err error) {
 		err = contentsOf(store)(func(content *blobs.Store) (err error) {
-			swept, err = (&Sweeper{Store: store, Blobs: content, Delay: c.delay, Log: c.Log}).Sweep(ctx, now)
+			swept, err = (&ops.Sweeper{Store: store, Blobs: content, Delay: c.delay, Log: c.Log}).Sweep(ctx, now)
 			return err
 		})
 		return swept, err

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
 	"kist/admin/exit"
+	"kist/admin/ops"
 	"kist/admin/socket"
 	"kist/blobs"
 	"kist/kv"
@@ -22,21 +21,6 @@ const (
 	startTime = 1 * time.Second       // for a server that has the lock and no socket yet
 	startStep = 50 * time.Millisecond // between two looks
 )
-
-// hasData reports whether kist has been at home in the directory. It changes
-// nothing.
-func hasData(dir string) (bool, error) {
-	for _, name := range []string{"LOCK", "cache", "journal", "blobs"} {
-		_, err := os.Stat(filepath.Join(dir, name))
-		if err == nil {
-			return true, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return false, fmt.Errorf("cannot look into the data directory: %w", err)
-		}
-	}
-	return false, nil
-}
 
 // connect reaches the data directory: through the socket of its server if one
 // runs, else by opening it, which keeps a server out until the client is
@@ -54,7 +38,7 @@ func (c *Call) connect(ctx context.Context, create bool) (*client, error) {
 			return nil, fmt.Errorf("cannot reach the running server: %w", err)
 		}
 		if deadline.IsZero() { // the first time around: nobody has it open, as far as can be seen
-			if there, err := hasData(dir); err != nil {
+			if there, err := ops.HasData(dir); err != nil {
 				return nil, err
 			} else if !there && !create {
 				return nil, exit.Absent("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")

@@ -3,40 +3,19 @@ package admin
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
 	"kist/admin/console"
+	"kist/admin/ops"
 	"kist/blobs"
 	"kist/kv"
-	"kist/kv/record"
 	"kist/search"
 )
-
-// NewIndex makes the search index of a data directory, which is kept from when
-// its Run is called.
-func NewIndex(store *kv.Store, content *blobs.Store, log *slog.Logger) (*search.Index, error) {
-	secret, err := store.Secret()
-	if err != nil {
-		return nil, fmt.Errorf("cannot name the store: %w", err)
-	}
-	name := sha256.Sum256(append([]byte("search index of "), secret[:]...))
-	return search.New(search.Options{
-		Dir: filepath.Join(store.Dir(), "cache", "index"), Store: hex.EncodeToString(name[:]),
-		Feed: store.Feed, Trim: store.Trim, Wake: store.Changed(), Room: store.FreeForContent, Relax: store.SetRelaxed, Mapped: kv.FileMemory, Log: log,
-		Content: func(r *record.Record) ([]byte, error) {
-			return content.Head(blobs.Ref(r.Bytes.Ref), search.MaxContent)
-		},
-	}), nil
-}
 
 // IndexFunc is how the handler comes by the search index: in a running server
 // it is the server's own.
@@ -91,7 +70,7 @@ func (c *Call) indexOn(store *kv.Store) (index IndexFunc, end func() error) {
 		if content, err = blobs.OpenIn(store.Dir()); err != nil {
 			return nil, fmt.Errorf("cannot open the content: %w", err)
 		}
-		made, err := NewIndex(store, content, c.Log)
+		made, err := ops.NewIndex(store, content, c.Log)
 		if err != nil {
 			return nil, errors.Join(err, content.Close())
 		}

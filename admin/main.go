@@ -209,10 +209,6 @@ func inWords(fields map[string]string) string {
 	return strings.Join(all, "; ")
 }
 
-// HasData reports whether kist has been at home in the data directory. It
-// changes nothing.
-func (c *Call) HasData() (bool, error) { return hasData(c.DataDir) }
-
 // say prints what a command found or did: v as JSON for programs, else the
 // text.
 func (c *Call) say(v any, format string, args ...any) error {

@@ -40,7 +40,8 @@ var mutated = []struct {
 	{"search", 8},
 	{"kv", 22},
 	{"httpapi", 8},
-	{"admin", 2},
+	{"admin", 1},
+	{"admin/ops", 1},
 }
 
 const (

@@ -5,20 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"kist/admin/console"
 	"kist/admin/exit"
+	"kist/admin/ops"
 	"kist/admin/socket"
-	"kist/blobs"
 	"kist/kv"
-	"kist/kv/journal"
-	"kist/kv/record"
 )
 
 type verifyCommand struct {
@@ -28,30 +24,6 @@ type verifyCommand struct {
 
 	DryRun       bool `help:"With --repair: say what would be done, and change nothing."`
 	UnprovenCopy bool `help:"With --repair: use the working copy (cache/kist.db) even if nothing proves that it is correct."`
-}
-
-// Verified is what was found in a data directory.
-type Verified struct {
-	Dir      string       `json:"dir"`
-	Seq      uint64       `json:"seq"`    // commits that led there
-	Digest   string       `json:"digest"` // of everything the store holds
-	Entries  int          `json:"entries"`
-	Contents int          `json:"contents"` // that records have
-	Bytes    int64        `json:"bytes"`    // of them
-	Orphans  int          `json:"orphans"`  // contents that no record has; the sweep removes them
-	Missing  []Lost       `json:"missing"`  // records without their bytes
-	Problems []string     `json:"problems"`
-	Notes    []string     `json:"notes,omitempty"`      // what is wrong and does no harm
-	Told     bool         `json:"toldServer,omitempty"` // the running server looks at what was found itself
-	Repaired *kv.Repaired `json:"repaired,omitempty"`
-}
-
-// Lost is a record whose content is not there, or is not what it was.
-type Lost struct {
-	ID      record.ID `json:"id"`
-	Name    string    `json:"name"`
-	Content string    `json:"sha256"`
-	Why     string    `json:"why"`
 }
 
 // foundProblems is the error of a check that found n problems. advice is what to
@@ -87,7 +59,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 			return fmt.Errorf("cannot repair %s: %w", dir, err)
 		}
 		if cmd.DryRun {
-			if err := c.say(&Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil || repaired.Whole() {
+			if err := c.say(&ops.Verified{Dir: dir, Missing: []ops.Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil || repaired.Whole() {
 				return err
 			}
 			return lossy(repaired)
@@ -98,7 +70,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 			return err
 		}
 	}
-	v, err := verify(c, dir, cmd.Scratch)
+	v, err := c.job(dir, cmd.Scratch).Verify()
 	if err != nil {
 		return err
 	}
@@ -160,7 +132,7 @@ func told(r *kv.Repaired) string {
 	}
 	line("the journal is rebuilt from %s, up to commit %d", r.From, r.Seq)
 	for i, g := range r.Gaps {
-		if i == mostTold {
+		if i == maxShown {
 			line("… and %d more stretches", len(r.Gaps)-i)
 			break
 		}
@@ -170,16 +142,16 @@ func told(r *kv.Repaired) string {
 		line("%s %s missing; they changed items up to %s", console.Count(r.Missing, "commit"), console.Word(r.Missing == 1, "is", "are"), console.Count(r.Changes, "time"))
 	}
 	for i, t := range r.Touched {
-		if i == mostTold {
+		if i == maxShown {
 			break
 		}
 		line("%s %s (%s): %s", cmp.Or(t.Kind, "item"), t.ID, t.Name, t.Why)
 	}
-	if n := r.TouchedTotal - mostTold; n > 0 {
+	if n := r.TouchedTotal - maxShown; n > 0 {
 		line("… and %d more items that missing commits may have changed; --json lists up to 100", n)
 	}
 	for i, l := range r.Lost {
-		if i == mostTold {
+		if i == maxShown {
 			line("… and %d more; --json lists them", len(r.Lost)-i)
 			break
 		}
@@ -202,8 +174,8 @@ func told(r *kv.Repaired) string {
 	return b.String()
 }
 
-// mostTold is how many things of a kind are listed as text.
-const mostTold = 20
+// maxShown is how many things of a kind are listed as text.
+const maxShown = 20
 
 // lossy says that a repair has lost something.
 func lossy(r *kv.Repaired) error {
@@ -220,7 +192,7 @@ func lossy(r *kv.Repaired) error {
 
 // consult has a running server look at its own working copy, and, if anything
 // is wrong, at its journal and at the contents in question.
-func (c *Call) consult(dir string, v *Verified) error {
+func (c *Call) consult(dir string, v *ops.Verified) error {
 	conn, err := socket.Dial(context.Background(), filepath.Join(dir, socket.Name))
 	if err != nil {
 		return nil //nolint:nilerr // no server: the working copy is derived, and proves itself at the next start
@@ -230,8 +202,8 @@ func (c *Call) consult(dir string, v *Verified) error {
 	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/copy", nothing{}, &problems))
 	v.Problems = append(v.Problems, problems...)
 	if err == nil && len(v.Missing)+len(v.Problems) > 0 {
-		in := suspects{}
-		for _, m := range v.Missing[:min(len(v.Missing), mostSuspects)] {
+		in := Suspects{}
+		for _, m := range v.Missing[:min(len(v.Missing), maxSuspects)] {
 			in.Contents = append(in.Contents, m.Content)
 		}
 		// A server of another version may not know how.
@@ -240,143 +212,6 @@ func (c *Call) consult(dir string, v *Verified) error {
 	return errors.Join(err, client.close())
 }
 
-// mostSuspects is how many contents a server is asked to check at once. The
+// maxSuspects is how many contents a server is asked to check at once. The
 // others have their turn within the week.
-const mostSuspects = 200
-
-// suspects are contents that may be damaged.
-type suspects struct{ Contents []string }
-
-// scrub has the journal and some contents checked in the background.
-func (v verbs) scrub(_ *http.Request, in suspects) (nothing, error) {
-	v.store.ScrubNow()
-	return nothing{}, v.contents(func(store *blobs.Store) error {
-		for _, text := range in.Contents {
-			ref, err := blobs.ParseRef(text)
-			if err != nil {
-				return err
-			}
-			store.CheckSoon(ref)
-		}
-		return nil
-	})
-}
-
-func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
-	problems := []string{}
-	err := v.store.CheckCopy(func(err error) { problems = append(problems, err.Error()) })
-	return problems, err
-}
-
-// verify reads everything in a data directory. A server may be running on it.
-// Its scratch files lie in the folder scratch, or in the directory itself if
-// that is "".
-func verify(c *Call, dir, scratch string) (*Verified, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, exit.Absent("data directory at", dir)
-	}
-	if !info.IsDir() {
-		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
-	}
-	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
-	if err := kv.Readable(dir); err != nil { // before anything is written
-		return nil, err
-	}
-	work, err := newScratch(scratch, within(dir))
-	if err != nil {
-		return nil, err
-	}
-	defer work.Close() //nolint:errcheck // the next run removes what is left
-	if err := roomToRead(dir, work.Path); err != nil {
-		return nil, err
-	}
-	p := c.progress("Reading the journal", 0)
-	problem := func(err error) {
-		if errors.As(err, new(*journal.Superseded)) {
-			v.Notes = append(v.Notes, err.Error())
-			return
-		}
-		v.Problems = append(v.Problems, err.Error())
-	}
-	i, err := kv.Inspect(dir, work.Path, p.Add, problem)
-	p.End()
-	if err != nil {
-		return nil, err
-	}
-	defer i.Close()
-	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
-	if err := i.View(func(tx *kv.Tx) error { return tx.Audit(problem) }); err != nil {
-		return nil, err
-	}
-	store, err := blobs.Read(filepath.Join(dir, "blobs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = i.View(func(tx *kv.Tx) error {
-			for ref := range tx.Contents() {
-				v.miss(tx, ref, "its bytes are missing")
-			}
-			return nil
-		})
-		return v, err
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	return v, v.contents(c, i, store)
-}
-
-// miss notes the records that have a content which cannot be read.
-func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
-	for _, r := range tx.Having(ref) {
-		v.Missing = append(v.Missing, Lost{ID: r.ID, Name: r.Name, Content: ref.String(), Why: why})
-	}
-}
-
-// contents reads the bytes of all files.
-func (v *Verified) contents(c *Call, i *kv.Inspection, store *blobs.Store) error {
-	return i.View(func(tx *kv.Tx) error {
-		for _, n := range tx.Contents() {
-			v.Contents++
-			v.Bytes += n
-		}
-		p := c.progress("Reading the files", v.Bytes)
-		defer p.End()
-		for ref, n := range tx.Contents() {
-			switch info, err := store.Stat(ref); {
-			case errors.Is(err, fs.ErrNotExist):
-				v.miss(tx, ref, "its bytes are missing")
-			case err == nil && info.Size != n:
-				v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))
-			default:
-				if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
-					v.miss(tx, ref, "its bytes are damaged")
-				} else if err != nil {
-					v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
-				}
-			}
-			p.Add(n)
-		}
-		for info, err := range store.All() {
-			switch {
-			case errors.Is(err, blobs.ErrForeign):
-				v.Problems = append(v.Problems, "blobs/ has a name that is not one of kist's: "+err.Error())
-			case err != nil:
-				v.Problems = append(v.Problems, err.Error())
-			case !tx.Referenced(info.Ref):
-				v.Orphans++
-			}
-		}
-		return nil
-	})
-}
-
-// lastBackup is when the data directory was last backed up, by the file that
-// backup leaves in it.
-func lastBackup(dir string) (time.Time, error) {
-	info, err := os.Stat(filepath.Join(dir, backupMark))
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
-}
+const maxSuspects = 200

@@ -1,4 +1,4 @@
-package admin
+package ops
 
 import (
 	"context"
@@ -17,39 +17,39 @@ import (
 // Times of the sweep.
 const (
 	sweepEvery = time.Hour
-	// missingEvery is after how many sweeps missing content is looked for.
+	// missingEvery is the number of sweeps after which missing content is looked for.
 	missingEvery = 24
-	// orphanAge spares content whose record may be on its way still. Pins do
-	// so too; the age is for what no pin is known of.
+	// orphanAge spares content whose record may still come. Pins do so too; the
+	// age is for content without a known pin.
 	orphanAge = 24 * time.Hour
-	// orphanAgeNow is the same for a sweep that someone waits for.
+	// orphanAgeNow is the same for a sweep that a person asked for.
 	orphanAgeNow = time.Hour
 	// sweepBatch bounds the contents of one transaction.
 	sweepBatch = 200
 )
 
-// A Sweeper frees the disk of content that no record has any more.
+// A Sweeper removes content from the disk that no record has any more.
 type Sweeper struct {
 	Store *kv.Store
 	Blobs *blobs.Store
 	Delay time.Duration // how long content stays after its last record
 	Log   *slog.Logger
 	// Thumbs removes the thumbnails of contents that are not known and returns
-	// how many; nil where nobody keeps any at the moment.
+	// how many. It is nil in a process that keeps none.
 	Thumbs func(known func(blobs.Ref) (bool, error)) (removed int, err error)
-	// Icons removes the icons of sites that are not among the used ones; nil
-	// like Thumbs.
+	// Icons removes the icons of sites that are not among the used ones. It may
+	// be nil like Thumbs.
 	Icons func(used func() ([]record.ID, error)) (removed int, err error)
 
 	mu     sync.Mutex
-	absent []blobs.Ref // the first contents that the latest look did not find
+	absent []blobs.Ref // the first contents that the latest check did not find
 	files  int         // the records that have such contents
 	looked time.Time
 }
 
-// Absent is the first contents that records have and that the latest look did
-// not find on the disk, how many records have such contents, and when the look
-// was.
+// Absent returns what the latest check for missing content found: the first contents
+// that records have and that are not on the disk, how many records have such
+// contents, and when the check was.
 func (s *Sweeper) Absent() (refs []blobs.Ref, files int, looked time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,23 +58,22 @@ func (s *Sweeper) Absent() (refs []blobs.Ref, files int, looked time.Time) {
 
 // Swept says what a sweep did.
 type Swept struct {
-	Blobs  int   `json:"blobs"`          // contents that are gone
-	Bytes  int64 `json:"bytes"`          // of those
-	Temps  int   `json:"temporaryFiles"` // left over by uploads, and gone
+	Blobs  int   `json:"blobs"`          // removed contents
+	Bytes  int64 `json:"bytes"`          // of the removed contents
+	Temps  int   `json:"temporaryFiles"` // left by uploads, and removed
 	Failed int   `json:"failed"`         // contents that could not be removed
 	Thumbs int   `json:"thumbnails"`     // of contents that no record has
 	Icons  int   `json:"icons"`          // of sites that no bookmark leads to
 }
 
-// Bounds of what is told of contents that are missing.
+// Bounds of what is reported about missing contents.
 const (
-	mostMissing = 20   // named in the log
-	mostAbsent  = 1000 // known to Absent
+	maxLogged = 20   // named in the log
+	maxAbsent = 1000 // known to Absent
 )
 
-// missing notes records without their bytes, and tells the log of them: they
-// came with a copy that was made while they were uploaded. They answer 404 and
-// are there again when the same file is uploaded once more.
+// missing notes and logs records without their bytes. They come from a copy that was
+// made during their upload. They answer 404 until the same file is uploaded again.
 func (s *Sweeper) missing(ctx context.Context) error {
 	n := 0
 	var refs []blobs.Ref
@@ -86,18 +85,18 @@ func (s *Sweeper) missing(ctx context.Context) error {
 			if _, err := s.Blobs.Stat(ref); !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
-			if len(refs) < mostAbsent {
+			if len(refs) < maxAbsent {
 				refs = append(refs, ref)
 			}
 			for _, r := range tx.Having(ref) {
-				if n++; n <= mostMissing {
+				if n++; n <= maxLogged {
 					s.Log.Warn("a file is without its bytes and is skipped", "id", r.ID.String(), "name", r.Name, "sha256", blobs.Ref(ref).String())
 				}
 			}
 		}
 		return nil
 	})
-	if n > mostMissing {
+	if n > maxLogged {
 		s.Log.Warn("more files are without their bytes; kist verify lists them", "files", n)
 	}
 	if err == nil && ctx.Err() == nil {
@@ -108,8 +107,8 @@ func (s *Sweeper) missing(ctx context.Context) error {
 	return err
 }
 
-// Hourly sweeps at once and every hour, until ctx ends. It looks for missing
-// content at once and every day.
+// Hourly sweeps at once and every hour until ctx ends. It looks for missing content
+// at once and every day.
 func (s *Sweeper) Hourly(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -134,17 +133,16 @@ func (s *Sweeper) Hourly(ctx context.Context) {
 	}
 }
 
-// Sweep unlinks the contents that no record has had for the delay, then those
-// that a crash left without any record, removes the thumbnails of what no
-// record has and the icons of sites that no bookmark leads to, which wait for no
-// delay, ends the uploads that nobody goes on
-// with, and drops the kept answers whose time is over. Told to do it now, it waits for no delay; what an upload under way
-// has pinned stays, and so does what was staged within the last hour and never
-// had a record.
+// Sweep unlinks contents that no record has had for the delay and contents that a
+// crash left without any record. It removes, without a delay, the thumbnails of
+// contents that no record has and the icons of sites that no bookmark leads to. It
+// ends abandoned uploads and drops expired rows, such as kept answers and sessions.
+// With now it waits for no delay. Contents that an upload in progress has pinned
+// stay, and so do contents that were staged within the last hour and never had a
+// record.
 //
-// What cannot be removed is logged and passed over, so that it keeps nothing
-// else on the disk. The error then says so after all is done, and Swept holds
-// what was done in any case.
+// Sweep logs contents that cannot be removed and goes on with the others. The error
+// then says so when everything else is done. Swept says what was done in any case.
 func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	delay, age := s.Delay, max(orphanAge, s.Delay)
 	if now {
@@ -152,7 +150,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	}
 	at := s.Store.Now()
 	var err error
-	if now { // a person says so
+	if now { // a person decided it
 		err = s.Store.Update((*kv.Tx).FreeOrphans)
 	}
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
@@ -169,8 +167,8 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	return w.swept, err
 }
 
-// Within is Sweep that also ends when ctx does.
-func (s *Sweeper) Within(ctx context.Context) SweepFunc {
+// Within returns Sweep, but one that also ends when ctx does.
+func (s *Sweeper) Within(ctx context.Context) func(ctx context.Context, now bool) (Swept, error) {
 	return func(call context.Context, now bool) (Swept, error) {
 		call, end := context.WithCancel(call)
 		defer end()
@@ -179,14 +177,11 @@ func (s *Sweeper) Within(ctx context.Context) SweepFunc {
 	}
 }
 
-// A SweepFunc does what Sweep of a Sweeper does.
-type SweepFunc func(ctx context.Context, now bool) (Swept, error)
-
-// sweep is one run of a Sweeper.
+// A sweep is one run of a Sweeper.
 type sweep struct {
 	*Sweeper
-	since  time.Time          // what has had no record since may go
-	stay   map[blobs.Ref]bool // what was passed over
+	since  time.Time          // contents without a record since then may go
+	stay   map[blobs.Ref]bool // contents that could not be removed
 	swept  Swept
 	failed error // the first failure to remove a content
 }
@@ -197,7 +192,7 @@ func (w *sweep) free(ref blobs.Ref) (got bool, err error) {
 	return got, err
 }
 
-// loose unlinks what records have had, batch by batch.
+// loose unlinks contents that records have had, batch by batch.
 func (w *sweep) loose(ctx context.Context) error {
 	for {
 		var refs []blobs.Ref
@@ -231,7 +226,7 @@ func (w *sweep) loose(ctx context.Context) error {
 	}
 }
 
-// thumbs removes the thumbnails of what no record has.
+// thumbs removes the thumbnails of contents that no record has.
 func (w *sweep) thumbs(ctx context.Context) (err error) {
 	if w.Thumbs == nil {
 		return nil
@@ -260,10 +255,10 @@ func (w *sweep) icons(ctx context.Context) (err error) {
 	return err
 }
 
-// orphans notes in the store what no record has ever had, so that it goes when
-// it has been known for as long as what records have had; and removes
-// temporary files. How old a file is does not count on its own: a journal that
-// was put back from an old backup knows nothing of what came after.
+// orphans notes in the store the contents that no record has ever had, so that they
+// are removed after the same delay as others. It also removes temporary files. The
+// age of a file is not enough to remove it: a journal that was restored from an old
+// backup knows nothing of later files.
 func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 	var refs [][32]byte
 	found, err := w.Blobs.Sweep(ctx, olderThan, func(ref blobs.Ref) (bool, error) {
@@ -279,8 +274,8 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 	return err
 }
 
-// parts forgets the uploads whose time is over, remote ones too, and removes the bytes that none
-// waits for: an upload is noted before its first byte is taken.
+// parts drops expired uploads, remote ones too, and removes bytes that no upload
+// waits for. An upload is noted before its first byte is stored.
 func (w *sweep) parts() error {
 	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(tx.DropUploads(), tx.DropFetches()) })
 	names, err2 := w.Blobs.Parts()
@@ -304,12 +299,11 @@ func (w *sweep) parts() error {
 	return err
 }
 
-// unlink removes the content if nothing needs it, and reports whether it is
-// not there any more.
+// unlink removes the content if nothing needs it, and reports whether it is gone.
 func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
 	info, err := w.Blobs.Stat(ref)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // it went before a crash could be noted
+		return true // it was removed before a crash
 	}
 	removed := false
 	if err == nil {
@@ -328,7 +322,7 @@ func (w *sweep) unlink(ref blobs.Ref) (gone bool) {
 	return removed
 }
 
-// note keeps in the store that the contents are gone.
+// note records in the store that the contents are gone.
 func (w *sweep) note(gone []blobs.Ref) error {
 	if len(gone) == 0 {
 		return nil

@@ -1,4 +1,4 @@
-package admin
+package ops
 
 import (
 	"io"
@@ -20,15 +20,15 @@ func TestBackupIsReadBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	c := &Call{Globals: &Globals{DataDir: dir}, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	j := Job{Dir: dir, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	commit := func(name string) {
-		s, err := kv.Open(dir, kv.Options{Log: c.Log})
+		s, err := kv.Open(dir, kv.Options{Log: j.Log})
 		is.NoErr(err)
 		is.NoErr(s.Update(func(tx *kv.Tx) error { _, err := tx.AddUser(record.User{Name: name, Quota: -1}); return err }))
 		is.NoErr(s.Close())
 	}
-	freeze := func() *frozen {
-		b, err := c.freeze(dir, t.TempDir())
+	freeze := func() *snapshot {
+		b, err := j.freeze(dir, t.TempDir())
 		is.NoErr(err)
 		t.Cleanup(b.close)
 		return b

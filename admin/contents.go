@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"kist/admin/ops"
+	"kist/blobs"
+)
+
+// PutBack is what the handler answers after contents were sent to it.
+type PutBack struct {
+	Refs  []string
+	Bytes int64
+}
+
+// listContents reads the bytes of all contents that records have, and answers with
+// a JSON value for each.
+func (v verbs) listContents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	started := false
+	err := v.contents(func(content *blobs.Store) error {
+		return ops.ListContents(r.Context(), v.store, content, func(one ops.Content) error {
+			started = true
+			return out.Encode(one)
+		})
+	})
+	if err != nil && started {
+		panic(http.ErrAbortHandler) // the client sees that the end is missing
+	}
+	if err != nil {
+		answerWith(w, nil, err)
+	}
+}
+
+// putContents stores the contents of a tar that records have.
+func (v verbs) putContents(r *http.Request) (out PutBack, err error) {
+	err = v.contents(func(content *blobs.Store) error {
+		out.Refs, out.Bytes, err = ops.ReadContents(r.Body, v.store, content)
+		return err
+	})
+	return out, err
+}
+
+// Suspects are contents that may be damaged.
+type Suspects struct{ Contents []string }
+
+// scrub makes the server check its journal and some contents in the background.
+func (v verbs) scrub(_ *http.Request, in Suspects) (nothing, error) {
+	v.store.ScrubNow()
+	return nothing{}, v.contents(func(store *blobs.Store) error {
+		for _, text := range in.Contents {
+			ref, err := blobs.ParseRef(text)
+			if err != nil {
+				return err
+			}
+			store.CheckSoon(ref)
+		}
+		return nil
+	})
+}
+
+// checkCopy returns what is wrong with the working copy of the store.
+func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
+	problems := []string{}
+	err := v.store.CheckCopy(func(err error) { problems = append(problems, err.Error()) })
+	return problems, err
+}

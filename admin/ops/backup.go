@@ -1,0 +1,168 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"kist/admin/console"
+	"kist/blobs"
+	"kist/kv"
+)
+
+// backupMark is a file in the data directory. Its time is that of the latest
+// backup.
+const backupMark = "BACKUP"
+
+// Backup copies the data directory to dest: a folder, a file that ends in .tar, or
+// stdout as a tar if dest is "-". A folder that holds a backup is brought up to
+// date. The server may be running and does not wait: a copy of the journal is whole
+// at any time, and stored contents never change. If files are missing from the
+// backup, the result lists them and err is nil.
+func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
+	where := within(j.Dir)
+	switch {
+	case dest == "-":
+	case strings.HasSuffix(dest, ".tar"):
+		where = place{filepath.Dir(dest), hiddenScratch}
+	default:
+		if err := j.usable(dest); err != nil {
+			return nil, fmt.Errorf("no backup was made: %w", err)
+		}
+		// The folder's parent must be there: a disk that is not mounted must not be
+		// replaced by a new folder on the system's disk.
+		if err := os.Mkdir(dest, 0o700); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no backup was made: there is no folder at %s; create it, or mount the disk that should be there", filepath.Dir(filepath.Clean(dest)))
+		} else if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("no backup was made: %w", err)
+		}
+		defer os.Remove(dest) //nolint:errcheck // it fails if the folder is not empty, as it should
+		where = place{dest, hiddenScratch}
+	}
+	work, err := newScratch(j.Scratch, where)
+	if err != nil {
+		return nil, fmt.Errorf("no backup was made: %w", err)
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+	b, err := j.freeze(j.Dir, work.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	switch {
+	case dest == "-":
+		err = b.writeTar(stdout)
+	case strings.HasSuffix(dest, ".tar"):
+		err = b.toTar(dest)
+	default:
+		err = b.toFolder(dest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no backup was made: %w", err)
+	}
+	b.sum.Dest = dest
+	if len(b.sum.Missing) > 0 {
+		return &b.sum, nil
+	}
+	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+		j.Log.Warn("the time of the backup is not noted", "error", err)
+	}
+	return &b.sum, nil
+}
+
+// toFolder makes a backup in the folder or brings one up to date. At every moment
+// the folder holds a whole backup, the old one or the new one.
+func (b *snapshot) toFolder(dest string) error {
+	if err := b.older(dest); err != nil {
+		return err
+	}
+	to, err := blobs.Open(filepath.Join(dest, "blobs"))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	// The bytes come before the records that refer to them.
+	if err := b.each("Copying the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
+		if to.Check(ref) == nil { // it is read: disks lose data, too
+			p.Add(n)
+			return true, nil
+		}
+		if err := b.copyContent(to, ref, p); err != nil {
+			return false, err
+		}
+		return false, to.Check(ref)
+	}); err != nil {
+		return err
+	}
+	instance, err := b.i.Instance()
+	if err == nil {
+		err = kv.WriteInstance(dest, instance)
+	}
+	if err == nil {
+		err = b.copyJournal(dest)
+	}
+	if err != nil {
+		return err
+	}
+	return b.i.View(func(tx *kv.Tx) error {
+		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !tx.Referenced(ref), nil })
+		return err
+	})
+}
+
+// usable refuses a folder that holds anything else than a backup.
+func (j Job) usable(dest string) error {
+	here, err := filepath.Abs(j.Dir)
+	there, err2 := filepath.Abs(dest)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	if there == here || strings.HasPrefix(there, here+string(filepath.Separator)) {
+		return fmt.Errorf("%s is in the data directory; name a folder elsewhere, best on another disk", dest)
+	}
+	entries, err := os.ReadDir(dest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(dest, "LOCK")); err == nil {
+		return fmt.Errorf("%s is a data directory that kist has run on; name another folder", dest)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != "journal" && name != "blobs" && name != kv.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
+			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, console.Printable(name))
+		}
+	}
+	return nil
+}
+
+// older refuses to overwrite a backup of another instance, or of a later state than
+// the data directory has. An empty data directory in place of a disk that is not
+// mounted must not destroy the backup.
+func (b *snapshot) older(dest string) error {
+	there, seq, err := kv.Origin(dest)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && seq == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the backup in %s cannot be read (%w); name another folder", dest, err)
+	}
+	mine, now, err := kv.Origin(b.scratch)
+	switch {
+	case err != nil:
+		return err
+	case there != mine:
+		return fmt.Errorf("%s is a backup of another instance; name another folder", dest)
+	case seq > now:
+		return fmt.Errorf("%s is a backup of a later state (%d commits) than the data directory has (%d); name another folder", dest, seq, now)
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package ops
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"kist/admin/exit"
+	"kist/blobs"
+	"kist/kv"
+)
+
+// Content is what ListContents finds about one content that records have.
+type Content struct {
+	Ref    string
+	Size   int64
+	Files  []Lost `json:",omitempty"` // the records that have it, if it is missing, damaged or unreadable
+	Unread bool   `json:",omitempty"` // it cannot be read, so it may or may not be damaged
+	End    bool   `json:",omitempty"` // there are no more contents
+}
+
+// listedAtOnce is how many contents are looked up in one transaction. Reading them
+// all may take hours, so one transaction for all would be too long.
+const listedAtOnce = 256
+
+// ListContents reads the bytes of all contents that records have and calls yield
+// for each of them, and at last with End. It does not read contents again that this
+// process has hashed before.
+func ListContents(ctx context.Context, store *kv.Store, content *blobs.Store, yield func(Content) error) error {
+	var last []byte
+	for {
+		var page []Content
+		if err := store.View(func(tx *kv.Tx) error {
+			for ref, n := range tx.ContentsAfter(last) {
+				page, last = append(page, Content{Ref: blobs.Ref(ref).String(), Size: n}), ref[:]
+				if len(page) == listedAtOnce {
+					break
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return yield(Content{End: true})
+		}
+		for _, one := range page {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := one.check(store, content); err != nil {
+				return err
+			}
+			if err := yield(one); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// check reads the content and notes the records that have it if something is wrong.
+func (one *Content) check(store *kv.Store, content *blobs.Store) error {
+	ref, err := blobs.ParseRef(one.Ref)
+	if err != nil {
+		return err
+	}
+	why := ""
+	switch err := content.Prove(ref); {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		why = "its bytes are missing"
+	case errors.Is(err, blobs.ErrDamaged):
+		why = "its bytes are damaged"
+	default:
+		one.Unread, why = true, "its bytes cannot be read: "+err.Error()
+	}
+	return store.View(func(tx *kv.Tx) error {
+		for _, r := range tx.Having(ref) {
+			one.Files = append(one.Files, Lost{ID: r.ID, Name: r.Name, Content: one.Ref, Why: why})
+		}
+		return nil
+	})
+}
+
+// RequireBackup fails if there is neither a journal nor a stored file in source, a
+// folder or a tar.
+func RequireBackup(source string) error {
+	errNone := fmt.Errorf("there is no backup of kist at %s: it has neither a journal nor stored files", source)
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		for _, name := range []string{"journal", "blobs"} {
+			if info, err := os.Stat(filepath.Join(source, name)); err == nil && info.IsDir() {
+				return nil
+			}
+		}
+		return errNone
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for t := tar.NewReader(f); ; {
+		h, err := t.Next()
+		if err != nil {
+			return errNone
+		}
+		if name := path.Clean(h.Name); contentEntry.MatchString(name) || path.Base(path.Dir(name)) == "journal" {
+			return nil
+		}
+	}
+}
+
+// WriteContents writes a tar with the wanted contents that the source has. source is
+// a folder, a tar, or "-" for a tar on stdin. Each content is in the tar once, with
+// its ref as its name. ReadContents reads it.
+func WriteContents(w io.Writer, source string, stdin io.Reader, wanted map[blobs.Ref][]Lost) error {
+	b := bufio.NewWriterSize(w, 256<<10)
+	t := tar.NewWriter(b)
+	put := func(ref blobs.Ref, n int64, r io.Reader) error {
+		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: ref.String(), Size: n, Mode: 0o600}); err != nil {
+			return err
+		}
+		_, err := io.Copy(t, r)
+		return err
+	}
+	info, err := os.Stat(source)
+	if source != "-" && err == nil && info.IsDir() {
+		err = fromFolder(source, wanted, put)
+	} else {
+		err = fromTar(source, stdin, wanted, put)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Close(), b.Flush())
+}
+
+type putFunc func(ref blobs.Ref, n int64, r io.Reader) error
+
+func fromFolder(source string, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	from, err := blobs.Read(filepath.Join(source, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Absent("folder with stored files at", filepath.Join(source, "blobs"))
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	for _, ref := range SortedRefs(wanted) {
+		// It is read twice: a content that is damaged here, too, must not stop the others.
+		if from.Check(ref) != nil {
+			continue
+		}
+		f, err := from.Get(ref)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err == nil {
+			err = put(ref, info.Size(), f)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fromTar(source string, stdin io.Reader, wanted map[blobs.Ref][]Lost, put putFunc) error {
+	in := io.NopCloser(stdin)
+	if source != "-" {
+		var err error
+		if in, err = os.Open(source); err != nil {
+			return err
+		}
+		defer in.Close()
+	}
+	sent := map[blobs.Ref]bool{}
+	for t := tar.NewReader(in); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the tar: %w", err)
+		}
+		m := contentEntry.FindStringSubmatch(path.Clean(h.Name))
+		if m == nil || h.Typeflag != tar.TypeReg {
+			continue
+		}
+		ref, err := blobs.ParseRef(m[2])
+		if err != nil || sent[ref] {
+			continue
+		}
+		if _, got := wanted[ref]; !got {
+			continue
+		}
+		sent[ref] = true
+		if err := put(ref, h.Size, t); err != nil {
+			return err
+		}
+	}
+}
+
+// SortedRefs returns the keys in ascending order.
+func SortedRefs(all map[blobs.Ref][]Lost) []blobs.Ref {
+	return slices.SortedFunc(maps.Keys(all), func(a, b blobs.Ref) int { return slices.Compare(a[:], b[:]) })
+}
+
+// ReadContents stores the contents of a tar that WriteContents wrote. It checks the
+// hash of each content and skips damaged ones and those that no record has. It
+// returns the refs of the stored contents and how many bytes they have, also when it
+// fails on the way.
+func ReadContents(r io.Reader, store *kv.Store, content *blobs.Store) (refs []string, bytes int64, err error) {
+	for t := tar.NewReader(r); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			return refs, bytes, nil
+		}
+		if err != nil {
+			return refs, bytes, fmt.Errorf("cannot read what was sent: %w", err)
+		}
+		ref, err := blobs.ParseRef(h.Name)
+		if err != nil {
+			return refs, bytes, err
+		}
+		needed := false
+		if err := store.View(func(tx *kv.Tx) error { needed = tx.Referenced(ref); return nil }); err != nil {
+			return refs, bytes, err
+		}
+		if !needed { // its records were removed meanwhile
+			continue
+		}
+		if err := keep(content, ref, t); errors.Is(err, blobs.ErrDamaged) {
+			continue // it is still missing
+		} else if err != nil {
+			return refs, bytes, err
+		}
+		refs = append(refs, ref.String())
+		bytes += h.Size
+	}
+}

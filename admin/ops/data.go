@@ -1,0 +1,73 @@
+// Package ops has the operations on a data directory: backup, restore, verify, the
+// checks of doctor, and the sweep. They work on the store and on the stored files.
+// They speak no HTTP and print nothing but their progress.
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"kist/admin/console"
+	"kist/admin/exit"
+	"kist/kv/record"
+)
+
+// A Job says what an operation works on and where it reports.
+type Job struct {
+	Dir     string       // the data directory
+	Scratch string       // a folder for temporary files; "" for the usual one
+	Stderr  io.Writer    // shows progress
+	Log     *slog.Logger // gets what does no harm to the result
+}
+
+func (j Job) progress(what string, total int64) *console.Progress {
+	return console.NewProgress(j.Stderr, what, total)
+}
+
+// Lost is a record whose content is missing or damaged.
+type Lost struct {
+	ID      record.ID `json:"id"`
+	Name    string    `json:"name"`
+	Content string    `json:"sha256"`
+	Why     string    `json:"why"`
+}
+
+// HasData reports whether kist has ever used the directory. It changes nothing.
+func HasData(dir string) (bool, error) {
+	for _, name := range []string{"LOCK", "cache", "journal", "blobs"} {
+		_, err := os.Stat(filepath.Join(dir, name))
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("cannot look into the data directory: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// RequireData fails with exit.Absent if kist has never used the directory.
+func RequireData(dir string) error {
+	if there, err := HasData(dir); err != nil {
+		return err
+	} else if !there {
+		return exit.Absent("data directory at", dir)
+	}
+	return nil
+}
+
+// ExpectData is the check of serve --expect-data: it fails if the directory has no
+// data.
+func ExpectData(dir string) error {
+	if there, err := HasData(dir); err != nil {
+		return err
+	} else if !there {
+		return fmt.Errorf("there is no data in %s, and --expect-data is set: see that the disk is mounted and --data-dir is right, or start once without it (nothing was changed)", dir)
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"kist/admin/console"
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/journal"
+)
+
+// A Finding is the result of one check.
+type Finding struct {
+	What   string `json:"what"`
+	State  State  `json:"state"`
+	Text   string `json:"text"`
+	Change string `json:"change,omitempty"` // what to do about it
+}
+
+// State says how well a check went.
+type State string
+
+const (
+	OK      State = "ok"
+	Warning State = "warning" // it works, but may not be what is wanted
+	Problem State = "problem"
+)
+
+// A Checkup gathers findings about a data directory.
+type Checkup struct {
+	Dir      string
+	Findings []Finding
+}
+
+// OK adds a finding that all is well.
+func (d *Checkup) OK(what, format string, args ...any) {
+	d.Findings = append(d.Findings, Finding{what, OK, fmt.Sprintf(format, args...), ""})
+}
+
+// Add adds a finding.
+func (d *Checkup) Add(s State, what, text, change string) {
+	d.Findings = append(d.Findings, Finding{what, s, text, change})
+}
+
+// Data checks the disk, the modes of the files, the age of the latest backup, the
+// journal and some of the contents.
+func (d *Checkup) Data() error {
+	d.disk()
+	d.modes()
+	d.backup()
+	d.copies()
+	return d.records()
+}
+
+// disk checks the free space.
+func (d *Checkup) disk() {
+	room, err := disk.Space(d.Dir)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	if err != nil {
+		d.Add(Problem, "disk", "its room cannot be found out: "+err.Error(), "look at the disk")
+		return
+	}
+	keep := kv.Reserve(room.Total)
+	text := fmt.Sprintf("%s of %s are free", console.Bytes(int64(room.Free)), console.Bytes(int64(room.Total)))
+	change := "make room: remove files and run kist gc --now, or move the data directory to a larger disk"
+	switch {
+	case room.Free < keep:
+		d.Add(Problem, "disk", text+"; no uploads are taken below "+console.Bytes(int64(keep)), change)
+	case room.Free < 4*keep:
+		d.Add(Warning, "disk", text+"; uploads end at "+console.Bytes(int64(keep)), change)
+	default:
+		d.OK("disk", "%s", text)
+	}
+	if room.Files > 0 && room.FreeFiles < room.Files/100 {
+		d.Add(Problem, "disk", fmt.Sprintf("only %d more files can be made (inodes)", room.FreeFiles), "remove small files elsewhere on this disk, or move the data directory")
+	}
+}
+
+// modes checks whether other users may read the data.
+func (d *Checkup) modes() {
+	if runtime.GOOS == "windows" {
+		return
+	}
+	var open []string
+	err := filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a scratch folder of another command
+		}
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && filepath.Dir(path) == filepath.Join(d.Dir, "blobs") {
+			return fs.SkipDir // the folder itself was checked
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
+			open = append(open, path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		d.Add(Problem, "files", err.Error(), "run this as the user that the server runs as")
+	case len(open) > 0:
+		d.Add(Warning, "files", fmt.Sprintf("others on this machine may reach %d files and folders, such as %s", len(open), open[0]), "run: chmod -R go= "+d.Dir)
+	default:
+		d.OK("files", "no other user of this machine can read them")
+	}
+}
+
+// oldBackup is the age of a backup that is too old.
+const oldBackup = 7 * 24 * time.Hour
+
+func (d *Checkup) backup() {
+	at, err := lastBackup(d.Dir)
+	age := time.Since(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.Add(Warning, "backup", "kist backup was never run here", "run kist backup DEST now and then, or copy the data directory with your own tool")
+	case err != nil:
+		d.Add(Problem, "backup", err.Error(), "look at the file "+backupMark)
+	case age > oldBackup:
+		d.Add(Warning, "backup", fmt.Sprintf("the latest is %d days old", int(age.Hours()/24)), "run kist backup DEST, or copy the data directory with your own tool")
+	default:
+		d.OK("backup", "the latest is of %s", at.Local().Format("2006-01-02 15:04"))
+	}
+}
+
+// shortCopy is the time that a copy may need at least.
+const shortCopy = 6 * time.Hour
+
+// copies checks how long a copy of a running server's directory may take.
+func (d *Checkup) copies() {
+	r, err := kv.Retention(d.Dir)
+	if err != nil {
+		return // records reports what is wrong with the journal
+	}
+	limit := "time"
+	if r.For < journal.Keep {
+		limit = "free space"
+	}
+	text := fmt.Sprintf("at the current rate of %s/h a copy may take up to %d h (limited by %s)", console.Bytes(r.PerHour), int(r.For.Hours()), limit)
+	if r.For < shortCopy {
+		d.Add(Warning, "copies", text, "make room on the disk, or use kist backup, which does not depend on how long it takes")
+		return
+	}
+	d.OK("copies", "%s", text)
+}
+
+// sample is how many contents are read.
+const sample = 50
+
+// records reads the journal and some of the contents.
+func (d *Checkup) records() error {
+	change := "run kist verify, which reads all data"
+	j, err := journal.Read(filepath.Join(d.Dir, "journal"), kv.Format)
+	if err != nil {
+		d.Add(Problem, "journal", err.Error(), change)
+		return nil
+	}
+	defer j.Close()
+	holders := kv.Holders{}
+	done, broken := j.Replay(holders.Begin, holders.Note)
+	if broken != nil {
+		d.Add(Problem, "journal", broken.Error(), change)
+		clear(holders) // some of them may be removed later in the journal
+	} else {
+		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot", console.Count(done.Seq, "commit"), done.Records)
+	}
+	store, err := blobs.Read(filepath.Join(d.Dir, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		d.missing(len(holders))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	gone := 0
+	for ref := range holders.Refs() {
+		if _, err := store.Stat(ref); errors.Is(err, fs.ErrNotExist) {
+			gone++
+		}
+	}
+	d.missing(gone)
+	var some []blobs.Ref
+	n := 0
+	for info, err := range store.All() {
+		if err != nil {
+			d.Add(Warning, "contents", err.Error(), "move it away")
+			continue
+		}
+		if n++; len(some) < sample {
+			some = append(some, info.Ref)
+		} else if i := rand.IntN(n); i < sample { // #nosec G404 -- a sample, no secret
+			some[i] = info.Ref
+		}
+	}
+	bad := 0
+	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
+	for i, q := range store.Damaged() {
+		if bad++; i < sample {
+			d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)), heal)
+		}
+	}
+	if more := bad - sample; more > 0 {
+		d.Add(Problem, "contents", fmt.Sprintf("%d more are damaged", more), heal)
+	}
+	for _, ref := range some {
+		if store.Quarantined(ref) != nil {
+			continue
+		}
+		if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
+			bad++
+			d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged", ref), heal)
+		}
+	}
+	if bad == 0 {
+		d.OK("contents", "%d of %d were read and are intact", len(some), n)
+	}
+	return nil
+}
+
+// missing reports n files whose content is missing.
+func (d *Checkup) missing(n int) {
+	if n > 0 {
+		d.Add(Problem, "contents", console.Count(n, "file")+console.Word(n == 1, " is without its bytes and answers", " are without their bytes and answer")+" 404",
+			"kist verify names them; upload the same files again, or run kist restore --missing with a backup")
+	}
+}
+
+// lastBackup returns when the data directory was last backed up.
+func lastBackup(dir string) (time.Time, error) {
+	info, err := os.Stat(filepath.Join(dir, backupMark))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}

@@ -1,0 +1,235 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"kist/admin/console"
+	"kist/admin/exit"
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/journal"
+)
+
+// BackedUp is what a backup or a restore holds.
+type BackedUp struct {
+	Dest    string `json:"dest"`
+	Seq     uint64 `json:"seq"`
+	Digest  string `json:"digest"`
+	Files   int    `json:"files"`  // contents in it
+	Copied  int    `json:"copied"` // contents that were not there before
+	Bytes   int64  `json:"bytes"`  // of the copied contents
+	Missing []Lost `json:"missing"`
+}
+
+// snapshot is the state of a data directory at one moment.
+type snapshot struct {
+	job     Job
+	scratch string // holds a copy of the journal
+	parts   []journal.Part
+	i       *kv.Inspection
+	blobs   *blobs.Store
+	sum     BackedUp
+}
+
+func (b *snapshot) close() {
+	if b.i != nil {
+		_ = b.i.Close() // a file in scratch
+	}
+	if b.blobs != nil {
+		_ = b.blobs.Close()
+	}
+}
+
+// freeze copies the journal of a data directory into the folder scratch and reads
+// the copy. The folder stays the caller's.
+func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
+	b := &snapshot{job: j, scratch: scratch, sum: BackedUp{Missing: []Lost{}}}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	from, err := journal.Read(filepath.Join(dir, "journal"), kv.Format)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, exit.Absent("journal in", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	if b.parts, err = from.Files(); err != nil {
+		return nil, err
+	}
+	onDisk, raw := sizes(b.parts)
+	if err := needSpace(scratch, onDisk+workingCopies*raw); err != nil {
+		return nil, err
+	}
+	to, err := disk.OpenFolder(filepath.Join(b.scratch, "journal"))
+	if err != nil {
+		return nil, err
+	}
+	defer to.Close()
+	for _, p := range b.parts {
+		if err := to.Publish(p.Name, func(w io.Writer) error { return from.Copy(w, p) }); err != nil {
+			return nil, err
+		}
+	}
+	var problems []error
+	if b.i, err = kv.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
+		return nil, err
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("%s is damaged: %w; kist verify tells more", dir, problems[0])
+	}
+	b.sum.Seq, b.sum.Digest = b.i.Seq, fmt.Sprintf("%016x", uint64(b.i.Digest))
+	b.blobs, err = blobs.Read(filepath.Join(dir, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) { // no file was ever uploaded
+		if err = os.Mkdir(filepath.Join(b.scratch, "blobs"), 0o700); err == nil {
+			b.blobs, err = blobs.Read(filepath.Join(b.scratch, "blobs"))
+		}
+	}
+	return b, err
+}
+
+// each calls copy with each content of the snapshot and its size, and notes the
+// contents that cannot be read. copy returns whether the content was there already.
+func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error)) error {
+	return b.i.View(func(tx *kv.Tx) error {
+		total := int64(0)
+		for _, n := range tx.Contents() {
+			total += n
+		}
+		p := b.job.progress(what, total)
+		defer p.End()
+		for ref, n := range tx.Contents() {
+			had, err := copy(ref, n, p)
+			var why string
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				why = "its bytes are missing"
+			case errors.Is(err, blobs.ErrDamaged):
+				why = "its bytes are damaged"
+			case err != nil:
+				return err
+			default:
+				b.sum.Files++
+				if !had {
+					b.sum.Copied++
+					b.sum.Bytes += n
+				}
+				continue
+			}
+			for _, r := range tx.Having(ref) {
+				b.sum.Missing = append(b.sum.Missing, Lost{ID: r.ID, Name: r.Name, Content: blobs.Ref(ref).String(), Why: why})
+			}
+		}
+		return nil
+	})
+}
+
+// copyContent copies one content and checks its hash on the way.
+func (b *snapshot) copyContent(to *blobs.Store, ref blobs.Ref, p *console.Progress) error {
+	f, err := b.blobs.Get(ref)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return keep(to, ref, io.TeeReader(f, p))
+}
+
+// keep stores the bytes of r. It fails with blobs.ErrDamaged if ref is not their
+// hash.
+func keep(to *blobs.Store, ref blobs.Ref, r io.Reader) error {
+	stage, err := to.Stage()
+	if err != nil {
+		return err
+	}
+	defer stage.Drop() //nolint:errcheck // the next sweep removes what is left
+	if _, err := stage.ReadFrom(r); err != nil {
+		return err
+	}
+	if got := stage.Ref(); got != ref {
+		return fmt.Errorf("%s hashes to %s: %w", ref, got, blobs.ErrDamaged)
+	}
+	kept, err := stage.Keep()
+	if err != nil {
+		return err
+	}
+	kept.Release()
+	return nil
+}
+
+// copyJournal replaces the journal in dest.
+func (b *snapshot) copyJournal(dest string) error {
+	from, err := disk.ReadFolder(filepath.Join(b.scratch, "journal"))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := disk.OpenFolder(filepath.Join(dest, "journal"))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	mine := map[string]bool{}
+	// Logs come first: a snapshot is used as soon as it is there, and needs its log.
+	for i := len(b.parts) - 1; i >= 0; i-- {
+		name := b.parts[i].Name
+		mine[name] = true
+		if err := to.Publish(name, func(w io.Writer) error {
+			f, err := from.Read(name)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(w, f)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := b.check(filepath.Join(dest, "journal")); err != nil { // before the old journal is removed
+		return err
+	}
+	names, err := to.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !mine[name] {
+			err = errors.Join(err, to.Remove(name))
+		}
+	}
+	return errors.Join(err, to.Sync())
+}
+
+// check reads a copy of the journal back and compares its state.
+func (b *snapshot) check(path string) error {
+	j, err := journal.Read(path, kv.Format)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
+	if err == nil && done.State != b.i.State {
+		err = errors.New("the copy of the journal is not what was written")
+	}
+	return err
+}
+
+// contents returns how many bytes the contents have.
+func (b *snapshot) contents() (total int64) {
+	_ = b.i.View(func(tx *kv.Tx) error { // the function returns no error
+		for _, n := range tx.Contents() {
+			total += n
+		}
+		return nil
+	})
+	return total
+}

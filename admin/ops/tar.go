@@ -1,0 +1,187 @@
+package ops
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"kist/admin/console"
+	"kist/blobs"
+	"kist/blobs/disk"
+	"kist/kv"
+)
+
+// toTar writes a tar beside dest, reads it back, and renames it to dest.
+func (b *snapshot) toTar(dest string) error {
+	beside, err := disk.NewScratch(filepath.Dir(dest), hiddenScratch)
+	if err != nil {
+		return err
+	}
+	defer beside.Close() //nolint:errcheck // the next run removes what is left
+	onDisk, _ := sizes(b.parts)
+	if err := needSpace(beside.Path, onDisk+b.contents()); err != nil {
+		return err
+	}
+	temp := filepath.Join(beside.Path, "backup.tar")
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = b.writeTar(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = b.checkTar(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, dest); err != nil {
+		return err
+	}
+	dir, err := disk.ReadFolder(filepath.Dir(dest))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// writeTar writes a tar of the journal and the contents.
+func (b *snapshot) writeTar(w io.Writer) error {
+	t := tar.NewWriter(w)
+	now := time.Now().Truncate(time.Second)
+	put := func(name string, n int64, r io.Reader) error {
+		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: 0o600, ModTime: now}); err != nil {
+			return err
+		}
+		_, err := io.Copy(t, r)
+		return err
+	}
+	instance, err := b.i.Instance()
+	if err != nil {
+		return err
+	}
+	text, err := kv.InstanceText(instance)
+	if err == nil {
+		err = put(kv.InstanceName, int64(len(text)), bytes.NewReader(text))
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range b.parts {
+		f, err := os.Open(filepath.Join(b.scratch, "journal", p.Name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(put("journal/"+p.Name, p.Size, f), f.Close()); err != nil {
+			return err
+		}
+	}
+	if err := b.each("Writing the files", func(ref blobs.Ref, n int64, p *console.Progress) (bool, error) {
+		if err := b.blobs.Check(ref); err != nil { // before it is in the tar
+			return false, err
+		}
+		f, err := b.blobs.Get(ref)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		return false, put("blobs/"+ref.String()[:2]+"/"+ref.String(), n, io.TeeReader(f, p))
+	}); err != nil {
+		return err
+	}
+	return t.Close()
+}
+
+// checkTar reads a tar back.
+func (b *snapshot) checkTar(r io.Reader) error {
+	aside := filepath.Join(b.scratch, "check")
+	if err := os.Mkdir(aside, 0o700); err != nil {
+		return err
+	}
+	files := 0
+	if err := unpack(r, filepath.Join(aside, "journal"), func(ref blobs.Ref, r io.Reader) error {
+		files++
+		return blobs.CheckBytes(ref, r)
+	}); err != nil {
+		return err
+	}
+	if files != b.sum.Files {
+		return fmt.Errorf("the tar has %d files and should have %d", files, b.sum.Files)
+	}
+	return b.check(filepath.Join(aside, "journal"))
+}
+
+// The names in a tar. Anything may come before them, because the names in a tar of
+// a data directory may begin with the name of its folder.
+var (
+	journalEntry = regexp.MustCompile(`^(|.*/)journal/((?:log|snap)-[0-9a-f]{16})$`)
+	contentEntry = regexp.MustCompile(`^(|.*/)blobs/[0-9a-f]{2}/([0-9a-f]{64})$`)
+)
+
+// unpack writes the journal of a tar into a folder and calls content with each
+// content. It skips everything else in the tar.
+func unpack(r io.Reader, folder string, content func(blobs.Ref, io.Reader) error) error {
+	to, err := disk.OpenFolder(folder)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	t := tar.NewReader(r)
+	root, seen := "", map[string]bool{}
+	for whole := false; ; {
+		h, err := t.Next()
+		if err == io.EOF && !whole {
+			return errors.New("there is no journal in it, so it is no backup of kist")
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the tar: %w", err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		name := path.Clean(h.Name)
+		m, journal := journalEntry.FindStringSubmatch(name), true
+		if m == nil {
+			m, journal = contentEntry.FindStringSubmatch(name), false
+		}
+		switch {
+		case m == nil:
+			continue
+		case len(seen) == 0:
+			root = m[1]
+		case m[1] != root: // a backup within the backup
+			continue
+		}
+		if seen[m[2]] {
+			return fmt.Errorf("the tar has %s twice", console.Printable(name))
+		}
+		seen[m[2]] = true
+		if journal {
+			whole = true
+			err = to.Create(m[2], t)
+		} else {
+			var ref blobs.Ref
+			if ref, err = blobs.ParseRef(m[2]); err == nil {
+				err = content(ref, t)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", console.Printable(h.Name), err)
+		}
+	}
+}

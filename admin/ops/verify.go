@@ -1,0 +1,134 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"kist/admin/exit"
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/journal"
+)
+
+// Verified is what was found in a data directory.
+type Verified struct {
+	Dir      string       `json:"dir"`
+	Seq      uint64       `json:"seq"`    // commits that led there
+	Digest   string       `json:"digest"` // of everything the store holds
+	Entries  int          `json:"entries"`
+	Contents int          `json:"contents"` // that records have
+	Bytes    int64        `json:"bytes"`    // of them
+	Orphans  int          `json:"orphans"`  // contents that no record has; the sweep removes them
+	Missing  []Lost       `json:"missing"`  // records without their bytes
+	Problems []string     `json:"problems"`
+	Notes    []string     `json:"notes,omitempty"`      // what is wrong but does no harm
+	Told     bool         `json:"toldServer,omitempty"` // the running server now checks what was found
+	Repaired *kv.Repaired `json:"repaired,omitempty"`
+}
+
+// Verify reads everything in the data directory, which may also be a copy or a
+// folder with a backup, and reports what is missing or damaged. A server may be
+// running on it.
+func (j Job) Verify() (*Verified, error) {
+	dir := j.Dir
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, exit.Absent("data directory at", dir)
+	}
+	if !info.IsDir() {
+		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
+	}
+	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
+	if err := kv.Readable(dir); err != nil { // before anything is written
+		return nil, err
+	}
+	work, err := newScratch(j.Scratch, within(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close() //nolint:errcheck // the next run removes what is left
+	if err := needSpaceToRead(dir, work.Path); err != nil {
+		return nil, err
+	}
+	p := j.progress("Reading the journal", 0)
+	problem := func(err error) {
+		if errors.As(err, new(*journal.Superseded)) {
+			v.Notes = append(v.Notes, err.Error())
+			return
+		}
+		v.Problems = append(v.Problems, err.Error())
+	}
+	i, err := kv.Inspect(dir, work.Path, p.Add, problem)
+	p.End()
+	if err != nil {
+		return nil, err
+	}
+	defer i.Close()
+	v.Seq, v.Digest, v.Entries = i.Seq, fmt.Sprintf("%016x", uint64(i.Digest)), i.Entries
+	if err := i.View(func(tx *kv.Tx) error { return tx.Audit(problem) }); err != nil {
+		return nil, err
+	}
+	store, err := blobs.Read(filepath.Join(dir, "blobs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = i.View(func(tx *kv.Tx) error {
+			for ref := range tx.Contents() {
+				v.miss(tx, ref, "its bytes are missing")
+			}
+			return nil
+		})
+		return v, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	return v, v.contents(j, i, store)
+}
+
+// miss notes the records whose content cannot be read.
+func (v *Verified) miss(tx *kv.Tx, ref blobs.Ref, why string) {
+	for _, r := range tx.Having(ref) {
+		v.Missing = append(v.Missing, Lost{ID: r.ID, Name: r.Name, Content: ref.String(), Why: why})
+	}
+}
+
+// contents reads the bytes of all files.
+func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
+	return i.View(func(tx *kv.Tx) error {
+		for _, n := range tx.Contents() {
+			v.Contents++
+			v.Bytes += n
+		}
+		p := j.progress("Reading the files", v.Bytes)
+		defer p.End()
+		for ref, n := range tx.Contents() {
+			switch info, err := store.Stat(ref); {
+			case errors.Is(err, fs.ErrNotExist):
+				v.miss(tx, ref, "its bytes are missing")
+			case err == nil && info.Size != n:
+				v.miss(tx, ref, fmt.Sprintf("its bytes are %d and should be %d", info.Size, n))
+			default:
+				if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {
+					v.miss(tx, ref, "its bytes are damaged")
+				} else if err != nil {
+					v.miss(tx, ref, "its bytes cannot be read: "+err.Error())
+				}
+			}
+			p.Add(n)
+		}
+		for info, err := range store.All() {
+			switch {
+			case errors.Is(err, blobs.ErrForeign):
+				v.Problems = append(v.Problems, "blobs/ has a name that is not one of kist's: "+err.Error())
+			case err != nil:
+				v.Problems = append(v.Problems, err.Error())
+			case !tx.Referenced(info.Ref):
+				v.Orphans++
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+
+	"kist/admin/console"
+	"kist/admin/exit"
+	"kist/admin/ops"
+	"kist/blobs"
+)
+
+type restoreCommand struct {
+	Source  string `arg:"" placeholder:"SRC" help:"A backup or a copy of a data directory: a folder, a file that ends in .tar, or - for a tar on standard input."`
+	Missing bool   `help:"Put back only the content of files that are missing or damaged, and change nothing else. The server may be running."`
+}
+
+func (cmd *restoreCommand) Run(c *Call) error {
+	if cmd.Missing {
+		return cmd.putBackMissing(c)
+	}
+	done, err := c.job(c.DataDir, "").Restore(cmd.Source, c.Stdin)
+	if err != nil {
+		return err
+	}
+	return c.sayCopied(done, "Restored "+cmd.Source)
+}
+
+// Healed is what restore --missing did.
+type Healed struct {
+	Source  string     `json:"source"`
+	Files   int        `json:"files"`   // contents that were put back
+	Bytes   int64      `json:"bytes"`   // of those
+	Missing []ops.Lost `json:"missing"` // files whose bytes are still missing or damaged
+	// Unreadable are files whose bytes could not be looked at, at most
+	// maxUnreadable; UnreadableTotal is how many there are.
+	Unreadable      []ops.Lost `json:"unreadable"`
+	UnreadableTotal int        `json:"unreadableTotal"`
+}
+
+const maxUnreadable = 1000
+
+// putBackMissing fetches the contents that are missing or damaged. No record
+// changes. The server may be running.
+func (cmd *restoreCommand) putBackMissing(c *Call) error {
+	if cmd.Source != "-" {
+		if _, err := os.Stat(cmd.Source); errors.Is(err, fs.ErrNotExist) {
+			return exit.Absent("backup at", cmd.Source)
+		} else if err != nil {
+			return err
+		}
+		if err := ops.RequireBackup(cmd.Source); err != nil {
+			return err
+		}
+	}
+	ctx := context.Background()
+	client, err := c.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	out, err := cmd.fetchMissing(ctx, c, client)
+	if err = errors.Join(err, client.close()); err != nil {
+		return err
+	}
+	text := "No file is missing or damaged. Nothing was changed."
+	if out.UnreadableTotal > 0 {
+		text = "No file that could be read is missing or damaged. Nothing was changed."
+	}
+	if n := len(out.Missing); out.Files > 0 || n > 0 {
+		text = fmt.Sprintf("Restored the content of %s (%s) from %s.", console.Count(out.Files, "file"), console.Bytes(out.Bytes), cmd.Source)
+	}
+	for _, m := range out.Missing {
+		text += fmt.Sprintf("\nFile %s (%s): %s, and %s does not have them.", m.ID, console.Printable(m.Name), m.Why, cmd.Source)
+	}
+	for i, u := range out.Unreadable {
+		if i == maxShown {
+			text += fmt.Sprintf("\n… and %s more; --json lists up to %d", console.Count(out.UnreadableTotal-i, "file"), maxUnreadable)
+			break
+		}
+		text += fmt.Sprintf("\nFile %s (%s) was skipped: %s.", u.ID, console.Printable(u.Name), console.Printable(u.Why))
+	}
+	if err := c.say(out, "%s", text); err != nil {
+		return err
+	}
+	var bad []string
+	if n := len(out.Missing); n > 0 {
+		bad = append(bad, console.Count(n, "file")+console.Word(n == 1, " is", " are")+" still missing or damaged; try another backup, or upload the same "+console.Word(n == 1, "file", "files")+" again")
+	}
+	if n := out.UnreadableTotal; n > 0 {
+		bad = append(bad, console.Count(n, "file")+" could not be read and "+console.Word(n == 1, "was", "were")+" skipped; let the user who runs kist read the data directory, then run this again")
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return exit.Found("%s", strings.Join(bad, ". "))
+}
+
+func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *client) (*Healed, error) {
+	out := &Healed{Source: cmd.Source, Missing: []ops.Lost{}, Unreadable: []ops.Lost{}}
+	wanted, total, err := c.unsound(ctx, client, out)
+	if err != nil || len(wanted) == 0 {
+		return out, err
+	}
+	p := c.progress("Fetching the files", total)
+	defer p.End()
+	client.progress = p
+	from, to := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := ops.WriteContents(to, cmd.Source, c.Stdin, wanted)
+		_ = to.CloseWithError(err) // never fails
+		sent <- err
+	}()
+	var done PutBack
+	err = client.send(ctx, http.MethodPost, "/contents", from, &done)
+	_ = from.Close() // ends the sending, should the handler have failed
+	if e := <-sent; e != nil && !errors.Is(e, io.ErrClosedPipe) {
+		err = e // the cause of the other
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not all files were fetched; what was put back stays: %w", err)
+	}
+	for _, text := range done.Refs {
+		if ref, err := blobs.ParseRef(text); err == nil {
+			delete(wanted, ref)
+		}
+	}
+	out.Files, out.Bytes = len(done.Refs), done.Bytes
+	for _, ref := range ops.SortedRefs(wanted) {
+		out.Missing = append(out.Missing, wanted[ref]...)
+	}
+	return out, nil
+}
+
+// unsound has all contents read, and returns the files of those that are
+// missing or damaged, and how many bytes those contents should have. Files that
+// cannot be read are noted in out.
+func (c *Call) unsound(ctx context.Context, client *client, out *Healed) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
+	res, err := client.do(ctx, http.MethodGet, "/contents", http.NoBody)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	p := c.progress("Reading the files", 0)
+	defer p.End()
+	wanted = map[blobs.Ref][]ops.Lost{}
+	for d := json.NewDecoder(res.Body); ; {
+		var one ops.Content
+		if err := d.Decode(&one); err != nil {
+			return nil, 0, fmt.Errorf("the stored files could not all be read: %w", err)
+		}
+		if one.End {
+			return wanted, total, nil
+		}
+		p.Add(one.Size)
+		if one.Unread {
+			out.UnreadableTotal += len(one.Files)
+			out.Unreadable = append(out.Unreadable, one.Files[:min(len(one.Files), maxUnreadable-len(out.Unreadable))]...)
+			continue
+		}
+		if len(one.Files) == 0 {
+			continue
+		}
+		ref, err := blobs.ParseRef(one.Ref)
+		if err != nil {
+			return nil, 0, err
+		}
+		wanted[ref] = one.Files
+		total += one.Size
+	}
+}
