@@ -1,12 +1,11 @@
-// Kist keeps and shares files, notes and links: one program, one folder of
-// data. This file runs the server; package admin holds the other commands.
+// Kist keeps and shares files, notes and links: one program, one folder of data.
+// This file runs the server. Package admin has the other commands.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"kist/admin"
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/admin/process"
@@ -60,7 +60,7 @@ type serveCommand struct {
 }
 
 // Run serves until SIGINT or SIGTERM and returns when everything is closed. A
-// second signal ends the process at once, which loses nothing acknowledged.
+// second signal ends the process at once. Acknowledged data survives that.
 func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if _, _, err := cmd.addresses(); err != nil { // before anything is opened
 		return err
@@ -79,9 +79,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	// The last of what is deferred: the second signal is heard until all is
-	// closed.
-	defer watchSignals(ctx, cancel)()
+	defer watchSignals(ctx, cancel)() // runs last: a second signal counts until everything is closed
 
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
@@ -123,7 +121,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	}
 	defer front.Close()
 	cmd.Listen = serve.Bound(cmd.Listen, front)
-	base, separate, err := cmd.addresses() // with the port that was bound
+	base, separate, err := cmd.addresses() // now with the port that was bound
 	if err != nil {
 		return err
 	}
@@ -132,7 +130,9 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
 		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
-		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections, Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access, Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
+		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
+		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
+		Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
 		AnyHost: cmd.BaseURL == "", Outbound: outbound.New(outbound.Options{Allow: cmd.AllowOutbound}), Scrubbed: scrubber.Finished, Absent: sweeper.Absent,
 	}
 	for _, n := range cmd.TrustedProxies {
@@ -157,45 +157,32 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	work.Go(func() { sweeper.Hourly(ctx) })
 	work.Go(func() { scrubber.Run(ctx) })
 	work.Go(func() { index.Run(ctx) })
-	about := func() admin.About {
-		got := admin.About{
-			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain, MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies,
-			GCDelay: time.Duration(cmd.GCDelay), Now: store.Now(), Probe: site.NewProbe(), Journal: store.JournalHealth(),
+	about := func() control.About {
+		return control.About{
+			Version: version, Base: base, Content: separate, Listen: cmd.Listen, Secure: secure != nil, TLSDomain: cmd.TLSDomain,
+			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
 		}
-		if doubt, ok := store.ClockDoubt(); ok {
-			got.Doubt = &doubt
-		}
-		return got
 	}
-	office := &http.Server{Handler: admin.Handler(store, passwords, sweeper.Within(ctx), func() (*search.Index, error) { return index, nil }, about, func(fn func(*blobs.Store) error) error { return fn(content) }), ReadHeaderTimeout: time.Minute}
-	work.Go(func() {
-		if err := office.Serve(back); !errors.Is(err, http.ErrServerClosed) {
-			c.Log.Error("the admin socket has ended", "error", err)
-		}
-	})
+	stopControl := control.Serve(back, control.Handler(control.Backend{
+		Store: store, Passwords: passwords, Sweep: sweeper.Within(ctx), About: about,
+		Index:    func() (*search.Index, error) { return index, nil },
+		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
+	}), c.Log)
 
-	hello := fmt.Sprintf("Kist %s listens on %s and is reachable at %s\n", version, cmd.Listen, base)
-	if link != "" {
-		hello += fmt.Sprintf("There is no administrator yet. Open this link to create the first administrator:\n%s\n", link)
-	}
-	fmt.Fprint(c.Stdout, hello) // as one piece, for those who wait for it
+	serve.Announce(c.Stdout, version, cmd.Listen, base, link)
 	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })
 	err = site.Serve(ctx, front, secure, time.Duration(cmd.Grace))
 	cancel()
-	end, done := context.WithTimeout(context.Background(), time.Duration(cmd.Grace))
-	defer done()
-	if office.Shutdown(end) != nil {
-		err = errors.Join(err, office.Close())
-	}
+	err = errors.Join(err, stopControl(time.Duration(cmd.Grace)))
 	work.Wait()
 	return errors.Join(err, serve.TidyClaim(store))
 }
 
-// watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process
-// at the second; at the first already if ctx has ended on its own. It does so
-// until the function it returns is called.
+// watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process at
+// the second. If ctx has ended on its own, it ends the process at the first. It
+// stops when end is called.
 func watchSignals(ctx context.Context, cancel func()) (end func()) {
-	signals := make(chan os.Signal, 2) // both are kept, however close together they come
+	signals := make(chan os.Signal, 2) // room for both, however close together they come
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ended := make(chan struct{})
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/ops"
 	"kist/admin/socket"
 	"kist/kv"
@@ -21,24 +22,6 @@ import (
 
 type doctorCommand struct {
 	ResetClock bool `help:"Set the store's time back to this machine's clock, after the clock was far ahead for a while."`
-}
-
-// About is what a running server tells of itself.
-type About struct {
-	Version        string         `json:"version"`
-	Base           string         `json:"base"`
-	Content        string         `json:"content,omitempty"` // the origin for content, if it is another
-	Listen         string         `json:"listen"`
-	Secure         bool           `json:"secure"`              // it speaks TLS there
-	TLSDomain      []string       `json:"tlsDomain,omitempty"` // names that it gets certificates for
-	MaxUpload      int64          `json:"maxUpload"`
-	TrustedProxies []netip.Prefix `json:"trustedProxies"`
-	GCDelay        time.Duration  `json:"gcDelay"`
-	Now            time.Time      `json:"now"` // the store's
-	// Doubt is nil if the machine's clock is believed.
-	Doubt   *kv.ClockDoubt   `json:"doubt,omitempty"`
-	Probe   string           `json:"probe"` // a token for one minute
-	Journal kv.JournalHealth `json:"journal"`
 }
 
 // checkup is a Checkup that also asks the running server.
@@ -85,7 +68,7 @@ func resetClock(c *Call) error {
 		return err
 	}
 	var done kv.ClockReset
-	if err := errors.Join(client.call(context.Background(), http.MethodPost, "/clock", nothing{}, &done), client.close()); err != nil {
+	if err := errors.Join(client.Call(context.Background(), http.MethodPost, "/clock", control.Nothing{}, &done), client.Close()); err != nil {
 		return err
 	}
 	const layout = "2006-01-02 15:04:05"
@@ -100,7 +83,7 @@ If items were unshared or removed by hand meanwhile, or limits of views were spe
 
 // server asks the running server, by its socket and by its public address.
 func (d *checkup) server() {
-	client, err := d.c.running(context.Background())
+	client, err := control.Running(context.Background(), d.Dir)
 	if err != nil && !errors.Is(err, socket.ErrNobody) {
 		d.Add(ops.Problem, "server", "it cannot be asked: "+err.Error(), "run this command as the user of the server or as root")
 		return
@@ -109,11 +92,11 @@ func (d *checkup) server() {
 		d.Add(ops.Warning, "server", "no server is running on this data directory", "start it with kist serve to have its address checked too")
 		return
 	}
-	var about About
-	var targets []Target
+	var about control.About
+	var targets []control.Target
 	err = errors.Join(
-		client.call(context.Background(), http.MethodGet, "/about", nothing{}, &about),
-		client.call(context.Background(), http.MethodGet, "/webhooks", nothing{}, &targets), client.close())
+		client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about),
+		client.Call(context.Background(), http.MethodGet, "/webhooks", control.Nothing{}, &targets), client.Close())
 	if err != nil {
 		d.Add(ops.Problem, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
 		return
@@ -150,7 +133,7 @@ func (d *checkup) journal(h kv.JournalHealth) {
 }
 
 // webhooks tells which targets did not take what was sent to them last.
-func (d *checkup) webhooks(targets []Target) {
+func (d *checkup) webhooks(targets []control.Target) {
 	failing := 0
 	for _, t := range targets {
 		if t.Failures == 0 && t.Paused.IsZero() {
@@ -178,7 +161,7 @@ func (d *checkup) webhooks(targets []Target) {
 const probeTime = 15 * time.Second
 
 // address looks at the base URL from outside, as far as that goes from here.
-func (d *checkup) address(about About) {
+func (d *checkup) address(about control.About) {
 	base, err := url.Parse(about.Base)
 	if err != nil {
 		d.Add(ops.Problem, "base URL", err.Error(), "set --base-url")
@@ -230,7 +213,7 @@ func (d *checkup) address(about About) {
 
 // reach asks the server at an address of its and says why if it does not
 // answer there: the result is nil then.
-func (d *checkup) reach(what, address string, about About) *seen {
+func (d *checkup) reach(what, address string, about control.About) *seen {
 	seen, status, err := probe(http.MethodGet, address+"/healthz/"+about.Probe, 0)
 	switch {
 	case err != nil:
@@ -250,7 +233,7 @@ func (d *checkup) reach(what, address string, about About) *seen {
 
 // content looks at the origin for content. A proxy that does not tell under
 // which host it was asked makes a loop of it: the base sends there.
-func (d *checkup) content(about About) {
+func (d *checkup) content(about control.About) {
 	seen := d.reach("content URL", about.Content, about)
 	switch {
 	case seen == nil:

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/serve"
 	"kist/admin/socket"
@@ -38,10 +39,10 @@ func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
 			return err
 		}
 	}
-	var about About
-	server, err := c.running(ctx)
+	var about control.About
+	server, err := control.Running(ctx, c.DataDir)
 	if err == nil {
-		err = errors.Join(server.call(ctx, http.MethodGet, "/about", nothing{}, &about), server.close())
+		err = errors.Join(server.Call(ctx, http.MethodGet, "/about", control.Nothing{}, &about), server.Close())
 	}
 	switch {
 	case err == nil:

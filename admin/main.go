@@ -1,3 +1,5 @@
+// Package admin is the command line of kist: one file for each command. A command
+// reaches the data through package control or works on it with package ops.
 package admin
 
 import (
@@ -11,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -18,10 +21,12 @@ import (
 	"github.com/alecthomas/kong"
 
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/process"
 	"kist/admin/serve"
 	"kist/embed"
+	"kist/kv"
 	"kist/kv/record"
 )
 
@@ -187,11 +192,11 @@ func (c *Call) request(create bool, method, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	err = client.call(ctx, method, path, in, out)
+	err = client.Call(ctx, method, path, in, out)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		err = exit.Misused("%s", inWords(e.Fields))
 	}
-	return errors.Join(err, client.close())
+	return errors.Join(err, client.Close())
 }
 
 // words is how the command line calls the fields that the handler names.
@@ -310,4 +315,20 @@ func readAll(r io.Reader) (string, error) {
 // progress starts to show work on standard error.
 func (c *Call) progress(what string, total int64) *console.Progress {
 	return console.NewProgress(c.Stderr, what, total)
+}
+
+// connect reaches the data directory.
+func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error) {
+	return control.Connect(ctx, control.Options{Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log})
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run(c *Call) error {
+	v := struct {
+		Version string `json:"version"`
+		Format  int    `json:"dataFormat"`
+		Go      string `json:"go"`
+	}{c.Version, kv.Format, runtime.Version()}
+	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
 }

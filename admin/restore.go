@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
 	"kist/blobs"
@@ -66,7 +67,7 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 		return err
 	}
 	out, err := cmd.fetchMissing(ctx, c, client)
-	if err = errors.Join(err, client.close()); err != nil {
+	if err = errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	text := "No file is missing or damaged. Nothing was changed."
@@ -102,7 +103,7 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	return exit.Found("%s", strings.Join(bad, ". "))
 }
 
-func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *client) (*Healed, error) {
+func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *control.Client) (*Healed, error) {
 	out := &Healed{Source: cmd.Source, Missing: []ops.Lost{}, Unreadable: []ops.Lost{}}
 	wanted, total, err := c.unsound(ctx, client, out)
 	if err != nil || len(wanted) == 0 {
@@ -110,7 +111,7 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *cl
 	}
 	p := c.progress("Fetching the files", total)
 	defer p.End()
-	client.progress = p
+	client.Progress = p
 	from, to := io.Pipe()
 	sent := make(chan error, 1)
 	go func() {
@@ -118,8 +119,8 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *cl
 		_ = to.CloseWithError(err) // never fails
 		sent <- err
 	}()
-	var done PutBack
-	err = client.send(ctx, http.MethodPost, "/contents", from, &done)
+	var done control.PutBack
+	err = client.Send(ctx, http.MethodPost, "/contents", from, &done)
 	_ = from.Close() // ends the sending, should the handler have failed
 	if e := <-sent; e != nil && !errors.Is(e, io.ErrClosedPipe) {
 		err = e // the cause of the other
@@ -142,8 +143,8 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *cl
 // unsound has all contents read, and returns the files of those that are
 // missing or damaged, and how many bytes those contents should have. Files that
 // cannot be read are noted in out.
-func (c *Call) unsound(ctx context.Context, client *client, out *Healed) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
-	res, err := client.do(ctx, http.MethodGet, "/contents", http.NoBody)
+func (c *Call) unsound(ctx context.Context, client *control.Client, out *Healed) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
+	res, err := client.Do(ctx, http.MethodGet, "/contents", http.NoBody)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
-	"kist/admin/socket"
 	"kist/kv"
 )
 
@@ -190,28 +189,27 @@ func lossy(r *kv.Repaired) error {
 	return exit.Found("the repair could not save everything as it was")
 }
 
-// consult has a running server look at its own working copy, and, if anything
-// is wrong, at its journal and at the contents in question.
+// consult makes a running server check its working copy and, if anything is wrong,
+// its journal and the contents in question.
 func (c *Call) consult(dir string, v *ops.Verified) error {
-	conn, err := socket.Dial(context.Background(), filepath.Join(dir, socket.Name))
+	client, err := control.Running(context.Background(), dir)
 	if err != nil {
-		return nil //nolint:nilerr // no server: the working copy is derived, and proves itself at the next start
+		return nil //nolint:nilerr // without a server: the working copy is derived, and the next start checks it
 	}
-	client := overSocket(filepath.Join(dir, socket.Name))
 	var problems []string
-	err = errors.Join(conn.Close(), client.call(context.Background(), http.MethodGet, "/copy", nothing{}, &problems))
+	err = client.Call(context.Background(), http.MethodGet, "/copy", control.Nothing{}, &problems)
 	v.Problems = append(v.Problems, problems...)
 	if err == nil && len(v.Missing)+len(v.Problems) > 0 {
-		in := Suspects{}
+		in := control.Suspects{}
 		for _, m := range v.Missing[:min(len(v.Missing), maxSuspects)] {
 			in.Contents = append(in.Contents, m.Content)
 		}
 		// A server of another version may not know how.
-		v.Told = client.call(context.Background(), http.MethodPost, "/scrub", in, &nothing{}) == nil
+		v.Told = client.Call(context.Background(), http.MethodPost, "/scrub", in, &control.Nothing{}) == nil
 	}
-	return errors.Join(err, client.close())
+	return errors.Join(err, client.Close())
 }
 
-// maxSuspects is how many contents a server is asked to check at once. The
-// others have their turn within the week.
+// maxSuspects is how many contents a server is asked to check at once. It checks the
+// others within a week anyway.
 const maxSuspects = 200

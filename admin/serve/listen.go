@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -59,4 +60,14 @@ func Cause(err error) error {
 		err = e.Err
 	}
 	return err
+}
+
+// Announce writes where the server listens, and the claim link unless it is "". It
+// writes all of it at once, for programs that wait for it.
+func Announce(w io.Writer, version, listen, base, link string) {
+	text := fmt.Sprintf("Kist %s listens on %s and is reachable at %s\n", version, listen, base)
+	if link != "" {
+		text += fmt.Sprintf("There is no administrator yet. Open this link to create the first administrator:\n%s\n", link)
+	}
+	fmt.Fprint(w, text)
 }

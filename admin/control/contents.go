@@ -1,4 +1,4 @@
-package admin
+package control
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ type PutBack struct {
 
 // listContents reads the bytes of all contents that records have, and answers with
 // a JSON value for each.
-func (v verbs) listContents(w http.ResponseWriter, r *http.Request) {
+func (v handler) listContents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
 	started := false
-	err := v.contents(func(content *blobs.Store) error {
-		return ops.ListContents(r.Context(), v.store, content, func(one ops.Content) error {
+	err := v.Contents(func(content *blobs.Store) error {
+		return ops.ListContents(r.Context(), v.Store, content, func(one ops.Content) error {
 			started = true
 			return out.Encode(one)
 		})
@@ -35,9 +35,9 @@ func (v verbs) listContents(w http.ResponseWriter, r *http.Request) {
 }
 
 // putContents stores the contents of a tar that records have.
-func (v verbs) putContents(r *http.Request) (out PutBack, err error) {
-	err = v.contents(func(content *blobs.Store) error {
-		out.Refs, out.Bytes, err = ops.ReadContents(r.Body, v.store, content)
+func (v handler) putContents(r *http.Request) (out PutBack, err error) {
+	err = v.Contents(func(content *blobs.Store) error {
+		out.Refs, out.Bytes, err = ops.ReadContents(r.Body, v.Store, content)
 		return err
 	})
 	return out, err
@@ -47,9 +47,9 @@ func (v verbs) putContents(r *http.Request) (out PutBack, err error) {
 type Suspects struct{ Contents []string }
 
 // scrub makes the server check its journal and some contents in the background.
-func (v verbs) scrub(_ *http.Request, in Suspects) (nothing, error) {
-	v.store.ScrubNow()
-	return nothing{}, v.contents(func(store *blobs.Store) error {
+func (v handler) scrub(_ *http.Request, in Suspects) (Nothing, error) {
+	v.Store.ScrubNow()
+	return Nothing{}, v.Contents(func(store *blobs.Store) error {
 		for _, text := range in.Contents {
 			ref, err := blobs.ParseRef(text)
 			if err != nil {
@@ -62,8 +62,8 @@ func (v verbs) scrub(_ *http.Request, in Suspects) (nothing, error) {
 }
 
 // checkCopy returns what is wrong with the working copy of the store.
-func (v verbs) checkCopy(*http.Request, nothing) ([]string, error) {
+func (v handler) checkCopy(*http.Request, Nothing) ([]string, error) {
 	problems := []string{}
-	err := v.store.CheckCopy(func(err error) { problems = append(problems, err.Error()) })
+	err := v.Store.CheckCopy(func(err error) { problems = append(problems, err.Error()) })
 	return problems, err
 }

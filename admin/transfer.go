@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,10 +20,9 @@ import (
 	"golang.org/x/term"
 
 	"kist/admin/console"
+	"kist/admin/control"
 	"kist/admin/exit"
-	"kist/blobs"
 	"kist/blobs/disk"
-	"kist/kv"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -43,15 +41,6 @@ type exportCommand struct {
 	User string `required:"" placeholder:"NAME" help:"The user whose items to export."`
 }
 
-// Imported is what an import made, and why it ended early if it did.
-type Imported struct {
-	record.Moved
-	Problem string `json:"error,omitempty"`
-}
-
-// Contents runs fn with the contents of files open.
-type Contents func(fn func(*blobs.Store) error) error
-
 func (cmd *importCommand) Run(c *Call) error {
 	if cmd.Format != "" {
 		if _, err := format.Parse(cmd.Format); err != nil {
@@ -63,9 +52,9 @@ func (cmd *importCommand) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	var done Imported
+	var done control.Imported
 	err = cmd.send(ctx, c, client, &done)
-	if err := errors.Join(err, client.close()); err != nil {
+	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if err := c.say(done, "%s", tell(done.Moved)); err != nil || done.Problem == "" {
@@ -75,7 +64,7 @@ func (cmd *importCommand) Run(c *Call) error {
 }
 
 // send sends the source to the handler.
-func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *Imported) error {
+func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client, done *control.Imported) error {
 	ask := url.Values{"user": {cmd.User}, "format": {cmd.Format}}
 	if cmd.DryRun {
 		ask.Set("dryRun", "true")
@@ -83,10 +72,10 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 	if cmd.Update {
 		ask.Set("update", "true")
 	}
-	to.progress = c.progress("Importing", 0)
-	defer to.progress.End()
+	to.Progress = c.progress("Importing", 0)
+	defer to.Progress.End()
 	if cmd.Source == "-" {
-		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), c.Stdin, done)
+		return to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), c.Stdin, done)
 	}
 	f, err := os.Open(cmd.Source)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +90,8 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 		return err
 	}
 	if !info.IsDir() {
-		to.progress.Total = info.Size()
-		return to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
+		to.Progress.Total = info.Size()
+		return to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), f, done)
 	}
 	if cmd.Format != "" && cmd.Format != string(format.Folder) {
 		return exit.Misused("%s is a folder, whose files would be imported; --format %s is for a file", cmd.Source, cmd.Format)
@@ -118,7 +107,7 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *client, done *I
 		_ = w.CloseWithError(err) // never fails
 		unread <- err
 	}()
-	err = to.send(ctx, http.MethodPost, "/import?"+ask.Encode(), r, done)
+	err = to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), r, done)
 	_ = r.Close() // ends pack if the handler did not read on
 	if failed := <-unread; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return fmt.Errorf("cannot read the folder: %w", failed)
@@ -217,7 +206,7 @@ func (cmd *exportCommand) Run(c *Call) error {
 		return err
 	}
 	x, err := cmd.fetch(ctx, c, client)
-	if err := errors.Join(err, client.close()); err != nil {
+	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if cmd.Dest == "-" {
@@ -231,10 +220,10 @@ func (cmd *exportCommand) Run(c *Call) error {
 }
 
 // fetch has the handler write the export, beside its place until it is whole.
-func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *client) (x transfer.Exported, err error) {
+func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Client) (x transfer.Exported, err error) {
 	p := c.progress("Exporting", 0)
 	defer p.End()
-	res, err := from.do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
+	res, err := from.Do(ctx, http.MethodGet, "/export?"+url.Values{"user": {cmd.User}}.Encode(), nil)
 	if err != nil {
 		return x, err
 	}
@@ -305,91 +294,4 @@ func readBack(s format.Source) (x transfer.Exported, err error) {
 		x.Bytes += n
 	}
 	return x, nil
-}
-
-// runImport takes the body of a request in.
-func (v verbs) moveIn(r *http.Request) (out Imported, err error) {
-	ask := r.URL.Query()
-	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })
-	if err != nil {
-		return out, err
-	}
-	err = v.contents(func(content *blobs.Store) error {
-		name, rows := format.Folder, format.Tar(r.Body)
-		if ask.Get("stream") == "" {
-			s, done, err := lay(content, v.store, r.Body)
-			if err != nil {
-				return err
-			}
-			defer done()
-			if name = format.Format(ask.Get("format")); name == "" {
-				name, err = format.Detect(s)
-			} else {
-				_, err = format.Parse(string(name))
-			}
-			if err != nil {
-				return err
-			}
-			rows = format.Read(name, s)
-		}
-		m := &transfer.Import{Store: v.store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
-		done, err := m.Run(r.Context(), name, rows)
-		out.Moved = *done
-		if err != nil && done.Entries > 0 { // what was done is told as well
-			out.Problem, err = err.Error(), nil
-		}
-		return err
-	})
-	return out, err
-}
-
-// lay makes a source that can be read at will of what comes: a file as it is,
-// anything else laid aside among the contents, until done is called.
-func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source, done func(), err error) {
-	if f, ok := body.(interface {
-		io.ReaderAt
-		Stat() (os.FileInfo, error)
-	}); ok {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			return format.Source{R: f, Size: info.Size()}, func() {}, nil
-		}
-	}
-	stage, err := content.Stage()
-	if err != nil {
-		return s, nil, err
-	}
-	defer stage.Drop()             //nolint:errcheck // what cannot be removed now is removed by the next sweep
-	room := store.FreeForContent() // before the source takes of it
-	if _, err := stage.ReadFrom(io.LimitReader(body, room)); err != nil {
-		return s, nil, err
-	}
-	if stage.Size() >= room {
-		return s, nil, kv.ErrFull
-	}
-	return transfer.Lay(content, store, stage)
-}
-
-// moveOut writes what an account keeps.
-func (v verbs) moveOut(w http.ResponseWriter, r *http.Request) {
-	begun := false
-	err := v.contents(func(content *blobs.Store) error {
-		u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.URL.Query().Get("user")) })
-		if err != nil {
-			return err
-		}
-		x, err := transfer.NewExport(v.store, content, u.ID)
-		if err != nil {
-			return err
-		}
-		defer x.Close()
-		w.Header().Set("Content-Type", "application/zip")
-		begun = true
-		return x.Write(w)
-	})
-	if err != nil && begun {
-		panic(http.ErrAbortHandler) // half a zip must not be taken for a whole one
-	}
-	if err != nil {
-		answerWith(w, nil, err)
-	}
 }

@@ -1,0 +1,108 @@
+package control
+
+import (
+	"io"
+	"math"
+	"net/http"
+	"os"
+
+	"kist/blobs"
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/transfer"
+	"kist/kv/transfer/format"
+)
+
+// Imported is what an import created, and why it stopped early if it did.
+type Imported struct {
+	record.Moved
+	Problem string `json:"error,omitempty"`
+}
+
+// importRecords imports the body of a request.
+func (v handler) importRecords(r *http.Request) (out Imported, err error) {
+	ask := r.URL.Query()
+	u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, ask.Get("user")) })
+	if err != nil {
+		return out, err
+	}
+	err = v.Contents(func(content *blobs.Store) error {
+		name, rows := format.Folder, format.Tar(r.Body)
+		if ask.Get("stream") == "" {
+			s, done, err := lay(content, v.Store, r.Body)
+			if err != nil {
+				return err
+			}
+			defer done()
+			if name = format.Format(ask.Get("format")); name == "" {
+				name, err = format.Detect(s)
+			} else {
+				_, err = format.Parse(string(name))
+			}
+			if err != nil {
+				return err
+			}
+			rows = format.Read(name, s)
+		}
+		m := &transfer.Import{Store: v.Store, Blobs: content, Owner: u.ID, DryRun: ask.Get("dryRun") != "", Update: ask.Get("update") != "", MaxFile: math.MaxInt64 - 1}
+		done, err := m.Run(r.Context(), name, rows)
+		out.Moved = *done
+		if err != nil && done.Entries > 0 { // what was done is returned, too
+			out.Problem, err = err.Error(), nil
+		}
+		return err
+	})
+	return out, err
+}
+
+// lay makes a source that can be read in any order from the body of a request. A
+// file is used as it is. Anything else is kept in a temporary file among the
+// contents until done is called.
+func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source, done func(), err error) {
+	if f, ok := body.(interface {
+		io.ReaderAt
+		Stat() (os.FileInfo, error)
+	}); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return format.Source{R: f, Size: info.Size()}, func() {}, nil
+		}
+	}
+	stage, err := content.Stage()
+	if err != nil {
+		return s, nil, err
+	}
+	defer stage.Drop()             //nolint:errcheck // the next sweep removes what is left
+	room := store.FreeForContent() // before the source uses it
+	if _, err := stage.ReadFrom(io.LimitReader(body, room)); err != nil {
+		return s, nil, err
+	}
+	if stage.Size() >= room {
+		return s, nil, kv.ErrFull
+	}
+	return transfer.Lay(content, store, stage)
+}
+
+// exportRecords writes a zip of what an account keeps.
+func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) {
+	started := false
+	err := v.Contents(func(content *blobs.Store) error {
+		u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.URL.Query().Get("user")) })
+		if err != nil {
+			return err
+		}
+		x, err := transfer.NewExport(v.Store, content, u.ID)
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		w.Header().Set("Content-Type", "application/zip")
+		started = true
+		return x.Write(w)
+	})
+	if err != nil && started {
+		panic(http.ErrAbortHandler) // the client must not take half a zip for a whole one
+	}
+	if err != nil {
+		answerWith(w, nil, err)
+	}
+}
