@@ -12,7 +12,7 @@ import (
 	"kist/kv"
 )
 
-// scratchFlag says where a command may write what it needs while it runs.
+// scratchFlag says where a command keeps its temporary files.
 type scratchFlag struct {
 	Scratch string `placeholder:"DIR" help:"A folder for temporary files, which need about four times the size of the journal. By default they are kept where the command writes, or in the data directory."`
 }

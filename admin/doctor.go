@@ -60,8 +60,8 @@ func (cmd doctorCommand) Run(c *Call) error {
 	return foundProblems(bad, "")
 }
 
-// resetClock sets the store's time to the machine's clock, in the running
-// server or in its data directory.
+// resetClock sets the store's time to the machine's clock, through the running server
+// or in the data directory.
 func resetClock(c *Call) error {
 	client, err := c.connect(context.Background(), false)
 	if err != nil {
@@ -81,7 +81,7 @@ If items were unshared or removed by hand meanwhile, or limits of views were spe
 		fmt.Sprintf("%d %s", done.Redated, console.Word(done.Redated == 1, "record of the time ahead is", "records of the time ahead are")))
 }
 
-// server asks the running server, by its socket and by its public address.
+// server asks the running server through its socket and at its public address.
 func (d *checkup) server() {
 	client, err := control.Running(context.Background(), d.Dir)
 	if err != nil && !errors.Is(err, socket.ErrNobody) {
@@ -119,7 +119,7 @@ func (d *checkup) server() {
 	d.webhooks(targets)
 }
 
-// journal tells what the running server has seen when it read its journal.
+// journal reports what the running server found when it read its journal.
 func (d *checkup) journal(h kv.JournalHealth) {
 	damage := strings.Join(h.Damaged, "; ")
 	switch {
@@ -132,7 +132,7 @@ func (d *checkup) journal(h kv.JournalHealth) {
 	}
 }
 
-// webhooks tells which targets did not take what was sent to them last.
+// webhooks reports the targets that did not accept the latest delivery.
 func (d *checkup) webhooks(targets []control.Target) {
 	failing := 0
 	for _, t := range targets {
@@ -160,7 +160,7 @@ func (d *checkup) webhooks(targets []control.Target) {
 // probeTime bounds one request to the public address.
 const probeTime = 15 * time.Second
 
-// address looks at the base URL from outside, as far as that goes from here.
+// address checks the base URL from outside, as far as this machine can.
 func (d *checkup) address(about control.About) {
 	base, err := url.Parse(about.Base)
 	if err != nil {
@@ -211,8 +211,8 @@ func (d *checkup) address(about control.About) {
 	d.bodies(about.Base+"/healthz/"+about.Probe, about.MaxUpload)
 }
 
-// reach asks the server at an address of its and says why if it does not
-// answer there: the result is nil then.
+// reach asks the server at one of its addresses. If the server does not answer there,
+// reach adds a finding and returns nil.
 func (d *checkup) reach(what, address string, about control.About) *seen {
 	seen, status, err := probe(http.MethodGet, address+"/healthz/"+about.Probe, 0)
 	switch {
@@ -231,8 +231,8 @@ func (d *checkup) reach(what, address string, about control.About) *seen {
 	return seen
 }
 
-// content looks at the origin for content. A proxy that does not tell under
-// which host it was asked makes a loop of it: the base sends there.
+// content checks the origin for content. If the proxy does not pass the host on, a
+// request for content is redirected to the same address forever.
 func (d *checkup) content(about control.About) {
 	seen := d.reach("content URL", about.Content, about)
 	switch {
@@ -245,8 +245,8 @@ func (d *checkup) content(about control.About) {
 	}
 }
 
-// bodies finds out how large a body the proxy lets through. None is sent: a
-// proxy says so when it sees the length (RFC 9110, section 10.1.1).
+// bodies checks how large a body the proxy accepts. It sends no body: a proxy refuses
+// when it sees the length (RFC 9110, section 10.1.1).
 func (d *checkup) bodies(address string, limit int64) {
 	passes := int64(0)
 	for _, n := range []int64{1 << 20, 10 << 20, 100 << 20, 1 << 30, limit} {
@@ -268,8 +268,8 @@ func (d *checkup) bodies(address string, limit int64) {
 	d.OK("uploads", "bodies up to %s pass", console.Bytes(limit))
 }
 
-// probe asks the server by its public address. A body of the length is
-// announced and not sent.
+// probe asks the server at its public address. It announces a body of the length but
+// does not send it.
 func probe(method, address string, length int64) (*seen, int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
@@ -291,7 +291,7 @@ func probe(method, address string, length int64) (*seen, int, error) {
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the address has the token
+			err = u.Err // without the address, which has the token
 		}
 		return nil, 0, err
 	}

@@ -18,8 +18,8 @@ type extensionCommand struct {
 	Dir string `arg:"" help:"The folder to write. It must be new, empty, or hold the extension already."`
 }
 
-// Run writes the browser extension to the folder. One that holds it already is
-// brought up to date; what else is in there stays.
+// Run writes the browser extension to the folder. A folder that holds the extension
+// is brought up to date, and other files in it stay.
 func (cmd *extensionCommand) Run(c *Call) error {
 	files, err := embed.Extension("")
 	if err != nil {
@@ -28,8 +28,8 @@ func (cmd *extensionCommand) Run(c *Call) error {
 	if err := takesExtension(cmd.Dir, files[manifestFile]); err != nil {
 		return err
 	}
-	// The manifest comes first, as it is what tells that the folder is ours:
-	// where writing breaks off, it can be done again.
+	// The manifest comes first, because it shows that the folder is kist's: if
+	// writing fails on the way, the command can run again.
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return name == manifestFile })
 	for _, name := range slices.Insert(names, 0, manifestFile) {
 		at := filepath.Join(cmd.Dir, filepath.FromSlash(name))
@@ -51,7 +51,7 @@ func (cmd *extensionCommand) Run(c *Call) error {
 
 const manifestFile = "manifest.json"
 
-// takesExtension refuses a folder in which anything else than the extension is.
+// takesExtension refuses a folder that holds anything but the extension.
 func takesExtension(dir string, manifest []byte) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -69,8 +69,8 @@ func takesExtension(dir string, manifest []byte) error {
 	return fmt.Errorf("the folder %s is not empty, and what is in it is not the extension of kist; choose another folder (nothing was changed)", dir)
 }
 
-// sameExtension compares manifests by the id that Firefox knows an extension
-// by, which stays from version to version.
+// sameExtension compares manifests by the extension's id for Firefox, which is the
+// same in all versions.
 func sameExtension(x, y []byte) bool {
 	id := func(b []byte) string {
 		var m struct {

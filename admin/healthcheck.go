@@ -28,8 +28,8 @@ type healthcheckCommand struct {
 	secure    bool
 }
 
-// ask has the server of the data directory say where it listens, where the
-// flags do not.
+// ask asks the server of the data directory where it listens, unless the flags say
+// so.
 func (cmd *healthcheckCommand) ask(ctx context.Context, c *Call) error {
 	if _, socket := serve.SocketPath(cmd.Listen); socket || cmd.URL != "" {
 		return nil
@@ -72,8 +72,8 @@ func (cmd *healthcheckCommand) Run(c *Call) error {
 		if base, err = serve.LocalAddress(cmd.Listen, cmd.secure); err != nil {
 			return err
 		}
-		// The certificate is for the name that visitors use. Nothing secret is
-		// sent, and nothing is believed but that somebody answers.
+		// The certificate is for the name that visitors use. The check sends no
+		// secret and only trusts that somebody answers.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- see above
 		if len(cmd.TLSDomain) > 0 {
 			transport.TLSClientConfig.ServerName = cmd.TLSDomain[0]

@@ -15,8 +15,8 @@ import (
 //go:embed install
 var installFiles embed.FS
 
-// installCommand prints what runs kist, or leads visitors to it, for someone to
-// look at and put in its place: it changes nothing.
+// installCommand prints a configuration file for a program that runs kist or leads
+// visitors to it. It changes nothing.
 type installCommand struct {
 	What string `arg:"" enum:"systemd,docker,nginx,caddy,traefik" help:"The program to configure: systemd, docker, nginx, caddy or traefik."`
 
@@ -25,10 +25,10 @@ type installCommand struct {
 	Listen     string `default:"${listen}" placeholder:"ADDR" help:"The address at which the server will listen and the proxy will reach it."`
 }
 
-// installation is what the files are made with.
+// installation is the data of the templates.
 type installation struct {
 	Base, Content string // as given
-	Sites         []site // of Base, and of Content if that differs in more than its host
+	Sites         []site // of Base, and of Content if it differs in more than its host
 	Listen, Port  string
 	Socket        string // the path of Listen if that is a socket
 }
@@ -38,7 +38,7 @@ type site struct {
 	Host, Also string // as in addresses: an IPv6 address has brackets; Also may be ""
 	Port       string
 	Plain      bool   // without TLS
-	Path       string // what the proxy takes off, without a slash at its end; may be ""
+	Path       string // what the proxy removes, without a slash at its end; may be ""
 }
 
 func siteOf(u *url.URL) site {
@@ -49,7 +49,7 @@ func siteOf(u *url.URL) site {
 	return s
 }
 
-// Usual is the port that an address need not name.
+// Usual is the default port of the scheme.
 func (s site) Usual() string {
 	if s.Plain {
 		return "80"
@@ -57,7 +57,7 @@ func (s site) Usual() string {
 	return "443"
 }
 
-// Address is where the site is found, as Caddy writes it.
+// Address is the address of the site as Caddy writes it.
 func (s site) Address() string { return s.With(s.Host) }
 
 // With is Address with another host.

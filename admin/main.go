@@ -38,7 +38,7 @@ type Globals struct {
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error."`
 }
 
-// Commands are the commands beside serve.
+// Commands are all commands except serve.
 type Commands struct {
 	User        userCommands       `cmd:"" help:"Add, list, change and remove accounts."`
 	Key         keyCommands        `cmd:"" help:"Create, list and revoke API keys."`
@@ -57,21 +57,20 @@ type Commands struct {
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
 
-// A Call is what a command is run with.
+// A Call is what a command runs with.
 type Call struct {
 	*Globals
 	Version        string // of the program
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger  // on Stderr
-	Access         *slog.Logger  // for a line about each request, which may wait a moment
+	Access         *slog.Logger  // gets a line about each request; lines may be written a moment later
 	delay          time.Duration // of a sweep in this process
 }
 
-// Main reads the command line and the environment into cli, a kong model that
-// holds g and the commands, runs the command with a *Call, and returns the
-// exit code. A command that fails has said why in one sentence on standard
-// error.
+// Main reads the command line and the environment into cli, a kong model that holds
+// g and the commands. It runs the command with a *Call and returns the exit code. If
+// the command fails, Main prints why in one sentence on standard error.
 func Main(cli any, g *Globals, version string) int {
 	process.Private()
 	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
@@ -130,10 +129,10 @@ func (c *Call) run(cli any, args []string) error {
 	return ctx.Run(c)
 }
 
-// setVariables gives a variable to each flag that configures kist: those of
-// every command and those of serve, also where another command has a flag of
-// the same name. Any other flag says what a command is to do, and a variable
-// that was left in the environment must not: it could remove an account.
+// setVariables gives an environment variable to each flag that configures kist: the
+// flags of every command and of serve, and flags of the same name of other commands.
+// The other flags say what a command does. They have no variable, because one that
+// was left in the environment could remove an account.
 func setVariables(k *kong.Kong) error {
 	configures := map[string]bool{}
 	for _, node := range append([]*kong.Node{k.Model.Node}, k.Model.Children...) {
@@ -153,7 +152,7 @@ func setVariables(k *kong.Kong) error {
 	})
 }
 
-// describe is the help of a flag with its default and its variable.
+// describe returns the help of a flag with its default and its variable.
 func describe(v *kong.Value) string {
 	var more []string
 	if v.HasDefault {
@@ -176,12 +175,12 @@ func (c *Call) logHandler(to io.Writer) slog.Handler {
 	return newTextHandler(to, o)
 }
 
-// ask has the handler do something, in the server or in this process.
+// ask sends a request to the handler, in the server or in this process.
 func (c *Call) ask(method, path string, in, out any) error {
 	return c.request(false, method, path, in, out)
 }
 
-// askNew is ask; it makes the data directory if there is none.
+// askNew is ask, but it creates the data directory if there is none.
 func (c *Call) askNew(method, path string, in, out any) error {
 	return c.request(true, method, path, in, out)
 }
@@ -199,8 +198,8 @@ func (c *Call) request(create bool, method, path string, in, out any) error {
 	return errors.Join(err, client.Close())
 }
 
-// words is how the command line calls the fields that the handler names.
-var words = map[string]string{
+// fieldNames are the names of the handler's fields on the command line.
+var fieldNames = map[string]string{
 	"username": "the name", "password": "the password", "role": "the role",
 	"displayName": "--display-name", "name": "--name", "scope": "--scope", "expiresAt": "--expires",
 }
@@ -209,12 +208,12 @@ var words = map[string]string{
 func inWords(fields map[string]string) string {
 	var all []string
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		all = append(all, cmp.Or(words[field], field)+" "+fields[field])
+		all = append(all, cmp.Or(fieldNames[field], field)+" "+fields[field])
 	}
 	return strings.Join(all, "; ")
 }
 
-// say prints what a command found or did: v as JSON for programs, else the
+// say prints what a command found or did: v as JSON if --json is set, or else the
 // text.
 func (c *Call) say(v any, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...) + "\n"
@@ -238,8 +237,8 @@ func (c *Call) print(text string) error {
 	return nil
 }
 
-// The variables a password may come by; there is no flag, which other users of
-// the machine could read.
+// The variables that may hold a password. There is no flag for it, because other
+// users of the machine could read the command line.
 const (
 	envPrefix    = "KIST_"
 	fileSuffix   = "_FILE"
@@ -247,10 +246,9 @@ const (
 	maxValueFile = 64 << 10
 )
 
-// readEnvironment prepares the environment for kong: a variable that is set
-// and empty is taken for unset, so that it does not wipe a default, and KIST_X
-// takes its value from the file that KIST_X_FILE names. It returns a warning
-// for each KIST_ variable that means nothing.
+// readEnvironment prepares the environment for kong. It unsets empty variables, so
+// that they do not replace a default, and sets KIST_X to the text of the file that
+// KIST_X_FILE names. It returns a warning for each unknown KIST_ variable.
 func readEnvironment(app *kong.Application) (warnings []string, err error) {
 	known := map[string]bool{}
 	var walk func(n *kong.Node)
@@ -294,7 +292,7 @@ func readEnvironment(app *kong.Application) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// readValue reads a small file.
+// readValue reads a file of at most maxValueFile bytes.
 func readValue(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -317,7 +315,7 @@ func (c *Call) progress(what string, total int64) *console.Progress {
 	return console.NewProgress(c.Stderr, what, total)
 }
 
-// connect reaches the data directory.
+// connect reaches the data directory, in the server or in this process.
 func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error) {
 	return control.Connect(ctx, control.Options{Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log})
 }

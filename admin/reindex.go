@@ -16,7 +16,7 @@ import (
 
 type reindexCommand struct{}
 
-// reindexPoll is how often the progress is asked for.
+// reindexPoll is the time between two requests for the progress.
 const reindexPoll = 100 * time.Millisecond
 
 func (cmd *reindexCommand) Run(c *Call) (err error) {

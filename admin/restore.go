@@ -34,14 +34,14 @@ func (cmd *restoreCommand) Run(c *Call) error {
 	return c.sayCopied(done, "Restored "+cmd.Source)
 }
 
-// Healed is what restore --missing did.
-type Healed struct {
+// Refilled is what restore --missing did.
+type Refilled struct {
 	Source  string     `json:"source"`
 	Files   int        `json:"files"`   // contents that were put back
-	Bytes   int64      `json:"bytes"`   // of those
+	Bytes   int64      `json:"bytes"`   // of the contents that were put back
 	Missing []ops.Lost `json:"missing"` // files whose bytes are still missing or damaged
-	// Unreadable are files whose bytes could not be looked at, at most
-	// maxUnreadable; UnreadableTotal is how many there are.
+	// Unreadable are files whose bytes could not be read, at most maxUnreadable of
+	// them. UnreadableTotal is how many there are.
 	Unreadable      []ops.Lost `json:"unreadable"`
 	UnreadableTotal int        `json:"unreadableTotal"`
 }
@@ -103,8 +103,8 @@ func (cmd *restoreCommand) putBackMissing(c *Call) error {
 	return exit.Found("%s", strings.Join(bad, ". "))
 }
 
-func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *control.Client) (*Healed, error) {
-	out := &Healed{Source: cmd.Source, Missing: []ops.Lost{}, Unreadable: []ops.Lost{}}
+func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *control.Client) (*Refilled, error) {
+	out := &Refilled{Source: cmd.Source, Missing: []ops.Lost{}, Unreadable: []ops.Lost{}}
 	wanted, total, err := c.unsound(ctx, client, out)
 	if err != nil || len(wanted) == 0 {
 		return out, err
@@ -121,9 +121,9 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *co
 	}()
 	var done control.PutBack
 	err = client.Send(ctx, http.MethodPost, "/contents", from, &done)
-	_ = from.Close() // ends the sending, should the handler have failed
+	_ = from.Close() // ends the sending if the handler failed
 	if e := <-sent; e != nil && !errors.Is(e, io.ErrClosedPipe) {
-		err = e // the cause of the other
+		err = e // it caused the other error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not all files were fetched; what was put back stays: %w", err)
@@ -140,10 +140,10 @@ func (cmd *restoreCommand) fetchMissing(ctx context.Context, c *Call, client *co
 	return out, nil
 }
 
-// unsound has all contents read, and returns the files of those that are
-// missing or damaged, and how many bytes those contents should have. Files that
-// cannot be read are noted in out.
-func (c *Call) unsound(ctx context.Context, client *control.Client, out *Healed) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
+// unsound makes the handler read all contents. It returns the files of missing and
+// damaged contents and how many bytes those contents should have. It notes the files
+// that cannot be read in out.
+func (c *Call) unsound(ctx context.Context, client *control.Client, out *Refilled) (wanted map[blobs.Ref][]ops.Lost, total int64, err error) {
 	res, err := client.Do(ctx, http.MethodGet, "/contents", http.NoBody)
 	if err != nil {
 		return nil, 0, err

@@ -57,7 +57,7 @@ func (cmd *importCommand) Run(c *Call) error {
 	if err := errors.Join(err, client.Close()); err != nil {
 		return err
 	}
-	if err := c.say(done, "%s", tell(done.Moved)); err != nil || done.Problem == "" {
+	if err := c.say(done, "%s", importReport(done.Moved)); err != nil || done.Problem == "" {
 		return err
 	}
 	return fmt.Errorf("the import stopped early: %s What was imported stays. Importing again creates no duplicates", console.Sentence(done.Problem))
@@ -108,15 +108,15 @@ func (cmd *importCommand) send(ctx context.Context, c *Call, to *control.Client,
 		unread <- err
 	}()
 	err = to.Send(ctx, http.MethodPost, "/import?"+ask.Encode(), r, done)
-	_ = r.Close() // ends pack if the handler did not read on
+	_ = r.Close() // ends pack if the handler stopped reading
 	if failed := <-unread; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return fmt.Errorf("cannot read the folder: %w", failed)
 	}
 	return err
 }
 
-// pack writes a folder as a tar. Files that cannot be opened are told to skip
-// and left out.
+// pack writes a folder as a tar. It calls skip for files that it cannot open and
+// leaves them out.
 func pack(w io.Writer, dir string, skip func(string, error)) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -134,7 +134,7 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 			return err
 		}
 		h, err := tar.FileInfoHeader(info, "elsewhere")
-		if err != nil { // a socket, for one
+		if err != nil { // for example a socket
 			h = &tar.Header{Typeflag: tar.TypeFifo}
 		}
 		h.Name = name
@@ -161,8 +161,8 @@ func pack(w io.Writer, dir string, skip func(string, error)) error {
 	return errors.Join(err, t.Close())
 }
 
-// tell is the report of an import for people.
-func tell(m record.Moved) string {
+// importReport returns the report of an import for people.
+func importReport(m record.Moved) string {
 	verb := "Imported"
 	if m.DryRun {
 		verb = "This would import"
@@ -219,7 +219,8 @@ func (cmd *exportCommand) Run(c *Call) error {
 	return bytesMissing(x.Missing)
 }
 
-// fetch has the handler write the export, beside its place until it is whole.
+// fetch writes the export of the handler to a temporary file beside its destination
+// and renames it when it is whole.
 func (cmd *exportCommand) fetch(ctx context.Context, c *Call, from *control.Client) (x transfer.Exported, err error) {
 	p := c.progress("Exporting", 0)
 	defer p.End()

@@ -15,8 +15,8 @@ import (
 	"kist/embed"
 )
 
-// plainly is how the parser's words are put to people.
-var plainly = []struct {
+// plainWords rewrite the parser's messages in plain words.
+var plainWords = []struct {
 	words *regexp.Regexp
 	plain string
 }{
@@ -32,8 +32,8 @@ var plainly = []struct {
 	{regexp.MustCompile(`\(from envar (\w+)=.*\)$`), `(from $1)`},
 }
 
-// printHelp prints the help of a command. That of the program ends with the
-// pages of the handbook.
+// printHelp prints the help of a command. The help of the program ends with a list of
+// the pages of the handbook.
 func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(o, ctx); err != nil || ctx.Selected() != nil {
 		return err
@@ -46,8 +46,8 @@ func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// refuseEmpty refuses what was said to be nothing, as a variable that is not set
-// does in a script.
+// refuseEmpty refuses an empty data directory and empty arguments, which come from
+// unset variables in scripts.
 func (c *Call) refuseEmpty(ctx *kong.Context) error {
 	what := ""
 	if c.DataDir == "" {
@@ -64,9 +64,8 @@ func (c *Call) refuseEmpty(ctx *kong.Context) error {
 	return exit.Misused("%s must not be empty; %s --help shows how it is used", what, ctx.Selected().FullPath())
 }
 
-// misread makes a usage error of what the parser did not understand. Where a
-// command is missing it prints the help on standard error instead, as the
-// program that was meant is not known.
+// misread returns an error of usage for what the parser did not understand. If a
+// command is missing, it prints the help on standard error instead.
 func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 	text, command := err.Error(), p.Model.Node
 	for _, step := range err.Context.Path {
@@ -82,10 +81,10 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 		return exit.Misused("") // the help has said everything
 	}
 	meant := suggest(p.Model.Node, command, text)
-	if meant != "" { // the parser's own guess goes by the letters alone
+	if meant != "" { // the parser's own guess compares only letters
 		text, _, _ = strings.Cut(text, ", did you mean")
 	}
-	for _, p := range plainly {
+	for _, p := range plainWords {
 		text = p.words.ReplaceAllString(text, p.plain)
 	}
 	if meant != "" {
@@ -94,8 +93,8 @@ func (c *Call) misread(p *kong.Kong, err *kong.ParseError) error {
 	return exit.Misused("%s; %s --help shows how it is used", text, command.FullPath())
 }
 
-// otherNames are names that other programs give to commands and flags, and
-// kist's names for them.
+// otherNames maps the names that other programs use for commands and flags to kist's
+// names for them.
 var otherNames = map[string][]string{
 	"start": {"serve"}, "run": {"serve"}, "server": {"serve"}, "up": {"serve"},
 	"add": {"create"}, "create": {"add"}, "new": {"add", "create"},
@@ -110,8 +109,8 @@ var otherNames = map[string][]string{
 
 var unreadWord = regexp.MustCompile(`^(?:unexpected argument|unknown flag) (\S+?)(, did you mean .*)?$`)
 
-// suggest names what was probably meant by the word that the parser complains
-// of at a command; "" if nothing comes to mind.
+// suggest returns what the user probably meant by the word that the parser does not
+// know at a command, or "".
 func suggest(root, at *kong.Node, complaint string) string {
 	match := unreadWord.FindStringSubmatch(complaint)
 	if match == nil {

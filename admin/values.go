@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Span is a length of time on the command line: as time.ParseDuration reads
-// it, or whole days (90d).
+// Span is a length of time on the command line, as time.ParseDuration reads it or in
+// whole days (90d).
 type Span time.Duration
 
 // UnmarshalText reads a span that is not negative.
@@ -32,8 +32,8 @@ func (s *Span) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Size is a number of bytes on the command line: plain or with a unit, of
-// 1000 (500MB) or of 1024 (5GiB).
+// Size is a number of bytes on the command line, plain or with a unit: powers of 1000
+// (500MB) or of 1024 (5GiB).
 type Size int64
 
 var units = map[string]int64{

@@ -58,14 +58,14 @@ func (cmd *verifyCommand) Run(c *Call) error {
 			return fmt.Errorf("cannot repair %s: %w", dir, err)
 		}
 		if cmd.DryRun {
-			if err := c.say(&ops.Verified{Dir: dir, Missing: []ops.Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil || repaired.Whole() {
+			if err := c.say(&ops.Verified{Dir: dir, Missing: []ops.Lost{}, Problems: []string{}, Repaired: repaired}, "%s", strings.TrimPrefix(repairReport(repaired), "\n")); err != nil || repaired.Whole() {
 				return err
 			}
-			return lossy(repaired)
+			return lossError(repaired)
 		}
 	}
-	if repaired != nil && !c.JSON { // now: reading all files may take hours, or be cut short
-		if err := c.say(nil, "%s", strings.TrimPrefix(told(repaired), "\n")); err != nil {
+	if repaired != nil && !c.JSON { // now, because reading all files may take hours or be interrupted
+		if err := c.say(nil, "%s", strings.TrimPrefix(repairReport(repaired), "\n")); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	}
 	text := fmt.Sprintf("%s: %s, %d %s, %s of %s; state %s.",
 		dir, console.Count(v.Seq, "commit"), v.Entries, console.Word(v.Entries == 1, "entry", "entries"), console.Count(v.Contents, "file"), console.Bytes(v.Bytes), v.Digest)
-	if v.Orphans > 0 && len(v.Problems) == 0 { // records that cannot be read may have them
+	if v.Orphans > 0 && len(v.Problems) == 0 { // unreadable records may have them
 		text += fmt.Sprintf("\nThe bytes of %s belong to no item; the hourly sweep frees their space.", console.Count(v.Orphans, "file"))
 	}
 	for _, m := range v.Missing {
@@ -106,7 +106,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		return err
 	}
 	if repaired != nil && !repaired.Whole() {
-		return lossy(repaired)
+		return lossError(repaired)
 	}
 	if bad == 0 {
 		return nil
@@ -120,8 +120,8 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	return foundProblems(bad, "")
 }
 
-// told is what a repair did, or would do, a line for each fact.
-func told(r *kv.Repaired) string {
+// repairReport says what a repair did or would do, with a line for each fact.
+func repairReport(r *kv.Repaired) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		b.WriteString("\nRepair: " + console.Printable(fmt.Sprintf(format, args...)))
@@ -173,11 +173,11 @@ func told(r *kv.Repaired) string {
 	return b.String()
 }
 
-// maxShown is how many things of a kind are listed as text.
+// maxShown is how many things of a kind are listed without --json.
 const maxShown = 20
 
-// lossy says that a repair has lost something.
-func lossy(r *kv.Repaired) error {
+// lossError is the error of a repair that lost something.
+func lossError(r *kv.Repaired) error {
 	switch {
 	case r.Partial:
 		return exit.Found("the repair could not save everything, and how much is lost is not known")
