@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"kist/admin"
@@ -79,7 +77,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer watchSignals(ctx, cancel)() // runs last: a second signal counts until everything is closed
+	defer process.WatchSignals(ctx, cancel)() // runs last: a second signal counts until everything is closed
 
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
@@ -176,33 +174,6 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	err = errors.Join(err, stopControl(time.Duration(cmd.Grace)))
 	work.Wait()
 	return errors.Join(err, serve.TidyClaim(store))
-}
-
-// watchSignals calls cancel at the first SIGINT or SIGTERM and ends the process at
-// the second. If ctx has ended on its own, it ends the process at the first. It
-// stops when end is called.
-func watchSignals(ctx context.Context, cancel func()) (end func()) {
-	signals := make(chan os.Signal, 2) // room for both, however close together they come
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ended := make(chan struct{})
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done():
-		case <-ended:
-		}
-		select {
-		case <-signals:
-			os.Exit(1)
-		case <-ended:
-		}
-	}()
-	return func() {
-		signal.Stop(signals)
-		close(ended)
-		cancel()
-	}
 }
 
 // addresses returns the URLs that generated links begin with: base for pages, and

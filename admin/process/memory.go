@@ -1,5 +1,5 @@
 // Package process sets up the process that kist runs in: its memory, its
-// threads, the mode of its files, and what it tells systemd.
+// threads, the mode of its files, its signals, and what it tells systemd.
 package process
 
 import (
