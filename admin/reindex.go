@@ -30,7 +30,7 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if err := client.Call(ctx, http.MethodPost, "/index", control.Nothing{}, &before); err != nil {
 		return err
 	}
-	begun := time.Now()
+	started := time.Now()
 	p := c.progress("Indexing", 0)
 	p.Unit = func(n int64) string { return strconv.FormatInt(n, 10) }
 	for {
@@ -48,5 +48,5 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 	if got.Phase != search.Ready {
 		return fmt.Errorf("the search index could not be made: %s", cmp.Or(got.Problem, "the server is ending"))
 	}
-	return c.say(got, "Indexed %s in %s.", console.Count(got.Documents, "record"), time.Since(begun).Round(10*time.Millisecond))
+	return c.say(got, "Indexed %s in %s.", console.Count(got.Documents, "record"), time.Since(started).Round(10*time.Millisecond))
 }

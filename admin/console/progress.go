@@ -20,7 +20,7 @@ type Progress struct {
 	terminal bool
 	what     string
 	done     int64
-	begun    time.Time
+	started  time.Time
 	said     time.Time
 }
 
@@ -35,7 +35,7 @@ const (
 func NewProgress(w io.Writer, what string, total int64) *Progress {
 	f, ok := w.(*os.File)
 	now := time.Now()
-	return &Progress{Total: total, Unit: Bytes, w: w, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, begun: now, said: now}
+	return &Progress{Total: total, Unit: Bytes, w: w, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, started: now, said: now}
 }
 
 // Add says that n more are done.
@@ -55,7 +55,7 @@ func (p *Progress) Add(n int64) {
 func (p *Progress) Reach(n int64) { p.Add(n - p.done) }
 
 func (p *Progress) say(now time.Time) {
-	rate := float64(p.done) / max(now.Sub(p.begun).Seconds(), 0.001)
+	rate := float64(p.done) / max(now.Sub(p.started).Seconds(), 0.001)
 	text := fmt.Sprintf("%s: %s, %s/s", p.what, p.Unit(p.done), p.Unit(int64(rate)))
 	if p.Total > 0 {
 		text = fmt.Sprintf("%s: %s of %s (%d %%), %s/s", p.what, p.Unit(p.done), p.Unit(p.Total), min(100, p.done*100/p.Total), p.Unit(int64(rate)))

@@ -66,14 +66,14 @@ func (j Job) Backup(dest string, stdout io.Writer) (*BackedUp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no backup was made: %w", err)
 	}
-	b.sum.Dest = dest
-	if len(b.sum.Missing) > 0 {
-		return &b.sum, nil
+	b.result.Dest = dest
+	if len(b.result.Missing) > 0 {
+		return &b.result, nil
 	}
 	if err := os.WriteFile(filepath.Join(j.Dir, backupMark), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
 		j.Log.Warn("the time of the backup is not noted", "error", err)
 	}
-	return &b.sum, nil
+	return &b.result, nil
 }
 
 // toFolder makes a backup in the folder or brings one up to date. At every moment
@@ -100,7 +100,7 @@ func (b *snapshot) toFolder(dest string) error {
 	}); err != nil {
 		return err
 	}
-	instance, err := b.i.Instance()
+	instance, err := b.state.Instance()
 	if err == nil {
 		err = kv.WriteInstance(dest, instance)
 	}
@@ -110,7 +110,7 @@ func (b *snapshot) toFolder(dest string) error {
 	if err != nil {
 		return err
 	}
-	return b.i.View(func(tx *kv.Tx) error {
+	return b.state.View(func(tx *kv.Tx) error {
 		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !tx.Referenced(ref), nil })
 		return err
 	})

@@ -58,7 +58,7 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 			return nil, fmt.Errorf("cannot move what was restored into place: %w", err)
 		}
 	}
-	instance, err := b.i.Instance()
+	instance, err := b.state.Instance()
 	if err == nil {
 		err = kv.WriteInstance(j.Dir, instance)
 	}
@@ -72,8 +72,8 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return nil, err
 	}
-	b.sum.Dest = j.Dir
-	return &b.sum, nil
+	b.result.Dest = j.Dir
+	return &b.result, nil
 }
 
 // fill makes a data directory in the folder work from the source, and reads it.

@@ -32,14 +32,14 @@ type snapshot struct {
 	job     Job
 	scratch string // holds a copy of the journal
 	parts   []journal.Part
-	i       *kv.Inspection
+	state   *kv.Inspection
 	blobs   *blobs.Store
-	sum     BackedUp
+	result  BackedUp
 }
 
 func (b *snapshot) close() {
-	if b.i != nil {
-		_ = b.i.Close() // a file in scratch
+	if b.state != nil {
+		_ = b.state.Close() // a file in scratch
 	}
 	if b.blobs != nil {
 		_ = b.blobs.Close()
@@ -49,7 +49,7 @@ func (b *snapshot) close() {
 // freeze copies the journal of a data directory into the folder scratch and reads
 // the copy. The folder stays the caller's.
 func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
-	b := &snapshot{job: j, scratch: scratch, sum: BackedUp{Missing: []Lost{}}}
+	b := &snapshot{job: j, scratch: scratch, result: BackedUp{Missing: []Lost{}}}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -81,13 +81,13 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 		}
 	}
 	var problems []error
-	if b.i, err = kv.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
+	if b.state, err = kv.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
 		return nil, err
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%s is damaged: %w; kist verify tells more", dir, problems[0])
 	}
-	b.sum.Seq, b.sum.Digest = b.i.Seq, fmt.Sprintf("%016x", uint64(b.i.Digest))
+	b.result.Seq, b.result.Digest = b.state.Seq, fmt.Sprintf("%016x", uint64(b.state.Digest))
 	b.blobs, err = blobs.Read(filepath.Join(dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) { // no file was ever uploaded
 		if err = os.Mkdir(filepath.Join(b.scratch, "blobs"), 0o700); err == nil {
@@ -100,7 +100,7 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 // each calls copy with each content of the snapshot and its size, and notes the
 // contents that cannot be read. copy returns whether the content was there already.
 func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *console.Progress) (had bool, err error)) error {
-	return b.i.View(func(tx *kv.Tx) error {
+	return b.state.View(func(tx *kv.Tx) error {
 		total := int64(0)
 		for _, n := range tx.Contents() {
 			total += n
@@ -118,15 +118,15 @@ func (b *snapshot) each(what string, copy func(ref blobs.Ref, n int64, p *consol
 			case err != nil:
 				return err
 			default:
-				b.sum.Files++
+				b.result.Files++
 				if !had {
-					b.sum.Copied++
-					b.sum.Bytes += n
+					b.result.Copied++
+					b.result.Bytes += n
 				}
 				continue
 			}
 			for _, r := range tx.Having(ref) {
-				b.sum.Missing = append(b.sum.Missing, Lost{ID: r.ID, Name: r.Name, Content: blobs.Ref(ref).String(), Why: why})
+				b.result.Missing = append(b.result.Missing, Lost{ID: r.ID, Name: r.Name, Content: blobs.Ref(ref).String(), Why: why})
 			}
 		}
 		return nil
@@ -217,7 +217,7 @@ func (b *snapshot) check(path string) error {
 	}
 	defer j.Close()
 	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
-	if err == nil && done.State != b.i.State {
+	if err == nil && done.State != b.state.State {
 		err = errors.New("the copy of the journal is not what was written")
 	}
 	return err
@@ -225,7 +225,7 @@ func (b *snapshot) check(path string) error {
 
 // contents returns how many bytes the contents have.
 func (b *snapshot) contents() (total int64) {
-	_ = b.i.View(func(tx *kv.Tx) error { // the function returns no error
+	_ = b.state.View(func(tx *kv.Tx) error { // the function returns no error
 		for _, n := range tx.Contents() {
 			total += n
 		}

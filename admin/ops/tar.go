@@ -68,7 +68,7 @@ func (b *snapshot) writeTar(w io.Writer) error {
 		_, err := io.Copy(t, r)
 		return err
 	}
-	instance, err := b.i.Instance()
+	instance, err := b.state.Instance()
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,8 @@ func (b *snapshot) checkTar(r io.Reader) error {
 	}); err != nil {
 		return err
 	}
-	if files != b.sum.Files {
-		return fmt.Errorf("the tar has %d files and should have %d", files, b.sum.Files)
+	if files != b.result.Files {
+		return fmt.Errorf("the tar has %d files and should have %d", files, b.result.Files)
 	}
 	return b.check(filepath.Join(aside, "journal"))
 }

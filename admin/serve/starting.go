@@ -25,12 +25,12 @@ type Starting struct {
 	Secure *tls.Config // nil for plain HTTP
 	Log    *slog.Logger
 
-	share  atomic.Uint64 // bits of a float64: the part of the work that is done, from 0 to 1
-	front  net.Listener
-	server *http.Server
-	begun  time.Time
-	work   sync.WaitGroup
-	stop   context.CancelFunc
+	share   atomic.Uint64 // bits of a float64: the part of the work that is done, from 0 to 1
+	front   net.Listener
+	server  *http.Server
+	started time.Time
+	work    sync.WaitGroup
+	stop    context.CancelFunc
 }
 
 // How often a long start reports, and how much more time it asks systemd for
@@ -47,7 +47,7 @@ func (s *Starting) Rebuild() (progress func(share float64), err error) {
 	if s.front, err = listenPublic(s.Listen); err != nil {
 		return nil, err
 	}
-	s.begun = time.Now()
+	s.started = time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.server = &http.Server{
@@ -117,7 +117,7 @@ func (s *Starting) left() (time.Duration, bool) {
 	if share < 0.01 {
 		return 0, false
 	}
-	return time.Duration(float64(time.Since(s.begun)) * (1 - share) / share), true
+	return time.Duration(float64(time.Since(s.started)) * (1 - share) / share), true
 }
 
 func (s *Starting) report(ctx context.Context) {
