@@ -31,13 +31,8 @@ const (
 	tagField   = "g"
 	flagField  = "f"
 
-	generationField = "v" // see frequent
-
-	mappingVersion = 2
+	mappingVersion = 3
 )
-
-// pairsOf are the fields of pairs.
-var pairsOf = map[string]string{titleField: "u", textField: "c"}
 
 // A Hit is a record that was found.
 type Hit struct {
@@ -258,9 +253,6 @@ type View struct {
 	x    *Index
 	snap *scorch.IndexSnapshot
 	at   uint64
-	// frequent may be of a later moment: of words that are newer than the
-	// documents, none has pairs.
-	frequent *frequent
 }
 
 // Place is the place in the feed of changes that the index has reached.
@@ -312,7 +304,7 @@ func (v *View) Find(ctx context.Context, f *Finder, tail []record.Change) (h *Hi
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		e := lookup{ctx: ctx, f: f, seg: s.Segment(), frequent: v.frequent}
+		e := lookup{ctx: ctx, f: f, seg: s.Segment()}
 		if err := e.base(s.Deleted(), newer); err != nil {
 			return nil, err
 		}
@@ -344,9 +336,6 @@ type lookup struct {
 	dicts map[string]segment.TermDictionary
 	all   *roaring.Bitmap // that may be found
 	err   error
-
-	frequent *frequent
-	since    map[byte]*roaring.Bitmap // the documents of a generation and later ones
 }
 
 func (e *lookup) fail(err error) {
@@ -622,81 +611,57 @@ func (e *lookup) misspelt(field, term string) *roaring.Bitmap {
 	return e.anyOf(field, a, []byte(term[:first]), prefixEnd(term[:first]))
 }
 
-// phrase finds several words in a row: by pairs where that is enough, and by
-// their places in the documents where it is not.
+// phrase finds several words in a row by their positions, which it reads only
+// in documents that have all of the words.
 func (e *lookup) phrase(field string, c *clause) (exact, begun *roaring.Bitmap) {
 	exact, begun = roaring.New(), roaring.New()
 	d := e.dict(field)
 	if d == nil {
 		return exact, begun
 	}
-	var head []string // all words but the last, which may go on
-	for _, p := range c.parts[:len(c.parts)-1] {
-		head = append(head, p.term)
-	}
-	last := c.parts[len(c.parts)-1]
+	head, last := c.parts[:len(c.parts)-1], c.parts[len(c.parts)-1]
 	some := e.all
-	for _, w := range head {
-		if some = roaring.And(some, e.postings(field, w)); some.IsEmpty() {
+	for _, p := range head {
+		if some = roaring.And(some, e.postings(field, p.term)); some.IsEmpty() {
 			return exact, begun
 		}
-	}
-	chain := slices.Clone(head) // of words and pairs, which tell of a row
-	repeated := roaring.New()   // but not in these
-	for i, w := range head[1:] {
-		some = e.apart(field, head[i], w, some)
-		chain = append(chain, pair(head[i], w))
-		repeated.Or(e.postings(pairsOf[field], w))
 	}
 
 	type ending struct {
 		term string
 		to   *roaring.Bitmap
-		docs *roaring.Bitmap
 	}
-	var open []ending
-	unsure := roaring.New()
-	end := func(to *roaring.Bitmap, term string) {
-		docs := roaring.And(some, e.postings(field, term))
-		if docs.IsEmpty() {
-			return
-		}
-		before := head[len(head)-1]
-		docs = e.apart(field, before, term, docs)
-		if known := e.counted(append(slices.Clip(chain), term, pair(before, term))...); known != nil {
-			known = roaring.AndNot(known, repeated)
-			to.Or(roaring.And(docs, known))
-			docs.AndNot(known)
-		}
-		if !docs.IsEmpty() {
-			unsure.Or(docs)
-			open = append(open, ending{term, to, docs})
+	var endings []ending
+	complete := roaring.New() // documents that have all of head and one of endings
+	add := func(term string, to *roaring.Bitmap) {
+		if docs := roaring.And(some, e.postings(field, term)); !docs.IsEmpty() {
+			complete.Or(docs)
+			endings = append(endings, ending{term, to})
 		}
 	}
-	end(exact, last.term)
+	add(last.term, exact)
 	if last.prefix {
-		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term), func(_ segment.TermDictionary, term string) { end(begun, term) })
+		e.terms(field, new(vellum.AlwaysMatch), []byte(last.term), prefixEnd(last.term), func(_ segment.TermDictionary, term string) { add(term, begun) })
 	}
-	if len(open) == 0 {
+	if len(endings) == 0 {
 		return exact, begun
 	}
 
-	// Where the row so far ends, by document, in the order of docs.
-	docs := unsure.ToArray()
-	var ends [][]uint64
-	for i, w := range head {
+	docs := complete.ToArray()
+	var ends [][]uint64 // where the row so far ends, by document, in the order of docs
+	for i, p := range head {
 		next := make([][]uint64, len(docs))
-		e.positions(d, w, unsure, docs, func(at int, pos uint64) {
+		e.positions(d, p.term, complete, docs, func(at int, pos uint64) {
 			if i == 0 || within(ends[at], pos-1) {
 				next[at] = append(next[at], pos)
 			}
 		})
 		ends = next
 	}
-	for _, o := range open {
-		e.positions(d, o.term, o.docs, docs, func(at int, pos uint64) {
+	for _, x := range endings {
+		e.positions(d, x.term, complete, docs, func(at int, pos uint64) {
 			if within(ends[at], pos-1) {
-				o.to.Add(docs[at])
+				x.to.Add(docs[at])
 			}
 		})
 	}

@@ -94,9 +94,6 @@ type Index struct {
 	mu   sync.RWMutex   // held for reading by each View
 	live *scorch.Scorch // nil while there is none to be asked
 
-	frequent   atomic.Pointer[frequent]
-	sampleSize int
-
 	ordersMu sync.Mutex
 	orders   map[uint64]*order // by segment
 
@@ -148,12 +145,10 @@ var errDamaged = errors.New("the search index is damaged")
 
 // New makes an index, which is not open until Run is called.
 func New(o Options) *Index {
-	x := &Index{
-		o: o, state: State{Phase: Closed}, moved: make(chan struct{}), sampleSize: sampleSize,
+	return &Index{
+		o: o, state: State{Phase: Closed}, moved: make(chan struct{}),
 		flood: make(chan struct{}, 1), hurry: make(chan struct{}, 1), broken: make(chan error, 1), rebuildNow: make(chan struct{}, 1),
 	}
-	x.frequent.Store(new(frequent))
-	return x
 }
 
 // State tells how the index is.
@@ -229,7 +224,7 @@ func (x *Index) View(ctx context.Context) (*View, bool) {
 		return nil, false
 	}
 	x.asked.Store(true)
-	return &View{x: x, snap: snap, at: placeOf(snap), frequent: x.frequent.Load()}, true
+	return &View{x: x, snap: snap, at: placeOf(snap)}, true
 }
 
 // markDamaged notes that the index that is open must not be asked any more.
@@ -410,17 +405,12 @@ func (x *Index) openAndFollow(ctx context.Context, wipe bool) (err error) {
 		return err
 	}
 	has := placeOf(snap)
-	often, unread := frequentOf(snap)
 	_ = snap.Close()
-	if unread != nil {
-		return &rebuild{unread}
-	}
 	if has != at {
 		return &rebuild{fmt.Errorf("%w: it is at %d and should be at %d", errDamaged, has, at)}
 	}
 	x.mu.Lock()
 	x.live = live
-	x.frequent.Store(often)
 	x.mu.Unlock()
 	x.change(func(s *State) {
 		if s.Place, s.Latest, s.Problem = at, latest, ""; !wipe {
@@ -747,14 +737,11 @@ type writer struct {
 	x    *Index
 	live *scorch.Scorch
 	busy func() error // waits for the batch that is being written; nil if there is none
-	seen sample
-	pass int // documents until the next sample begins
 }
 
 // apply writes changes in batches, of which it begins each when the one before
 // is on the disk. It returns when the last one is begun.
 func (w *writer) apply(some []record.Change) error {
-	var rows []*row
 	b := index.NewBatch()
 	volume := 0
 	for i := range some {
@@ -762,45 +749,17 @@ func (w *writer) apply(some []record.Change) error {
 		if d := w.x.row(c); d == nil {
 			b.Delete(docID(c.Kind, c.ID))
 		} else {
-			rows = append(rows, d)
+			b.Update(d)
 			volume += d.volume
 		}
 		if volume > batchText || i == len(some)-1 {
-			w.pair(b, rows)
-			for _, d := range rows {
-				b.Update(d)
-			}
 			if err := w.write(b, c.Seq); err != nil {
 				return err
 			}
-			rows, b, volume = nil, index.NewBatch(), 0
+			b, volume = index.NewBatch(), 0
 		}
 	}
 	return nil
-}
-
-// pair adds pairs to the documents of a batch, of which some are looked at
-// for frequent words first.
-func (w *writer) pair(b *index.Batch, rows []*row) {
-	f := w.x.frequent.Load()
-	for _, d := range rows {
-		if w.pass > 0 {
-			w.pass--
-		} else if w.seen.docs < w.x.sampleSize {
-			w.seen.add(d)
-		}
-	}
-	if w.seen.docs == w.x.sampleSize {
-		if more := w.seen.beyond(f); more != f {
-			f = more
-			w.x.frequent.Store(f)
-			b.SetInternal(frequentKey, f.encode())
-		}
-		w.seen, w.pass = sample{}, sampleEvery*w.x.sampleSize
-	}
-	for _, d := range rows {
-		d.pairs(f)
-	}
 }
 
 // write begins to write a batch that brings the index to a place in the feed.

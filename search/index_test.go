@@ -38,8 +38,6 @@ type library struct {
 	mu    sync.Mutex
 
 	relaxed chan State // how the index was when it had the store give memory back
-
-	sampleSize int // if not 0, how many documents are looked at to find frequent words
 }
 
 func newLibrary(t testing.TB) *library {
@@ -82,9 +80,6 @@ func (l *library) open(how ...func(*Options)) {
 		f(&o)
 	}
 	l.x = New(o)
-	if l.sampleSize > 0 {
-		l.x.sampleSize = l.sampleSize
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { l.x.Run(ctx) })

@@ -154,7 +154,6 @@ func history(t *testing.T, seed uint64) {
 	is := is.New(t)
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	l := newLibrary(t)
-	l.sampleSize = []int{4, 0}[seed%2] // with pairs of frequent words and without
 	owners := []record.ID{l.user("ann"), l.user("bob")}
 	var all []*record.Record
 	text := func(most int) string {

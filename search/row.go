@@ -11,15 +11,7 @@ import (
 type row struct {
 	id     string
 	fields []index.Field
-	lines  [2]written // of title and text
-	volume int        // bytes of text
-}
-
-// written is what a field has, in its order and by terms.
-type written struct {
-	field string
-	line  line
-	terms index.TokenFrequencies
+	volume int // bytes of text
 }
 
 func (r *row) ID() string                                 { return r.id }
@@ -76,7 +68,7 @@ func (r *row) words(name string, terms ...string) {
 }
 
 // text adds the terms of a line with their places.
-func (r *row) text(name string, l line) written {
+func (r *row) text(name string, l line) {
 	c := &column{name: name, options: index.IndexField | index.IncludeTermVectors, terms: make(index.TokenFrequencies, len(l))}
 	places := make([]index.TokenLocation, len(l))
 	all := make([]index.TokenFreq, len(l))
@@ -96,7 +88,6 @@ func (r *row) text(name string, l line) written {
 		t.SetFrequency(len(t.Locations))
 	}
 	r.fields = append(r.fields, c)
-	return written{name, l, c.terms}
 }
 
 // row is what is indexed of a record; nil if it is not there.
@@ -129,6 +120,7 @@ func (x *Index) row(c *record.Change) *row {
 		flags = append(flags, string(isFavorite))
 	}
 	d.words(flagField, flags...)
-	d.lines = [2]written{d.text(titleField, lineOf(text.title)), d.text(textField, lineOf(text.texts...))}
+	d.text(titleField, lineOf(text.title))
+	d.text(textField, lineOf(text.texts...))
 	return d
 }
