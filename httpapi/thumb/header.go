@@ -43,7 +43,6 @@ type header struct {
 	width       int // as stored
 	height      int
 	orientation orientation
-	toRGB       colours
 	memory      int64 // bytes that decoding allocates at most, garbage too
 }
 
@@ -59,7 +58,7 @@ func readHeader(r *io.SectionReader) (header, error) {
 		return header{}, err
 	}
 	magic = magic[:n]
-	h := header{orientation: upright, toRGB: color.YCbCrToRGB}
+	h := header{orientation: upright}
 	var config func(io.Reader) (image.Config, error)
 	var details func(*header, *io.SectionReader) error
 	switch {
@@ -70,7 +69,7 @@ func readHeader(r *io.SectionReader) (header, error) {
 	case bytes.HasPrefix(magic, []byte("GIF87a")), bytes.HasPrefix(magic, []byte("GIF89a")):
 		config, h.decode, details = gif.DecodeConfig, gif.Decode, (*header).gif
 	case n >= 16 && string(magic[:4]) == "RIFF" && string(magic[8:15]) == "WEBPVP8":
-		config, h.decode, details = webp.DecodeConfig, webp.Decode, (*header).webp
+		config, h.decode, details = webp.DecodeConfig, decodeWebP, (*header).webp
 	default:
 		return header{}, refuse("not a picture of a known kind")
 	}
@@ -280,7 +279,6 @@ func (h *header) webp(r *io.SectionReader) error {
 	if lossless || alpha { // the pixels, their copy before palette and tiles are applied, and the trees
 		h.memory += 6*h.pixels() + vp8lTrees
 	}
-	h.toRGB = videoToRGB
 	if !lossless { // whole blocks of 16 pixels, 4:2:0, and the alpha channel
 		h.memory += int64(h.width+15) * int64(h.height+15) * 3 / 2
 		if alpha {
@@ -288,4 +286,40 @@ func (h *header) webp(r *io.SectionReader) error {
 		}
 	}
 	return nil
+}
+
+// decodeWebP decodes what webp.Decode decodes, with the colours that are meant.
+func decodeWebP(r io.Reader) (image.Image, error) {
+	img, err := webp.Decode(r)
+	switch m := img.(type) {
+	case *image.YCbCr:
+		return video{YCbCr: m}, err
+	case *image.NYCbCrA:
+		return video{&m.YCbCr, m}, err
+	}
+	return img, err
+}
+
+// video is a picture with the samples of video: black is 16 and white 235.
+type video struct {
+	*image.YCbCr
+	alpha *image.NYCbCrA // nil if it is opaque
+}
+
+// RGBA64At is the colour of a pixel, which is all that [draw.Draw] asks for.
+func (m video) RGBA64At(x, y int) color.RGBA64 {
+	c := m.COffset(x, y)
+	p := color.NRGBA{A: 0xff}
+	if m.alpha != nil {
+		p.A = m.alpha.A[m.alpha.AOffset(x, y)]
+	}
+	p.R, p.G, p.B = videoToRGB(m.Y[m.YOffset(x, y)], m.Cb[c], m.Cr[c])
+	r, g, b, a := p.RGBA()
+	return color.RGBA64{R: uint16(r), G: uint16(g), B: uint16(b), A: uint16(a)}
+}
+
+func videoToRGB(luma, blue, red uint8) (r, g, b uint8) {
+	l, u, v := 298*(int(luma)-16)+128, int(blue)-128, int(red)-128
+	part := func(n int) uint8 { return uint8(min(max(n>>8, 0), 255)) }
+	return part(l + 409*v), part(l - 100*u - 208*v), part(l + 516*u)
 }

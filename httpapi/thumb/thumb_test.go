@@ -244,7 +244,7 @@ func TestAverage(t *testing.T) {
 			plain := image.NewRGBA(ycc.Rect)
 			draw.Draw(plain, plain.Rect, ycc, image.Point{}, draw.Src)
 			for _, cells := range [][2]int{{100, 100}, {251, 248}, {5, 5}, {w, h}} {
-				a, b := average(ycc, w, h, cells[0], cells[1], color.YCbCrToRGB), average(plain, w, h, cells[0], cells[1], nil)
+				a, b := average(ycc, w, h, cells[0], cells[1]), average(plain, w, h, cells[0], cells[1])
 				far := 0
 				for i := range a.Pix {
 					far = max(far, int(max(a.Pix[i], b.Pix[i])-min(a.Pix[i], b.Pix[i])))
@@ -260,9 +260,9 @@ func TestAverage(t *testing.T) {
 		deep := image.NewRGBA64(r)
 		draw.Draw(deep, r, premultiplied, image.Point{}, draw.Src)
 		for _, m := range []image.Image{premultiplied, deep} {
-			wantCorners(t, average(m, 64, 48, 8, 8, nil), holed)
+			wantCorners(t, average(m, 64, 48, 8, 8), holed)
 		}
-		wantCorners(t, average(paint(image.NewCMYK(r)), 64, 48, 8, 8, nil), corners)
+		wantCorners(t, average(paint(image.NewCMYK(r)), 64, 48, 8, 8), corners)
 	})
 }
 
