@@ -1,15 +1,9 @@
 package admin
 
 import (
-	"context"
 	"io"
-	"log/slog"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // How long, and how many bytes of, lines of the access log may wait.
@@ -106,92 +100,4 @@ func (w lateWriter) Write(line []byte) (int, error) {
 		}
 	}
 	return len(line), nil
-}
-
-// A textHandler writes what a [slog.TextHandler] writes, and does so faster for
-// records of texts and numbers, as there is one for every request: the time is
-// worked out once a second, and nothing is allocated. All others it leaves to
-// that.
-type textHandler struct {
-	*slog.TextHandler
-	to     io.Writer
-	second *atomic.Pointer[secondText]
-}
-
-// secondText is how the times within one second are written.
-type secondText struct {
-	unix          int64
-	zone          *time.Location
-	before, after string // of the milliseconds
-}
-
-func newTextHandler(to io.Writer, o *slog.HandlerOptions) slog.Handler {
-	return textHandler{slog.NewTextHandler(to, o), to, new(atomic.Pointer[secondText])}
-}
-
-var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
-
-// Handle writes a record.
-func (h textHandler) Handle(ctx context.Context, r slog.Record) error {
-	buf := lineBuffers.Get().(*[]byte)
-	defer lineBuffers.Put(buf)
-	b := append((*buf)[:0], "time="...)
-	b = h.appendTime(b, r.Time)
-	b = append(append(b, " level="...), r.Level.String()...)
-	b = appendText(append(b, " msg="...), r.Message)
-	plain := !r.Time.IsZero()
-	r.Attrs(func(a slog.Attr) bool {
-		b = append(appendText(append(b, ' '), a.Key), '=')
-		switch v := a.Value; v.Kind() {
-		case slog.KindString:
-			b = appendText(b, v.String())
-		case slog.KindInt64:
-			b = strconv.AppendInt(b, v.Int64(), 10)
-		case slog.KindFloat64:
-			b = strconv.AppendFloat(b, v.Float64(), 'g', -1, 64)
-		default:
-			plain = false
-		}
-		return plain
-	})
-	*buf = b
-	if !plain {
-		return h.TextHandler.Handle(ctx, r)
-	}
-	_, err := h.to.Write(append(b, '\n'))
-	return err
-}
-
-// appendTime writes a time as RFC 3339 has it, with milliseconds.
-func (h textHandler) appendTime(b []byte, t time.Time) []byte {
-	s := h.second.Load()
-	if s == nil || s.unix != t.Unix() || s.zone != t.Location() {
-		text := t.Truncate(time.Second).Format("2006-01-02T15:04:05.000Z07:00")
-		const at = len("2006-01-02T15:04:05.")
-		s = &secondText{t.Unix(), t.Location(), text[:at], text[at+3:]}
-		h.second.Store(s)
-	}
-	ms := t.Nanosecond() / 1e6
-	b = append(append(b, s.before...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
-	return append(b, s.after...)
-}
-
-// appendText writes text as it is where that leaves no doubt, else quoted.
-func appendText(b []byte, text string) []byte {
-	quoted := text == ""
-	for i := 0; i < len(text) && !quoted; {
-		c := text[i]
-		if c < utf8.RuneSelf {
-			quoted = c <= ' ' || c == '=' || c == '"'
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		quoted = r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r)
-		i += size
-	}
-	if quoted {
-		return strconv.AppendQuote(b, text)
-	}
-	return append(b, text...)
 }

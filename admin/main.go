@@ -172,7 +172,7 @@ func (c *Call) logHandler(to io.Writer) slog.Handler {
 	if c.LogFormat == "json" {
 		return slog.NewJSONHandler(to, o)
 	}
-	return newTextHandler(to, o)
+	return slog.NewTextHandler(to, o)
 }
 
 // ask sends a request to the handler, in the server or in this process.
