@@ -466,7 +466,6 @@ func (x *Index) open(large bool) (s *scorch.Scorch, err error) {
 	if large {
 		config["scorchMergePlanOptions"] = map[string]any{"MaxSegmentsPerTier": segmentsAnew, "SegmentsPerMergeTask": segmentsAnew}
 	}
-	config["scorchPersisterOptions"] = map[string]any{"PersisterNapTimeMSec": 500, "PersisterNapUnderNumFiles": 100000}
 	made, err := scorch.NewScorch(scorch.Name, config, x.queue)
 	if err != nil {
 		return nil, err
