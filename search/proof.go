@@ -34,7 +34,7 @@ func (x *Index) prove(at uint64) error {
 	if p.Files, err = sizes(x.folder()); err != nil {
 		return err
 	}
-	if p.Root, err = checksum(filepath.Join(x.folder(), rootName), 0); err != nil {
+	if p.Root, _, err = checksum(filepath.Join(x.folder(), rootName), 0); err != nil {
 		return err
 	}
 	text, err := json.Marshal(p)
@@ -85,7 +85,7 @@ func (x *Index) proven(latest, trimmed uint64) (at uint64, err error) {
 		}
 		path := filepath.Join(x.folder(), name)
 		if name == rootName {
-			if sum, err := checksum(path, 0); err != nil || sum != p.Root {
+			if sum, _, err := checksum(path, 0); err != nil || sum != p.Root {
 				return 0, errors.Join(err, fmt.Errorf("%w: %s is not what it was", errDamaged, name))
 			}
 		}
@@ -115,41 +115,33 @@ func sizes(folder string) (map[string]int64, error) {
 	return files, nil
 }
 
-// checksum is the CRC-32 (IEEE) of a file but for its last bytes.
-func checksum(path string, last int64) (uint32, error) {
+// checksum is the CRC-32 (IEEE) of a file except its last bytes, which it
+// returns.
+func checksum(path string, last int64) (sum uint32, end []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	sum := crc32.NewIEEE()
-	_, err = io.CopyBuffer(sum, struct{ io.Reader }{io.LimitReader(f, info.Size()-last)}, make([]byte, 64<<10))
-	return sum.Sum32(), err
+	all := crc32.NewIEEE()
+	if _, err := io.CopyBuffer(all, struct{ io.Reader }{io.LimitReader(f, info.Size()-last)}, make([]byte, 64<<10)); err != nil {
+		return 0, nil, err
+	}
+	end, err = io.ReadAll(io.LimitReader(f, last))
+	return all.Sum32(), end, err
 }
 
-// checkSegment holds a segment against the checksum at its end.
+// checkSegment compares a segment with the checksum at its end.
 func checkSegment(path string) error {
-	sum, err := checksum(path, 4)
+	sum, end, err := checksum(path, 4)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var end [4]byte
-	if _, err := f.Seek(-4, io.SeekEnd); err != nil {
-		return err
-	}
-	if _, err := io.ReadFull(f, end[:]); err != nil {
-		return err
-	}
-	if binary.BigEndian.Uint32(end[:]) != sum {
+	if len(end) != 4 || binary.BigEndian.Uint32(end) != sum {
 		return fmt.Errorf("%w: %s is not what it was", errDamaged, filepath.Base(path))
 	}
 	return nil

@@ -229,7 +229,7 @@ func (p *parser) filter() (filter, bool) {
 			return f, true
 		}
 	case "kind":
-		if f.kind = kindNamed(value); f.kind != nil {
+		if f.kind = KindNamed(value); f.kind != nil {
 			return f, true
 		}
 	case "is":
@@ -250,8 +250,10 @@ func (p *parser) filter() (filter, bool) {
 	return f, false
 }
 
-// kindNamed finds a kind by its name, its collection, or either in the plural.
-func kindNamed(name string) *record.Kind {
+// KindNamed is the kind that kind:name means: its name, its collection, or
+// either in the plural; nil if there is none.
+func KindNamed(name string) *record.Kind {
+	name = strings.ToLower(name)
 	for _, k := range record.Kinds {
 		if name == k.Name || name == k.Name+"s" || name == k.Path {
 			return k
@@ -262,6 +264,3 @@ func kindNamed(name string) *record.Kind {
 	}
 	return nil
 }
-
-// KindNamed is the kind that kind:name means; nil if there is none.
-func KindNamed(name string) *record.Kind { return kindNamed(strings.ToLower(name)) }
