@@ -91,7 +91,8 @@ var sources = sync.OnceValue(func() []source {
 })
 
 // lean is a script without the lines that are comments and without the white space that lines begin with. It does not
-// read the language, so a literal must end on the line that it begins on.
+// read the language, so a literal must end on the line that it begins on. Without it the page of upload requests takes
+// 65.3 kB compressed in place of 59.0, and every page of the app may take 60.
 func lean(script []byte) []byte {
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
