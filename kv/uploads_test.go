@@ -258,7 +258,7 @@ func TestJoinExpires(t *testing.T) {
 }
 
 // Parts that were admitted can be joined to the end, though text that came since
-// fills the quota. Content has its limit, and what begins anew feels the text.
+// fills the quota. Content has its limit, and what begins again feels the text.
 func TestJoinWithFullQuota(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
