@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/matryer/is"
 
 	"kist/kv"
@@ -587,9 +588,21 @@ func TestSettleIsWritten(t *testing.T) {
 	live := l.x.live
 	l.x.mu.RUnlock()
 	is.Equal(l.x.mergeSegments(t.Context(), live), errSettled)
-	stats := live.StatsMap()
-	is.True(stats["TotFileMergeSegments"].(uint64) > 0)
-	is.Equal(stats["LastPersistedEpoch"], stats["CurRootEpoch"])
+	copied := t.TempDir()
+	err := os.CopyFS(copied, os.DirFS(l.x.folder()))
+	for errors.Is(err, fs.ErrNotExist) { // what was merged is being removed
+		copied = t.TempDir()
+		err = os.CopyFS(copied, os.DirFS(l.x.folder()))
+	}
+	is.NoErr(err)
+	made, err := scorch.NewScorch(scorch.Name, map[string]any{"path": copied}, l.x.queue)
+	is.NoErr(err)
+	is.NoErr(made.Open())
+	snap, err := snapshot(made.(*scorch.Scorch))
+	is.NoErr(err)
+	segments := len(snap.Segments())
+	is.NoErr(errors.Join(snap.Close(), made.Close()))
+	is.Equal(segments, 1)
 }
 
 var errNoFeed = errors.New("no feed")
