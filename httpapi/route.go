@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,20 +22,22 @@ import (
 func (s *Server) mount() http.Handler {
 	order := slices.Clone(s.routes)
 	slices.SortStableFunc(order, func(a, b web.Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
+	held := map[string][][]string{} // the paths in each router, by method
 	for _, r := range order {
 		methods := []string{r.Method}
 		if r.Method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
 		}
 		for _, m := range methods {
-			taken := slices.ContainsFunc(s.routers, func(router *httprouter.Router) bool {
-				return register(router, m, pattern(&r), s.handle(r))
-			})
-			if !taken {
-				router := newRouter()
-				s.routers = append(s.routers, router)
-				register(router, m, pattern(&r), s.handle(r))
+			i := firstFree(held[m], m, r.Path)
+			if i == len(held[m]) {
+				held[m] = append(held[m], nil)
 			}
+			if i == len(s.routers) {
+				s.routers = append(s.routers, newRouter())
+			}
+			held[m][i] = append(held[m][i], r.Path)
+			s.routers[i].Handle(m, pattern(r.Path), s.handle(r))
 		}
 	}
 	nothing := s.handleNothing()
@@ -53,16 +57,46 @@ func newRouter() *httprouter.Router {
 	return r
 }
 
-// register reports whether the router took the route; it panics where two
-// patterns would match the same path.
-func register(r *httprouter.Router, method, pattern string, h httprouter.Handle) (taken bool) {
-	defer func() { taken = recover() == nil }()
-	r.Handle(method, pattern, h)
-	return true
+// firstFree is the first router that can hold the path: len(held) if none of
+// them can. It panics if the path is malformed, or if a request for it could
+// match a path that is there already and no rule tells which one it means.
+func firstFree(held [][]string, method, path string) int {
+	if !wellFormed.MatchString(path) {
+		panic(fmt.Sprintf("malformed path %q", path))
+	}
+	for i, paths := range held {
+		if !slices.ContainsFunc(paths, func(other string) bool { return mixes(method, path, other) }) {
+			return i
+		}
+	}
+	return len(held)
+}
+
+// wellFormed is a path of words and wildcards; a wildcard fills its segment.
+var wellFormed = regexp.MustCompile(`^(/|(/([A-Za-z0-9._~-]+|\{[A-Za-z]+\}))+)$`)
+
+// mixes reports whether one of the paths has a word where the other one has a
+// wildcard, after the same start. httprouter cannot hold both.
+func mixes(method, path, other string) bool {
+	if path == other {
+		panic(method + " " + path + " is there twice")
+	}
+	a, b := strings.Split(path, "/"), strings.Split(other, "/")
+	for i := range min(len(a), len(b)) {
+		if a[i] == b[i] {
+			continue
+		}
+		wild, otherWild := strings.HasPrefix(a[i], "{"), strings.HasPrefix(b[i], "{")
+		if wild && otherWild {
+			panic(method + " " + path + " has " + a[i] + " where " + other + " has " + b[i])
+		}
+		return (wild || otherWild) && a[i] != "" && b[i] != ""
+	}
+	return false
 }
 
 // pattern is the path as httprouter writes it.
-func pattern(r *web.Route) string { return wildcards.Replace(r.Path) }
+func pattern(path string) string { return wildcards.Replace(path) }
 
 var wildcards = strings.NewReplacer("{", ":", "}", "")
 
