@@ -183,7 +183,7 @@ func TestDoorScopes(t *testing.T) {
 		record.ScopeAll:    {record.ScopeAll, record.ScopeAdmin},
 		anyScope:           {record.ScopeRead, record.ScopeWrite, record.ScopeUpload, record.ScopeAll, record.ScopeAdmin},
 	}
-	need := func(r web.Route) record.Scope {
+	need := func(r Route) record.Scope {
 		p := strings.TrimPrefix(r.Path, "/api/v1/")
 		switch {
 		case r.Method+" "+r.Path == "POST /device", p == "auth/device/verify", p == "auth/device/revoke":

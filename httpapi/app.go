@@ -75,36 +75,20 @@ func appPages() []appPage {
 	return pages
 }
 
-// appRoutes are the addresses of the app, and what it needs beside the API.
-func (s *Server) appRoutes() []web.Route {
-	rows := []web.Route{
-		{
-			Method: "GET", Path: "/about", Id: "readAbout", Tag: "app", Summary: "Tells visitors what this server is.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: func(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix()}) },
-		},
-		{
-			Method: "GET", Path: "/manifest.webmanifest", Id: "readManifest", Tag: "app", Summary: "Describes the app to a browser that installs it.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The manifest.", Body: &web.Content{Media: manifestType, Schema: web.Object{"type": "object"}, Example: web.Object{"name": "kist"}}}, Serve: readManifest,
-		},
-		{
-			Method: "POST", Path: "/share", Id: "share", Tag: "app", Summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
-			Access: web.Visitors, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the new item, or to the page to sign in at.", Body: nil},
-			Fails: []int{403, 503, 507}, Serve: share,
-		},
-		{
-			Method: "GET", Path: web.ApiPath + "qr", Id: "readQR", Tag: "app", Summary: "Draws a QR code.",
-			Access: web.Reads,
-			Args:   []web.Param{{In: "query", Name: "text", Doc: "What the code says; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
-			Reply:  web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml", Schema: web.Object{"type": "string"}, Example: "<svg …>"}}, Serve: readQR,
-		},
+var readAboutOp = web.Operation{
+	Tag: "app", Summary: "Tells visitors what this server is.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: readAbout,
+}
+
+func readAbout(c *web.Request) error {
+	return c.RespondPage(http.StatusOK, embed.HomePage{Base: c.Site.Prefix()})
+}
+
+func (s *Server) showApp(p appPage) web.Operation {
+	return web.Operation{
+		Tag: "app", Summary: "The app: " + strings.ToLower(p.title) + ".",
+		Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 503}, Serve: func(c *web.Request) error { return s.respondApp(c, p) },
 	}
-	for _, p := range appPages() {
-		rows = append(rows, web.Route{
-			Method: "GET", Path: p.path, Id: p.id, Tag: "app", Summary: "The app: " + strings.ToLower(p.title) + ".",
-			Access: web.Visitors, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 503}, Serve: func(c *web.Request) error { return s.respondApp(c, p) },
-		})
-	}
-	return rows
 }
 
 // appCaller is the caller that the app is for; nil sends a visitor, and a key
@@ -183,8 +167,8 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 }
 
 // routeFor is the route that answers GET at a path as the table writes it.
-func (s *Server) routeFor(path string) *web.Route {
-	i := slices.IndexFunc(s.routes, func(r web.Route) bool { return r.Method == http.MethodGet && r.Path == path })
+func (s *Server) routeFor(path string) *Route {
+	i := slices.IndexFunc(s.routes, func(r Route) bool { return r.Method == http.MethodGet && r.Path == path })
 	if i < 0 {
 		return nil
 	}
@@ -231,6 +215,12 @@ func (k *recorder) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 const manifestType = "application/manifest+json"
 
+var readManifestOp = web.Operation{
+	Tag: "app", Summary: "Describes the app to a browser that installs it.",
+	Reply: web.Reply{Status: 200, Doc: "The manifest.", Body: &web.Content{Media: manifestType, Schema: web.Object{"type": "object"}, Example: web.Object{"name": "kist"}}},
+	Serve: readManifest,
+}
+
 func readManifest(c *web.Request) error {
 	b, err := embed.Manifest(c.Site.Prefix())
 	if err != nil {
@@ -244,6 +234,13 @@ func readManifest(c *web.Request) error {
 }
 
 const maxQRText = 1024
+
+var readQROp = web.Operation{
+	Tag: "app", Summary: "Draws a QR code.",
+	Args:  []web.Param{{In: "query", Name: "text", Doc: "What the code says; at most 1024 bytes.", Schema: web.Object{"type": "string", "maxLength": maxQRText}, Example: "https://kist.example.org/v/summer-24"}},
+	Reply: web.Reply{Status: 200, Doc: "The picture.", Body: &web.Content{Media: "image/svg+xml", Schema: web.Object{"type": "string"}, Example: "<svg …>"}},
+	Serve: readQR,
+}
 
 // readQR draws a QR code, for the script's share dialog.
 func readQR(c *web.Request) error {
@@ -269,6 +266,12 @@ func readQR(c *web.Request) error {
 	c.W.WriteHeader(http.StatusOK)
 	_, _ = c.W.Write(b) // the client may be gone
 	return nil
+}
+
+var shareOp = web.Operation{
+	Tag: "app", Summary: "Keeps what a phone's share sheet sends: files, or a link as a bookmark, or text as a note; leads to what it made.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the new item, or to the page to sign in at.", Body: nil}, Fails: []int{403, 503, 507},
+	Serve: share,
 }
 
 // share keeps what a share sheet sends. Browsers send it like a page of

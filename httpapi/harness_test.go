@@ -296,7 +296,7 @@ func (a *app) conforms(req *http.Request, sent []byte, got *answer, raw bool) {
 	a.Helper()
 	doc, err := document1()
 	a.fatal(err)
-	var row *web.Route
+	var row *Route
 	params := map[string]string{}
 	for i := range a.server.routes {
 		r := &a.server.routes[i]

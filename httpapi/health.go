@@ -83,13 +83,13 @@ func (v *journalHealth) Fields(s *field.Set) {
 	s.Time("healedAt", &v.Healed).Says("When the damaged files were replaced; null if there was no damage or they could not be.", `null`)
 }
 
-// health is how the data of the instance is.
-type health struct {
+// shownHealth is how the data of the instance is.
+type shownHealth struct {
 	journal journalHealth
 	files   filesHealth
 }
 
-func (v *health) Fields(s *field.Set) {
+func (v *shownHealth) Fields(s *field.Set) {
 	s.Shown("journal", field.ObjectOf(&v.journal), func(dst []byte) []byte { return field.AppendJSON(dst, &v.journal) }).
 		Says("The records.", `{"checkedAt":"2026-01-02T03:04:05.678Z","damaged":[],"healedAt":null}`)
 	s.Shown("files", field.ObjectOf(&v.files), func(dst []byte) []byte { return field.AppendJSON(dst, &v.files) }).
@@ -97,8 +97,8 @@ func (v *health) Fields(s *field.Set) {
 }
 
 // assessHealth gathers what is known to be wrong with the data. It reads no contents.
-func assessHealth(s *web.Site) (*health, error) {
-	v := &health{journal: journalHealth{s.Store.JournalHealth()}}
+func assessHealth(s *web.Site) (*shownHealth, error) {
+	v := &shownHealth{journal: journalHealth{s.Store.JournalHealth()}}
 	if s.Scrubbed != nil {
 		v.files.checked = s.Scrubbed()
 	}
@@ -146,6 +146,11 @@ func assessHealth(s *web.Site) (*health, error) {
 		f.nAbsent = max(f.nAbsent, int64(files-back))
 		return nil
 	})
+}
+
+var readHealthOp = web.Operation{
+	Tag: "admin", Summary: "Says what is known to be wrong with the data of the instance.",
+	Reply: web.Reply{Status: 200, Doc: "What is known.", Body: web.DataOf("Health")}, Serve: readHealth,
 }
 
 func readHealth(c *web.Request) error {

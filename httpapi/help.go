@@ -11,18 +11,9 @@ import (
 	"kist/kv/record"
 )
 
-// helpRoutes are the pages of the handbook.
-func helpRoutes() []web.Route {
-	return []web.Route{
-		{
-			Method: "GET", Path: "/help", Id: "readHandbook", Tag: "app", Summary: "The first page of the handbook or, with q, the pages that have all its words.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{400, 503}, Serve: readHandbook,
-		},
-		{
-			Method: "GET", Path: "/help/{topic}", Id: "readTopic", Tag: "app", Summary: "A page of the handbook.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 503}, Serve: readTopic,
-		},
-	}
+var readHandbookOp = web.Operation{
+	Tag: "app", Summary: "The first page of the handbook or, with q, the pages that have all its words.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{400, 503}, Serve: readHandbook,
 }
 
 func readHandbook(c *web.Request) error {
@@ -35,6 +26,11 @@ func readHandbook(c *web.Request) error {
 		return c.RespondPage(http.StatusOK, embed.HelpPage{Base: c.Site.Prefix(), Title: fmt.Sprintf("Found: %d", len(found)), Query: words, Found: found})
 	}
 	return help(c, "Handbook", embed.HelpIndex())
+}
+
+var readTopicOp = web.Operation{
+	Tag: "app", Summary: "A page of the handbook.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 503}, Serve: readTopic,
 }
 
 func readTopic(c *web.Request) error {

@@ -105,7 +105,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	tell(figureDoubted, truth(doubted))
 	tell(figureJournal, float64(len(f.s.Store.JournalHealth().Damaged)))
 	v, err := api.CollectStats(f.s.Site)
-	var sound *health
+	var sound *shownHealth
 	if err == nil {
 		sound, err = assessHealth(f.s.Site)
 	}
@@ -134,6 +134,11 @@ func truth(got bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+var readMetricsOp = web.Operation{
+	Tag: "server", Summary: "Figures in the text format of Prometheus; 404 unless they are turned on.",
+	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.TextOf("kist_users 3\n")}, Fails: []int{404},
 }
 
 // readMetrics answers with the figures in the text format of Prometheus, where

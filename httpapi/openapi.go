@@ -47,7 +47,8 @@ const placeholder = "{base_url}"
 // Document is the OpenAPI document of the API (version 3.0.3), made from the
 // routes and the fields, as JSON of which the outer levels are indented. It has
 // the operations for programs alone: pages, their assets and probes are not in
-// it. The address of its server is the text {base_url}.
+// it. The address of its server is the text {base_url}. It fills in the shared
+// schemas of the operations, so it must not run twice at once.
 func Document() ([]byte, error) {
 	d := &document{schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{}}
 	for _, e := range enums() {
@@ -59,7 +60,7 @@ func Document() ([]byte, error) {
 		nameEnums(schema)
 		d.schemas[c.name] = schema
 	}
-	file := uploadedFile()
+	file := upload.FileSchema()
 	nameEnums(file)
 	d.schemas["UploadedFile"] = file
 	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
@@ -189,6 +190,13 @@ func serveDocument(base string) (*served, error) {
 	v.plainTag = `"` + hex.EncodeToString(sum[:12]) + `"`
 	v.packedTag = `"` + hex.EncodeToString(sum[:12]) + `-gzip"`
 	return v, nil
+}
+
+var readSchemaOp = web.Operation{
+	Tag: "server", Summary: "The schema of this API.",
+	Args:  []web.Param{web.IfNoneMatch},
+	Reply: web.Reply{Status: 200, Doc: "The OpenAPI document.", Body: web.Named("Document", web.JSONOf(web.Object{"type": "object", "additionalProperties": true}, web.Object{"openapi": "3.0.3"}))},
+	Fails: []int{304},
 }
 
 // readSchema answers with the document.
@@ -346,7 +354,7 @@ func (d *document) parameter(p web.Object) web.Object {
 	return web.Object{"$ref": "#/components/parameters/" + name}
 }
 
-func (d *document) operation(r web.Route) web.Object {
+func (d *document) operation(r Route) web.Object {
 	op := web.Object{"operationId": r.Id, "tags": []string{r.Tag}, "summary": r.Summary}
 	var params []web.Object
 	for segment := range strings.SplitSeq(r.Path, "/") {
@@ -522,53 +530,6 @@ func (d *document) example(schema web.Object) any {
 	return "text"
 }
 
-// deletionLink and thumbnailLink are addresses that answers to creations have
-// beside the record.
-func deletionLink() web.Object {
-	return web.Object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + web.DeletionPath + "AZClx2Jq"}
-}
-
-func thumbnailLink() web.Object {
-	return web.Object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
-}
-
-// createdOf is the answer to a new record of a kind.
-func createdOf(k *record.Kind) *web.Content {
-	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
-	of, needed := c.Schema["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
-	of["deletionUrl"] = deletionLink()
-	if k == record.Bookmarks {
-		of["duplicateOf"] = web.Object{
-			"type": "array", "items": web.ShapeOf(new(web.Duplicate), web.Shown), "example": []any{},
-			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
-		}
-		needed = append(needed, "duplicateOf")
-	}
-	c.Schema["required"] = needed
-	return c
-}
-
-func uploaded() *web.Content {
-	return web.Named("Uploaded", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil))
-}
-
-// uploadedFile is the schema of a file as the answer to its upload has it.
-func uploadedFile() web.Object {
-	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
-	of := file["properties"].(web.Object)
-	of["thumbnailUrl"], of["deletionUrl"] = thumbnailLink(), deletionLink()
-	file["required"] = append(file["required"].([]string), "deletionUrl")
-	return file
-}
-
-func multipartOf() *web.Content {
-	schema := web.ShapeOf(record.Upload{Form: record.NewForm(record.Files)}, web.Create)
-	of := schema["properties"].(web.Object)
-	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
-	schema["required"] = []string{"file"}
-	return &web.Content{Media: "multipart/form-data", Schema: schema}
-}
-
 // A component is a named schema.
 type component struct {
 	name  string
@@ -597,7 +558,7 @@ func components() []component {
 		{"Settings", new(record.Settings), web.Shown},
 		{"SettingsEdit", new(record.Settings), web.Edit},
 		{"Stats", new(api.Stats), web.Shown},
-		{"Health", new(health), web.Shown},
+		{"Health", new(shownHealth), web.Shown},
 		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, web.Shown},
 		{"Password", new(public.PasswordForm), web.Create},
 		{"Login", new(session.LoginForm), web.Create},

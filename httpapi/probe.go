@@ -49,6 +49,18 @@ type seen struct {
 	Refused   bool   `json:"refused"` // whether other requests for this host are refused
 }
 
+var probeOp = web.Operation{
+	Tag: "server", Summary: "Tells kist doctor what reaches the server of a request.",
+	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
+	Fails: []int{404}, AtContentOrigin: true,
+}
+
+var probeBodyOp = web.Operation{
+	Tag: "server", Summary: "Tells kist doctor that a body would reach the server; it is not read.",
+	Reply: web.Reply{Status: 200, Doc: "What the server sees.", Body: web.JSONOf(web.Object{"type": "object"}, web.Object{"client": "192.0.2.1"})},
+	Fails: []int{404},
+}
+
 // probed answers a probe. The body, if there is one, is not read: that it was
 // let through is what the probe is about.
 func (s *Server) probed(c *web.Request) error {

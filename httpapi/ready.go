@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/record"
@@ -38,6 +37,24 @@ var (
 	errNoWrite  = &record.Error{Fault: record.Busy, Code: "not_ready", Text: "The storage cannot be written to."}
 )
 
+var healthOp = web.Operation{
+	Tag: "server", Summary: "Says whether the server is alive.",
+	Reply: web.Reply{Status: 200, Doc: "Alive.", Body: web.TextOf("ok\n")}, AtContentOrigin: true, Serve: health,
+}
+
+func health(c *web.Request) error {
+	h := c.W.Header()
+	h.Set("Content-Type", web.TextType)
+	h.Set("Cache-Control", "no-store")
+	_, _ = c.W.Write([]byte("ok\n")) // the client may be gone
+	return nil
+}
+
+var readyOp = web.Operation{
+	Tag: "server", Summary: "Says whether the server can store what it is sent, and is not being stopped.",
+	Reply: web.Reply{Status: 200, Doc: "Ready.", Body: web.TextOf("ok\n")}, Fails: []int{503},
+}
+
 // ready answers 200 when the server can take what it is for, else 503. A journal
 // that is damaged makes it 503 only while a kill would lose what was committed;
 // once that is healed a second line says so. It may be asked by anyone as often as they like: the disk is looked at once a
@@ -51,12 +68,12 @@ func (s *Server) ready(c *web.Request) error {
 	}
 	h := c.Site.Store.JournalHealth()
 	if len(h.Damaged) == 0 {
-		return public.Healthy(c)
+		return health(c)
 	}
 	if h.Healed.IsZero() {
 		return errJournal
 	}
-	if err := public.Healthy(c); err != nil {
+	if err := health(c); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(c.W, "journal: damage was found and healed at %s; the log names the file\n", h.Healed.Format(time.RFC3339)) // the client may be gone

@@ -14,14 +14,6 @@ import (
 	"kist/kv/record"
 )
 
-// idempotent is the header that makes repeats of a request safe.
-var idempotent = web.Param{
-	In: "header", Name: "Idempotency-Key",
-	Doc:     "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).",
-	Schema:  web.Object{"type": "string", "maxLength": 255},
-	Example: "3f1c9b1e",
-}
-
 // maxRepeated bounds the body of a request that can be repeated in bytes: that of
 // the longest text.
 const maxRepeated = 4 << 20

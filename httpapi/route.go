@@ -16,12 +16,68 @@ import (
 	"kist/kv/record"
 )
 
+// A Route is one operation of the server: the router, the check of the caller
+// and the OpenAPI document are all made from it.
+type Route struct {
+	Method, Path string // path as OpenAPI writes it: /files/{slug}
+	Id           string // operationId
+	Access       web.Access
+	web.Operation
+}
+
+// Documented reports whether the operation is one for programs: it is in the
+// document, and pages are not.
+func (r *Route) Documented() bool {
+	return strings.HasPrefix(r.Path, web.ApiPath) && (r.Reply.Body == nil || r.Reply.Body.Media != web.HTMLMedia)
+}
+
+// Statuses are those that the operation may answer with beside the one that it
+// is for: errors, 206, 304, and 200 with a page where that is a redirect.
+func (r *Route) Statuses() []int {
+	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
+	if !r.Access.Open {
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
+		if r.Method != http.MethodGet {
+			all = append(all, http.StatusInsufficientStorage)
+		}
+	}
+	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
+		all = append(all, http.StatusTooManyRequests) // too much was written
+	}
+	if r.Body != nil {
+		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Repeatable reports whether the operation makes something out of a JSON body
+// for a caller who is known, and does not answer with an API key: answers are
+// kept for repeats, and secrets of keys are not kept at all.
+func (r *Route) Repeatable() bool {
+	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
+		r.Body != nil && r.Body.Media == web.JsonType && !r.Access.Open && r.Id != "createKey" && r.Id != "createSetup"
+}
+
+// table is the operations as they are served: those that can be repeated have
+// their parameter and answer repeats.
+func (s *Server) table() []Route {
+	all := s.operations()
+	for i := range all {
+		if r := &all[i]; r.Repeatable() {
+			r.Args = append(slices.Clone(r.Args), web.IdempotencyArg)
+			r.Serve = s.idempotent(r.Serve)
+		}
+	}
+	return all
+}
+
 // mount registers the routes. httprouter allows no word beside a wildcard, so
 // the routes that do not fit into one router go into the next, words before
 // wildcards, and a router that has no answer asks the next.
 func (s *Server) mount() http.Handler {
 	order := slices.Clone(s.routes)
-	slices.SortStableFunc(order, func(a, b web.Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
+	slices.SortStableFunc(order, func(a, b Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
 	held := map[string][][]string{} // the paths in each router, by method
 	for _, r := range order {
 		methods := []string{r.Method}
@@ -159,7 +215,7 @@ func (s *Server) allowed(path string) string {
 }
 
 // handle runs a route for a matched request.
-func (s *Server) handle(r web.Route) httprouter.Handle {
+func (s *Server) handle(r Route) httprouter.Handle {
 	answer := func(c *web.Request) error {
 		c.Made = r.Reply.Status
 		if r.Tus {

@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/matryer/is"
-
-	"kist/httpapi/web"
 )
 
 // mountPanic mounts routes for GET at the paths and returns the panic, or "".
 func mountPanic(paths ...string) (text string) {
 	s := new(Server)
 	for _, p := range paths {
-		s.routes = append(s.routes, web.Route{Method: "GET", Path: p})
+		s.routes = append(s.routes, Route{Method: "GET", Path: p})
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -75,7 +73,7 @@ func TestMountSpreads(t *testing.T) {
 			is := is.New(t)
 			s := new(Server)
 			for _, p := range tt.paths {
-				s.routes = append(s.routes, web.Route{Method: "GET", Path: p})
+				s.routes = append(s.routes, Route{Method: "GET", Path: p})
 			}
 			s.mount()
 			is.Equal(len(s.routers), tt.routers)

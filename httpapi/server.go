@@ -31,7 +31,7 @@ import (
 // Server is the handler of the whole site.
 type Server struct {
 	*web.Site
-	routes    []web.Route
+	routes    []Route
 	routers   []*httprouter.Router // that hold the routes: see mount
 	handler   http.Handler
 	schema    func() (*served, error)        // made when first asked for

@@ -59,16 +59,26 @@ func (f revoke) names(c *web.Request) func(*record.Key) bool {
 // maxRevoked is more than an account may have keys.
 const maxRevoked = 1000
 
-// ReadMe is asked whenever the web app is opened, so that the cookie of a
+var ReadMe = web.Operation{
+	Tag: "account", Summary: "Reads the caller's account, with usage and quota.",
+	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Serve: readMe,
+}
+
+// readMe is asked whenever the web app is opened, so that the cookie of a
 // session that is used lives on with it.
-func ReadMe(c *web.Request) error {
+func readMe(c *web.Request) error {
 	if c.Caller.Key.Session {
 		session.SetSession(c, c.Session())
 	}
 	return session.AnswerUser(c, http.StatusOK, c.Owner())
 }
 
-func EditMe(c *web.Request) error {
+var EditMe = web.Operation{
+	Tag: "account", Summary: "Changes the caller's name or password.",
+	Body: web.BodyOf("MeEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409, 429}, Serve: editMe,
+}
+
+func editMe(c *web.Request) error {
 	form := new(MeForm)
 	in, err := c.DecodePatch(form)
 	if err := web.JoinProblems(err, strong(&form.password, c.Caller.User.Name)); err != nil {
@@ -178,11 +188,21 @@ func NewUserForm() *userForm {
 
 func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
 
-func ListUsers(c *web.Request) error {
+var ListUsers = web.Operation{
+	Tag: "admin", Summary: "Lists accounts.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of accounts.", Body: web.ListOf("User")}, Serve: listUsers,
+}
+
+func listUsers(c *web.Request) error {
 	return web.AnswerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, session.ShowUser)
 }
 
-func CreateUser(c *web.Request) error {
+var CreateUser = web.Operation{
+	Tag: "admin", Summary: "Makes an account.",
+	Body: web.BodyOf("UserCreate"), Reply: web.Reply{Status: 201, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{409}, Serve: createUser,
+}
+
+func createUser(c *web.Request) error {
 	form := NewUserForm()
 	if err := web.JoinProblems(c.DecodeNew(form), strong(&form.password, form.u.Name)); err != nil {
 		return err
@@ -201,7 +221,12 @@ func CreateUser(c *web.Request) error {
 	return session.AnswerUser(c, http.StatusCreated, u.ID)
 }
 
-func ReadUser(c *web.Request) error {
+var ReadUser = web.Operation{
+	Tag: "admin", Summary: "Reads an account.",
+	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404}, Serve: readUser,
+}
+
+func readUser(c *web.Request) error {
 	id, err := c.IDArg("user")
 	if err != nil {
 		return err
@@ -209,7 +234,12 @@ func ReadUser(c *web.Request) error {
 	return session.AnswerUser(c, http.StatusOK, id)
 }
 
-func EditUser(c *web.Request) error {
+var EditUser = web.Operation{
+	Tag: "admin", Summary: "Changes an account.",
+	Body: web.BodyOf("UserEdit"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404, 409}, Serve: editUser,
+}
+
+func editUser(c *web.Request) error {
 	id, err := c.IDArg("user")
 	if err != nil {
 		return err
@@ -251,7 +281,12 @@ func EditUser(c *web.Request) error {
 	return session.AnswerUser(c, http.StatusOK, id)
 }
 
-func RemoveUser(c *web.Request) error {
+var RemoveUser = web.Operation{
+	Tag: "admin", Summary: "Deletes an account and everything of it.",
+	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: removeUser,
+}
+
+func removeUser(c *web.Request) error {
 	id, err := c.IDArg("user")
 	if err != nil {
 		return err
@@ -317,14 +352,26 @@ func (f *KeyForm) ends(now time.Time) error {
 	return nil
 }
 
-func ListKeys(c *web.Request) error {
+var ListKeys = web.Operation{
+	Tag: "account", Summary: "Lists the caller's API keys.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of keys.", Body: web.ListOf("Key")}, Serve: listKeys,
+}
+
+func listKeys(c *web.Request) error {
 	return web.AnswerList(c,
 		func(tx *kv.Tx) ([]record.Key, error) { return tx.Keys(c.Owner()) },
 		func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
 		func(_ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil })
 }
 
-func CreateKey(c *web.Request) error {
+var CreateKey = web.Operation{
+	Tag: "account", Summary: "Makes an API key; the secret is shown this once.",
+	Body:  web.BodyOf("KeyCreate"),
+	Reply: web.Reply{Status: 201, Doc: "The key and its secret.", Body: web.Envelope("Key", "key", web.Object{"type": "string"}, "kist_…")},
+	Serve: createKey,
+}
+
+func createKey(c *web.Request) error {
 	form := &KeyForm{Fresh: true}
 	if err := web.JoinProblems(c.DecodeNew(form), form.ends(c.Site.Store.Now())); err != nil {
 		return err
@@ -351,7 +398,12 @@ func CreateKey(c *web.Request) error {
 	})
 }
 
-func EditKey(c *web.Request) error {
+var EditKey = web.Operation{
+	Tag: "account", Summary: "Renames an API key, or turns it off or on.",
+	Body: web.BodyOf("KeyEdit"), Reply: web.Reply{Status: 200, Doc: "The key.", Body: web.DataOf("Key")}, Fails: []int{404}, Serve: editKey,
+}
+
+func editKey(c *web.Request) error {
 	id, err := c.IDArg("key")
 	if err != nil {
 		return err
@@ -379,7 +431,12 @@ func EditKey(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-func RemoveKey(c *web.Request) error {
+var RemoveKey = web.Operation{
+	Tag: "account", Summary: "Revokes an API key.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeKey,
+}
+
+func removeKey(c *web.Request) error {
 	id, err := c.IDArg("key")
 	if err != nil {
 		return err
@@ -390,7 +447,12 @@ func RemoveKey(c *web.Request) error {
 	return c.RespondOK()
 }
 
-func ReadSettings(c *web.Request) error {
+var ReadSettings = web.Operation{
+	Tag: "admin", Summary: "Reads the settings of the instance.",
+	Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: readSettings,
+}
+
+func readSettings(c *web.Request) error {
 	var set record.Settings
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
 		set, err = tx.Settings()
@@ -401,7 +463,12 @@ func ReadSettings(c *web.Request) error {
 	return c.RespondData(http.StatusOK, &set)
 }
 
-func EditSettings(c *web.Request) error {
+var EditSettings = web.Operation{
+	Tag: "admin", Summary: "Changes the settings of the instance.",
+	Body: web.BodyOf("SettingsEdit"), Reply: web.Reply{Status: 200, Doc: "The settings.", Body: web.DataOf("Settings")}, Serve: editSettings,
+}
+
+func editSettings(c *web.Request) error {
 	in, err := c.DecodePatch(new(record.Settings))
 	if err != nil {
 		return err
@@ -455,7 +522,12 @@ func (v *indexState) Fields(s *field.Set) {
 	s.LongText("problem", &v.Problem, record.MaxContent).Says("What is wrong, if something is.", `""`)
 }
 
-func ReadStats(c *web.Request) error {
+var ReadStats = web.Operation{
+	Tag: "admin", Summary: "Counts what the instance keeps.",
+	Reply: web.Reply{Status: 200, Doc: "The figures.", Body: web.DataOf("Stats")}, Serve: readStats,
+}
+
+func readStats(c *web.Request) error {
 	v, err := CollectStats(c.Site)
 	if err != nil {
 		return err
@@ -463,7 +535,12 @@ func ReadStats(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-func ReadClaim(c *web.Request) error {
+var ReadClaim = web.Operation{
+	Tag: "server", Summary: "The page that makes the first administrator.",
+	Reply: web.Reply{Status: 200, Doc: "The form.", Body: web.PageOf()}, Fails: []int{404}, Serve: readClaim,
+}
+
+func readClaim(c *web.Request) error {
 	if err := c.Site.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.Arg("token")) }); err != nil {
 		return err
 	}
@@ -483,9 +560,15 @@ func (f *claimForm) Fields(s *field.Set) {
 	s.Secret("repeat", &f.repeat).Says("The same password once more.", `"correct horse battery"`)
 }
 
-// Claim makes the first administrator, and an API key to begin with, out of
+var Claim = web.Operation{
+	Tag: "server", Summary: "Makes the first administrator and an API key; works once.",
+	Body: web.FormBody, Reply: web.Reply{Status: 201, Doc: "The page with the key.", Body: web.PageOf()}, Fails: []int{400, 404, 409, 413, 415, 422, 503},
+	Serve: claim,
+}
+
+// claim makes the first administrator, and an API key to begin with, out of
 // a form.
-func Claim(c *web.Request) error {
+func claim(c *web.Request) error {
 	token := c.Arg("token")
 	if err := session.RequireForm(c); err != nil {
 		return err

@@ -26,7 +26,15 @@ func answerRecord(c *web.Request, status int, r *record.Record) error {
 	})
 }
 
-func CreateRecord(k *record.Kind) func(*web.Request) error {
+func CreateRecord(k *record.Kind) web.Operation {
+	return web.Operation{
+		Tag: k.Path, Summary: "Makes a " + k.Name + ".",
+		Body: web.BodyOf(web.Title(k.Name) + "Create"), Reply: web.Reply{Status: 201, Doc: "The record and its address.", Body: createdOf(k)},
+		Fails: []int{409}, Plain: web.BareAddress, Serve: createRecord(k),
+	}
+}
+
+func createRecord(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
 		form := record.NewForm(k)
 		in, err := c.ReadObject(k.MaxBody, form)
@@ -61,7 +69,19 @@ func CreateRecord(k *record.Kind) func(*web.Request) error {
 	}
 }
 
-func ReadRecord(k *record.Kind, arg string) func(*web.Request) error {
+var ReadFile = web.Operation{
+	Tag: "files", Summary: "Reads the record of a file, by slug or id.",
+	Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")}, Fails: []int{404}, Serve: readRecord(record.Files, "slug"),
+}
+
+func ReadRecord(k *record.Kind) web.Operation {
+	return web.Operation{
+		Tag: k.Path, Summary: "Reads a " + k.Name + ", by id or slug.",
+		Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(web.Title(k.Name))}, Fails: []int{404}, Serve: readRecord(k, "id"),
+	}
+}
+
+func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -89,7 +109,21 @@ func (f *fileChange) Fields(s *field.Set) {
 	s.Text("slug", &f.slug, field.MaxURL)
 }
 
-func EditRecord(k *record.Kind, arg string) func(*web.Request) error {
+var EditFile = web.Operation{
+	Tag: "files", Summary: "Changes the record of a file.",
+	Body: web.BodyOf("FileEdit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("File")}, Fails: []int{404, 409},
+	Serve: editRecord(record.Files, "slug"),
+}
+
+func EditRecord(k *record.Kind) web.Operation {
+	return web.Operation{
+		Tag: k.Path, Summary: "Changes a " + k.Name + ".",
+		Body: web.BodyOf(web.Title(k.Name) + "Edit"), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf(web.Title(k.Name))},
+		Fails: []int{404, 409}, Serve: editRecord(k, "id"),
+	}
+}
+
+func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		form := record.NewForm(k)
 		var shape field.Shaped = form
@@ -152,7 +186,19 @@ func namesOnly(in field.Object, member string) {
 	}
 }
 
-func RemoveRecord(k *record.Kind, arg string) func(*web.Request) error {
+var RemoveFile = web.Operation{
+	Tag: "files", Summary: "Deletes a file.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeRecord(record.Files, "slug"),
+}
+
+func RemoveRecord(k *record.Kind) web.Operation {
+	return web.Operation{
+		Tag: k.Path, Summary: "Deletes a " + k.Name + ".",
+		Reply: web.DoneReply, Fails: []int{404}, Serve: removeRecord(k, "id"),
+	}
+}
+
+func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 			r, err := tx.Record(c.Owner(), k, c.Arg(arg))
@@ -167,7 +213,26 @@ func RemoveRecord(k *record.Kind, arg string) func(*web.Request) error {
 	}
 }
 
-func ListRecords(k *record.Kind) func(*web.Request) error {
+var ListFiles = web.Operation{
+	Tag: "files", Summary: "Lists files.",
+	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)},
+	Serve: listRecords(record.Files),
+}
+
+var ListUploads = web.Operation{
+	Tag: "files", Summary: "Lists files, as /files does.",
+	Args: listParams(record.Files), Reply: web.Reply{Status: 200, Doc: "A page of files.", Body: web.PageOfRecords(record.Files)},
+	Serve: listRecords(record.Files),
+}
+
+func ListRecords(k *record.Kind) web.Operation {
+	return web.Operation{
+		Tag: k.Path, Summary: "Lists the caller's " + k.Name + "s.",
+		Args: listParams(k), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.PageOfRecords(k)}, Serve: listRecords(k),
+	}
+}
+
+func listRecords(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
 		args, err := c.Query()
 		if err != nil {
@@ -296,4 +361,45 @@ func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) 
 		q.Folder = &f.ID
 	}
 	return err == nil, err
+}
+
+// listParams are the parameters of a list of the kind.
+func listParams(k *record.Kind) []web.Param {
+	text := web.Object{"type": "string"}
+	flag := web.Object{"type": "boolean"}
+	all := append(web.PageParams(kv.Sorts(k)),
+		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
+		web.Param{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
+		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},
+		web.Param{In: "query", Name: "favorite", Doc: "Favourites only, or all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "public", Doc: "Public ones only, or all others.", Schema: flag, Example: true},
+		web.Param{In: "query", Name: "brief", Doc: "Cuts contents, ingredients and instructions to 300 characters.", Schema: flag, Example: false},
+	)
+	if k == record.Files {
+		all = append(all,
+			web.Param{In: "query", Name: "folder", Doc: "Id or name of a folder, or unfiled.", Schema: text, Example: "Holidays"},
+			web.Param{In: "query", Name: "type", Doc: "Kind of file.", Schema: web.Ref("FileType"), Example: "image"})
+	}
+	if k == record.Bookmarks {
+		all = append(all,
+			web.Param{In: "query", Name: "url", Doc: "Bookmarks of the page that this address leads to, as far as addresses tell: a fragment, parameters that only track and a slash at the end do not count.", Schema: web.Object{"type": "string", "format": "uri"}, Example: "https://go.dev/"},
+			web.Param{In: "query", Name: "unreachable", Doc: "Bookmarks whose page cannot be reached, or all others.", Schema: flag, Example: true})
+	}
+	return all
+}
+
+// createdOf is the answer to a new record of a kind.
+func createdOf(k *record.Kind) *web.Content {
+	c := web.Envelope(web.Title(k.Name), "url", web.Object{"type": "string", "format": "uri", "description": "Where others reach it."}, "https://kist.example.org/v/summer-24")
+	of, needed := c.Schema["properties"].(web.Object), []string{"data", "url", "deletionUrl"}
+	of["deletionUrl"] = web.DeletionLink()
+	if k == record.Bookmarks {
+		of["duplicateOf"] = web.Object{
+			"type": "array", "items": web.ShapeOf(new(web.Duplicate), web.Shown), "example": []any{},
+			"description": "Bookmarks of the same page that were there before, the oldest first, ten at most.",
+		}
+		needed = append(needed, "duplicateOf")
+	}
+	c.Schema["required"] = needed
+	return c
 }

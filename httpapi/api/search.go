@@ -136,8 +136,8 @@ func list(c *web.Request, tx *kv.Tx, q kv.Query, text *search.Query, look IndexL
 	return page, err
 }
 
-// SearchParams are the parameters of the search.
-func SearchParams() []web.Param {
+// searchParams are the parameters of the search.
+func searchParams() []web.Param {
 	text := web.Object{"type": "string"}
 	return []web.Param{
 		{In: "query", Name: "q", Doc: "What to look for: words, of which the beginnings are enough, \"words in a row\", tag:x, kind:note, is:public, is:private, is:favorite; a minus in front of any of these excludes.", Schema: web.Object{"type": "string", "maxLength": search.MaxText}, Example: "summer tag:travel"},
@@ -198,7 +198,7 @@ func (h *highlight) Fields(s *field.Set) {
 	s.Shown("ranges", schemaOfMarks, func(dst []byte) []byte { return appendMarks(dst, h.TextMarks) }).Says("In the text.", `[[2,8]]`)
 }
 
-func ResultsOf() *web.Content {
+func resultsOf() *web.Content {
 	return web.Named("SearchResultList", web.JSONOf(web.Members(web.Object{
 		"data":       web.AllOf("SearchResult"),
 		"total":      web.WholeTotal,
@@ -220,8 +220,15 @@ func appendMarks(dst []byte, marks []search.Range) []byte {
 	return append(dst, ']')
 }
 
-// SearchAll looks for records of every kind.
-func SearchAll(c *web.Request) error {
+var Search = web.Operation{
+	Tag: "search", Summary: "Looks for records of every kind, the best first and of equals the newest.",
+	Args:  searchParams(),
+	Reply: web.Reply{Status: 200, Doc: "A page of results. incomplete says that the index is being made and not all could be read.", Body: resultsOf()},
+	Serve: searchAll,
+}
+
+// searchAll looks for records of every kind.
+func searchAll(c *web.Request) error {
 	begun := time.Now()
 	values, err := c.Query()
 	if err != nil {

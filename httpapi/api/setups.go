@@ -133,6 +133,11 @@ func pointers[T any](all []T) []*T {
 	return out
 }
 
+var ListSetups = web.Operation{
+	Tag: "account", Summary: "Lists the programs that kist can be set up in.",
+	Reply: web.Reply{Status: 200, Doc: "All of them.", Body: web.ListOf("Setup")}, Serve: listSetups,
+}
+
 func listSetups(c *web.Request) error {
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
 		var all []*ShownSetup
@@ -142,6 +147,11 @@ func listSetups(c *web.Request) error {
 		dst = web.AppendAll(append(dst, `{"data":`...), all)
 		return web.AppendEnd(dst, len(all), ""), nil
 	})
+}
+
+var CreateSetup = web.Operation{
+	Tag: "account", Summary: "Sets a program up: makes its API key, whose secret is shown this once, and the files and steps that it takes.",
+	Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Serve: createSetup,
 }
 
 // createSetup makes a program's API key, and what it is set up with.
@@ -282,18 +292,4 @@ func bookmarklet(to setupTarget) (setupResult, error) {
 		{Text: "On a page that you want to keep, select a part of the text if you like, and press the bookmark. A new bookmark opens, filled in, for you to save."},
 		{Text: "It holds no key: it works in a browser that is signed in here."},
 	}}, nil
-}
-
-func SetupRoutes() []web.Route {
-	const at = web.ApiPath + "setups"
-	return []web.Route{
-		{
-			Method: "GET", Path: at, Id: "listSetups", Tag: "account", Summary: "Lists the programs that kist can be set up in.",
-			Access: web.OwnAccount, Reply: web.Reply{Status: 200, Doc: "All of them.", Body: web.ListOf("Setup")}, Serve: listSetups,
-		},
-		{
-			Method: "POST", Path: at, Id: "createSetup", Tag: "account", Summary: "Sets a program up: makes its API key, whose secret is shown this once, and the files and steps that it takes.",
-			Access: web.OwnAccount, Body: web.BodyOf("SetupCreate"), Reply: web.Reply{Status: 201, Doc: "The key, files and steps.", Body: web.DataOf("SetupMade")}, Serve: createSetup,
-		},
-	}
 }

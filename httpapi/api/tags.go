@@ -54,7 +54,12 @@ func (v *ShownFolder) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-func ListTags(c *web.Request) error {
+var ListTags = web.Operation{
+	Tag: "tags", Summary: "Lists the caller's tags.",
+	Reply: web.Reply{Status: 200, Doc: "All tags.", Body: web.ArrayOf("Tag")}, Serve: listTags,
+}
+
+func listTags(c *web.Request) error {
 	var all []*ShownTag
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		tags, err := tx.Tags(c.Owner())
@@ -68,7 +73,12 @@ func ListTags(c *web.Request) error {
 	return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) { return web.AppendAll(dst, all), nil })
 }
 
-func CreateTag(c *web.Request) error {
+var CreateTag = web.Operation{
+	Tag: "tags", Summary: "Makes a tag.",
+	Body: web.BodyOf("TagCreate"), Reply: web.Reply{Status: 201, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{409}, Serve: createTag,
+}
+
+func createTag(c *web.Request) error {
 	form := record.TagForm(record.Tag{})
 	if err := c.DecodeNew(form); err != nil {
 		return err
@@ -86,7 +96,12 @@ func CreateTag(c *web.Request) error {
 	return c.RespondData(http.StatusCreated, v)
 }
 
-func EditTag(c *web.Request) error {
+var EditTag = web.Operation{
+	Tag: "tags", Summary: "Renames or recolours a tag.",
+	Body: web.BodyOf("TagEdit"), Reply: web.Reply{Status: 200, Doc: "The tag.", Body: web.DataOf("Tag")}, Fails: []int{404, 409}, Serve: editTag,
+}
+
+func editTag(c *web.Request) error {
 	id, err := c.IDArg("tag")
 	if err != nil {
 		return err
@@ -114,7 +129,12 @@ func EditTag(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-func RemoveTag(c *web.Request) error {
+var RemoveTag = web.Operation{
+	Tag: "tags", Summary: "Deletes a tag; what had it stays.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeTag,
+}
+
+func removeTag(c *web.Request) error {
 	id, err := c.IDArg("tag")
 	if err != nil {
 		return err
@@ -132,7 +152,12 @@ func (f *MergeForm) Fields(s *field.Set) {
 	s.ID("into", &f.into, field.Required, field.Filled).Says("Tag that takes the place of this one.", web.SampleID)
 }
 
-func MergeTag(c *web.Request) error {
+var MergeTag = web.Operation{
+	Tag: "tags", Summary: "Puts another tag in the place of this one.",
+	Body: web.BodyOf("TagMerge"), Reply: web.Reply{Status: 200, Doc: "The other tag.", Body: web.DataOf("Tag")}, Fails: []int{404}, Serve: mergeTag,
+}
+
+func mergeTag(c *web.Request) error {
 	id, err := c.IDArg("tag")
 	if err != nil {
 		return err
@@ -160,7 +185,12 @@ func MergeTag(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-func ListFolders(c *web.Request) error {
+var ListFolders = web.Operation{
+	Tag: "folders", Summary: "Lists folders.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of folders.", Body: web.ListOf("Folder")}, Serve: listFolders,
+}
+
+func listFolders(c *web.Request) error {
 	return web.AnswerList(c,
 		func(tx *kv.Tx) ([]record.Folder, error) { return tx.Folders(c.Owner()) },
 		func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
@@ -169,7 +199,13 @@ func ListFolders(c *web.Request) error {
 		})
 }
 
-func CreateFolder(c *web.Request) error {
+var CreateFolder = web.Operation{
+	Tag: "folders", Summary: "Makes a folder.",
+	Body: web.BodyOf("FolderCreate"), Reply: web.Reply{Status: 201, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{409},
+	Serve: createFolder,
+}
+
+func createFolder(c *web.Request) error {
 	form := record.FolderForm(record.Folder{})
 	if err := c.DecodeNew(form); err != nil {
 		return err
@@ -187,7 +223,13 @@ func CreateFolder(c *web.Request) error {
 	return c.RespondData(http.StatusCreated, v)
 }
 
-func EditFolder(c *web.Request) error {
+var EditFolder = web.Operation{
+	Tag: "folders", Summary: "Changes a folder.",
+	Body: web.BodyOf("FolderEdit"), Reply: web.Reply{Status: 200, Doc: "The folder.", Body: web.DataOf("Folder")}, Fails: []int{404, 409},
+	Serve: editFolder,
+}
+
+func editFolder(c *web.Request) error {
 	id, err := c.IDArg("folder")
 	if err != nil {
 		return err
@@ -215,7 +257,12 @@ func EditFolder(c *web.Request) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
-func RemoveFolder(c *web.Request) error {
+var RemoveFolder = web.Operation{
+	Tag: "folders", Summary: "Deletes a folder; its files stay.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeFolder,
+}
+
+func removeFolder(c *web.Request) error {
 	id, err := c.IDArg("folder")
 	if err != nil {
 		return err

@@ -97,6 +97,12 @@ func (f *importForm) Fields(s *field.Set) {
 	s.Bool("update", &f.update).Says("Fills in the empty fields of items that are there already and adds tags; nothing is overwritten.", `false`)
 }
 
+var StartImport = web.Operation{
+	Tag: "moving", Summary: "Takes in what another program, or kist, has exported. It goes on in the background; ask for it by its id.",
+	Body: importBody(), Reply: web.Reply{Status: 202, Doc: "The import, which has begun.", Body: web.DataOf("Import")}, Fails: []int{409},
+	Serve: startImport,
+}
+
 // startImport takes a file and begins to import it.
 func startImport(c *web.Request) error {
 	if err := c.Site.Imports.Claim(c.Owner()); err != nil {
@@ -224,6 +230,11 @@ func showImport(s *web.Site, i *record.Import) *ShownImport {
 	return v
 }
 
+var ListImports = web.Operation{
+	Tag: "moving", Summary: "Lists the last ten imports.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of imports.", Body: web.ListOf("Import")}, Serve: listImports,
+}
+
 func listImports(c *web.Request) error {
 	return web.AnswerList(c,
 		func(tx *kv.Tx) ([]record.Import, error) { return tx.Imports(c.Owner()) },
@@ -245,12 +256,22 @@ func anImport(c *web.Request) (i *record.Import, err error) {
 	return i, err
 }
 
+var ReadImport = web.Operation{
+	Tag: "moving", Summary: "Says how far an import is, and what came of it.",
+	Reply: web.Reply{Status: 200, Doc: "The import.", Body: web.DataOf("Import")}, Fails: []int{404}, Serve: readImport,
+}
+
 func readImport(c *web.Request) error {
 	i, err := anImport(c)
 	if err != nil {
 		return err
 	}
 	return c.RespondData(http.StatusOK, showImport(c.Site, i))
+}
+
+var StopImport = web.Operation{
+	Tag: "moving", Summary: "Stops an import; what was imported stays.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: stopImport,
 }
 
 // stopImport ends an import that runs; one that is over stays as it is.
@@ -263,6 +284,12 @@ func stopImport(c *web.Request) error {
 		one.Stop()
 	}
 	return c.RespondOK()
+}
+
+var Export = web.Operation{
+	Tag: "moving", Summary: "Everything that the caller keeps, as one zip. It has the hashes of items' passwords: keep it to yourself.",
+	Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
+	Serve: export,
 }
 
 // export answers with all that the caller keeps.
@@ -288,32 +315,10 @@ func export(c *web.Request) error {
 	return x.Write(c.W)
 }
 
-// TransferRoutes are the ways in and out for all that an account keeps.
-func TransferRoutes() []web.Route {
+// importBody is a form with the file to import.
+func importBody() *web.Content {
 	schema := web.ShapeOf(new(importForm), web.Create)
 	schema["properties"].(web.Object)["file"] = web.Object{"type": "string", "format": "binary", "description": "What was exported elsewhere.", "example": "…"}
 	schema["required"] = []string{"file"}
-	const at = web.ApiPath + "import"
-	return []web.Route{
-		{
-			Method: "POST", Path: at, Id: "startImport", Tag: "moving", Summary: "Takes in what another program, or kist, has exported. It goes on in the background; ask for it by its id.",
-			Access: web.Wholes, Body: &web.Content{Media: "multipart/form-data", Schema: schema}, Reply: web.Reply{Status: 202, Doc: "The import, which has begun.", Body: web.DataOf("Import")}, Fails: []int{409}, Serve: startImport,
-		},
-		{
-			Method: "GET", Path: at, Id: "listImports", Tag: "moving", Summary: "Lists the last ten imports.",
-			Access: web.Wholes, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of imports.", Body: web.ListOf("Import")}, Serve: listImports,
-		},
-		{
-			Method: "GET", Path: at + "/{id}", Id: "readImport", Tag: "moving", Summary: "Says how far an import is, and what came of it.",
-			Access: web.Wholes, Reply: web.Reply{Status: 200, Doc: "The import.", Body: web.DataOf("Import")}, Fails: []int{404}, Serve: readImport,
-		},
-		{
-			Method: "DELETE", Path: at + "/{id}", Id: "stopImport", Tag: "moving", Summary: "Stops an import; what was imported stays.",
-			Access: web.Wholes, Reply: web.DoneReply, Fails: []int{404}, Serve: stopImport,
-		},
-		{
-			Method: "GET", Path: web.ApiPath + "export", Id: "export", Tag: "moving", Summary: "Everything that the caller keeps, as one zip. It has the hashes of items' passwords: keep it to yourself.",
-			Access: web.Wholes, Reply: web.Reply{Status: 200, Doc: "The export.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}}, Serve: export,
-		},
-	}
+	return &web.Content{Media: "multipart/form-data", Schema: schema}
 }

@@ -26,55 +26,9 @@ import (
 // maxShownBody is how much of a request's body a log shows, in bytes.
 const maxShownBody = 8 << 10
 
-func WebhookRoutes() []web.Route {
-	const at = web.ApiPath + "integrations/webhooks"
-	one := func() *web.Content {
-		return web.Named("WebhookAnswer", web.JSONOf(web.Members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil))
-	}
-	return []web.Route{
-		{
-			Method: "GET", Path: at, Id: "listWebhooks", Tag: "webhooks", Summary: "Lists webhooks, oldest first.",
-			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "All webhooks, under both names.", Body: web.Named("WebhookList", web.JSONOf(web.Members(web.Object{"webhooks": web.AllOf("Webhook"), "data": web.AllOf("Webhook")}, "webhooks", "data"), nil))}, Serve: listWebhooks,
-		},
-		{
-			Method: "POST", Path: at, Id: "createWebhook", Tag: "webhooks", Summary: "Makes a webhook.",
-			Access: web.Writes, Body: web.BodyOf("WebhookCreate"), Reply: web.Reply{Status: 201, Doc: "The webhook, under both names.", Body: one()}, Serve: createWebhook,
-		},
-		{
-			Method: "GET", Path: at + "/{id}", Id: "readWebhook", Tag: "webhooks", Summary: "Reads a webhook.",
-			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: one()}, Fails: []int{404}, Serve: readWebhook,
-		},
-		{
-			Method: "PATCH", Path: at + "/{id}", Id: "editWebhook", Tag: "webhooks", Summary: "Changes a webhook, which ends a pause.",
-			Access: web.Writes, Body: web.BodyOf("WebhookEdit"), Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: one()}, Fails: []int{404}, Serve: editWebhook,
-		},
-		{
-			Method: "DELETE", Path: at + "/{id}", Id: "removeWebhook", Tag: "webhooks", Summary: "Deletes a webhook and what waits for it.",
-			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: removeWebhook,
-		},
-		{
-			Method: "POST", Path: at + "/{id}/test", Id: "testWebhook", Tag: "webhooks", Summary: "Sends a test delivery at once, which ends a pause if it goes well.",
-			Access: web.Writes, Reply: web.Reply{Status: 200, Doc: "What came of it, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
-				"ok":     web.Object{"type": "boolean", "description": "Whether the target took it."},
-				"status": web.Object{"type": "integer", "description": "What the target answered; 0 if it did not."},
-				"error":  web.Object{"type": "string", "description": "What went wrong; absent if nothing did."},
-			}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
-			Fails: []int{404}, Serve: testWebhook,
-		},
-		{
-			Method: "GET", Path: at + "/{id}/deliveries", Id: "listDeliveries", Tag: "webhooks", Summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
-			Access: web.Reads, Args: []web.Param{
-				{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": kv.LogLength}, Example: 50},
-				{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: web.Object{"type": "string"}, Example: "AQ"},
-			},
-			Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")},
-			Fails: []int{404}, Serve: listDeliveries,
-		},
-		{
-			Method: "POST", Path: at + "/{id}/deliveries/{deliveryId}/redeliver", Id: "redeliver", Tag: "webhooks", Summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
-			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404, 409}, Serve: redeliver,
-		},
-	}
+// webhookAnswer is a webhook under both names.
+func webhookAnswer() *web.Content {
+	return web.Named("WebhookAnswer", web.JSONOf(web.Members(web.Object{"webhook": web.Ref("Webhook"), "data": web.Ref("Webhook")}, "webhook", "data"), nil))
 }
 
 // Words of the API.
@@ -217,6 +171,12 @@ func (f *webhookForm) fill(h *record.Webhook, now time.Time) {
 	}
 }
 
+var ListWebhooks = web.Operation{
+	Tag: "webhooks", Summary: "Lists webhooks, oldest first.",
+	Reply: web.Reply{Status: 200, Doc: "All webhooks, under both names.", Body: web.Named("WebhookList", web.JSONOf(web.Members(web.Object{"webhooks": web.AllOf("Webhook"), "data": web.AllOf("Webhook")}, "webhooks", "data"), nil))},
+	Serve: listWebhooks,
+}
+
 func listWebhooks(c *web.Request) error {
 	var all []*ShownWebhook
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
@@ -253,6 +213,11 @@ func answerWebhook(c *web.Request, status int, id record.ID) error {
 	})
 }
 
+var CreateWebhook = web.Operation{
+	Tag: "webhooks", Summary: "Makes a webhook.",
+	Body: web.BodyOf("WebhookCreate"), Reply: web.Reply{Status: 201, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Serve: createWebhook,
+}
+
 func createWebhook(c *web.Request) error {
 	form := BlankWebhook()
 	if err := web.JoinProblems(c.DecodeNew(form), form.mayCall(c.Site.Outbound)); err != nil {
@@ -270,12 +235,23 @@ func createWebhook(c *web.Request) error {
 	return answerWebhook(c, http.StatusCreated, made.ID)
 }
 
+var ReadWebhook = web.Operation{
+	Tag: "webhooks", Summary: "Reads a webhook.",
+	Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404}, Serve: readWebhook,
+}
+
 func readWebhook(c *web.Request) error {
 	id, err := c.IDArg("webhook")
 	if err != nil {
 		return err
 	}
 	return answerWebhook(c, http.StatusOK, id)
+}
+
+var EditWebhook = web.Operation{
+	Tag: "webhooks", Summary: "Changes a webhook, which ends a pause.",
+	Body: web.BodyOf("WebhookEdit"), Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404},
+	Serve: editWebhook,
 }
 
 func editWebhook(c *web.Request) error {
@@ -305,6 +281,11 @@ func editWebhook(c *web.Request) error {
 	return answerWebhook(c, http.StatusOK, id)
 }
 
+var RemoveWebhook = web.Operation{
+	Tag: "webhooks", Summary: "Deletes a webhook and what waits for it.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeWebhook,
+}
+
 func removeWebhook(c *web.Request) error {
 	id, err := c.IDArg("webhook")
 	if err != nil {
@@ -314,6 +295,16 @@ func removeWebhook(c *web.Request) error {
 		return err
 	}
 	return c.RespondOK()
+}
+
+var TestWebhook = web.Operation{
+	Tag: "webhooks", Summary: "Sends a test delivery at once, which ends a pause if it goes well.",
+	Reply: web.Reply{Status: 200, Doc: "What came of it, within ten seconds.", Body: web.Named("WebhookTest", web.JSONOf(web.Members(web.Object{
+		"ok":     web.Object{"type": "boolean", "description": "Whether the target took it."},
+		"status": web.Object{"type": "integer", "description": "What the target answered; 0 if it did not."},
+		"error":  web.Object{"type": "string", "description": "What went wrong; absent if nothing did."},
+	}, "ok", "status"), web.Object{"ok": false, "status": 500, "error": "The target answered 500 Internal Server Error."}))},
+	Fails: []int{404}, Serve: testWebhook,
 }
 
 func testWebhook(c *web.Request) error {
@@ -417,6 +408,15 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+var ListDeliveries = web.Operation{
+	Tag: "webhooks", Summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
+	Args: []web.Param{
+		{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": kv.LogLength}, Example: 50},
+		{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: web.Object{"type": "string"}, Example: "AQ"},
+	},
+	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")}, Fails: []int{404}, Serve: listDeliveries,
+}
+
 func listDeliveries(c *web.Request) error {
 	id, err := c.IDArg("webhook")
 	if err != nil {
@@ -493,6 +493,11 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 	}
 	v.headers, v.body = m.Headers(d.Try.At), bytes.Clone(body[:min(len(body), maxShownBody)])
 	return v
+}
+
+var Redeliver = web.Operation{
+	Tag: "webhooks", Summary: "Sends a delivery again, under the same webhook-id and with all its tries; 409 if the webhook is off or paused.",
+	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: redeliver,
 }
 
 func redeliver(c *web.Request) error {

@@ -65,6 +65,11 @@ func calledBy(r *record.Record) (string, error) {
 	return name, nil
 }
 
+var AskDeletion = web.Operation{
+	Tag: "public", Summary: "The page of a deletion address, which asks whether the item is to be deleted.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 410, 429}, Slugs: true, Serve: askDeletion,
+}
+
 // askDeletion asks before it deletes, so that a program that merely looks at
 // the address deletes nothing.
 func askDeletion(c *web.Request) error {
@@ -91,6 +96,12 @@ func kindName(k *record.Kind) string {
 	return k.Name
 }
 
+var DeleteByAddress = web.Operation{
+	Tag: "public", Summary: "Deletes the item of a deletion address.",
+	Reply: web.Reply{Status: 200, Doc: "The page that says so.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true,
+	Serve: deleteByAddress,
+}
+
 // deleteByAddress deletes what the address is for.
 func deleteByAddress(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
@@ -103,19 +114,4 @@ func deleteByAddress(c *web.Request) error {
 		return err
 	}
 	return c.RespondPage(http.StatusOK, embed.MessagePage{Base: c.Site.Prefix(), Title: "Deleted", Text: "It is gone for good."})
-}
-
-// DeletionRoutes are the pages of deletion addresses.
-func DeletionRoutes() []web.Route {
-	const at = web.DeletionPath + "{token}"
-	return []web.Route{
-		{
-			Method: "GET", Path: at, Id: "askDeletion", Tag: "public", Summary: "The page of a deletion address, which asks whether the item is to be deleted.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 410, 429}, Slugs: true, Serve: askDeletion,
-		},
-		{
-			Method: "POST", Path: at, Id: "deleteByAddress", Tag: "public", Summary: "Deletes the item of a deletion address.",
-			Access: web.Anyone, Reply: web.Reply{Status: 200, Doc: "The page that says so.", Body: web.PageOf()}, Fails: []int{404, 410, 429, 503, 507}, Slugs: true, Serve: deleteByAddress,
-		},
-	}
 }

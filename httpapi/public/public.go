@@ -140,16 +140,22 @@ var previewers = []string{
 
 var errAhead = &record.Error{Fault: record.Busy, Code: "no_prefetch", Text: "This item is not delivered ahead of time."}
 
-// Follow leads on to where a short link leads.
-func Follow(c *web.Request) error {
-	r, owned, err := shared(c, c.Arg("slug"), record.Links)
-	return FollowLink(c, r, owned, err)
+var FollowLink = web.Operation{
+	Tag: "public", Summary: "Redirects a short link and counts the click.",
+	Args: web.SharePassword, Reply: web.Reply{Status: 302, Doc: "On to the target, in Location.", Body: nil}, Fails: []int{200, 401, 404, 410, 429, 503},
+	Slugs: true, Serve: followLink,
 }
 
-// FollowLink redirects the short link that was found, if it was (RFC 9110, section
+// followLink leads on to where a short link leads.
+func followLink(c *web.Request) error {
+	r, owned, err := shared(c, c.Arg("slug"), record.Links)
+	return RedirectLink(c, r, owned, err)
+}
+
+// RedirectLink redirects the short link that was found, if it was (RFC 9110, section
 // 15.4.3), and counts the click. Of a link with a limit, where it leads is told
 // only with a click.
-func FollowLink(c *web.Request, r *record.Record, owned bool, found error) error {
+func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) error {
 	if found == errLocked && web.TakesPage(c.W, c.R) { //nolint:errorlint // it is this very one
 		return c.RespondPage(http.StatusUnauthorized, locked(c, r.Slug, thenLink, embed.Problem{}))
 	}
@@ -271,9 +277,15 @@ func CheckTarget(s *web.Site, tx *kv.Tx, f *record.Form, before [2]string) error
 	return err
 }
 
-// ReadRaw answers with the bytes of a file, or the text of a note or snippet. The
+var ReadRaw = web.Operation{
+	Tag: "public", Summary: "The bytes of a shared file, or the text of a shared note or snippet; an extension after the slug is ignored.",
+	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()},
+	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readRaw,
+}
+
+// readRaw answers with the bytes of a file, or the text of a note or snippet. The
 // address may carry an extension after the slug.
-func ReadRaw(c *web.Request) error {
+func readRaw(c *web.Request) error {
 	r, owned, err := sharedFile(c, c.Arg("slug"), record.Files, record.Notes, record.Snippets)
 	if web.IsMissing(err) {
 		if p, gone := RemovedFileAt(c, c.Arg("slug")); gone == nil {
@@ -563,8 +575,17 @@ func (f *PasswordForm) Fields(s *field.Set) {
 	s.Secret("password", &f.password).Says("Password of the item, if it has one.", `"open sesame"`)
 }
 
-// ReadPublic answers with a shared record as visitors see it, no matter who asks.
-func ReadPublic(k *record.Kind) func(*web.Request) error {
+func ReadShared(k *record.Kind) web.Operation {
+	name := web.Title(k.Name)
+	return web.Operation{
+		Tag: "public", Summary: name + "s that are shared, for visitors: reads one.",
+		Args: web.SharePassword, Body: web.Maybe(web.BodyOf("Password")), Reply: web.Reply{Status: 200, Doc: "The record.", Body: web.DataOf("Shared" + name)},
+		Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readShared(k),
+	}
+}
+
+// readShared answers with a shared record as visitors see it, no matter who asks.
+func readShared(k *record.Kind) func(*web.Request) error {
 	return func(c *web.Request) error {
 		form := new(PasswordForm)
 		if c.R.ContentLength != 0 {
@@ -591,12 +612,4 @@ func ReadPublic(k *record.Kind) func(*web.Request) error {
 			return append(dst, '}'), err
 		})
 	}
-}
-
-func Healthy(c *web.Request) error {
-	h := c.W.Header()
-	h.Set("Content-Type", web.TextType)
-	h.Set("Cache-Control", "no-store")
-	_, _ = c.W.Write([]byte("ok\n")) // the client may be gone
-	return nil
 }

@@ -23,6 +23,12 @@ import (
 	"kist/kv/record"
 )
 
+var ViewItem = web.Operation{
+	Tag: "public", Summary: "The page of a shared item.",
+	Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{401, 404, 410, 429, 503}, Slugs: true,
+	Serve: viewItem,
+}
+
 // viewItem shows an item to anyone who may see it. The address may carry an
 // extension, as those at the origin for content do that lead here.
 func viewItem(c *web.Request) error {
@@ -203,6 +209,12 @@ func card(c *web.Request, r *record.Record) error {
 	return c.RespondPage(http.StatusOK, page)
 }
 
+var UnlockItem = web.Operation{
+	Tag: "public", Summary: "Takes the form of a locked item's page.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
+	Slugs: true, Serve: unlockItem,
+}
+
 // unlockItem takes the form of a locked item's page. A right password is kept in
 // a cookie, for that item alone.
 func unlockItem(c *web.Request) error {
@@ -231,6 +243,12 @@ func unlockItem(c *web.Request) error {
 	return session.Redirect(c, leads[then]+url.PathEscape(slug))
 }
 
+var ReadThumbnail = web.Operation{
+	Tag: "public", Summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
+	Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The picture.", Body: web.BytesOf()},
+	Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, Slugs: true, AtContentOrigin: true, Serve: readThumbnail,
+}
+
 // readThumbnail answers with a small picture of a picture, or the icon of a
 // bookmark's site. It is no view, so an item with a limit has one only for those
 // who have paid.
@@ -257,6 +275,11 @@ const (
 	MaxGames       = web.MaxPage
 	maxGamesLooked = 20 * web.MaxPage
 )
+
+var ViewGames = web.Operation{
+	Tag: "public", Summary: "The public games of a user.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{404, 429, 503}, Slugs: true, Serve: viewGames,
+}
 
 // viewGames is the public list of a user's games, of those that came last.
 func viewGames(c *web.Request) error {
@@ -435,27 +458,4 @@ func caching(r *record.Record) string {
 		return "private, no-store"
 	}
 	return "private, no-cache"
-}
-
-// ViewRoutes are the pages of shared items.
-func ViewRoutes() []web.Route {
-	page := web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}
-	return []web.Route{
-		{
-			Method: "GET", Path: "/v/{slug}", Id: "viewItem", Tag: "public", Summary: "The page of a shared item.",
-			Access: web.Visitors, Args: web.SharePassword, Reply: page, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewItem,
-		},
-		{
-			Method: "POST", Path: "/v/{slug}", Id: "unlockItem", Tag: "public", Summary: "Takes the form of a locked item's page.",
-			Access: web.Visitors, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the item.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, Slugs: true, Serve: unlockItem,
-		},
-		{
-			Method: "GET", Path: "/t/{slug}", Id: "readThumbnail", Tag: "public", Summary: "A small picture: of a shared picture, 480 pixels at most, or the icon of the site that a shared bookmark leads to, 64 at most.",
-			Access: web.Visitors, Args: slices.Concat(web.SharePassword, web.Conditional), Reply: web.Reply{Status: 200, Doc: "The picture.", Body: web.BytesOf()}, Fails: []int{206, 302, 304, 401, 404, 410, 412, 416, 429, 503}, AtContentOrigin: true, Slugs: true, Serve: readThumbnail,
-		},
-		{
-			Method: "GET", Path: "/g/{username}", Id: "viewGames", Tag: "public", Summary: "The public games of a user.",
-			Access: web.Visitors, Reply: page, Fails: []int{404, 429, 503}, Slugs: true, Serve: viewGames,
-		},
-	}
 }

@@ -115,6 +115,16 @@ func RequireCaptcha(c *web.Request, q *record.Request) error {
 
 var errCaptchaOff = record.NotFound("captcha")
 
+var ReadChallenge = web.Operation{
+	Tag:     "captcha",
+	Summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
+	Args:    []web.Param{captchaVersion},
+	Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.Named("CaptchaChallenges", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
+		"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
+	}))},
+	Fails: []int{404}, Serve: readChallenge,
+}
+
 func readChallenge(c *web.Request) error {
 	set, err := settings(c)
 	if err != nil {
@@ -146,6 +156,15 @@ func (f *TokenOfCaptcha) Fields(s *field.Set) {
 	s.Text("token", &f.token, captcha.MaxCaptcha, field.Required, field.Filled).Says("What solving the captcha gave.", `"eyJhbGdvcml0aG0iOiJTSEEtMjU2Iiwi…"`)
 }
 
+var VerifyCaptcha = web.Operation{
+	Tag: "captcha", Summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
+	Body: web.BodyOf("CaptchaToken"),
+	Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.Named("CaptchaPass", web.JSONOf(web.Members(web.Object{
+		"ok": web.Object{"type": "boolean"}, "pass": web.Object{"type": "string"}, "expiresAt": web.Object{"type": "string", "format": "date-time"},
+	}, "ok", "pass", "expiresAt"), web.Object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))}, // #nosec G101 -- an example in the document
+	Fails: []int{404, 503}, Serve: verifyCaptcha,
+}
+
 func verifyCaptcha(c *web.Request) error {
 	form := new(TokenOfCaptcha)
 	if err := c.DecodeNew(form); err != nil {
@@ -165,24 +184,4 @@ func verifyCaptcha(c *web.Request) error {
 	return c.RespondJSON(http.StatusOK, []byte(`{"ok":true,"pass":"`+pass+`","expiresAt":"`+ends.UTC().Format(field.TimeLayout)+`"}`))
 }
 
-func CaptchaRoutes() []web.Route {
-	text := web.Object{"type": "string"}
-	version := web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1, which is the default, or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}
-	return []web.Route{
-		{
-			Method: "GET", Path: web.ApiPath + "captcha/challenge", Id: "readChallenge", Tag: "captcha",
-			Summary: "A challenge of the built-in proof of work, in ALTCHA's format: find the number that, after the salt, has the SHA-256 of the challenge; in version 2, the counter with which the SHA-256 of salt, nonce and counter begins with the prefix.",
-			Access:  web.Anyone, Args: []web.Param{version}, Reply: web.Reply{Status: 200, Doc: "The challenge.", Body: web.Named("CaptchaChallenges", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("CaptchaChallenge"), web.Ref("CaptchaChallenge2")}}, web.Object{
-				"algorithm": "SHA-256", "challenge": "2ad2cf53fd4c3b33…", "maxnumber": captcha.PowMost, "salt": "5d9f0ad4c1e2b7a38f604c2d?expires=1767348000&", "signature": "91b1c3f07c5d…",
-			}))}, Fails: []int{404}, Serve: readChallenge,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "captcha/verify", Id: "verifyCaptcha", Tag: "captcha",
-			Summary: "Trades what solving a captcha gave, which works once, for a pass that holds ten minutes for the caller's address.",
-			Access:  web.Anyone, Body: web.BodyOf("CaptchaToken"), Reply: web.Reply{Status: 200, Doc: "The pass, for the header x-captcha-pass.", Body: web.Named("CaptchaPass", web.JSONOf(web.Members(web.Object{
-				"ok": web.Object{"type": "boolean"}, "pass": text, "expiresAt": web.Object{"type": "string", "format": "date-time"},
-			}, "ok", "pass", "expiresAt"), web.Object{"ok": true, "pass": "AAABm4…", "expiresAt": "2026-01-02T03:14:05.678Z"}))}, // #nosec G101 -- an example in the document
-			Fails: []int{404, 503}, Serve: verifyCaptcha,
-		},
-	}
-}
+var captchaVersion = web.Param{In: "query", Name: "version", Doc: "Version of ALTCHA's format: 1, which is the default, or 2.", Schema: web.Object{"type": "string", "enum": []string{"1", "2"}}, Example: "2"}

@@ -171,6 +171,12 @@ func failedSignIn(c *web.Request, name string) {
 	c.Site.Log.LogAttrs(c.R.Context(), slog.LevelWarn, "sign-in failed", slog.String("client", client), slog.String("user", web.CutTo(name, 64)))
 }
 
+var Login = web.Operation{
+	Tag: "session", Summary: "Signs a browser in: sets the session cookie.",
+	Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")},
+	Fails: []int{400, 401, 403, 429, 503}, Serve: login,
+}
+
 // login signs a browser in.
 func login(c *web.Request) error {
 	if err := c.SameOrigin(); err != nil {
@@ -185,6 +191,11 @@ func login(c *web.Request) error {
 		return err
 	}
 	return AnswerUser(c, http.StatusOK, u.ID)
+}
+
+var Logout = web.Operation{
+	Tag: "session", Summary: "Ends the session of the browser that asks.",
+	Reply: web.DoneReply, Fails: []int{403}, Serve: logout,
 }
 
 // logout ends the session of the browser that asks, if it has one.
@@ -231,6 +242,11 @@ func (v *ShownSession) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it ends unless it is used.", `"2026-02-01T03:04:05.678Z"`)
 }
 
+var ListSessions = web.Operation{
+	Tag: "session", Summary: "Lists the browsers that are signed in.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of sessions.", Body: web.ListOf("Session")}, Serve: listSessions,
+}
+
 func listSessions(c *web.Request) error {
 	return web.AnswerList(c,
 		func(tx *kv.Tx) ([]record.Key, error) { return tx.Sessions(c.Owner()) },
@@ -238,6 +254,11 @@ func listSessions(c *web.Request) error {
 		func(_ *kv.Tx, k *record.Key) (*ShownSession, error) {
 			return &ShownSession{*k, k.ID == c.Caller.Key.ID}, nil
 		})
+}
+
+var RemoveSession = web.Operation{
+	Tag: "session", Summary: "Ends a session.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeSession,
 }
 
 func removeSession(c *web.Request) error {
@@ -255,6 +276,11 @@ func removeSession(c *web.Request) error {
 		return err
 	}
 	return c.RespondOK()
+}
+
+var RemoveSessions = web.Operation{
+	Tag: "session", Summary: "Ends all sessions but the one that asks.",
+	Reply: web.DoneReply, Serve: removeSessions,
 }
 
 // removeSessions ends all sessions but the one that asks.
@@ -286,6 +312,12 @@ func onward(next string) string {
 	return next
 }
 
+var ReadLogin = web.Operation{
+	Tag: "session", Summary: "The page to sign in at.",
+	Args:  []web.Param{{In: "query", Name: "next", Doc: "Path to go on to.", Schema: web.Object{"type": "string"}, Example: "/files"}},
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303}, Serve: readLogin,
+}
+
 // readLogin is the page to sign in at; who is signed in is sent on.
 func readLogin(c *web.Request) error {
 	next := onward(c.R.URL.Query().Get("next"))
@@ -311,6 +343,12 @@ func Redirect(c *web.Request, path string) error {
 	c.W.Header().Set("Location", web.ASCIIURL(c.Site.Prefix()+path))
 	c.W.WriteHeader(http.StatusSeeOther)
 	return nil
+}
+
+var PostLogin = web.Operation{
+	Tag: "session", Summary: "Takes the form of the page to sign in at.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page that was wanted.", Body: nil}, Fails: []int{400, 401, 403, 413, 415, 429, 503},
+	Serve: postLogin,
 }
 
 // postLogin takes the form of the login page.
@@ -352,6 +390,11 @@ func Problem(c *web.Request, err error, page func(embed.Problem) embed.Page) err
 	return c.RespondPage(status, page(p))
 }
 
+var PostLogout = web.Operation{
+	Tag: "session", Summary: "Signs the browser out.",
+	Reply: web.Reply{Status: 303, Doc: "On to the page to sign in at.", Body: nil}, Fails: []int{403}, Serve: postLogout,
+}
+
 // postLogout takes the form that signs out.
 func postLogout(c *web.Request) error {
 	if err := endSession(c); err != nil {
@@ -365,6 +408,11 @@ type DeviceForm struct{ client string }
 
 func (f *DeviceForm) Fields(s *field.Set) {
 	s.Name("extension_id", &f.client, 128, field.Required, field.Filled).Says("What the client calls itself.", `"kist-extension"`)
+}
+
+var AuthorizeDevice = web.Operation{
+	Tag: "session", Summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
+	Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: deviceCodes}, Fails: []int{403, 429}, Serve: authorizeDevice,
 }
 
 // authorizeDevice begins the device flow (RFC 8628, section 3.1).
@@ -411,6 +459,11 @@ func (f *TokenForm) Fields(s *field.Set) {
 	s.Text("device_code", &f.code, 256, field.Required, field.Filled).Says("The code that the client was given.", `"…"`)
 }
 
+var PollDevice = web.Operation{
+	Tag: "session", Summary: "Polls for the key of a device.",
+	Body: web.BodyOf("DevicePoll"), Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: deviceKey}, Fails: []int{403}, Serve: pollDevice,
+}
+
 // pollDevice answers a poll (RFC 8628, section 3.4).
 func pollDevice(c *web.Request) error {
 	form := new(TokenForm)
@@ -436,6 +489,11 @@ func pollDevice(c *web.Request) error {
 		return err
 	}
 	return c.RespondJSON(http.StatusOK, body)
+}
+
+var RevokeDevice = web.Operation{
+	Tag: "session", Summary: "Revokes the key of the device flow that it is called with: the client leaves.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: revokeDevice,
 }
 
 // revokeDevice takes the key of the device flow away that the request has come
@@ -514,6 +572,11 @@ func tryCode(c *web.Request, look func() error) error {
 	return err
 }
 
+var VerifyDevice = web.Operation{
+	Tag: "session", Summary: "Lets a device in or refuses it; for a browser that is signed in.",
+	Body: web.BodyOf("DeviceDecision"), Reply: web.DoneReply, Fails: []int{404, 429}, Serve: verifyDevice,
+}
+
 func verifyDevice(c *web.Request) error {
 	form := new(VerifyForm)
 	if err := c.DecodeNew(form); err != nil {
@@ -523,6 +586,12 @@ func verifyDevice(c *web.Request) error {
 		return err
 	}
 	return c.RespondOK()
+}
+
+var ReadDevice = web.Operation{
+	Tag: "session", Summary: "The page where a user lets a device in.",
+	Args:  []web.Param{{In: "query", Name: "user_code", Doc: "The code that the device shows.", Schema: web.Object{"type": "string"}, Example: "BCDF-GHJK"}},
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 404, 429}, Serve: readDevice,
 }
 
 // readDevice shows which client asks, to who is signed in; others sign in
@@ -553,6 +622,12 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	}
 	page.Client, page.Address, page.Asked = record.ClientName(d.Client), d.Address, d.Created
 	return c.RespondPage(status, page)
+}
+
+var PostDevice = web.Operation{
+	Tag: "session", Summary: "Takes the form of the page where a user lets a device in.",
+	Body: web.FormBody, Reply: web.Reply{Status: 200, Doc: "What was done.", Body: web.PageOf()}, Fails: []int{303, 400, 404, 413, 415, 429},
+	Serve: postDevice,
 }
 
 // postDevice takes the form of the device page.
@@ -605,74 +680,17 @@ func ReadForm(c *web.Request) (url.Values, error) {
 	return values, nil
 }
 
-// SessionRoutes are the operations of signing in.
-func SessionRoutes() []web.Route {
-	text, number := web.Object{"type": "string"}, web.Object{"type": "integer"}
-	uri := web.Object{"type": "string", "format": "uri"}
-	codes := web.Named("DeviceCodes", web.JSONOf(web.Members(web.Object{
-		"device_code": text, "user_code": text, "verification_uri": uri, "verification_uri_complete": uri, "expires_in": number, "interval": number,
+// deviceCodes and deviceKey are the answers of the device flow.
+var (
+	deviceCodes = web.Named("DeviceCodes", web.JSONOf(web.Members(web.Object{
+		"device_code": aText, "user_code": aText, "verification_uri": aURI, "verification_uri_complete": aURI, "expires_in": aNumber, "interval": aNumber,
 	}, "device_code", "user_code", "verification_uri", "verification_uri_complete", "expires_in", "interval"), web.Object{
 		"device_code": "…", "user_code": "BCDF-GHJK", "verification_uri": "https://kist.example.org/device",
 		"verification_uri_complete": "https://kist.example.org/device?user_code=BCDF-GHJK", "expires_in": 600, "interval": 5,
 	}))
-	key := web.Named("DeviceKey", web.JSONOf(web.Members(web.Object{"token_type": text, "api_key": text, "expires_in": number, "interval": number},
+	deviceKey = web.Named("DeviceKey", web.JSONOf(web.Members(web.Object{"token_type": aText, "api_key": aText, "expires_in": aNumber, "interval": aNumber},
 		"token_type", "api_key", "expires_in", "interval"), web.Object{"token_type": "ApiKey", "api_key": "kist_…", "expires_in": 2592000, "interval": 5}))
-	return []web.Route{
-		{
-			Method: "POST", Path: web.ApiPath + "auth/login", Id: "login", Tag: "session", Summary: "Signs a browser in: sets the session cookie.",
-			Access: web.Anyone, Args: []web.Param{web.ProofArg}, Body: web.BodyOf("Login"), Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{400, 401, 403, 429, 503}, Serve: login,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "auth/logout", Id: "logout", Tag: "session", Summary: "Ends the session of the browser that asks.",
-			Access: web.Anyone, Reply: web.DoneReply, Fails: []int{403}, Serve: logout,
-		},
-		{
-			Method: "GET", Path: web.ApiPath + "me/sessions", Id: "listSessions", Tag: "session", Summary: "Lists the browsers that are signed in.",
-			Access: web.OwnAccount, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of sessions.", Body: web.ListOf("Session")}, Serve: listSessions,
-		},
-		{
-			Method: "DELETE", Path: web.ApiPath + "me/sessions", Id: "removeSessions", Tag: "session", Summary: "Ends all sessions but the one that asks.",
-			Access: web.OwnAccount, Reply: web.DoneReply, Serve: removeSessions,
-		},
-		{
-			Method: "DELETE", Path: web.ApiPath + "me/sessions/{id}", Id: "removeSession", Tag: "session", Summary: "Ends a session.",
-			Access: web.OwnAccount, Reply: web.DoneReply, Fails: []int{404}, Serve: removeSession,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "auth/device/authorize", Id: "authorizeDevice", Tag: "session", Summary: "Begins the device flow (RFC 8628): a client asks to be let in.",
-			Access: web.Anyone, Body: web.BodyOf("Device"), Reply: web.Reply{Status: 200, Doc: "The codes.", Body: codes}, Fails: []int{403, 429}, Serve: authorizeDevice,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "auth/device/token", Id: "pollDevice", Tag: "session", Summary: "Polls for the key of a device.",
-			Access: web.Anyone, Body: web.BodyOf("DevicePoll"), Reply: web.Reply{Status: 200, Doc: "The key, once.", Body: key}, Fails: []int{403}, Serve: pollDevice,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "auth/device/revoke", Id: "revokeDevice", Tag: "session", Summary: "Revokes the key of the device flow that it is called with: the client leaves.",
-			Access: web.Holders, Reply: web.DoneReply, Fails: []int{404}, Serve: revokeDevice,
-		},
-		{
-			Method: "POST", Path: web.ApiPath + "auth/device/verify", Id: "verifyDevice", Tag: "session", Summary: "Lets a device in or refuses it; for a browser that is signed in.",
-			Access: web.Browsers, Body: web.BodyOf("DeviceDecision"), Reply: web.DoneReply, Fails: []int{404, 429}, Serve: verifyDevice,
-		},
-		{
-			Method: "GET", Path: "/login", Id: "readLogin", Tag: "session", Summary: "The page to sign in at.",
-			Access: web.Anyone, Args: []web.Param{{In: "query", Name: "next", Doc: "Path to go on to.", Schema: web.Object{"type": "string"}, Example: "/files"}}, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303}, Serve: readLogin,
-		},
-		{
-			Method: "POST", Path: "/login", Id: "postLogin", Tag: "session", Summary: "Takes the form of the page to sign in at.",
-			Access: web.Anyone, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page that was wanted.", Body: nil}, Fails: []int{400, 401, 403, 413, 415, 429, 503}, Serve: postLogin,
-		},
-		{
-			Method: "POST", Path: "/logout", Id: "postLogout", Tag: "session", Summary: "Signs the browser out.",
-			Access: web.Anyone, Reply: web.Reply{Status: 303, Doc: "On to the page to sign in at.", Body: nil}, Fails: []int{403}, Serve: postLogout,
-		},
-		{
-			Method: "GET", Path: "/device", Id: "readDevice", Tag: "session", Summary: "The page where a user lets a device in.",
-			Access: web.Visitors, Args: []web.Param{{In: "query", Name: "user_code", Doc: "The code that the device shows.", Schema: web.Object{"type": "string"}, Example: "BCDF-GHJK"}}, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{303, 404, 429}, Serve: readDevice,
-		},
-		{
-			Method: "POST", Path: "/device", Id: "postDevice", Tag: "session", Summary: "Takes the form of the page where a user lets a device in.",
-			Access: web.Browsers, Body: web.FormBody, Reply: web.Reply{Status: 200, Doc: "What was done.", Body: web.PageOf()}, Fails: []int{303, 400, 404, 413, 415, 429}, Serve: postDevice,
-		},
-	}
-}
+
+	aText, aNumber = web.Object{"type": "string"}, web.Object{"type": "integer"}
+	aURI           = web.Object{"type": "string", "format": "uri"}
+)

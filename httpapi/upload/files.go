@@ -75,9 +75,16 @@ func discardParts(c *web.Request, parts []Part) {
 	}
 }
 
-// UploadFiles keeps files and answers with their records: one flat, several in a
+var UploadFiles = web.Operation{
+	Tag: "files", Summary: "Uploads one or more files.",
+	Args: []web.Param{web.IdempotencyArg}, Body: multipartOf(),
+	Reply: web.Reply{Status: 201, Doc: "The record of the file; of several, a list in files.", Body: uploaded()}, Fails: []int{409},
+	Plain: web.BareAddress, Serve: uploadFiles,
+}
+
+// uploadFiles keeps files and answers with their records: one flat, several in a
 // list.
-func UploadFiles(c *web.Request) error {
+func uploadFiles(c *web.Request) error {
 	key, err := c.IdempotencyKey()
 	if err != nil {
 		return err
@@ -506,3 +513,26 @@ func FileName(p *multipart.Part) string {
 }
 
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "", "%0A", "", "%0d", "", "%0a", "")
+
+// uploaded is one file, or several.
+func uploaded() *web.Content {
+	return web.Named("Uploaded", web.JSONOf(web.Object{"oneOf": []web.Object{web.Ref("UploadedFile"), web.Ref("UploadedFiles")}}, nil))
+}
+
+// FileSchema is the schema of a file as the answer to its upload has it.
+func FileSchema() web.Object {
+	file := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
+	of := file["properties"].(web.Object)
+	of["thumbnailUrl"] = web.Object{"type": "string", "format": "uri", "description": "A small picture of it; absent where none can be made.", "example": "https://kist.example.org/t/summer-24"}
+	of["deletionUrl"] = web.DeletionLink()
+	file["required"] = append(file["required"].([]string), "deletionUrl")
+	return file
+}
+
+func multipartOf() *web.Content {
+	schema := web.ShapeOf(record.Upload{Form: record.NewForm(record.Files)}, web.Create)
+	of := schema["properties"].(web.Object)
+	of["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several files.", "example": []string{"…"}}
+	schema["required"] = []string{"file"}
+	return &web.Content{Media: "multipart/form-data", Schema: schema}
+}

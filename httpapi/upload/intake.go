@@ -29,39 +29,12 @@ var (
 	}
 )
 
-// IntakeRoutes are the public side of upload requests.
-func IntakeRoutes() []web.Route {
-	const at = web.RequestsPath + "/p/{slug}"
-	page := web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}
+// senderBody is a form with files and what their sender says about them.
+func senderBody() *web.Content {
 	sent := web.ShapeOf(new(record.SenderForm), web.Create)
 	sent["properties"].(web.Object)["file"] = web.Object{"type": "array", "items": web.Object{"type": "string", "format": "binary"}, "description": "The content; several parts make several items.", "example": []string{"…"}}
 	sent["required"] = []string{"file"}
-	body := &web.Content{Media: "multipart/form-data", Schema: sent}
-	return []web.Route{
-		{
-			Method: "GET", Path: at, Id: "readUploadLink", Tag: "public", Summary: "What a visitor may know of an upload link; little, until the password is given.",
-			Access: web.Visitors, Args: []web.Param{uploadPassword}, Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.Named("UploadLink", web.JSONOf(linkSchema(), linkExample))},
-			Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
-		},
-		{
-			Method: "POST", Path: at + "/files", Id: "leaveFiles", Tag: "public", Summary: "Leaves files at an upload link. All of them are kept, or none.",
-			Access: web.Anyone, Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: body,
-			Reply: web.Reply{Status: 201, Doc: "What waits for approval now, or is approved already.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
-			Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Plain: &web.TextForm{Doc: "a sentence about each file, one in a line", Example: "IMG_0042.jpg waits for approval.\n"}, Serve: leaveFiles,
-		},
-		{
-			Method: "GET", Path: "/up/{slug}", Id: "viewUploadLink", Tag: "public", Summary: "The page of an upload link.",
-			Access: web.Visitors, Reply: page, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewUploadLink,
-		},
-		{
-			Method: "POST", Path: "/up/{slug}", Id: "postFiles", Tag: "public", Summary: "Takes the form of that page.",
-			Access: web.Anyone, Body: body, Reply: web.Reply{Status: 201, Doc: "The page, with what came in.", Body: web.PageOf()}, Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Serve: postFiles,
-		},
-		{
-			Method: "POST", Path: "/up/{slug}/unlock", Id: "unlockUploadLink", Tag: "public", Summary: "Takes the form that asks for the password of an upload link.",
-			Access: web.Anyone, Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503}, Slugs: true, Serve: unlockUploadLink,
-		},
-	}
+	return &web.Content{Media: "multipart/form-data", Schema: sent}
 }
 
 func linkSchema() web.Object {
@@ -126,6 +99,13 @@ func countRequestView(c *web.Request, q *record.Request) {
 	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
 		c.Site.Store.RequestSeen(q)
 	}
+}
+
+var ReadUploadLink = web.Operation{
+	Tag: "public", Summary: "What a visitor may know of an upload link; little, until the password is given.",
+	Args:  []web.Param{uploadPassword},
+	Reply: web.Reply{Status: 200, Doc: "The details.", Body: web.Named("UploadLink", web.JSONOf(linkSchema(), linkExample))},
+	Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: readUploadLink,
 }
 
 // readUploadLink answers with what a visitor may know.
@@ -348,6 +328,14 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	return items, err
 }
 
+var LeaveFiles = web.Operation{
+	Tag: "public", Summary: "Leaves files at an upload link. All of them are kept, or none.",
+	Args: append([]web.Param{uploadPassword}, captchaArgs...), Body: senderBody(),
+	Reply: web.Reply{Status: 201, Doc: "What waits for approval now, or is approved already.", Body: web.Named("UploadReceiptList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadReceipt")}, "items"), nil))},
+	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true,
+	Plain: &web.TextForm{Doc: "a sentence about each file, one in a line", Example: "IMG_0042.jpg waits for approval.\n"}, Serve: leaveFiles,
+}
+
 func leaveFiles(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
 	if err != nil {
@@ -375,6 +363,11 @@ func leaveFiles(c *web.Request) error {
 	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
 		return append(web.AppendAll(append(dst, `{"items":`...), all), '}'), nil
 	})
+}
+
+var ViewUploadLink = web.Operation{
+	Tag: "public", Summary: "The page of an upload link.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{401, 404, 410, 429, 503}, Slugs: true, Serve: viewUploadLink,
 }
 
 // viewUploadLink shows the page of a link, or asks for its password.
@@ -409,6 +402,12 @@ func showLink(c *web.Request, status int, q *record.Request, came []*record.Item
 	return c.RespondPage(status, page)
 }
 
+var PostFiles = web.Operation{
+	Tag: "public", Summary: "Takes the form of that page.",
+	Body: senderBody(), Reply: web.Reply{Status: 201, Doc: "The page, with what came in.", Body: web.PageOf()},
+	Fails: []int{401, 403, 404, 410, 429, 503, 507}, Slugs: true, Serve: postFiles,
+}
+
 // postFiles takes the plain form of the page.
 func postFiles(c *web.Request) error {
 	q, err := requireOpenRequest(c, c.Arg("slug"))
@@ -437,6 +436,12 @@ func lockedLink(c *web.Request, p embed.Problem) embed.Page {
 	return embed.LockedPage{
 		Base: c.Site.Prefix(), Action: "/up/" + url.PathEscape(c.Arg("slug")) + "/unlock", Button: "Go on", Problem: p,
 	}
+}
+
+var UnlockUploadLink = web.Operation{
+	Tag: "public", Summary: "Takes the form that asks for the password of an upload link.",
+	Body: web.FormBody, Reply: web.Reply{Status: 303, Doc: "On to the page.", Body: nil}, Fails: []int{400, 401, 404, 410, 413, 415, 429, 503},
+	Slugs: true, Serve: unlockUploadLink,
 }
 
 // unlockUploadLink takes the form that asks for the password of a link. A right one

@@ -205,6 +205,12 @@ func decodeRemoteFiles(c *web.Request, all []remoteFile) error {
 	return web.JoinProblems(bad)
 }
 
+var StartRemoteUpload = web.Operation{
+	Tag: "remote upload", Summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
+	Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The remote uploads, which wait for their turn.", Body: remoteUploadList()}, Fails: []int{409},
+	Serve: startRemoteUpload,
+}
+
 // startRemoteUpload queues files to be fetched: all that the request names, or none.
 func startRemoteUpload(c *web.Request) error {
 	in, err := c.ReadObject(web.SmallBody, nil)
@@ -344,6 +350,12 @@ func answerFetches(c *web.Request, status int, all []record.Fetch) error {
 	})
 }
 
+var ListRemoteUploads = web.Operation{
+	Tag:     "remote upload",
+	Summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
+	Reply:   web.Reply{Status: 200, Doc: "The remote uploads.", Body: remoteUploadList()}, Serve: listRemoteUploads,
+}
+
 // listRemoteUploads lists the caller's remote uploads, newest first. Clients try any
 // key here; one that may not read sees those that it asked for.
 func listRemoteUploads(c *web.Request) error {
@@ -392,6 +404,11 @@ func answerFetch(c *web.Request, id record.ID) error {
 	return c.RespondData(http.StatusOK, v)
 }
 
+var ReadRemoteUpload = web.Operation{
+	Tag: "remote upload", Summary: "Says how far a remote upload is, and what came of it.",
+	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404}, Serve: readRemoteUpload,
+}
+
 func readRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
 	if err != nil {
@@ -414,6 +431,12 @@ var FetchActions = []string{cancelFetch, retryFetch}
 func (f *fetchAction) Fields(s *field.Set) {
 	field.Choice(s, "action", &f.action, FetchActions, field.Required).
 		Says("cancel ends it; retry tries again what failed or was cancelled.", `"retry"`)
+}
+
+var DecideRemoteUpload = web.Operation{
+	Tag: "remote upload", Summary: "Cancels a remote upload, or tries it again.",
+	Body:  web.Named("RemoteUploadDecision", web.JSONOf(web.ShapeOf(new(fetchAction), web.Create), nil)),
+	Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
 }
 
 func decideRemoteUpload(c *web.Request) error {
@@ -444,6 +467,11 @@ func decideRemoteUpload(c *web.Request) error {
 	return answerFetch(c, id)
 }
 
+var RemoveRemoteUpload = web.Operation{
+	Tag: "remote upload", Summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeRemoteUpload,
+}
+
 func removeRemoteUpload(c *web.Request) error {
 	id, err := c.IDArg("remote upload")
 	if err != nil {
@@ -459,6 +487,11 @@ func removeRemoteUpload(c *web.Request) error {
 	}
 	c.Site.Fetches.Cancel(id)
 	return c.RespondOK()
+}
+
+var ClearRemoteUploads = web.Operation{
+	Tag: "remote upload", Summary: "Forgets the remote uploads that are over; the files stay.",
+	Reply: web.DoneReply, Serve: clearRemoteUploads,
 }
 
 func clearRemoteUploads(c *web.Request) error {
@@ -486,38 +519,7 @@ func remoteBody() *web.Content {
 	return web.Named("RemoteUploadCreate", web.JSONOf(schema, web.Object{"url": "https://example.org/holiday.mp4", "isPublic": true}))
 }
 
-// RemoteRoutes are the operations on files that the server fetches.
-func RemoteRoutes() []web.Route {
-	const at = web.ApiPath + "remote-upload"
-	jobs := func() *web.Content {
-		return web.Named("RemoteUploadList", web.JSONOf(web.Members(web.Object{"jobs": web.AllOf("RemoteUpload")}, "jobs"), nil))
-	}
-	return []web.Route{
-		{
-			Method: "GET", Path: at, Id: "listRemoteUploads", Tag: "remote upload",
-			Summary: "Lists the files that the server fetches or fetched, newest first; to a key without the scope read, those that it asked for. A check for keys of any scope.",
-			Access:  web.Holders, Reply: web.Reply{Status: 200, Doc: "The remote uploads.", Body: jobs()}, Serve: listRemoteUploads,
-		},
-		{
-			Method: "POST", Path: at, Id: "startRemoteUpload", Tag: "remote upload",
-			Summary: "Has the server fetch files from addresses, in the background: all that are named, or none. At most 100 wait at once.",
-			Access:  web.Uploads, Body: remoteBody(), Reply: web.Reply{Status: 202, Doc: "The remote uploads, which wait for their turn.", Body: jobs()}, Fails: []int{409}, Serve: startRemoteUpload,
-		},
-		{
-			Method: "DELETE", Path: at, Id: "clearRemoteUploads", Tag: "remote upload", Summary: "Forgets the remote uploads that are over; the files stay.",
-			Access: web.Writes, Reply: web.DoneReply, Serve: clearRemoteUploads,
-		},
-		{
-			Method: "GET", Path: at + "/{id}", Id: "readRemoteUpload", Tag: "remote upload", Summary: "Says how far a remote upload is, and what came of it.",
-			Access: web.Uploads, Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404}, Serve: readRemoteUpload,
-		},
-		{
-			Method: "PATCH", Path: at + "/{id}", Id: "decideRemoteUpload", Tag: "remote upload", Summary: "Cancels a remote upload, or tries it again.",
-			Access: web.Uploads, Body: web.Named("RemoteUploadDecision", web.JSONOf(web.ShapeOf(new(fetchAction), web.Create), nil)), Reply: web.Reply{Status: 200, Doc: "The remote upload.", Body: web.DataOf("RemoteUpload")}, Fails: []int{404, 409}, Serve: decideRemoteUpload,
-		},
-		{
-			Method: "DELETE", Path: at + "/{id}", Id: "removeRemoteUpload", Tag: "remote upload", Summary: "Cancels a remote upload if it is not over, and forgets it; the file it made stays.",
-			Access: web.Uploads, Reply: web.DoneReply, Fails: []int{404}, Serve: removeRemoteUpload,
-		},
-	}
+// remoteUploadList is a list of remote uploads.
+func remoteUploadList() *web.Content {
+	return web.Named("RemoteUploadList", web.JSONOf(web.Members(web.Object{"jobs": web.AllOf("RemoteUpload")}, "jobs"), nil))
 }

@@ -15,60 +15,17 @@ import (
 	"kist/kv/record"
 )
 
-// RequestRoutes are the owner's operations of upload requests.
-func RequestRoutes() []web.Route {
-	status := web.Param{In: "query", Name: "status", Doc: "How far the items are; any if absent.", Schema: web.Ref("UploadState"), Example: "pending"}
-	page := []web.Param{
+// uploadQueue is a page of a queue.
+var uploadQueue = web.Named("UploadItemList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem"), "total": web.WholeTotal, "nextCursor": web.NextCursor}, "items", "total", "nextCursor"), nil))
+
+// queueParams are the parameters of a queue that lists items of this status if
+// the request names none.
+func queueParams(status string) []web.Param {
+	return []web.Param{
+		{In: "query", Name: "status", Doc: "How far the items are; " + status + " if absent.", Schema: web.Ref("UploadState"), Example: "pending"},
 		{In: "query", Name: "limit", Doc: "Items of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": web.DefaultPage}, Example: 50},
 		{In: "query", Name: "offset", Doc: "Items to pass over; not together with cursor.", Schema: web.Object{"type": "integer", "minimum": 0, "maximum": web.MaxOffset}, Example: 0},
 		{In: "query", Name: "cursor", Doc: "nextCursor of the page before. It holds a place and not a number: what is decided in between hides nothing.", Schema: web.Object{"type": "string"}, Example: "AQ"},
-	}
-	queue := web.Named("UploadItemList", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem"), "total": web.WholeTotal, "nextCursor": web.NextCursor}, "items", "total", "nextCursor"), nil))
-	first := status
-	first.Doc = "How far the items are; pending if absent."
-	return []web.Route{
-		{
-			Method: "GET", Path: web.RequestsPath, Id: "listUploadRequests", Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
-			Access: web.Reads, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.ListOf("UploadRequest")}, Serve: listUploadRequests,
-		},
-		{
-			Method: "POST", Path: web.RequestsPath, Id: "createUploadRequest", Tag: "upload-requests", Summary: "Makes an upload request: a link at which others leave files.",
-			Access: web.Writes, Body: web.BodyOf("UploadRequestCreate"), Reply: web.Reply{Status: 201, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{409}, Serve: createUploadRequest,
-		},
-		{
-			Method: "GET", Path: web.RequestsPath + "/{id}", Id: "readUploadRequest", Tag: "upload-requests", Summary: "Reads an upload request.",
-			Access: web.Reads, Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: readUploadRequest,
-		},
-		{
-			Method: "PATCH", Path: web.RequestsPath + "/{id}", Id: "editUploadRequest", Tag: "upload-requests", Summary: "Changes an upload request.",
-			Access: web.Writes, Body: web.BodyOf("UploadRequestEdit"), Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404, 409}, Serve: editUploadRequest,
-		},
-		{
-			Method: "DELETE", Path: web.RequestsPath + "/{id}", Id: "removeUploadRequest", Tag: "upload-requests", Summary: "Deletes an upload request and what waits in its queue; approved files stay.",
-			Access: web.Writes, Reply: web.DoneReply, Fails: []int{404}, Serve: removeUploadRequest,
-		},
-		{
-			Method: "GET", Path: web.RequestsPath + "/queue", Id: "listPendingUploads", Tag: "upload-requests", Summary: "Lists what came in by all upload requests, oldest first.",
-			Access: web.Reads, Args: append([]web.Param{first}, page...), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: queue}, Serve: listQueue,
-		},
-		{
-			Method: "GET", Path: web.RequestsPath + "/{id}/queue", Id: "listUploadItems", Tag: "upload-requests", Summary: "Lists what came in by one upload request, oldest first.",
-			Access: web.Reads, Args: append([]web.Param{status}, page...), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: queue}, Fails: []int{404}, Serve: listQueue,
-		},
-		{
-			Method: "PATCH", Path: web.RequestsPath + "/{id}/queue", Id: "decideUploads", Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
-			Access: web.Writes, Body: decisionsBody(),
-			Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.Named("UploadItemsDecided", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem")}, "items"), nil))},
-			Fails: []int{404, 409}, Serve: decideUploads,
-		},
-		{
-			Method: "PATCH", Path: web.RequestsPath + "/{id}/queue/{itemId}", Id: "decideUpload", Tag: "upload-requests", Summary: "Approves a pending item, which makes a file of it, or rejects it.",
-			Access: web.Writes, Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409}, Serve: decideUpload,
-		},
-		{
-			Method: "GET", Path: web.RequestsPath + "/{id}/queue/{itemId}/content", Id: "readUploadContent", Tag: "upload-requests", Summary: "The bytes of a pending item, for its owner alone.",
-			Access: web.Reads, Args: web.Conditional, Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()}, Fails: []int{206, 304, 404, 412, 416, 503}, Serve: readUploadContent,
-		},
 	}
 }
 
@@ -87,6 +44,12 @@ func answerRequest(c *web.Request, status int, id record.ID) error {
 	return c.RespondData(status, v)
 }
 
+var ListUploadRequests = web.Operation{
+	Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.ListOf("UploadRequest")},
+	Serve: listUploadRequests,
+}
+
 func listUploadRequests(c *web.Request) error {
 	return web.AnswerList(c,
 		func(tx *kv.Tx) ([]record.Request, error) { return tx.Requests(c.Owner()) },
@@ -96,6 +59,12 @@ func listUploadRequests(c *web.Request) error {
 			tx.ShowRequest(q, v)
 			return v, nil
 		})
+}
+
+var CreateUploadRequest = web.Operation{
+	Tag: "upload-requests", Summary: "Makes an upload request: a link at which others leave files.",
+	Body: web.BodyOf("UploadRequestCreate"), Reply: web.Reply{Status: 201, Doc: "The upload request.", Body: web.DataOf("UploadRequest")},
+	Fails: []int{409}, Serve: createUploadRequest,
 }
 
 func createUploadRequest(c *web.Request) error {
@@ -123,12 +92,23 @@ func createUploadRequest(c *web.Request) error {
 	return answerRequest(c, http.StatusCreated, q.ID)
 }
 
+var ReadUploadRequest = web.Operation{
+	Tag: "upload-requests", Summary: "Reads an upload request.",
+	Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: readUploadRequest,
+}
+
 func readUploadRequest(c *web.Request) error {
 	id, err := c.IDArg("upload request")
 	if err != nil {
 		return err
 	}
 	return answerRequest(c, http.StatusOK, id)
+}
+
+var EditUploadRequest = web.Operation{
+	Tag: "upload-requests", Summary: "Changes an upload request.",
+	Body: web.BodyOf("UploadRequestEdit"), Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")},
+	Fails: []int{404, 409}, Serve: editUploadRequest,
 }
 
 func editUploadRequest(c *web.Request) error {
@@ -165,6 +145,11 @@ func editUploadRequest(c *web.Request) error {
 	return answerRequest(c, http.StatusOK, id)
 }
 
+var RemoveUploadRequest = web.Operation{
+	Tag: "upload-requests", Summary: "Deletes an upload request and what waits in its queue; approved files stay.",
+	Reply: web.DoneReply, Fails: []int{404}, Serve: removeUploadRequest,
+}
+
 func removeUploadRequest(c *web.Request) error {
 	id, err := c.IDArg("upload request")
 	if err != nil {
@@ -174,6 +159,16 @@ func removeUploadRequest(c *web.Request) error {
 		return err
 	}
 	return c.RespondOK()
+}
+
+var ListPendingUploads = web.Operation{
+	Tag: "upload-requests", Summary: "Lists what came in by all upload requests, oldest first.",
+	Args: queueParams("pending"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Serve: listQueue,
+}
+
+var ListUploadItems = web.Operation{
+	Tag: "upload-requests", Summary: "Lists what came in by one upload request, oldest first.",
+	Args: queueParams("any"), Reply: web.Reply{Status: 200, Doc: "A page of the queue.", Body: uploadQueue}, Fails: []int{404}, Serve: listQueue,
 }
 
 // listQueue lists the items of one request, or the pending ones of all.
@@ -257,6 +252,13 @@ func decisionsBody() *web.Content {
 	return web.Named("UploadDecisions", web.JSONOf(web.ShapeOf(new(decisions), web.Create), nil))
 }
 
+var DecideUploads = web.Operation{
+	Tag: "upload-requests", Summary: "Approves or rejects pending items, " + strconv.Itoa(maxDecided) + " at most: all of them, or none.",
+	Body:  decisionsBody(),
+	Reply: web.Reply{Status: 200, Doc: "The items, in the order given.", Body: web.Named("UploadItemsDecided", web.JSONOf(web.Members(web.Object{"items": web.AllOf("UploadItem")}, "items"), nil))},
+	Fails: []int{404, 409}, Serve: decideUploads,
+}
+
 // decideUploads decides several items alike.
 func decideUploads(c *web.Request) error {
 	request, err := c.IDArg("upload request")
@@ -298,6 +300,12 @@ func place(c *web.Request) (request, item record.ID, err error) {
 	return request, item, err
 }
 
+var DecideUpload = web.Operation{
+	Tag: "upload-requests", Summary: "Approves a pending item, which makes a file of it, or rejects it.",
+	Body: web.BodyOf("UploadDecision"), Reply: web.Reply{Status: 200, Doc: "The item.", Body: web.DataOf("UploadItem")}, Fails: []int{404, 409},
+	Serve: decideUpload,
+}
+
 func decideUpload(c *web.Request) error {
 	request, item, err := place(c)
 	if err != nil {
@@ -315,6 +323,12 @@ func decideUpload(c *web.Request) error {
 		return err
 	}
 	return c.RespondData(http.StatusOK, i)
+}
+
+var ReadUploadContent = web.Operation{
+	Tag: "upload-requests", Summary: "The bytes of a pending item, for its owner alone.",
+	Args: web.Conditional, Reply: web.Reply{Status: 200, Doc: "The content.", Body: web.BytesOf()}, Fails: []int{206, 304, 404, 412, 416, 503},
+	Serve: readUploadContent,
 }
 
 // readUploadContent lets the owner look at what waits. It comes with the headers

@@ -15,56 +15,39 @@ import (
 	"kist/kv/record"
 )
 
-// SentRoutes are the resumable uploads of those who leave files at upload links.
-func SentRoutes() []web.Route {
-	const begin, at = web.RequestsPath + "/p/{slug}/tus", web.SentPath + "/{secret}"
-	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
-	describe := describeTus(tusSending)
-	described := web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}
-	item := web.Members(web.Object{
-		"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
-		"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it waits for approval."},
-	}, "itemId", "status")
-	item["nullable"], item["example"], item["description"] = true, nil, "What was made of the upload, as it was when it came in; null before."
-	state := web.Named("SentUploadAnswer", web.JSONOf(web.Members(web.Object{"data": web.Ref("SentUpload"), "item": item}, "data", "item"), nil))
-	about := "The answer's headers X-Kist-Item and X-Kist-Status name the item once it is made, and whether it waits for approval."
-	return []web.Route{
-		{
-			Method: "OPTIONS", Path: begin, Id: "describeSending", Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
-			Access: web.Anyone, Reply: described, Serve: describe,
+const aboutSentItem = "The answer's headers X-Kist-Item and X-Kist-Status name the item once it is made, and whether it waits for approval."
+
+// senderUploadState is what a sender is told about an upload.
+var senderUploadState = web.Named("SentUploadAnswer", web.JSONOf(web.Members(web.Object{
+	"data": web.Ref("SentUpload"),
+	"item": web.Object{
+		"type": "object", "required": []string{"itemId", "status"}, "nullable": true, "example": nil,
+		"description": "What was made of the upload, as it was when it came in; null before.",
+		"properties": web.Object{
+			"itemId": web.Object{"type": "string", "format": "uuid", "description": "Its id."},
+			"status": web.Object{"allOf": []web.Object{web.Ref("UploadState")}, "description": "Whether it waits for approval."},
 		},
-		{
-			Method: "POST", Path: begin, Id: "beginSending", Tag: "public",
-			Summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are reserved from now on. " + about,
-			Access:  web.Anyone, Args: append([]web.Param{
-				version, length, tusArgs.concat, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), sum, uploadPassword,
-			}, captchaArgs...),
-			Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: state}, Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Serve: tus(beginSending),
-		},
-		{
-			Method: "OPTIONS", Path: at, Id: "describeSendingOfOne", Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
-			Access: web.Anyone, Reply: described, Serve: describe,
-		},
-		{
-			Method: "GET", Path: at, Id: "readSending", Tag: "public",
-			Summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
-			Access:  web.Anyone, Reply: web.Reply{Status: 200, Doc: "How far it is.", Body: state}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507}, Serve: SenderOperation(readUpload),
-		},
-		{
-			Method: "PATCH", Path: at, Id: "continueSending", Tag: "public", Summary: "Adds bytes to the upload, and ends another request that does. " + about,
-			Access: web.Anyone, Args: []web.Param{version, offset, length, sum}, Body: tusPiece(), Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil},
-			Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507}, Serve: SenderOperation(tus(continueUpload)),
-		},
-		{
-			Method: "DELETE", Path: at, Id: "cancelSending", Tag: "public", Summary: "Forgets the upload and its bytes, and gives back what was reserved for it.",
-			Access: web.Anyone, Args: []web.Param{version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 410, 412, 503, 507}, Serve: SenderOperation(tus(cancelUpload)),
-		},
-		{
-			Method: "POST", Path: at, Id: "overrideSending", Tag: "public", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
-			Access: web.Anyone, Args: []web.Param{version, override, offset, length, sum}, Body: tusPiece(), Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil},
-			Fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, Serve: SenderOperation(tus(overrideUpload)),
-		},
-	}
+	},
+}, "data", "item"), nil))
+
+var DescribeSending = web.Operation{
+	Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
+	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
+}
+
+var DescribeSendingOfOne = web.Operation{
+	Tag: "public", Summary: "Says what is offered of the protocol of resumable uploads (tus).",
+	Reply: tusDescribed, Tus: true, Serve: describeTus(tusSending),
+}
+
+var BeginSending = web.Operation{
+	Tag:     "public",
+	Summary: "Begins a resumable upload to an upload link, at the secret address in Location; a body is its first bytes. Its place and its bytes are reserved from now on. " + aboutSentItem,
+	Args: append([]web.Param{
+		tusArgs.version, tusArgs.length, tusArgs.concat, tusMetadata("filename, and the name and the message of the sender.", "filename YS50eHQ=,name Qm9i"), tusArgs.sum, uploadPassword,
+	}, captchaArgs...),
+	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: senderUploadState},
+	Fails: []int{401, 403, 404, 409, 410, 412, 429, 460, 503, 507}, Slugs: true, Tus: true, Serve: tus(beginSending),
 }
 
 // beginSending creates an upload for a sender. It asks at the start for

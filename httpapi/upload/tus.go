@@ -67,59 +67,25 @@ func tusMetadata(doc, example string) web.Param {
 	return web.Param{In: "header", Name: "Upload-Metadata", Doc: "Pairs of a name and a value in base64, separated by commas: " + doc, Schema: web.Object{"type": "string"}, Example: example}
 }
 
-func TusRoutes() []web.Route {
-	state := web.Named("ResumableUploadAnswer", web.JSONOf(web.Members(web.Object{
-		"data": web.Ref("ResumableUpload"),
-		"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
-	}, "data", "file"), nil))
-	version, offset, length, sum, override := tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum, tusArgs.override
-	piece, describe := tusPiece, describeTus(tusExtensions)
-	about := "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
-	return []web.Route{
-		{
-			Method: "OPTIONS", Path: TusPath, Id: "describeTus", Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
-			Access: web.Anyone, Reply: web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}, Serve: describe,
-		},
-		{
-			Method: "OPTIONS", Path: TusPath + "/{id}", Id: "describeTusOfOne", Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
-			Access: web.Anyone, Reply: web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}, Serve: describe,
-		},
-		{
-			Method: "POST", Path: TusPath, Id: "beginUpload", Tag: "tus",
-			Summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + about,
-			Access:  web.Uploads, Args: []web.Param{
-				version, length, tusArgs.concat,
-				{In: "header", Name: "Upload-Defer-Length", Doc: "1 in place of Upload-Length, if the length is not known yet.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
-				tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
-				sum,
-			},
-			Body: piece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: state}, Fails: []int{404, 409, 410, 412, 460}, Serve: tus(beginUpload),
-		},
-		{
-			Method: "GET", Path: TusPath, Id: "listUploadsBegun", Tag: "tus", Summary: "Lists the resumable uploads that are not complete.",
-			Access: web.Reads, Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of uploads.", Body: web.ListOf("ResumableUpload")}, Serve: listUploadsBegun,
-		},
-		{
-			Method: "GET", Path: TusPath + "/{id}", Id: "readUpload", Tag: "tus",
-			Summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
-			Access:  web.Uploads, Reply: web.Reply{Status: 200, Doc: "How far it is.", Body: state}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Serve: readUpload,
-		},
-		{
-			Method: "PATCH", Path: TusPath + "/{id}", Id: "continueUpload", Tag: "tus",
-			Summary: "Adds bytes to a resumable upload, and ends another request that does. " + about,
-			Access:  web.Uploads, Args: []web.Param{version, offset, length, sum}, Body: piece(), Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil},
-			Fails: []int{403, 404, 409, 410, 412, 460}, Serve: tus(continueUpload),
-		},
-		{
-			Method: "DELETE", Path: TusPath + "/{id}", Id: "cancelUpload", Tag: "tus", Summary: "Forgets a resumable upload and its bytes.",
-			Access: web.Uploads, Args: []web.Param{version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 412}, Serve: tus(cancelUpload),
-		},
-		{
-			Method: "POST", Path: TusPath + "/{id}", Id: "overrideUpload", Tag: "tus", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
-			Access: web.Uploads, Args: []web.Param{version, override, offset, length, sum}, Body: piece(), Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil},
-			Fails: []int{403, 404, 405, 409, 410, 412, 460}, Serve: tus(overrideUpload),
-		},
-	}
+const aboutUploadedFile = "The answer's headers X-Kist-Id, X-Kist-Slug and X-Kist-Url name the file once it is made."
+
+// uploadState is what an owner is told about an upload.
+var uploadState = web.Named("ResumableUploadAnswer", web.JSONOf(web.Members(web.Object{
+	"data": web.Ref("ResumableUpload"),
+	"file": web.Object{"allOf": []web.Object{web.Ref("MaybeFile")}, "description": "The file that was made of the upload, once all bytes are there.", "example": nil},
+}, "data", "file"), nil))
+
+// tusDescribed is the answer to a question about the protocol.
+var tusDescribed = web.Reply{Status: 204, Doc: "In the headers Tus-Version, Tus-Extension, Tus-Max-Size and Tus-Checksum-Algorithm.", Body: nil}
+
+var DescribeTus = web.Operation{
+	Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
+	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
+}
+
+var DescribeTusOfOne = web.Operation{
+	Tag: "tus", Summary: "Says what is offered of the protocol of resumable uploads.",
+	Reply: tusDescribed, Tus: true, Serve: describeTus(tusExtensions),
 }
 
 // tus is an operation of the protocol, which names its version.
@@ -186,6 +152,12 @@ func showUpload(u *kv.Upload) *ShownUpload {
 		v.name = meta.fileName()
 	}
 	return v
+}
+
+var ListUploadsBegun = web.Operation{
+	Tag: "tus", Summary: "Lists the resumable uploads that are not complete.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of uploads.", Body: web.ListOf("ResumableUpload")}, Tus: true,
+	Serve: listUploadsBegun,
 }
 
 func listUploadsBegun(c *web.Request) error {
@@ -301,6 +273,20 @@ func answerUpload(c *web.Request, status int, u *kv.Upload) error {
 	})
 }
 
+var ReadUpload = web.Operation{
+	Tag:     "tus",
+	Summary: "Says how far a resumable upload is, and shows the file that was made of it, for a day. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
+	Reply:   web.Reply{Status: 200, Doc: "How far it is.", Body: uploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 423, 507}, Tus: true,
+	Serve: readUpload,
+}
+
+var ReadSending = web.Operation{
+	Tag:     "public",
+	Summary: "Says how far the upload is and, for a day, what was made of it. HEAD with Tus-Resumable ends a request that is still sending bytes, and answers 423 if it must be asked again later.",
+	Reply:   web.Reply{Status: 200, Doc: "How far it is.", Body: senderUploadState}, Fails: []int{403, 404, 409, 410, 412, 413, 415, 423, 429, 503, 507},
+	Tus: true, Serve: SenderOperation(readUpload),
+}
+
 // readUpload looks at an upload. HEAD with the version of tus is how a client
 // finds out where to go on: it ends the request that went before, and leaves
 // nothing undone. HEAD without it is GET without the body.
@@ -333,6 +319,19 @@ func respondSettled(c *web.Request, answer func(*kv.Upload) error) error {
 	return answer(u)
 }
 
+var OverrideUpload = web.Operation{
+	Tag: "tus", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 460}, Tus: true, Serve: tus(overrideUpload),
+}
+
+var OverrideSending = web.Operation{
+	Tag: "public", Summary: "Does what X-HTTP-Method-Override says, for clients that can only GET and POST.",
+	Args: []web.Param{tusArgs.version, tusArgs.override, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Reply: web.Reply{Status: 204, Doc: "Done.", Body: nil}, Fails: []int{403, 404, 405, 409, 410, 412, 429, 460, 503, 507}, Tus: true,
+	Serve: SenderOperation(tus(overrideUpload)),
+}
+
 func overrideUpload(c *web.Request) error {
 	switch strings.ToUpper(c.R.Header.Get("X-Http-Method-Override")) {
 	case http.MethodPatch:
@@ -353,6 +352,18 @@ func respondOffset(c *web.Request, u *kv.Upload) error {
 	}
 	c.W.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+var CancelUpload = web.Operation{
+	Tag: "tus", Summary: "Forgets a resumable upload and its bytes.",
+	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 412}, Tus: true,
+	Serve: tus(cancelUpload),
+}
+
+var CancelSending = web.Operation{
+	Tag: "public", Summary: "Forgets the upload and its bytes, and gives back what was reserved for it.",
+	Args: []web.Param{tusArgs.version}, Reply: web.Reply{Status: 204, Doc: "Gone.", Body: nil}, Fails: []int{404, 409, 410, 412, 503, 507}, Tus: true,
+	Serve: SenderOperation(tus(cancelUpload)),
 }
 
 func cancelUpload(c *web.Request) error {
@@ -448,6 +459,18 @@ func (b *uploadOptions) parts(below string) ([]string, error) {
 		return nil, badTus("An upload that is made of others has neither a length nor bytes of its own.")
 	}
 	return all, nil
+}
+
+var BeginUpload = web.Operation{
+	Tag: "tus", Summary: "Begins a resumable upload, at the address in Location; a body is its first bytes. " + aboutUploadedFile,
+	Args: []web.Param{
+		tusArgs.version, tusArgs.length, tusArgs.concat,
+		{In: "header", Name: "Upload-Defer-Length", Doc: "1 in place of Upload-Length, if the length is not known yet.", Schema: web.Object{"type": "integer", "enum": []int{1}}, Example: 1},
+		tusMetadata("filename, filetype, and the fields of an upload. They are checked now; the slug is kept free.", "filename YS50eHQ=,isPublic dHJ1ZQ=="),
+		tusArgs.sum,
+	},
+	Body: tusPiece(), Reply: web.Reply{Status: 201, Doc: "How far it is.", Body: uploadState}, Fails: []int{404, 409, 410, 412, 460}, Tus: true,
+	Serve: tus(beginUpload),
 }
 
 // beginUpload makes an upload of the caller's.
@@ -636,6 +659,20 @@ func finishBegin(c *web.Request, u *kv.Upload, b uploadOptions, room *UploadBudg
 	}
 	c.W.Header().Set("Location", c.Site.Prefix()+at)
 	return answerUpload(c, http.StatusCreated, u)
+}
+
+var ContinueUpload = web.Operation{
+	Tag: "tus", Summary: "Adds bytes to a resumable upload, and ends another request that does. " + aboutUploadedFile,
+	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 460}, Tus: true,
+	Serve: tus(continueUpload),
+}
+
+var ContinueSending = web.Operation{
+	Tag: "public", Summary: "Adds bytes to the upload, and ends another request that does. " + aboutSentItem,
+	Args: []web.Param{tusArgs.version, tusArgs.offset, tusArgs.length, tusArgs.sum}, Body: tusPiece(),
+	Reply: web.Reply{Status: 204, Doc: "How far it is, in Upload-Offset.", Body: nil}, Fails: []int{403, 404, 409, 410, 412, 429, 460, 503, 507},
+	Tus: true, Serve: SenderOperation(tus(continueUpload)),
 }
 
 func continueUpload(c *web.Request) error {

@@ -225,3 +225,8 @@ func (c *Request) IDArg(what string) (record.ID, error) {
 	}
 	return id, nil
 }
+
+// DeletionLink is the schema of the address that AppendLinks writes.
+func DeletionLink() Object {
+	return Object{"type": "string", "format": "uri", "description": "Where anyone who knows the address can delete this, on a page that asks first. It is told this once.", "example": "https://kist.example.org" + DeletionPath + "AZClx2Jq"}
+}

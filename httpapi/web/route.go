@@ -19,23 +19,21 @@ func (c *Request) IdempotencyKey() (string, error) {
 	return key, nil
 }
 
-// Repeatable reports whether the operation makes something out of a JSON body
-// for a caller who is known, and does not answer with an API key: answers are
-// kept for repeats, and secrets of keys are not kept at all.
-func (r *Route) Repeatable() bool {
-	return r.Method == http.MethodPost && (r.Reply.Status == http.StatusCreated || r.Reply.Status == http.StatusAccepted) &&
-		r.Body != nil && r.Body.Media == JsonType && !r.Access.Open && r.Id != "createKey" && r.Id != "createSetup"
+// IdempotencyArg is the header that makes repeats of a request safe.
+var IdempotencyArg = Param{
+	In: "header", Name: "Idempotency-Key",
+	Doc:     "The same request repeated within 24 hours is answered as the first time; another one with the same key is refused (422, idempotency_mismatch).",
+	Schema:  Object{"type": "string", "maxLength": 255},
+	Example: "3f1c9b1e",
 }
 
 const RequestsPath = ApiPath + "upload-requests"
 
-// A Route is one operation: the router, the check of the caller and the
-// OpenAPI document are all made from these rows.
-type Route struct {
-	Method, Path    string // path as OpenAPI writes it: /files/{slug}
-	Id              string // operationId
+// An Operation is a handler and what the OpenAPI document says about it. It
+// stands beside the handler; the table of routes says where it is served, and
+// to whom.
+type Operation struct {
 	Tag, Summary    string
-	Access          access
 	Args            []Param // beside those of the path, which are texts
 	Body            *Content
 	Reply           Reply
@@ -47,13 +45,19 @@ type Route struct {
 	Serve           func(*Request) error
 }
 
+// By is the operation with its handler, which belongs to a server.
+func (o Operation) By(serve func(*Request) error) Operation {
+	o.Serve = serve
+	return o
+}
+
 // TextForm is what an answer has as text, with an example.
 type TextForm struct{ Doc, Example string }
 
 var BareAddress = &TextForm{"the bare address, one in a line", "https://kist.example.org/v/summer-24\n"}
 
-// A access says who may call.
-type access struct {
+// Access says who may call.
+type Access struct {
 	Open     bool         // anyone
 	optional bool         // with open: who brings a good credential is known by it
 	AnyKey   bool         // any API key that is good, whatever its scope
@@ -65,17 +69,17 @@ type access struct {
 }
 
 var (
-	Anyone     = access{Open: true}
-	Visitors   = access{Open: true, optional: true}
-	Holders    = access{AnyKey: true}
-	Watches    = access{AnyKey: true, Admin: true}
-	Reads      = access{Scope: record.ScopeRead}
-	Writes     = access{Scope: record.ScopeWrite}
-	Uploads    = access{Scope: record.ScopeUpload}
-	Wholes     = access{Scope: record.ScopeAll}
-	Manages    = access{Scope: record.ScopeAdmin, Admin: true}
-	OwnAccount = access{Scope: record.ScopeAdmin, Admin: true, Session: true}
-	Browsers   = access{Browser: true}
+	Anyone     = Access{Open: true}
+	Visitors   = Access{Open: true, optional: true}
+	Holders    = Access{AnyKey: true}
+	Watches    = Access{AnyKey: true, Admin: true}
+	Reads      = Access{Scope: record.ScopeRead}
+	Writes     = Access{Scope: record.ScopeWrite}
+	Uploads    = Access{Scope: record.ScopeUpload}
+	Wholes     = Access{Scope: record.ScopeAll}
+	Manages    = Access{Scope: record.ScopeAdmin, Admin: true}
+	OwnAccount = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
+	Browsers   = Access{Browser: true}
 )
 
 func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

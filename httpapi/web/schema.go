@@ -3,8 +3,6 @@ package web
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
-	"strings"
 
 	"kist/kv/field"
 	"kist/kv/record"
@@ -36,35 +34,9 @@ type Reply struct {
 	Body   *Content // nil: none
 }
 
-// Documented reports whether the operation is one for programs: it is in the
-// document, and pages are not.
-func (r *Route) Documented() bool {
-	return strings.HasPrefix(r.Path, ApiPath) && (r.Reply.Body == nil || r.Reply.Body.Media != htmlMedia)
-}
-
 // MaybePrefix begins the names of enums that may also be null. OpenAPI 3.0 has
 // no other way to say this of a reference.
 const MaybePrefix = "Maybe"
-
-// Statuses are those that the operation may answer with beside the one that it
-// is for: errors, 206, 304, and 200 with a page where that is a redirect.
-func (r *Route) Statuses() []int {
-	all := append([]int{http.StatusBadRequest, http.StatusMisdirectedRequest, http.StatusInternalServerError}, r.Fails...)
-	if !r.Access.Open {
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
-		if r.Method != http.MethodGet {
-			all = append(all, http.StatusInsufficientStorage)
-		}
-	}
-	if r.Body != nil && (r.Access.Scope == record.ScopeWrite || r.Access.Scope == record.ScopeUpload) {
-		all = append(all, http.StatusTooManyRequests) // too much was written
-	}
-	if r.Body != nil {
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 // Shapes of the document.
 
@@ -145,14 +117,14 @@ func TextOf(example string) *Content {
 }
 
 func PageOf() *Content {
-	return &Content{Media: htmlMedia, Schema: Object{"type": "string"}, Example: "<!doctype html>…"}
+	return &Content{Media: HTMLMedia, Schema: Object{"type": "string"}, Example: "<!doctype html>…"}
 }
 
 func BytesOf() *Content {
 	return &Content{Media: "*/*", Schema: Object{"type": "string", "format": "binary"}, Example: "…"}
 }
 
-const htmlMedia = "text/html"
+const HTMLMedia = "text/html"
 
 // FormBody is the body of a form of a page. It is not in the document.
 var FormBody = &Content{Media: "application/x-www-form-urlencoded"}

@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+
+	"kist/embed"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
+	"kist/kv/record"
+)
+
+var viewAnythingOp = web.Operation{
+	Tag: "public", Summary: "Whatever the slug is: the page of an item, the target of a short link, or an upload link.",
+	Args: web.SharePassword, Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Fails: []int{302, 303, 401, 404, 410, 429, 503},
+	Slugs: true, Serve: viewAnything,
+}
+
+// viewAnything answers at the root with whatever the slug is.
+func viewAnything(c *web.Request) error {
+	r, owned, err := public.Find(c, c.Arg("slug"), record.Kinds)
+	if web.IsMissing(err) {
+		if q, err := upload.OpenRequest(c, c.Arg("slug")); err == nil {
+			return session.Redirect(c, "/up/"+url.PathEscape(q.Slug))
+		}
+	}
+	err = public.Unlock(c, r, owned, err)
+	if r != nil && r.Kind == record.Links {
+		return public.RedirectLink(c, r, owned, err)
+	}
+	return public.View(c, r, owned, err)
+}
+
+var readReferenceOp = web.Operation{
+	Tag: "server", Summary: "An interactive view of the schema.",
+	Reply: web.Reply{Status: 200, Doc: "The page.", Body: web.PageOf()}, Serve: readReference,
+}
+
+func readReference(c *web.Request) error { return c.RespondPage(http.StatusOK, embed.ReferencePage{}) }
+
+var readAssetOp = web.Operation{
+	Tag: "server", Summary: "A style sheet, script or picture of the pages.",
+	Args: []web.Param{web.IfNoneMatch}, Reply: web.Reply{Status: 200, Doc: "The file.", Body: web.BytesOf()}, Fails: []int{304, 404}, Serve: readAsset,
+}
+
+// readAsset answers with a file of the pages. Its name changes with its
+// content, so that it may be kept for good.
+func readAsset(c *web.Request) error {
+	a, ok := embed.Static(c.Arg("name"))
+	if !ok {
+		return record.NotFound("file")
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", a.Type)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := a.Bytes, a.ETag
+	if a.GzipETag != "" && web.TakesGzip(c.R) {
+		h.Set("Content-Encoding", "gzip")
+		body, tag = a.Gzip, a.GzipETag
+	}
+	return c.UnlessUnchanged(tag, body)
+}
+
+var readExtensionOp = web.Operation{
+	Tag: "server", Summary: "The browser extension for Chromium and Firefox, ready to load.",
+	Args:  []web.Param{web.IfNoneMatch},
+	Reply: web.Reply{Status: 200, Doc: "The archive.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
+	Fails: []int{304},
+}
+
+// readExtension answers with the browser extension. Its address stays when it
+// changes, so that it is asked for again each time, at the cost of its tag.
+func (s *Server) readExtension(c *web.Request) error {
+	archive, err := s.extension()
+	if err != nil {
+		return err
+	}
+	h := c.W.Header()
+	h.Set("Content-Type", "application/zip")
+	h.Set("Content-Disposition", `attachment; filename="kist-extension.zip"`)
+	h.Set("Cache-Control", "public, no-cache")
+	return c.UnlessUnchanged(archive.ETag, func() []byte { return archive.Bytes })
+}
