@@ -2,10 +2,18 @@ package httpapi
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
+
+	"kist/httpapi/web"
 )
 
 // mountPanic mounts routes for GET at the paths and returns the panic, or "".
@@ -85,5 +93,92 @@ func TestMountSpreads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// sharedHandlers serve more than one operation, or cannot have its name.
+var sharedHandlers = map[string]string{
+	"probe":              "probed",
+	"probeBody":          "probed",
+	"listPendingUploads": "listQueue",
+	"listUploadItems":    "listQueue",
+	"search":             "searchAll", // search is a package there
+}
+
+// constructors make handlers, which have no name of their own.
+var constructors = []string{"createRecord", "describeTus", "editRecord", "listRecords", "readRecord", "readShared", "removeRecord", "SenderOperation", "showApp", "tus"}
+
+// TestHandlerNames: an operation is served by the function of its name, so that
+// whoever reads the document finds the code.
+func TestHandlerNames(t *testing.T) {
+	t.Parallel()
+	made, shared, named := 0, 0, 0
+	for _, r := range new(Server).operations() {
+		name := strings.TrimSuffix(runtime.FuncForPC(reflect.ValueOf(r.Serve).Pointer()).Name(), "-fm")
+		parts := strings.Split(name, ".")
+		last := parts[len(parts)-1]
+		if strings.HasPrefix(last, "func") {
+			made++
+			if maker := parts[len(parts)-2]; !slices.Contains(constructors, maker) {
+				t.Errorf("%s is served by a function literal in %s", r.Id, name)
+			}
+			continue
+		}
+		want := r.Id
+		if of, _, ok := strings.Cut(strings.TrimPrefix(r.Path, web.ApiPath), "-tags"); ok { // another name of the tags
+			want = strings.Replace(r.Id, web.Title(of)+"Tag", "Tag", 1)
+		}
+		if other := sharedHandlers[r.Id]; other != "" {
+			want = other
+			shared++
+		}
+		if named++; last != want {
+			t.Errorf("%s is served by %s", r.Id, name)
+		}
+	}
+	if shared != len(sharedHandlers) || made == 0 || named < 100 {
+		t.Errorf("%d handlers made by constructors, %d shared, %d named", made, shared, named)
+	}
+}
+
+// TestOperationNames: a line of routes.go has the operation of its operationId.
+func TestOperationNames(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "routes.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		row, ok := n.(*ast.CompositeLit)
+		if !ok || len(row.Elts) != 5 {
+			return true
+		}
+		literal, ok := row.Elts[2].(*ast.BasicLit)
+		if !ok {
+			return true // of each kind, of tags, and of each page
+		}
+		lines++
+		id := strings.Trim(literal.Value, `"`)
+		got, want := "", id+"Op"
+		switch op := row.Elts[4].(type) {
+		case *ast.Ident:
+			got = op.Name
+		case *ast.SelectorExpr: // in another package
+			got, want = op.Sel.Name, web.Title(id)
+		case *ast.CallExpr: // nameOp.By(s.handler)
+			if by, ok := op.Fun.(*ast.SelectorExpr); ok {
+				if of, ok := by.X.(*ast.Ident); ok && by.Sel.Name == "By" {
+					got = of.Name
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s has the operation %q", id, got)
+		}
+		return false
+	})
+	if lines < 100 {
+		t.Errorf("%d lines were read", lines)
 	}
 }
