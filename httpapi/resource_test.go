@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv/record"
+)
+
+// TestAnswersAreStored: what the answer to a creation or a change shows is what
+// is read afterwards. The transaction that writes a thing also shows it.
+func TestAnswersAreStored(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, path   string
+		bare         bool // the list is not under a name
+		create, edit string
+	}{
+		{"tag", "tags", true, `{"name":"Travel "}`, `{"name":"trips","color":"#ABCDEF"}`},
+		{"folder", "folders", false, `{"name":"Holidays","color":"#abcdef"}`, `{"name":"Trips","color":null}`},
+		{"key", "keys", false, `{"name":"laptop","scopes":["read","write","read"],"expiresAt":"2090-01-02T03:04:05.678912Z"}`, `{"name":"desk","disabled":true}`},
+		{"user", "admin/users", false, `{"username":"Bob","password":"correct horse battery","displayName":" B ","quotaBytes":5}`, `{"displayName":"Robert","disabled":true,"quotaBytes":null}`},
+		{"webhook", "integrations/webhooks", false, `{"url":"https://example.org/a","events":["note.created"],"secret":"a secret of mine"}`, `{"name":"h","enabled":false,"events":["*"],"secret":""}`},
+		{"upload request", "upload-requests", false, `{"title":"Photos","password":"open sesame","expiresAt":"2090-01-02T03:04:05.678912Z","maxUploads":7}`, `{"title":"Films","password":null,"brandColor":"#ABCDEF","isActive":false}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			a := start(t)
+			a.key = a.addKey(a.user, record.ScopeAdmin)
+			at := "/api/v1/" + tt.path
+			stored := func(id string) any { // as the list shows it
+				got := a.get(at).want(200)
+				if tt.bare {
+					got.body = append(append([]byte(`{"data":`), got.body...), '}')
+				}
+				for _, v := range got.at("data").([]any) {
+					if v.(map[string]any)["id"] == id {
+						return v
+					}
+				}
+				return nil
+			}
+			made := a.post(at, tt.create).want(201)
+			id := made.text("data.id")
+			is.Equal(made.at("data"), stored(id)) // made
+			edited := a.patch(at+"/"+id, tt.edit).want(200)
+			is.Equal(edited.at("data"), stored(id)) // changed
+			is.True(edited.at("data.id") == id)
+			a.delete(at + "/" + id).want(200)
+			is.Equal(stored(id), nil)
+			a.delete(at + "/" + id).want(404)
+		})
+	}
+}
