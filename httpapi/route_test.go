@@ -125,6 +125,13 @@ func TestHandlerNames(t *testing.T) {
 			continue
 		}
 		want := r.Id
+		if strings.Contains(name, "/web.(*Resource[") { // listX is served by List
+			made++
+			if !strings.HasPrefix(r.Id, strings.ToLower(last)) {
+				t.Errorf("%s is served by %s of a resource", r.Id, last)
+			}
+			continue
+		}
 		if of, _, ok := strings.Cut(strings.TrimPrefix(r.Path, web.ApiPath), "-tags"); ok { // another name of the tags
 			want = strings.Replace(r.Id, web.Title(of)+"Tag", "Tag", 1)
 		}
@@ -136,7 +143,7 @@ func TestHandlerNames(t *testing.T) {
 			t.Errorf("%s is served by %s", r.Id, name)
 		}
 	}
-	if shared != len(sharedHandlers) || made == 0 || named < 100 {
+	if shared != len(sharedHandlers) || made == 0 || named < 70 {
 		t.Errorf("%d handlers made by constructors, %d shared, %d named", made, shared, named)
 	}
 }

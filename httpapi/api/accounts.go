@@ -188,13 +188,22 @@ func NewUserForm() *userForm {
 
 func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Member, Quota: -1}} }
 
-var ListUsers = web.Operation{
-	Tag: "admin", Summary: "Lists accounts.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of accounts.", Body: web.ListOf("User")}, Serve: listUsers,
+// users are everyone's accounts, which administrators manage.
+var users = &web.Resource[record.User, *session.ShownUser]{
+	Name:  "user",
+	All:   func(tx *kv.Tx, _ record.ID) ([]record.User, error) { return tx.Users() },
+	Place: func(u *record.User) (record.ID, string) { return u.ID, u.Name },
+	Load:  func(tx *kv.Tx, _, id record.ID) (*record.User, error) { return tx.User(id) },
+	Save:  (*kv.Tx).SaveUser,
+	Drop:  func(s *kv.Store, _, id record.ID) error { return s.RemoveUser(id) },
+	Show: func(_ *web.Request, tx *kv.Tx, u *record.User) (*session.ShownUser, error) {
+		return session.ShowUser(tx, u)
+	},
 }
 
-func listUsers(c *web.Request) error {
-	return web.AnswerList(c, (*kv.Tx).Users, func(u *record.User) (record.ID, string) { return u.ID, u.Name }, session.ShowUser)
+var ListUsers = web.Operation{
+	Tag: "admin", Summary: "Lists accounts.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of accounts.", Body: web.ListOf("User")}, Serve: users.List,
 }
 
 var CreateUser = web.Operation{
@@ -211,27 +220,12 @@ func createUser(c *web.Request) error {
 	if form.u.Password, err = c.Hash(form.password); err != nil {
 		return err
 	}
-	var u *record.User
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		u, err = tx.AddUser(*form.u)
-		return err
-	}); err != nil {
-		return err
-	}
-	return session.AnswerUser(c, http.StatusCreated, u.ID)
+	return users.Create(c, func(tx *kv.Tx) (*record.User, error) { return tx.AddUser(*form.u) })
 }
 
 var ReadUser = web.Operation{
 	Tag: "admin", Summary: "Reads an account.",
-	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404}, Serve: readUser,
-}
-
-func readUser(c *web.Request) error {
-	id, err := c.IDArg("user")
-	if err != nil {
-		return err
-	}
-	return session.AnswerUser(c, http.StatusOK, id)
+	Reply: web.Reply{Status: 200, Doc: "The account.", Body: web.DataOf("User")}, Fails: []int{404}, Serve: users.Read,
 }
 
 var EditUser = web.Operation{
@@ -256,11 +250,7 @@ func editUser(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.User(id)
-		if err != nil {
-			return err
-		}
+	return users.Edit(c, id, func(tx *kv.Tx, u *record.User) error {
 		form := &userForm{u: u}
 		if err := field.Patch(form, in); err != nil {
 			return err
@@ -268,33 +258,18 @@ func editUser(c *web.Request) error {
 		if err := strong(&form.password, u.Name); err != nil {
 			return err
 		}
-		if form.password.Said {
-			u.Password = hash
-			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
-				return err
-			}
+		if !form.password.Said {
+			return nil
 		}
-		return tx.SaveUser(u)
-	}); err != nil {
+		u.Password = hash
+		_, err := tx.Revoke(u.ID, form.revoke.names(c))
 		return err
-	}
-	return session.AnswerUser(c, http.StatusOK, id)
+	})
 }
 
 var RemoveUser = web.Operation{
 	Tag: "admin", Summary: "Deletes an account and everything of it.",
-	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: removeUser,
-}
-
-func removeUser(c *web.Request) error {
-	id, err := c.IDArg("user")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.RemoveUser(id); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404, 409}, Serve: users.Remove,
 }
 
 // ShownKey is an API key without its secret.
@@ -352,16 +327,18 @@ func (f *KeyForm) ends(now time.Time) error {
 	return nil
 }
 
-var ListKeys = web.Operation{
-	Tag: "account", Summary: "Lists the caller's API keys.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of keys.", Body: web.ListOf("Key")}, Serve: listKeys,
+var keys = &web.Resource[record.Key, *ShownKey]{
+	Name: "key", All: (*kv.Tx).Keys, Load: (*kv.Tx).Key, Save: (*kv.Tx).SaveKey,
+	Drop: func(s *kv.Store, owner, id record.ID) error {
+		return s.Update(func(tx *kv.Tx) error { return tx.RemoveKey(owner, id) })
+	},
+	Place: func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
+	Show:  func(_ *web.Request, _ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
 }
 
-func listKeys(c *web.Request) error {
-	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Key, error) { return tx.Keys(c.Owner()) },
-		func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
-		func(_ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil })
+var ListKeys = web.Operation{
+	Tag: "account", Summary: "Lists the caller's API keys.",
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of keys.", Body: web.ListOf("Key")}, Serve: keys.List,
 }
 
 var CreateKey = web.Operation{
@@ -412,39 +389,17 @@ func editKey(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	v := new(ShownKey)
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		k, err := tx.Key(c.Owner(), id)
-		if err != nil {
-			return err
-		}
+	return keys.Edit(c, id, func(_ *kv.Tx, k *record.Key) error {
 		form := &KeyForm{name: k.Name, disabled: k.Disabled}
-		if err := field.Patch(form, in); err != nil {
-			return err
-		}
+		err := field.Patch(form, in)
 		k.Name, k.Disabled = form.name, form.disabled
-		v.Key = *k
-		return tx.SaveKey(k)
-	}); err != nil {
 		return err
-	}
-	return c.RespondData(http.StatusOK, v)
+	})
 }
 
 var RemoveKey = web.Operation{
 	Tag: "account", Summary: "Revokes an API key.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeKey,
-}
-
-func removeKey(c *web.Request) error {
-	id, err := c.IDArg("key")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.Owner(), id) }); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404}, Serve: keys.Remove,
 }
 
 var ReadSettings = web.Operation{

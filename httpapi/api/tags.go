@@ -37,9 +37,6 @@ func (v *ShownTag) Fields(s *field.Set) {
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
 }
 
-// as puts a tag into the answer.
-func (v *ShownTag) as(tx *kv.Tx, t *record.Tag) { v.Tag, v.counts = *t, tx.TagCounts(t) }
-
 // ShownFolder is a folder as its owner sees it.
 type ShownFolder struct {
 	record.Folder
@@ -52,6 +49,14 @@ func (v *ShownFolder) Fields(s *field.Set) {
 	s.Ruled("color", &v.Color, record.CleanColor, record.ColorPattern, 7).Says("Its colour.", `"#3B82F6"`)
 	s.Number("count", &v.count, 0, 1<<53).Says("How many files lie in it.", `12`)
 	s.Time("createdAt", &v.Created, field.Always).Says("When it was made.", `"2026-01-02T03:04:05.678Z"`)
+}
+
+var tags = &web.Resource[record.Tag, *ShownTag]{
+	Name: "tag", Load: (*kv.Tx).Tag, Save: (*kv.Tx).SaveTag,
+	Drop: func(s *kv.Store, owner, id record.ID) error { return s.RemoveTag(owner, id, uuid.Nil) },
+	Show: func(_ *web.Request, tx *kv.Tx, t *record.Tag) (*ShownTag, error) {
+		return &ShownTag{*t, tx.TagCounts(t)}, nil
+	},
 }
 
 var ListTags = web.Operation{
@@ -83,17 +88,7 @@ func createTag(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	v := new(ShownTag)
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		t, err := tx.AddTag(c.Owner(), form.Name, form.Color)
-		if err == nil {
-			v.as(tx, t)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.RespondData(http.StatusCreated, v)
+	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) { return tx.AddTag(c.Owner(), form.Name, form.Color) })
 }
 
 var EditTag = web.Operation{
@@ -110,39 +105,17 @@ func editTag(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	v := new(ShownTag)
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		t, err := tx.Tag(c.Owner(), id)
-		if err != nil {
-			return err
-		}
+	return tags.Edit(c, id, func(_ *kv.Tx, t *record.Tag) error {
 		form := record.TagForm(*t)
-		if err := field.Patch(form, in); err != nil {
-			return err
-		}
+		err := field.Patch(form, in)
 		t.Name, t.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
-		v.as(tx, t)
-		return tx.SaveTag(t)
-	}); err != nil {
 		return err
-	}
-	return c.RespondData(http.StatusOK, v)
+	})
 }
 
 var RemoveTag = web.Operation{
 	Tag: "tags", Summary: "Deletes a tag; what had it stays.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeTag,
-}
-
-func removeTag(c *web.Request) error {
-	id, err := c.IDArg("tag")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.RemoveTag(c.Owner(), id, uuid.Nil); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404}, Serve: tags.Remove,
 }
 
 // MergeForm names the tag that another is merged into.
@@ -172,31 +145,20 @@ func mergeTag(c *web.Request) error {
 	if err := c.Site.Store.RemoveTag(c.Owner(), id, form.into); err != nil {
 		return err
 	}
-	v := new(ShownTag)
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		t, err := tx.Tag(c.Owner(), form.into)
-		if err == nil {
-			v.as(tx, t)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.RespondData(http.StatusOK, v)
+	return tags.AnswerOne(c, form.into)
+}
+
+var folders = &web.Resource[record.Folder, *ShownFolder]{
+	Name: "folder", All: (*kv.Tx).Folders, Load: (*kv.Tx).Folder, Save: (*kv.Tx).SaveFolder, Drop: (*kv.Store).RemoveFolder,
+	Place: func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
+	Show: func(_ *web.Request, tx *kv.Tx, f *record.Folder) (*ShownFolder, error) {
+		return &ShownFolder{*f, tx.FolderCount(f)}, nil
+	},
 }
 
 var ListFolders = web.Operation{
 	Tag: "folders", Summary: "Lists folders.",
-	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of folders.", Body: web.ListOf("Folder")}, Serve: listFolders,
-}
-
-func listFolders(c *web.Request) error {
-	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Folder, error) { return tx.Folders(c.Owner()) },
-		func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
-		func(tx *kv.Tx, f *record.Folder) (*ShownFolder, error) {
-			return &ShownFolder{*f, tx.FolderCount(f)}, nil
-		})
+	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of folders.", Body: web.ListOf("Folder")}, Serve: folders.List,
 }
 
 var CreateFolder = web.Operation{
@@ -210,17 +172,7 @@ func createFolder(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	v := new(ShownFolder)
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		f, err := tx.AddFolder(c.Owner(), form.Name, form.Color)
-		if err == nil {
-			v.Folder = *f
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.RespondData(http.StatusCreated, v)
+	return folders.Create(c, func(tx *kv.Tx) (*record.Folder, error) { return tx.AddFolder(c.Owner(), form.Name, form.Color) })
 }
 
 var EditFolder = web.Operation{
@@ -238,37 +190,15 @@ func editFolder(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	v := new(ShownFolder)
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		f, err := tx.Folder(c.Owner(), id)
-		if err != nil {
-			return err
-		}
+	return folders.Edit(c, id, func(_ *kv.Tx, f *record.Folder) error {
 		form := record.FolderForm(*f)
-		if err := field.Patch(form, in); err != nil {
-			return err
-		}
+		err := field.Patch(form, in)
 		f.Name, f.Color = form.Name, cmp.Or(form.Color, record.DefaultColor)
-		v.Folder, v.count = *f, tx.FolderCount(f)
-		return tx.SaveFolder(f)
-	}); err != nil {
 		return err
-	}
-	return c.RespondData(http.StatusOK, v)
+	})
 }
 
 var RemoveFolder = web.Operation{
 	Tag: "folders", Summary: "Deletes a folder; its files stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeFolder,
-}
-
-func removeFolder(c *web.Request) error {
-	id, err := c.IDArg("folder")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.RemoveFolder(c.Owner(), id); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404}, Serve: folders.Remove,
 }

@@ -195,22 +195,18 @@ func listWebhooks(c *web.Request) error {
 	})
 }
 
-func answerWebhook(c *web.Request, status int, id record.ID) error {
-	var v *ShownWebhook
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		h, err := tx.Webhook(c.Owner(), id)
-		if err == nil {
-			v = showWebhook(c, tx, h)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.Respond(status, func(dst []byte) ([]byte, error) {
-		dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
-		dst = field.AppendJSON(append(dst, `,"data":`...), v)
-		return append(dst, '}'), nil
-	})
+var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
+	Name: "webhook", Load: (*kv.Tx).Webhook, Save: (*kv.Tx).SaveWebhook, Drop: (*kv.Store).RemoveWebhook,
+	Show: func(c *web.Request, tx *kv.Tx, h *record.Webhook) (*ShownWebhook, error) {
+		return showWebhook(c, tx, h), nil
+	},
+	Answer: func(c *web.Request, status int, v *ShownWebhook) error {
+		return c.Respond(status, func(dst []byte) ([]byte, error) {
+			dst = field.AppendJSON(append(dst, `{"webhook":`...), v)
+			dst = field.AppendJSON(append(dst, `,"data":`...), v)
+			return append(dst, '}'), nil
+		})
+	},
 }
 
 var CreateWebhook = web.Operation{
@@ -223,29 +219,17 @@ func createWebhook(c *web.Request) error {
 	if err := web.JoinProblems(c.DecodeNew(form), form.mayCall(c.Site.Outbound)); err != nil {
 		return err
 	}
-	var made record.Webhook
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
+	return webhooks.Create(c, func(tx *kv.Tx) (*record.Webhook, error) {
 		h := record.Webhook{Owner: c.Owner()}
 		form.fill(&h, tx.Now)
-		made, err = tx.AddWebhook(h)
-		return err
-	}); err != nil {
-		return err
-	}
-	return answerWebhook(c, http.StatusCreated, made.ID)
+		h, err := tx.AddWebhook(h)
+		return &h, err
+	})
 }
 
 var ReadWebhook = web.Operation{
 	Tag: "webhooks", Summary: "Reads a webhook.",
-	Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404}, Serve: readWebhook,
-}
-
-func readWebhook(c *web.Request) error {
-	id, err := c.IDArg("webhook")
-	if err != nil {
-		return err
-	}
-	return answerWebhook(c, http.StatusOK, id)
+	Reply: web.Reply{Status: 200, Doc: "The webhook, under both names.", Body: webhookAnswer()}, Fails: []int{404}, Serve: webhooks.Read,
 }
 
 var EditWebhook = web.Operation{
@@ -264,37 +248,17 @@ func editWebhook(c *web.Request) error {
 	if err := web.JoinProblems(err, blank.mayCall(c.Site.Outbound)); err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		h, err := tx.Webhook(c.Owner(), id)
-		if err != nil {
-			return err
-		}
+	return webhooks.Edit(c, id, func(tx *kv.Tx, h *record.Webhook) error {
 		form := newWebhookForm(*h)
-		if err := field.Patch(form, in); err != nil {
-			return err
-		}
+		err := field.Patch(form, in)
 		form.fill(h, tx.Now)
-		return tx.SaveWebhook(h)
-	}); err != nil {
 		return err
-	}
-	return answerWebhook(c, http.StatusOK, id)
+	})
 }
 
 var RemoveWebhook = web.Operation{
 	Tag: "webhooks", Summary: "Deletes a webhook and what waits for it.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeWebhook,
-}
-
-func removeWebhook(c *web.Request) error {
-	id, err := c.IDArg("webhook")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.RemoveWebhook(c.Owner(), id); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404}, Serve: webhooks.Remove,
 }
 
 var TestWebhook = web.Operation{

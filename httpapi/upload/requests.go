@@ -29,36 +29,20 @@ func queueParams(status string) []web.Param {
 	}
 }
 
-// answerRequest answers {"data": request}, as it is now.
-func answerRequest(c *web.Request, status int, id record.ID) error {
-	v := &record.ShownRequest{Base: c.Site.Base}
-	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		q, err := tx.Request(c.Owner(), id)
-		if err == nil {
-			tx.ShowRequest(q, v)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.RespondData(status, v)
+var requests = &web.Resource[record.Request, *record.ShownRequest]{
+	Name: "upload request", All: (*kv.Tx).Requests, Load: (*kv.Tx).Request, Save: (*kv.Tx).SaveRequest, Drop: (*kv.Store).RemoveRequest,
+	Place: func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
+	Show: func(c *web.Request, tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
+		v := &record.ShownRequest{Base: c.Site.Base}
+		tx.ShowRequest(q, v)
+		return v, nil
+	},
 }
 
 var ListUploadRequests = web.Operation{
 	Tag: "upload-requests", Summary: "Lists the caller's upload requests.",
 	Args: web.PageParams(web.ShortSorts), Reply: web.Reply{Status: 200, Doc: "A page of them.", Body: web.ListOf("UploadRequest")},
-	Serve: listUploadRequests,
-}
-
-func listUploadRequests(c *web.Request) error {
-	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Request, error) { return tx.Requests(c.Owner()) },
-		func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
-		func(tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
-			v := &record.ShownRequest{Base: c.Site.Base}
-			tx.ShowRequest(q, v)
-			return v, nil
-		})
+	Serve: requests.List,
 }
 
 var CreateUploadRequest = web.Operation{
@@ -82,27 +66,12 @@ func createUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	var q *record.Request
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		q, err = tx.AddRequest(c.Owner(), form, hash)
-		return err
-	}); err != nil {
-		return err
-	}
-	return answerRequest(c, http.StatusCreated, q.ID)
+	return requests.Create(c, func(tx *kv.Tx) (*record.Request, error) { return tx.AddRequest(c.Owner(), form, hash) })
 }
 
 var ReadUploadRequest = web.Operation{
 	Tag: "upload-requests", Summary: "Reads an upload request.",
-	Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: readUploadRequest,
-}
-
-func readUploadRequest(c *web.Request) error {
-	id, err := c.IDArg("upload request")
-	if err != nil {
-		return err
-	}
-	return answerRequest(c, http.StatusOK, id)
+	Reply: web.Reply{Status: 200, Doc: "The upload request.", Body: web.DataOf("UploadRequest")}, Fails: []int{404}, Serve: requests.Read,
 }
 
 var EditUploadRequest = web.Operation{
@@ -125,11 +94,7 @@ func editUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		q, err := tx.Request(c.Owner(), id)
-		if err != nil {
-			return err
-		}
+	return requests.Edit(c, id, func(_ *kv.Tx, q *record.Request) error {
 		form := &record.RequestForm{Request: *q}
 		if err := field.Patch(form, in); err != nil {
 			return err
@@ -138,27 +103,14 @@ func editUploadRequest(c *web.Request) error {
 		if form.Secret.Said {
 			form.Password = hash
 		}
-		return tx.SaveRequest(&form.Request)
-	}); err != nil {
-		return err
-	}
-	return answerRequest(c, http.StatusOK, id)
+		*q = form.Request
+		return nil
+	})
 }
 
 var RemoveUploadRequest = web.Operation{
 	Tag: "upload-requests", Summary: "Deletes an upload request and what waits in its queue; approved files stay.",
-	Reply: web.DoneReply, Fails: []int{404}, Serve: removeUploadRequest,
-}
-
-func removeUploadRequest(c *web.Request) error {
-	id, err := c.IDArg("upload request")
-	if err != nil {
-		return err
-	}
-	if err := c.Site.Store.RemoveRequest(c.Owner(), id); err != nil {
-		return err
-	}
-	return c.RespondOK()
+	Reply: web.DoneReply, Fails: []int{404}, Serve: requests.Remove,
 }
 
 var ListPendingUploads = web.Operation{
