@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -52,5 +55,31 @@ func TestAnswersAreStored(t *testing.T) {
 			is.Equal(stored(id), nil)
 			a.delete(at + "/" + id).want(404)
 		})
+	}
+}
+
+// TestLinksToEachOther: of two short links that lead to each other and are made
+// at the same time, one is refused. The transaction that adds one looks where
+// it leads.
+func TestLinksToEachOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	for i := range 40 {
+		var made atomic.Int32
+		var both sync.WaitGroup
+		for _, from := range []string{"a", "b"} {
+			to := map[string]string{"a": "b", "b": "a"}[from]
+			both.Go(func() {
+				got := a.post("/api/v1/shorten", fmt.Sprintf(`{"originalUrl":"%s/s/%s-%d","slug":"%s-%d","isPublic":true}`, a.server.Base, to, i, from, i))
+				if got.status == 201 {
+					made.Add(1)
+				} else if got.status != 422 {
+					t.Errorf("status %d", got.status)
+				}
+			})
+		}
+		both.Wait()
+		is.Equal(made.Load(), int32(1))
 	}
 }

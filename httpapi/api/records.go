@@ -18,14 +18,6 @@ import (
 	"kist/search"
 )
 
-// answerRecord answers {"data": record}. The record is shown as it is now.
-func answerRecord(c *web.Request, status int, r *record.Record) error {
-	return c.Respond(status, func(dst []byte) ([]byte, error) {
-		dst, err := c.AppendData(dst, r)
-		return append(dst, '}'), err
-	})
-}
-
 func CreateRecord(k *record.Kind) web.Operation {
 	return web.Operation{
 		Tag: k.Path, Summary: "Makes a " + k.Name + ".",
@@ -41,31 +33,38 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		problems := field.Create(form, in)
-		back := c.Site.Store.View(func(tx *kv.Tx) error { return public.CheckTarget(c.Site, tx, form, [2]string{}) })
-		if err := web.JoinProblems(problems, form.CheckNew(c.Site.Store.Now()), back); err != nil {
-			return err
+		problems, ends := field.Create(form, in), form.CheckNew(c.Site.Store.Now())
+		target := func(tx *kv.Tx) error { return public.CheckTarget(c.Site, tx, form, [2]string{}) }
+		if web.JoinProblems(problems, ends) != nil { // all that is wrong is said at once
+			return web.JoinProblems(problems, ends, c.Site.Store.View(target))
 		}
 		hash, err := c.Hash(form.Password)
 		if err != nil {
 			return err
 		}
-		var r *record.Record
+		var v *web.ShownRecord
 		var twins []*record.Record // bookmarks of the same page
-		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-			r, err = tx.Add(c.Owner(), k, form, nil, hash)
+		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+			if err := target(tx); err != nil {
+				return web.JoinProblems(err)
+			}
+			r, err := tx.Add(c.Owner(), k, form, nil, hash)
 			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
 				twins, err = tx.SamePages(c.Owner(), b.URL, r.ID)
+			}
+			if err == nil {
+				v, err = c.Site.Read(tx, r)
 			}
 			return err
 		}); err != nil {
 			return err
 		}
+		defer v.Release()
 		same := make([]*web.Duplicate, len(twins))
 		for i, twin := range twins {
 			same[i] = &web.Duplicate{Id: twin.ID, Slug: twin.Slug}
 		}
-		return c.AnswerCreated(r, same)
+		return c.AnswerCreated(v, same)
 	}
 }
 
@@ -151,9 +150,10 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		var r *record.Record
-		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-			if r, err = tx.Record(c.Owner(), k, c.Arg(arg)); err != nil {
+		var v *web.ShownRecord
+		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
+			r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+			if err != nil {
 				return err
 			}
 			form, err := r.Form()
@@ -167,11 +167,18 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
 				return err
 			}
-			return tx.Save(r, form, hash)
+			if err := tx.Save(r, form, hash); err != nil {
+				return err
+			}
+			v, err = c.Site.Read(tx, r)
+			return err
 		}); err != nil {
 			return err
 		}
-		return answerRecord(c, http.StatusOK, r)
+		defer v.Release()
+		return c.Respond(http.StatusOK, func(dst []byte) ([]byte, error) {
+			return append(v.AppendJSON(append(dst, `{"data":`...)), '}'), nil
+		})
 	}
 }
 

@@ -71,20 +71,19 @@ func (s *Site) AppendLinks(dst []byte, r *record.Record, pictured bool) []byte {
 
 // AnswerCreated answers with a record that was just made, and its addresses;
 // beside a bookmark with those of the same page that were there before.
-func (c *Request) AnswerCreated(r *record.Record, same []*Duplicate) error {
-	v := record.Shown{Record: *r, Base: c.Site.Base}
+func (c *Request) AnswerCreated(v *ShownRecord, same []*Duplicate) error {
 	address := v.AppendURL(nil)
 	if c.W.Plain {
 		return c.RespondText(string(address[1 : len(address)-1])) // in quotes, which escape nothing
 	}
 	return c.Respond(http.StatusCreated, func(dst []byte) ([]byte, error) {
-		dst, err := c.AppendData(dst, r)
+		dst = v.AppendJSON(append(dst, `{"data":`...))
 		dst = append(append(dst, `,"url":`...), address...)
-		dst = c.Site.AppendLinks(dst, r, false)
-		if r.Kind == record.Bookmarks {
+		dst = c.Site.AppendLinks(dst, &v.Record, false)
+		if v.Kind == record.Bookmarks {
 			dst = AppendAll(append(dst, `,"duplicateOf":`...), same)
 		}
-		return append(dst, '}'), err
+		return append(dst, '}'), nil
 	})
 }
 
@@ -132,9 +131,37 @@ func (c *Request) RespondText(lines ...string) error {
 // shownPool keeps records bound to their shape for another use, by kind.
 type shownPool [256]sync.Pool
 
-type bound struct {
+// A ShownRecord is a record as it is shown. It is read in a transaction and
+// may be written as JSON after it; Release keeps its memory for the next one.
+type ShownRecord struct {
 	record.Shown
-	set *field.Set
+	set  *field.Set
+	pool *sync.Pool
+}
+
+func (v *ShownRecord) AppendJSON(dst []byte) []byte { return v.set.AppendJSON(dst) }
+
+func (v *ShownRecord) Release() { v.pool.Put(v) }
+
+// Read reads what the owner of a record is shown.
+func (s *Site) Read(tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
+	return s.read(false, &s.shown, tx, r)
+}
+
+func (s *Site) read(visitor bool, pools *shownPool, tx *kv.Tx, r *record.Record) (*ShownRecord, error) {
+	pool := &pools[r.Kind.Code]
+	v, _ := pool.Get().(*ShownRecord)
+	if v == nil {
+		v = &ShownRecord{pool: pool}
+		v.Kind, v.Visitor = r.Kind, visitor
+		v.set = field.Of(&v.Shown)
+	}
+	if err := tx.Show(r, &v.Shown); err != nil {
+		v.Release()
+		return nil, err
+	}
+	v.Base = s.Base
+	return v, nil
 }
 
 // Show appends a record as JSON, as its owner sees it.
@@ -148,29 +175,12 @@ func (s *Site) ShowVisitor(tx *kv.Tx, dst []byte, r *record.Record) ([]byte, err
 }
 
 func (s *Site) showTo(visitor bool, pools *shownPool, tx *kv.Tx, dst []byte, r *record.Record) ([]byte, error) {
-	pool := &pools[r.Kind.Code]
-	b, _ := pool.Get().(*bound)
-	if b == nil {
-		b = new(bound)
-		b.Kind, b.Visitor = r.Kind, visitor
-		b.set = field.Of(&b.Shown)
-	}
-	defer pool.Put(b)
-	if err := tx.Show(r, &b.Shown); err != nil {
+	v, err := s.read(visitor, pools, tx, r)
+	if err != nil {
 		return dst, err
 	}
-	b.Base = s.Base
-	return b.set.AppendJSON(dst), nil
-}
-
-// AppendData appends {"data": record and leaves the object open.
-func (c *Request) AppendData(dst []byte, r *record.Record) ([]byte, error) {
-	dst = append(dst, `{"data":`...)
-	err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		dst, err = c.Site.Show(tx, dst, r)
-		return err
-	})
-	return dst, err
+	defer v.Release()
+	return v.AppendJSON(dst), nil
 }
 
 // Hash hashes the password that a form names, before the transaction that
