@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,58 @@ import (
 	"kist/kv/record"
 	"kist/kv/table"
 )
+
+var users = jsonTable(userBucket, func(u *record.User) []byte { return ownedKey(u.ID) }, // a copy: what is put must not change
+	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
+		file([]byte(record.Fold(u.Name)))
+	}})
+
+var keys = jsonTable(keyBucket, func(k *record.Key) []byte { return ownedKey(k.Owner, k.ID[:]...) },
+	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
+		file(k.Digest[:])
+	}})
+
+var userTable = Table{
+	Buckets: []table.Bucket{userBucket, userName},
+	Check:   func(a *Audit) { check(a, users, nil) },
+	Refill: func(r *Refill) error {
+		return refill(r, users, mending[record.User]{rename: func(u *record.User) (bool, error) {
+			r.rename(&u.Name, "account", u.ID)
+			return true, nil
+		}})
+	},
+}
+
+var keyTable = Table{Buckets: []table.Bucket{keyBucket, keyDigest}, Check: checkOwned(keys, "key"), Refill: refillOwned(keys)}
+
+// checkOwned is the Check of a table whose keys begin with the id of an owner and
+// end with that of the row.
+func checkOwned[T any](t *table.Table[T], what string) func(*Audit) {
+	return func(a *Audit) {
+		check(a, t, func(v *T) {
+			k := t.Key(v)
+			a.Refers(userBucket, k[:16], what, record.ID(k[len(k)-16:]))
+		})
+	}
+}
+
+// refillOwned is the Refill of a table whose keys begin with the id of an owner,
+// and whose rows refer to nothing else.
+func refillOwned[T any](t *table.Table[T]) func(*Refill) error {
+	return func(r *Refill) error {
+		return refill(r, t, mending[T]{mend: func(v *T) error { return standIn(r, record.ID(t.Key(v)[:16])) }})
+	}
+}
+
+// standIn makes a disabled account for rows whose owner is lost.
+func standIn(r *Refill, owner record.ID) error {
+	if r.Get(userBucket, owner[:]) != nil {
+		return nil
+	}
+	u := &record.User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: record.Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
+	r.Lost(fmt.Errorf("account %s: it is lost, and %s, which is disabled, stands in for it", owner, u.Name))
+	return users.Put(r.Tx.Tx, u)
+}
 
 // Users lists all accounts, oldest first.
 func (tx *Tx) Users() ([]record.User, error) { return collect(users, tx, nil) }

@@ -8,6 +8,11 @@ import (
 	"kist/kv/table"
 )
 
+var unreferencedTable = Table{
+	Buckets: []table.Bucket{unreferencedBucket},
+	Refill:  func(r *Refill) error { return r.copy(unreferencedBucket, nil) },
+}
+
 // Referenced reports whether a record has the content, or an item that waits
 // for approval.
 func (tx *Tx) Referenced(ref [32]byte) bool {

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"sync"
@@ -136,6 +137,26 @@ func (u *counters) use(key [32]byte, at time.Time) {
 	u.keys[key] = at
 }
 
+// viewTable is the counters of views, of records and of upload requests, which
+// bring them over in a repair.
+var viewTable = Table{
+	Buckets: []table.Bucket{viewBucket},
+	Check: func(a *Audit) {
+		if n := a.Count(viewBucket) - a.owed[viewBucket]; n != 0 {
+			a.Say("%d counters of views belong to no item", n)
+		}
+		delete(a.owed, viewBucket)
+	},
+}
+
+// refillViews copies the counter of a record or an upload request.
+func refillViews(r *Refill, id record.ID) error {
+	if n := r.Before.Get(viewBucket, id[:]); n != nil {
+		return r.Put(viewBucket, bytes.Clone(id[:]), bytes.Clone(n))
+	}
+	return nil
+}
+
 // views is a record's counter: all views, and those against its limit.
 type views struct{ total, used int64 }
 
@@ -221,6 +242,8 @@ func (tx *Tx) limitReached(r *record.Record) error {
 	r.Close()
 	return tx.save(r)
 }
+
+var spentTable = Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *Refill) error { return r.copy(spentBucket, nil) }}
 
 // spentTime is how long it is known that a limit has deleted a record.
 const spentTime = time.Hour

@@ -17,6 +17,17 @@ const (
 	maxDevicesFrom = 5                // of one network
 )
 
+var devices = jsonTable(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
+	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
+		file([]byte(d.Code))
+	}})
+
+var deviceTable = Table{
+	Buckets: []table.Bucket{deviceBucket, deviceCode},
+	Check:   func(a *Audit) { check(a, devices, nil) },
+	Refill:  func(r *Refill) error { return refill(r, devices, mending[record.Device]{}) },
+}
+
 // AddDevice keeps a client's request to be let in. The codes are returned this
 // once: the client polls with the one, the user types the other.
 func (tx *Tx) AddDevice(client, address, network string) (d *record.Device, secret string, err error) {

@@ -52,6 +52,8 @@ var fetches = func() *table.Table[record.Fetch] {
 	return t
 }()
 
+var fetchTable = Table{Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: checkOwned(fetches, "remote upload"), Refill: refillOwned(fetches)}
+
 // fetchReservedKey is where the bytes are summed up that are reserved for remote
 // uploads.
 func fetchReservedKey(owner record.ID) []byte { return ownedKey(owner, 0, 'g') }

@@ -66,6 +66,17 @@ type tries struct {
 	since time.Time
 }
 
+// tryTable are the rows of Tries, which have no bucket of their own.
+var tryTable = Table{
+	Check: func(a *Audit) {
+		for k, v := range a.Walk(metaBucket, metaTry, nil, false) {
+			if _, _, ok := readTryRow(k, v, a.Now); !ok {
+				a.Say("%s %x cannot be read", metaBucket.Name, k)
+			}
+		}
+	},
+}
+
 func newTries(secret [32]byte) *Tries {
 	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}}
 }

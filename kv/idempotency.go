@@ -8,10 +8,23 @@ import (
 	"time"
 
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // answerFor is how long an answer is kept for a repeated request.
 const answerFor = 24 * time.Hour
+
+var answerTable = Table{
+	Buckets: []table.Bucket{answerBucket},
+	Check: func(a *Audit) {
+		for k := range a.Walk(answerBucket, nil, nil, false) {
+			a.Refers(userBucket, k[:16], "answer of", record.ID(k[:16]))
+		}
+	},
+	Refill: func(r *Refill) error {
+		return r.copy(answerBucket, func(k []byte) bool { return len(k) >= 16 && r.Get(userBucket, k[:16]) != nil })
+	},
+}
 
 // An IdempotentAnswer is what a request with an idempotency key was answered.
 type IdempotentAnswer struct {

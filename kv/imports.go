@@ -1,17 +1,44 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // keptImports is how many imports of an owner are remembered.
 const keptImports = 10
 
 var imports = jsonTable(importBucket, func(i *record.Import) []byte { return ownedKey(i.Owner, i.ID[:]...) })
+
+var importTable = Table{
+	Buckets: []table.Bucket{importBucket, importRemarks},
+	Check: func(a *Audit) {
+		checkOwned(imports, "import")(a)
+		for i, err := range imports.All(a.Tx.Tx, nil) {
+			if err == nil {
+				a.Refers(importRemarks, imports.Key(i), "import", i.ID)
+				a.Owe(importRemarks, 1)
+			}
+		}
+	},
+	Refill: func(r *Refill) error {
+		return refill(r, imports, mending[record.Import]{
+			mend: func(i *record.Import) error { return standIn(r, i.Owner) },
+			then: func(i *record.Import) error {
+				remarks := bytes.Clone(r.Before.Get(importRemarks, imports.Key(i)))
+				if remarks == nil {
+					remarks = []byte("[]")
+				}
+				return r.Put(importRemarks, imports.Key(i), remarks)
+			},
+		})
+	},
+}
 
 // AddImport writes down that an import has begun. The oldest of the owner's are
 // forgotten.

@@ -2,149 +2,140 @@ package kv
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
+
+	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/record"
 	"kist/kv/table"
 )
 
-// mend makes a row that was salvaged refer to nothing that is lost: an owner or
-// an upload request that is gone gets a stand-in that keeps what it has, and
-// tags and folders that are gone are taken off. lost is told what it did.
-func mend(tx *Tx, v any, lost func(error)) error {
-	owner := record.ID{}
-	switch v := v.(type) {
-	case *record.Key:
-		owner = v.Owner
-	case *record.Tag:
-		owner = v.Owner
-	case *record.Folder:
-		owner = v.Owner
-	case *record.Webhook:
-		owner = v.Owner
-	case *record.Fetch:
-		owner = v.Owner
-	case *record.Import:
-		owner = v.Owner
-	case *record.Request:
-		owner = v.Owner
-	case *Upload:
-		owner = v.Owner
-	case *record.Record:
-		owner = v.Owner
-		before := len(v.Tags)
-		v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return tx.Get(tagBucket, ownedKey(v.Owner, t[:]...)) == nil })
-		if n := before - len(v.Tags); n > 0 {
-			lost(fmt.Errorf("%s %s: %d of its tags are lost", v.Kind.Name, v.ID, n))
-		}
-		if v.Folder != (record.ID{}) && tx.Get(folderBucket, ownedKey(v.Owner, v.Folder[:]...)) == nil {
-			v.Folder = record.ID{}
-			lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
-		}
-	case *record.Item:
-		owner = v.Owner
-		if tx.Get(requestBucket, requestKey(v.Owner, v.Request)) == nil {
-			q := record.NewRequest()
-			q.ID, q.Owner, q.Slug, q.Title, q.Active = v.Request, v.Owner, tx.newSlug(), "Recovered", false
-			q.Created, q.Updated = v.Created, v.Created
-			lost(fmt.Errorf("upload request %s: it is lost, and a closed one stands in for it, for what was sent to it", q.ID))
-			if err := mend(tx, &q, lost); err != nil {
-				return err
-			}
-			if err := requests.Put(tx.Tx, &q); err != nil {
-				return err
-			}
-		}
-	}
-	if owner == (record.ID{}) || tx.Get(userBucket, owner[:]) != nil {
-		return nil
-	}
-	u := &record.User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: record.Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
-	lost(fmt.Errorf("account %s: it is lost, and %s, which is disabled, stands in for it", owner, u.Name))
-	return users.Put(tx.Tx, u)
+// A Refill is a repair's copying of the rows that were salvaged into an empty
+// store. What is derived from the rows is worked out again.
+type Refill struct {
+	*Tx                 // the empty store
+	Before *Tx          // what was salvaged
+	Lost   func(error)  // told what cannot be copied, and what is changed for that
+	renew  func() error // ends the transaction and begins another
 }
 
-// rename resolves that a row has the name of another, as can be when the
-// removal or the renaming of that one is lost. It reports whether v may be put
-// now.
-func rename(tx *Tx, v any, lost func(error)) (bool, error) {
-	switch v := v.(type) {
-	case *record.User:
-		v.Name += fmt.Sprintf("-%x", v.ID[12:])
-		lost(fmt.Errorf("account %s: another has its name; it is called %s now", v.ID, v.Name))
-	case *record.Tag:
-		v.Name += fmt.Sprintf("-%x", v.ID[12:])
-		lost(fmt.Errorf("tag %s: another has its name; it is called %s now", v.ID, v.Name))
-	case *record.Folder:
-		v.Name += fmt.Sprintf("-%x", v.ID[12:])
-		lost(fmt.Errorf("folder %s: another has its name; it is called %s now", v.ID, v.Name))
-	case *record.Request:
-		before := v.Slug
-		v.Slug = tx.newSlug()
-		lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", v.ID, before, v.Slug))
-	case *record.Record:
-		// The one that was changed last keeps the slug.
-		older := v
-		if other, err := records.Find(tx.Tx, recordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
-			older = other
+// rederive copies the rows of a store into an empty one, and what is derived
+// from them is worked out again.
+func (schema Schema) rederive(from, to *bolt.DB, lost func(error)) error {
+	return from.View(func(old *bolt.Tx) error {
+		b, err := to.Begin(true)
+		if err != nil {
+			return err
 		}
-		before := older.Slug
-		older.Slug = tx.newSlug()
-		lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, before, older.Slug))
-		if older != v {
-			return true, records.Put(tx.Tx, older)
+		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
+		if err := table.Create(b, buckets); err != nil {
+			return err
 		}
-	default:
-		return false, nil
-	}
-	return true, nil
-}
-
-// markAllUnreferenced takes away what was copied as it is and belongs to something that is
-// lost.
-func markAllUnreferenced(tx *Tx) error {
-	var gone []struct {
-		b   table.Bucket
-		key []byte
-	}
-	unless := func(b, other table.Bucket, key func(k []byte) []byte) {
-		for k := range tx.Walk(b, nil, nil, false) {
-			if of := key(k); of == nil || tx.Get(other, of) == nil {
-				gone = append(gone, struct {
-					b   table.Bucket
-					key []byte
-				}{b, bytes.Clone(k)})
+		r := &Refill{Tx: &Tx{Tx: table.On(b)}, Before: &Tx{Tx: table.On(old)}, Lost: lost}
+		r.renew = func() error {
+			if err := r.Flush(); err != nil {
+				return err
 			}
-		}
-	}
-	first := func(n int) func([]byte) []byte {
-		return func(k []byte) []byte {
-			if len(k) < n {
-				return nil
+			if err := b.Commit(); err != nil {
+				return err
 			}
-			return bytes.Clone(k[:n])
-		}
-	}
-	unless(answerBucket, userBucket, first(16))
-	unless(importRemarks, importBucket, first(32))
-	unless(senderBucket, requestBucket, func(k []byte) []byte {
-		if len(k) < 32 {
+			if b, err = to.Begin(true); err != nil {
+				return err
+			}
+			r.Tx.Tx = table.On(b)
 			return nil
 		}
-		return requestKey(record.ID(k[:16]), record.ID(k[16:32]))
+		for _, t := range schema {
+			if t.Refill == nil {
+				continue
+			}
+			if err := t.Refill(r); err != nil {
+				return err
+			}
+		}
+		if v := r.Get(metaBucket, metaSeq); v != nil {
+			if err := r.Put(metaBucket, metaTexts, textsMark(v, r.Get(metaBucket, metaInstant))); err != nil {
+				return err
+			}
+		}
+		if err := r.Flush(); err != nil {
+			return err
+		}
+		return b.Commit()
 	})
-	var err error
-	for _, g := range gone {
-		err = errors.Join(err, tx.Delete(g.b, g.key))
-	}
-	for i, bad := range imports.All(tx.Tx, nil) {
-		if bad == nil && tx.Get(importRemarks, ownedKey(i.Owner, i.ID[:]...)) == nil {
-			err = errors.Join(err, tx.Load(importRemarks, ownedKey(i.Owner, i.ID[:]...), []byte("[]")))
+}
+
+// copy copies the entries of a bucket whose keys fit; nil for all.
+func (r *Refill) copy(b table.Bucket, fits func(key []byte) bool) error {
+	for k, v := range r.Before.Walk(b, nil, nil, false) {
+		if fits != nil && !fits(k) {
+			continue
+		}
+		if err := r.Load(b, bytes.Clone(k), bytes.Clone(v)); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
+}
+
+// rename gives a row another name, as can be needed when the removal or the
+// renaming of the one that has it is lost.
+func (r *Refill) rename(name *string, what string, id record.ID) {
+	*name += fmt.Sprintf("-%x", id[12:])
+	r.Lost(fmt.Errorf("%s %s: another has its name; it is called %s now", what, id, *name))
+}
+
+// mending is how the rows of a table are changed as they are copied. A function
+// that is nil has nothing to do.
+type mending[T any] struct {
+	mend   func(*T) error         // makes the row refer to nothing that is lost
+	rename func(*T) (bool, error) // the row has the name of another: reports whether it may be put now
+	then   func(*T) error         // the row was put
+}
+
+// refillBatch is how many rows go into a transaction: bbolt's cost grows with
+// the square of what is added to a page in one.
+const refillBatch = 1000
+
+// refill copies the rows of a table that can be read.
+func refill[T any](r *Refill, t *table.Table[T], m mending[T]) error {
+	n := 0
+	for v, err := range t.All(r.Before.Tx, nil) {
+		if n++; n%refillBatch == 0 {
+			if err := r.renew(); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			r.Lost(fmt.Errorf("%s: a row cannot be read: %w", t.Rows.Name, err))
+			continue
+		}
+		if m.mend != nil {
+			if err := m.mend(v); err != nil {
+				return err
+			}
+		}
+		err := t.Put(r.Tx.Tx, v)
+		if errors.As(err, new(*table.Taken)) && m.rename != nil {
+			renamed, failed := m.rename(v)
+			if failed != nil {
+				return failed
+			}
+			if renamed {
+				err = t.Put(r.Tx.Tx, v)
+			}
+		}
+		if errors.As(err, new(*table.Taken)) {
+			r.Lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
+			continue
+		}
+		if err == nil && m.then != nil {
+			err = m.then(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -50,6 +50,16 @@ var pages = &table.Table[record.Page]{
 	},
 }
 
+// pageTable has no Refill: pages come over with their bookmarks.
+var pageTable = Table{
+	Buckets: []table.Bucket{pageBucket, pageDue},
+	Check: func(a *Audit) {
+		check(a, pages, func(p *record.Page) {
+			a.Refers(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
+		})
+	},
+}
+
 // pageFacets is what a page says of its bookmark.
 func pageFacets(p *record.Page) []facet {
 	all := []facet{{samePage, p.Key}}

@@ -1,10 +1,12 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,6 +63,108 @@ var records = &table.Table[record.Record]{
 		}
 	},
 	Bytes: func(r *record.Record, length int) (table.Bucket, []byte, int) { return textSum(r.Owner, length) },
+}
+
+var recordTable = Table{
+	Buckets: []table.Bucket{recordBucket, recordSlug, recordFacet, recordOrder, recordEnd, blobBucket, changeBucket, sumBucket},
+	Check: func(a *Audit) {
+		known := a.format() >= pagesFormat
+		check(a, records, func(r *record.Record) {
+			a.Refers(userBucket, r.Owner[:], r.Kind.Name, r.ID)
+			for _, t := range r.Tags {
+				a.Refers(tagBucket, ownedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
+			}
+			if r.Folder != uuid.Nil {
+				a.Refers(folderBucket, ownedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
+			}
+			a.Owe(recordOrder, 1)
+			a.Refers(recordOrder, viewOrder(r, a.views(r).total), r.Kind.Name, r.ID)
+			if a.Get(viewBucket, r.ID[:]) != nil {
+				a.Owe(viewBucket, 1)
+			}
+			if r.Kind == record.Bookmarks && known {
+				b, err := bookmark(r)
+				p, err2 := pages.Get(a.Tx.Tx, ownedKey(r.Owner, r.ID[:]...))
+				if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
+					a.Say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
+				}
+			}
+			if r.Public && r.Reached {
+				a.Say("%s %s is public and used up", r.Kind.Name, r.ID)
+			}
+			if r.Bytes != nil && a.Get(unreferencedBucket, r.Bytes.Ref[:]) != nil {
+				a.Say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
+			}
+		})
+		for _, k := range a.Walk(changeBucket, nil, nil, false) {
+			if a.Get(recordBucket, k) == nil { // the mark of a removal
+				a.Owe(changeBucket, 1)
+			}
+		}
+	},
+	Refill: refillRecords,
+}
+
+// refillRecords is the Refill of records, of the pages of bookmarks, and of the
+// feed of changes.
+func refillRecords(r *Refill) error {
+	if err := refill(r, records, mending[record.Record]{
+		mend: func(v *record.Record) error {
+			before := len(v.Tags)
+			v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return r.Get(tagBucket, ownedKey(v.Owner, t[:]...)) == nil })
+			if n := before - len(v.Tags); n > 0 {
+				r.Lost(fmt.Errorf("%s %s: %d of its tags are lost", v.Kind.Name, v.ID, n))
+			}
+			if v.Folder != uuid.Nil && r.Get(folderBucket, ownedKey(v.Owner, v.Folder[:]...)) == nil {
+				v.Folder = uuid.Nil
+				r.Lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
+			}
+			return standIn(r, v.Owner)
+		},
+		rename: func(v *record.Record) (bool, error) { // the one that was changed last keeps the slug
+			older := v
+			if other, err := records.Find(r.Tx.Tx, recordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
+				older = other
+			}
+			before := older.Slug
+			older.Slug = r.newSlug()
+			r.Lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, before, older.Slug))
+			if older != v {
+				return true, records.Put(r.Tx.Tx, older)
+			}
+			return true, nil
+		},
+		then: func(v *record.Record) error {
+			if v.Bytes != nil {
+				if err := r.Delete(unreferencedBucket, v.Bytes.Ref[:]); err != nil {
+					return err
+				}
+			}
+			if v.Kind == record.Bookmarks {
+				if err := repairPage(r.Before, r.Tx, v); err != nil {
+					return err
+				}
+			}
+			return errors.Join(refillViews(r, v.ID), r.Put(recordOrder, viewOrder(v, r.Before.views(v).total), nil))
+		},
+	}); err != nil {
+		return err
+	}
+	latest := uint64(0)
+	for k, v := range r.Before.Walk(changeBucket, nil, nil, false) {
+		if len(k) == 8 {
+			latest = max(latest, binary.BigEndian.Uint64(k))
+		}
+		if r.Get(recordBucket, v) == nil { // the mark of a removal
+			if err := r.Load(changeBucket, bytes.Clone(k), bytes.Clone(v)); err != nil {
+				return err
+			}
+		}
+	}
+	if v := r.Get(metaBucket, metaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
+		return r.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest))
+	}
+	return nil
 }
 
 // signed is an instant in milliseconds such that those before 1970 sort first.

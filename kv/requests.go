@@ -28,6 +28,30 @@ var requests = jsonTable(requestBucket, func(q *record.Request) []byte { return 
 		file([]byte(q.Slug))
 	}})
 
+var requestTable = Table{
+	Buckets: []table.Bucket{requestBucket},
+	Check: func(a *Audit) {
+		check(a, requests, func(q *record.Request) {
+			a.Refers(userBucket, q.Owner[:], "upload request", q.ID)
+			if a.Get(viewBucket, q.ID[:]) != nil {
+				a.Owe(viewBucket, 1)
+			}
+		})
+	},
+	Refill: func(r *Refill) error {
+		return refill(r, requests, mending[record.Request]{
+			mend: func(q *record.Request) error { return standIn(r, q.Owner) },
+			rename: func(q *record.Request) (bool, error) {
+				before := q.Slug
+				q.Slug = r.newSlug()
+				r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
+				return true, nil
+			},
+			then: func(q *record.Request) error { return refillViews(r, q.ID) },
+		})
+	},
+}
+
 func itemKey(owner, request record.ID, rest ...byte) []byte {
 	return append(ownedKey(owner, request[:]...), rest...)
 }
@@ -58,6 +82,58 @@ var items = func() *table.Table[record.Item] {
 	}
 	return t
 }()
+
+var itemTable = Table{
+	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
+	Check: func(a *Audit) {
+		check(a, items, func(i *record.Item) {
+			a.Refers(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
+			if i.State == record.Pending && a.Get(unreferencedBucket, i.Ref[:]) != nil {
+				a.Say("upload %s has content that is marked as nobody's", i.ID)
+			}
+		})
+	},
+	Refill: func(r *Refill) error {
+		return refill(r, items, mending[record.Item]{
+			mend: func(i *record.Item) error { return standInRequest(r, i) },
+			then: func(i *record.Item) error {
+				if i.State != record.Pending {
+					return nil
+				}
+				return r.Delete(unreferencedBucket, bytes.Clone(i.Ref[:]))
+			},
+		})
+	},
+}
+
+// standInRequest makes a closed upload request for an item whose own is lost.
+func standInRequest(r *Refill, i *record.Item) error {
+	if r.Get(requestBucket, requestKey(i.Owner, i.Request)) == nil {
+		q := record.NewRequest()
+		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, r.newSlug(), "Recovered", false
+		q.Created, q.Updated = i.Created, i.Created
+		r.Lost(fmt.Errorf("upload request %s: it is lost, and a closed one stands in for it, for what was sent to it", q.ID))
+		if err := errors.Join(standIn(r, q.Owner), requests.Put(r.Tx.Tx, &q)); err != nil {
+			return err
+		}
+	}
+	return standIn(r, i.Owner)
+}
+
+// senderTable says when a sender's files came in, by upload request.
+var senderTable = Table{
+	Buckets: []table.Bucket{senderBucket},
+	Check: func(a *Audit) {
+		for k := range a.Walk(senderBucket, nil, nil, false) {
+			a.Refers(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "sender of", record.ID(k[16:32]))
+		}
+	},
+	Refill: func(r *Refill) error {
+		return r.copy(senderBucket, func(k []byte) bool {
+			return len(k) >= 32 && r.Get(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32]))) != nil
+		})
+	},
+}
 
 // Where sums over items are kept. Kind 0 means none.
 func inState(owner record.ID, s record.State) []byte { return ownedKey(owner, 0, 'i', s[0]) }

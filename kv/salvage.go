@@ -371,7 +371,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := rederive(from, db, func(err error) { r.Lost = append(r.Lost, err.Error()) }); err != nil {
+	if err := tables.rederive(from, db, func(err error) { r.Lost = append(r.Lost, err.Error()) }); err != nil {
 		return err
 	}
 	for _, f := range s.feed {

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 
@@ -95,6 +96,34 @@ var (
 	metaTexts     = []byte("texts")    // what metaSeq and metaInstant were when the sums of text were right
 )
 
+// A Schema is all tables, in the order in which a repair refills them: a table
+// comes after those that its rows refer to. What an owner has is deleted in the
+// reverse order.
+type Schema []Table
+
+// A Table is a row of the schema. It says everything that the store does with
+// the rows of one table on its own account. A function that is nil has nothing
+// to do.
+type Table struct {
+	// Buckets are those of the rows, and those that are derived from the rows of
+	// this table. Each bucket belongs to one table.
+	Buckets []table.Bucket
+
+	// Check reports what is wrong with the rows and with what is derived from them.
+	Check func(*Audit)
+
+	// Refill copies the rows into the empty store of a repair, and derives the rest.
+	Refill func(*Refill) error
+}
+
+// metaTable is what the store keeps of itself. The sums of text are derived from rows.
+var metaTable = Table{
+	Buckets: []table.Bucket{metaBucket},
+	Refill: func(r *Refill) error {
+		return r.copy(metaBucket, func(k []byte) bool { return !bytes.HasPrefix(k, metaText) })
+	},
+}
+
 // jsonTable is a table whose values are kept as JSON.
 func jsonTable[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
 	return &table.Table[T]{
@@ -115,37 +144,6 @@ func ownedKey(owner record.ID, rest ...byte) []byte {
 func ownedNameKey(owner record.ID, name string) []byte {
 	return ownedKey(owner, []byte(record.Fold(name))...)
 }
-
-var users = jsonTable(userBucket, func(u *record.User) []byte { return ownedKey(u.ID) }, // a copy: what is put must not change
-	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
-		file([]byte(record.Fold(u.Name)))
-	}})
-
-var keys = jsonTable(keyBucket, func(k *record.Key) []byte { return ownedKey(k.Owner, k.ID[:]...) },
-	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
-		file(k.Digest[:])
-	}})
-
-var tags = func() *table.Table[record.Tag] {
-	all := jsonTable(tagBucket, func(t *record.Tag) []byte { return ownedKey(t.Owner, t.ID[:]...) },
-		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
-			file(ownedNameKey(t.Owner, t.Name))
-		}})
-	all.Bytes = func(t *record.Tag, length int) (table.Bucket, []byte, int) { return textSum(t.Owner, length) }
-	return all
-}()
-
-var folders = jsonTable(folderBucket, func(f *record.Folder) []byte { return ownedKey(f.Owner, f.ID[:]...) },
-	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
-		file(ownedNameKey(f.Owner, f.Name))
-	}})
-
-var hooks = jsonTable(hookBucket, func(h *record.Webhook) []byte { return ownedKey(h.Owner, h.ID[:]...) })
-
-var devices = jsonTable(deviceBucket, func(d *record.Device) []byte { return append([]byte{}, d.Digest[:]...) },
-	table.Index[record.Device]{Bucket: deviceCode, Name: "code", Unique: true, Keys: func(d *record.Device, file func([]byte)) {
-		file([]byte(d.Code))
-	}})
 
 // format is the version of the data format of the store.
 func (tx *Tx) format() uint32 {

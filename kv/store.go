@@ -57,10 +57,11 @@ type Options struct {
 
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
-	dir  string
-	now  func() time.Time
-	log  *slog.Logger
-	lock *lock
+	dir    string
+	schema Schema
+	now    func() time.Time
+	log    *slog.Logger
+	lock   *lock
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
 
@@ -137,7 +138,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: tables, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }

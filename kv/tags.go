@@ -12,6 +12,48 @@ import (
 	"kist/kv/table"
 )
 
+var tags = func() *table.Table[record.Tag] {
+	all := jsonTable(tagBucket, func(t *record.Tag) []byte { return ownedKey(t.Owner, t.ID[:]...) },
+		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
+			file(ownedNameKey(t.Owner, t.Name))
+		}})
+	all.Bytes = func(t *record.Tag, length int) (table.Bucket, []byte, int) { return textSum(t.Owner, length) }
+	return all
+}()
+
+var folders = jsonTable(folderBucket, func(f *record.Folder) []byte { return ownedKey(f.Owner, f.ID[:]...) },
+	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
+		file(ownedNameKey(f.Owner, f.Name))
+	}})
+
+var tagTable = Table{
+	Buckets: []table.Bucket{tagBucket, tagName},
+	Check:   checkOwned(tags, "tag"),
+	Refill: func(r *Refill) error {
+		return refill(r, tags, mending[record.Tag]{
+			mend: func(t *record.Tag) error { return standIn(r, t.Owner) },
+			rename: func(t *record.Tag) (bool, error) {
+				r.rename(&t.Name, "tag", t.ID)
+				return true, nil
+			},
+		})
+	},
+}
+
+var folderTable = Table{
+	Buckets: []table.Bucket{folderBucket, folderName},
+	Check:   checkOwned(folders, "folder"),
+	Refill: func(r *Refill) error {
+		return refill(r, folders, mending[record.Folder]{
+			mend: func(f *record.Folder) error { return standIn(r, f.Owner) },
+			rename: func(f *record.Folder) (bool, error) {
+				r.rename(&f.Name, "folder", f.ID)
+				return true, nil
+			},
+		})
+	},
+}
+
 // Tags lists the owner's tags, oldest first.
 func (tx *Tx) Tags(owner record.ID) ([]record.Tag, error) { return collect(tags, tx, owner[:]) }
 

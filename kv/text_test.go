@@ -450,8 +450,8 @@ func TestTextDamaged(t *testing.T) {
 			to := filepath.Join(t.TempDir(), "new.db")
 			db, err := openCopy(to)
 			is.NoErr(err)
-			is.NoErr(rederive(s.bolt, db, func(err error) { t.Error(err) }))
-			other := &Store{bolt: db, now: s.now}
+			is.NoErr(tables.rederive(s.bolt, db, func(err error) { t.Error(err) }))
+			other := &Store{bolt: db, now: s.now, schema: tables}
 			other.callers.Store(s.callers.Load())
 			other.tags.Store(s.tags.Load())
 			view(t, other, func(tx *Tx) error {

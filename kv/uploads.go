@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -159,6 +160,31 @@ var uploads = func() *table.Table[Upload] {
 	}
 	return t
 }()
+
+var uploadTable = Table{
+	Buckets: []table.Bucket{uploadBucket, uploadSlug, uploadSecret},
+	Check: func(a *Audit) {
+		check(a, uploads, func(u *Upload) {
+			a.Refers(userBucket, u.Owner[:], "upload", u.ID)
+			if u.BySender() {
+				a.Refers(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
+			}
+		})
+	},
+	Refill: func(r *Refill) error {
+		return refill(r, uploads, mending[Upload]{
+			mend: func(u *Upload) error { return standIn(r, u.Owner) },
+			then: func(u *Upload) error {
+				if !u.BySender() || r.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
+					return nil
+				}
+				r.Lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
+				_, err := uploads.Delete(r.Tx.Tx, uploads.Key(u))
+				return err
+			},
+		})
+	},
+}
 
 // AddUpload begins an upload and reserves what it takes of the owner's quota,
 // and its slug. It fails with Taken if the slug is in use, with Denied if it

@@ -2,8 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
@@ -81,7 +78,7 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, now: time.Now}
+	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: tables}
 	i.s.callers.Store(new(sync.Map))
 	i.s.tags.Store(new(sync.Map))
 	if whole { // otherwise the secret may be among what cannot be read
@@ -98,123 +95,51 @@ func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
 // Close removes the working copy.
 func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), remove(i.path)) }
 
+// An Audit is what the Check of a table is given.
+type Audit struct {
+	*Tx
+	Problem func(error)
+	owed    map[table.Bucket]int // how many entries each bucket should have
+}
+
+// Say reports a problem.
+func (a *Audit) Say(format string, args ...any) { a.Problem(fmt.Errorf(format, args...)) }
+
+// Refers reports a problem if what a row refers to is not there.
+func (a *Audit) Refers(b table.Bucket, key []byte, from string, id record.ID) {
+	if a.Get(b, key) == nil {
+		a.Say("%s %s refers to %s %x, which is not there", from, id, b.Name, key)
+	}
+}
+
+// Owe notes that a bucket should have n more entries.
+func (a *Audit) Owe(b table.Bucket, n int) { a.owed[b] += n }
+
+// check looks at the rows of a table, and calls each with those that can be read.
+func check[T any](a *Audit, t *table.Table[T], each func(*T)) {
+	if each == nil {
+		each = func(*T) {}
+	}
+	for b, n := range t.Check(a.Tx.Tx, each, a.Problem) {
+		a.Owe(b, n)
+	}
+}
+
 // Audit looks whether every row can be read, every entry that is derived from
 // rows is there with the right value, and no other; and whether everything
 // that is referred to is there.
 func (tx *Tx) Audit(problem func(error)) error {
-	say := func(format string, args ...any) { problem(fmt.Errorf(format, args...)) }
-	there := func(b table.Bucket, key []byte, from string, id record.ID) {
-		if tx.Get(b, key) == nil {
-			say("%s %s refers to %s %x, which is not there", from, id, b.Name, key)
+	a := &Audit{tx, problem, map[table.Bucket]int{}}
+	for _, t := range tx.s.schema {
+		if t.Check != nil {
+			t.Check(a)
 		}
 	}
-	owed := map[table.Bucket]int{}
-	add := func(more map[table.Bucket]int) {
-		for b, n := range more {
-			owed[b] += n
-		}
-	}
-	add(users.Check(tx.Tx, func(*record.User) {}, problem))
-	add(keys.Check(tx.Tx, func(k *record.Key) { there(userBucket, k.Owner[:], "key", k.ID) }, problem))
-	add(tags.Check(tx.Tx, func(t *record.Tag) { there(userBucket, t.Owner[:], "tag", t.ID) }, problem))
-	add(folders.Check(tx.Tx, func(f *record.Folder) { there(userBucket, f.Owner[:], "folder", f.ID) }, problem))
-	add(hooks.Check(tx.Tx, func(h *record.Webhook) { there(userBucket, h.Owner[:], "webhook", h.ID) }, problem))
-	add(devices.Check(tx.Tx, func(*record.Device) {}, problem))
-	add(uploads.Check(tx.Tx, func(u *Upload) {
-		there(userBucket, u.Owner[:], "upload", u.ID)
-		if u.BySender() {
-			there(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
-		}
-	}, problem))
-	add(fetches.Check(tx.Tx, func(f *record.Fetch) { there(userBucket, f.Owner[:], "remote upload", f.ID) }, problem))
-	add(imports.Check(tx.Tx, func(i *record.Import) {
-		there(userBucket, i.Owner[:], "import", i.ID)
-		there(importRemarks, ownedKey(i.Owner, i.ID[:]...), "import", i.ID)
-		owed[importRemarks]++
-	}, problem))
-	known := tx.format() >= pagesFormat
-	add(pages.Check(tx.Tx, func(p *record.Page) {
-		there(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
-	}, problem))
-	add(deliveries.Check(tx.Tx, func(d *record.Delivery) {
-		there(hookBucket, ownedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
-		there(noticeBucket, noticeKey(d), "delivery", d.ID)
-		if tx.misplaced(d) {
-			say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
-		}
-	}, problem))
-	for k, v := range tx.Walk(noticeBucket, nil, nil, false) {
-		if err := json.Unmarshal(v, new(record.Notice)); err != nil {
-			say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
-		}
-		if len(k) != 32 || deliveries.Sum(tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
-			say("%s %x is told by no delivery", noticeBucket.Name, k)
-		}
-	}
-	counted := 0
-	add(records.Check(tx.Tx, func(r *record.Record) {
-		there(userBucket, r.Owner[:], r.Kind.Name, r.ID)
-		for _, t := range r.Tags {
-			there(tagBucket, ownedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
-		}
-		if r.Folder != uuid.Nil {
-			there(folderBucket, ownedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
-		}
-		owed[recordOrder]++
-		there(recordOrder, viewOrder(r, tx.views(r).total), r.Kind.Name, r.ID)
-		if tx.Get(viewBucket, r.ID[:]) != nil {
-			counted++
-		}
-		if r.Kind == record.Bookmarks && known {
-			b, err := bookmark(r)
-			p, err2 := pages.Get(tx.Tx, ownedKey(r.Owner, r.ID[:]...))
-			if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
-				say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
-			}
-		}
-		if r.Public && r.Reached {
-			say("%s %s is public and used up", r.Kind.Name, r.ID)
-		}
-		if r.Bytes != nil && tx.Get(unreferencedBucket, r.Bytes.Ref[:]) != nil {
-			say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
-		}
-	}, problem))
 	tx.checkTexts(problem)
-	add(requests.Check(tx.Tx, func(q *record.Request) {
-		there(userBucket, q.Owner[:], "upload request", q.ID)
-		if tx.Get(viewBucket, q.ID[:]) != nil {
-			counted++
-		}
-	}, problem))
-	add(items.Check(tx.Tx, func(i *record.Item) {
-		there(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
-		if i.State == record.Pending && tx.Get(unreferencedBucket, i.Ref[:]) != nil {
-			say("upload %s has content that is marked as nobody's", i.ID)
-		}
-	}, problem))
-	for _, k := range tx.Walk(changeBucket, nil, nil, false) {
-		if tx.Get(recordBucket, k) == nil {
-			owed[changeBucket]++ // the mark of a removal
-		}
-	}
-	for b, n := range owed {
+	for b, n := range a.owed {
 		if got := tx.Count(b); got != n {
-			say("%s has %d entries and should have %d", b.Name, got, n)
+			a.Say("%s has %d entries and should have %d", b.Name, got, n)
 		}
-	}
-	if n := tx.Count(viewBucket); n != counted {
-		say("%d counters of views belong to no item", n-counted)
-	}
-	for k, v := range tx.Walk(metaBucket, metaTry, nil, false) {
-		if _, _, ok := readTryRow(k, v, tx.Now); !ok {
-			say("%s %x cannot be read", metaBucket.Name, k)
-		}
-	}
-	for k := range tx.Walk(answerBucket, nil, nil, false) {
-		there(userBucket, k[:16], "answer of", record.ID(k[:16]))
-	}
-	for k := range tx.Walk(senderBucket, nil, nil, false) {
-		there(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "sender of", record.ID(k[16:32]))
 	}
 	return nil
 }
@@ -371,194 +296,6 @@ func checkCopy(tx *bolt.Tx, at journal.State, problem func(error)) error {
 	}
 	if digest != at.Digest {
 		problem(fmt.Errorf("cache/kist.db has the digest %016x, and should have %016x", uint64(digest), uint64(at.Digest)))
-	}
-	return nil
-}
-
-// rederive copies the rows of a store into an empty one, and what is derived
-// from them is worked out again.
-func rederive(from, to *bolt.DB, lost func(error)) error {
-	return from.View(func(old *bolt.Tx) error {
-		b, err := to.Begin(true)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
-		if err := table.Create(b, buckets); err != nil {
-			return err
-		}
-		before, tx := &Tx{Tx: table.On(old)}, &Tx{Tx: table.On(b)}
-		renew := func() error {
-			if err := tx.Flush(); err != nil {
-				return err
-			}
-			if err := b.Commit(); err != nil {
-				return err
-			}
-			if b, err = to.Begin(true); err != nil {
-				return err
-			}
-			tx.Tx = table.On(b)
-			return nil
-		}
-		for _, raw := range []table.Bucket{metaBucket, unreferencedBucket, answerBucket, spentBucket, senderBucket, importRemarks} {
-			for k, v := range before.Walk(raw, nil, nil, false) {
-				if raw == metaBucket && bytes.HasPrefix(k, metaText) { // derived from rows
-					continue
-				}
-				if err := tx.Load(raw, bytes.Clone(k), bytes.Clone(v)); err != nil {
-					return err
-				}
-			}
-		}
-		err = errors.Join(
-			refill(users, before, tx, lost, renew, nil), refill(keys, before, tx, lost, renew, nil), refill(tags, before, tx, lost, renew, nil),
-			refill(folders, before, tx, lost, renew, nil), refill(hooks, before, tx, lost, renew, nil), refill(devices, before, tx, lost, renew, nil),
-			refill(fetches, before, tx, lost, renew, nil),
-			refill(imports, before, tx, lost, renew, nil),
-			refill(deliveries, before, tx, lost, renew, func(d *record.Delivery) error {
-				notice := before.Get(noticeBucket, noticeKey(d))
-				if notice == nil || tx.Get(hookBucket, ownedKey(d.Owner, d.Hook[:]...)) == nil {
-					lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
-					_, err := deliveries.Delete(tx.Tx, ownedKey(d.Hook, d.ID[:]...))
-					return err
-				}
-				return tx.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
-			}),
-			realign(tx, renew),
-			refill(records, before, tx, lost, renew, func(r *record.Record) error {
-				if r.Bytes != nil {
-					if err := tx.Delete(unreferencedBucket, r.Bytes.Ref[:]); err != nil {
-						return err
-					}
-				}
-				if n := before.Get(viewBucket, r.ID[:]); n != nil {
-					if err := tx.Put(viewBucket, append([]byte{}, r.ID[:]...), bytes.Clone(n)); err != nil {
-						return err
-					}
-				}
-				if r.Kind == record.Bookmarks {
-					if err := repairPage(before, tx, r); err != nil {
-						return err
-					}
-				}
-				return tx.Put(recordOrder, viewOrder(r, before.views(r).total), nil)
-			}),
-			refill(requests, before, tx, lost, renew, func(q *record.Request) error {
-				if n := before.Get(viewBucket, q.ID[:]); n != nil {
-					return tx.Put(viewBucket, bytes.Clone(q.ID[:]), bytes.Clone(n))
-				}
-				return nil
-			}),
-			refill(items, before, tx, lost, renew, func(i *record.Item) error {
-				if i.State != record.Pending {
-					return nil
-				}
-				return tx.Delete(unreferencedBucket, bytes.Clone(i.Ref[:]))
-			}),
-			refill(uploads, before, tx, lost, renew, func(u *Upload) error {
-				if !u.BySender() || tx.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
-					return nil
-				}
-				lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
-				_, err := uploads.Delete(tx.Tx, uploads.Key(u))
-				return err
-			}),
-		)
-		latest := uint64(0)
-		for k, v := range before.Walk(changeBucket, nil, nil, false) {
-			if len(k) == 8 {
-				latest = max(latest, binary.BigEndian.Uint64(k))
-			}
-			if tx.Get(recordBucket, v) == nil { // the mark of a removal
-				err = errors.Join(err, tx.Load(changeBucket, bytes.Clone(k), bytes.Clone(v)))
-			}
-		}
-		if v := tx.Get(metaBucket, metaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
-			err = errors.Join(err, tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, latest)))
-		}
-		if v := tx.Get(metaBucket, metaSeq); v != nil {
-			err = errors.Join(err, tx.Put(metaBucket, metaTexts, textsMark(v, tx.Get(metaBucket, metaInstant))))
-		}
-		if err = errors.Join(err, markAllUnreferenced(tx), tx.Flush()); err != nil {
-			return err
-		}
-		return b.Commit()
-	})
-}
-
-// refillBatch is how many rows go into a transaction: bbolt's cost grows with
-// the square of what is added to a page in one.
-const refillBatch = 1000
-
-// refill puts the rows of a table that can be read into an empty one. renew
-// ends the transaction and begins another.
-func refill[T any](t *table.Table[T], before, tx *Tx, lost func(error), renew func() error, also func(*T) error) error {
-	n := 0
-	for v, err := range t.All(before.Tx, nil) {
-		if n++; n%refillBatch == 0 {
-			if err := renew(); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			lost(fmt.Errorf("%s: a row cannot be read: %w", t.Rows.Name, err))
-			continue
-		}
-		if err := mend(tx, v, lost); err != nil {
-			return err
-		}
-		err := t.Put(tx.Tx, v)
-		if errors.As(err, new(*table.Taken)) {
-			renamed, failed := rename(tx, v, lost)
-			if failed != nil {
-				return failed
-			}
-			if renamed {
-				err = t.Put(tx.Tx, v)
-			}
-		}
-		if errors.As(err, new(*table.Taken)) {
-			lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
-			continue
-		}
-		if err == nil && also != nil {
-			err = also(v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// realign makes due the first delivery of each subject, and no other: those
-// before it may be lost.
-func realign(tx *Tx, renew func() error) error {
-	var wrong [][]byte
-	for d, err := range deliveries.All(tx.Tx, nil) {
-		if err == nil && tx.misplaced(d) {
-			wrong = append(wrong, deliveries.Key(d))
-		}
-	}
-	for i, key := range wrong {
-		d, err := deliveries.Get(tx.Tx, key)
-		if err != nil {
-			return err
-		}
-		if d.Due.IsZero() {
-			d.Due = d.At
-		} else {
-			d.Due = time.Time{}
-		}
-		if err := deliveries.Put(tx.Tx, d); err != nil {
-			return err
-		}
-		if i%refillBatch == refillBatch-1 {
-			if err := renew(); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -42,6 +42,10 @@ const (
 	logWaiting = 2 // all that wait, by the time of the event
 )
 
+var hooks = jsonTable(hookBucket, func(h *record.Webhook) []byte { return ownedKey(h.Owner, h.ID[:]...) })
+
+var hookTable = Table{Buckets: []table.Bucket{hookBucket}, Check: checkOwned(hooks, "webhook"), Refill: refillOwned(hooks)}
+
 var deliveries = func() *table.Table[record.Delivery] {
 	t := jsonTable(deliveryBucket, func(d *record.Delivery) []byte { return ownedKey(d.Hook, d.ID[:]...) },
 		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
@@ -82,6 +86,72 @@ var deliveries = func() *table.Table[record.Delivery] {
 	}
 	return t
 }()
+
+var deliveryTable = Table{
+	Buckets: []table.Bucket{deliveryBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket},
+	Check: func(a *Audit) {
+		check(a, deliveries, func(d *record.Delivery) {
+			a.Refers(hookBucket, ownedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
+			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
+			if a.misplaced(d) {
+				a.Say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
+			}
+		})
+		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
+			if err := json.Unmarshal(v, new(record.Notice)); err != nil {
+				a.Say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
+			}
+			if len(k) != 32 || deliveries.Sum(a.Tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
+				a.Say("%s %x is told by no delivery", noticeBucket.Name, k)
+			}
+		}
+	},
+	Refill: func(r *Refill) error {
+		if err := refill(r, deliveries, mending[record.Delivery]{then: func(d *record.Delivery) error {
+			notice := r.Before.Get(noticeBucket, noticeKey(d))
+			if notice == nil || r.Get(hookBucket, ownedKey(d.Owner, d.Hook[:]...)) == nil {
+				r.Lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
+				_, err := deliveries.Delete(r.Tx.Tx, deliveries.Key(d))
+				return err
+			}
+			return r.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
+		}}); err != nil {
+			return err
+		}
+		return realign(r)
+	},
+}
+
+// realign makes due the first delivery of each subject, and no other: those
+// before it may be lost.
+func realign(r *Refill) error {
+	var wrong [][]byte
+	for d, err := range deliveries.All(r.Tx.Tx, nil) {
+		if err == nil && r.misplaced(d) {
+			wrong = append(wrong, deliveries.Key(d))
+		}
+	}
+	for i, key := range wrong {
+		d, err := deliveries.Get(r.Tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if d.Due.IsZero() {
+			d.Due = d.At
+		} else {
+			d.Due = time.Time{}
+		}
+		if err := deliveries.Put(r.Tx.Tx, d); err != nil {
+			return err
+		}
+		if i%refillBatch == refillBatch-1 {
+			if err := r.renew(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // telling is the key of the sum of the deliveries that tell a notice.
 func telling(owner, id record.ID) []byte { return append(ownedKey(owner, sumTelling), id[:]...) }

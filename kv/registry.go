@@ -1,0 +1,17 @@
+package kv
+
+import ()
+
+// tables are all tables. The order matters: see Schema.
+var tables = Schema{
+	metaTable, tryTable,
+	userTable, keyTable, deviceTable,
+	tagTable, folderTable,
+	fetchTable, importTable,
+	unreferencedTable, spentTable,
+	recordTable, pageTable,
+	requestTable, itemTable, senderTable, uploadTable,
+	viewTable,
+	hookTable, deliveryTable,
+	answerTable,
+}
