@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -35,9 +34,21 @@ var userTable = Table{
 			return true, nil
 		}})
 	},
+	Drop: func(tx *Tx, owner record.ID) (bool, error) {
+		tx.callers = true
+		_, err := users.Delete(tx.Tx, owner[:])
+		return true, userError(err, "user")
+	},
 }
 
-var keyTable = Table{Buckets: []table.Bucket{keyBucket, keyDigest}, Check: checkOwned(keys, "key"), Refill: refillOwned(keys)}
+var keyTable = Table{
+	Buckets: []table.Bucket{keyBucket, keyDigest}, Check: checkOwned(keys, "key"), Refill: refillOwned(keys),
+	Paid: []table.Bucket{keyBucket},
+	Drop: func(tx *Tx, owner record.ID) (bool, error) {
+		tx.callers = true
+		return dropRows(keys)(tx, owner)
+	},
+}
 
 // checkOwned is the Check of a table whose keys begin with the id of an owner and
 // end with that of the row.
@@ -167,9 +178,6 @@ func (tx *Tx) requireAdmin() error {
 	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
 }
 
-// removeBatch bounds the records of one transaction in work that touches many.
-const removeBatch = 200
-
 // RemoveUser takes an account and everything of it away. The account is shut
 // first; its content goes in several transactions, so that others are not
 // kept waiting. When it is cut short, calling it again goes on.
@@ -183,64 +191,10 @@ func (s *Store) RemoveUser(id record.ID) error {
 		return tx.SaveUser(u)
 	})
 	for done := false; err == nil && !done; {
-		err = s.Update(func(tx *Tx) error {
-			// The webhooks go first: they are told of nothing more.
-			if none, err := tx.dropWebhooks(id, dropBatch); err != nil || !none {
-				return err
-			}
-			var some []*record.Record
-			for r, err := range records.All(tx.Tx, id[:]) {
-				if err != nil {
-					return err
-				}
-				if some = append(some, r); len(some) == removeBatch {
-					break
-				}
-			}
-			for _, r := range some {
-				if err := tx.Remove(r); err != nil {
-					return err
-				}
-			}
-			if len(some) == removeBatch {
-				return nil
-			}
-			none, err := tx.dropRequests(id, removeBatch)
-			if err != nil || !none {
-				return err
-			}
-			done = true
-			return tx.dropUser(id)
+		err = s.Update(func(tx *Tx) (err error) {
+			done, err = tx.drop(id)
+			return err
 		})
-	}
-	return err
-}
-
-// dropUser takes away what is left of an account that has no webhooks, records and upload requests. It is
-// in the transaction that sees to that: a request of the user's may still be
-// under way.
-func (tx *Tx) dropUser(id record.ID) error {
-	tx.callers = true
-	var answers [][]byte
-	for k := range tx.Walk(answerBucket, id[:], nil, false) {
-		answers = append(answers, bytes.Clone(k))
-	}
-	err := errors.Join(tx.dropImports(id), dropAll(keys, tx, id[:]), dropAll(tags, tx, id[:]), dropAll(folders, tx, id[:]), dropAll(uploads, tx, id[:]), dropAll(fetches, tx, id[:]))
-	for _, k := range answers {
-		err = errors.Join(err, tx.Delete(answerBucket, k))
-	}
-	if err != nil {
-		return err
-	}
-	_, err = users.Delete(tx.Tx, id[:])
-	return userError(err, "user")
-}
-
-// dropAll deletes all rows below a prefix.
-func dropAll[T any](t *table.Table[T], tx *Tx, prefix []byte) error {
-	all, err := collect(t, tx, prefix)
-	for i := 0; err == nil && i < len(all); i++ {
-		_, err = t.Delete(tx.Tx, t.Key(&all[i]))
 	}
 	return err
 }

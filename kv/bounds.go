@@ -134,15 +134,3 @@ func (tx *Tx) mayWrite(owner record.ID) error {
 	}
 	return nil
 }
-
-// ofOwner are the buckets whose keys begin with the id of an owner, which pays
-// for what is written to them.
-var ofOwner = func() (all [table.MaxBucket + 1]bool) {
-	for _, b := range []table.Bucket{
-		keyBucket, recordBucket, recordFacet, recordOrder, tagBucket, tagName, folderBucket, folderName, hookBucket, answerBucket, noticeBucket,
-		requestBucket, itemBucket, uploadBucket, importBucket, importRemarks, fetchBucket, pageBucket,
-	} {
-		all[b.No] = true
-	}
-	return all
-}()

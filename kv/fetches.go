@@ -52,7 +52,11 @@ var fetches = func() *table.Table[record.Fetch] {
 	return t
 }()
 
-var fetchTable = Table{Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: checkOwned(fetches, "remote upload"), Refill: refillOwned(fetches)}
+var fetchTable = Table{
+	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: checkOwned(fetches, "remote upload"), Refill: refillOwned(fetches),
+	Paid: []table.Bucket{fetchBucket},
+	Drop: dropRows(fetches),
+}
 
 // fetchReservedKey is where the bytes are summed up that are reserved for remote
 // uploads.

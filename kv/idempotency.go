@@ -24,6 +24,10 @@ var answerTable = Table{
 	Refill: func(r *Refill) error {
 		return r.copy(answerBucket, func(k []byte) bool { return len(k) >= 16 && r.Get(userBucket, k[:16]) != nil })
 	},
+	Paid: []table.Bucket{answerBucket},
+	Drop: func(tx *Tx, owner record.ID) (bool, error) {
+		return tx.dropKeys(answerBucket, owner, func(key []byte) error { return tx.Delete(answerBucket, key) })
+	},
 }
 
 // An IdempotentAnswer is what a request with an idempotency key was answered.

@@ -38,6 +38,8 @@ var importTable = Table{
 			},
 		})
 	},
+	Paid: []table.Bucket{importBucket, importRemarks},
+	Drop: func(tx *Tx, owner record.ID) (bool, error) { return tx.dropKeys(importBucket, owner, tx.dropImport) },
 }
 
 // AddImport writes down that an import has begun. The oldest of the owner's are
@@ -51,7 +53,7 @@ func (tx *Tx) AddImport(owner record.ID, name string, moved record.Moved) (*reco
 		return nil, err
 	}
 	for len(all) >= keptImports {
-		if err := tx.dropImport(&all[0]); err != nil {
+		if err := tx.dropImport(imports.Key(&all[0])); err != nil {
 			return nil, err
 		}
 		all = all[1:]
@@ -96,17 +98,7 @@ func (tx *Tx) Import(owner, id record.ID) (*record.Import, error) {
 }
 
 // dropImport forgets an import.
-func (tx *Tx) dropImport(i *record.Import) error {
-	key := ownedKey(i.Owner, i.ID[:]...)
+func (tx *Tx) dropImport(key []byte) error {
 	_, err := imports.Delete(tx.Tx, key)
 	return errors.Join(err, tx.Delete(importRemarks, key))
-}
-
-// dropImports forgets all of an owner's.
-func (tx *Tx) dropImports(owner record.ID) error {
-	all, err := collect(imports, tx, owner[:])
-	for i := range all {
-		err = errors.Join(err, tx.dropImport(&all[i]))
-	}
-	return err
 }

@@ -58,6 +58,7 @@ var pageTable = Table{
 			a.Refers(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
 		})
 	},
+	Paid: []table.Bucket{pageBucket},
 }
 
 // pageFacets is what a page says of its bookmark.

@@ -103,6 +103,16 @@ var recordTable = Table{
 		}
 	},
 	Refill: refillRecords,
+	Paid:   []table.Bucket{recordBucket, recordFacet, recordOrder},
+	Drop: func(tx *Tx, owner record.ID) (bool, error) {
+		return tx.dropKeys(recordBucket, owner, func(key []byte) error {
+			r, err := records.Get(tx.Tx, key)
+			if err != nil {
+				return err
+			}
+			return tx.Remove(r)
+		})
+	},
 }
 
 // refillRecords is the Refill of records, of the pages of bookmarks, and of the

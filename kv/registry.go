@@ -1,7 +1,5 @@
 package kv
 
-import ()
-
 // tables are all tables. The order matters: see Schema.
 var tables = Schema{
 	metaTable, tryTable,

@@ -50,6 +50,8 @@ var requestTable = Table{
 			then: func(q *record.Request) error { return refillViews(r, q.ID) },
 		})
 	},
+	Paid: []table.Bucket{requestBucket},
+	Drop: dropRequests,
 }
 
 func itemKey(owner, request record.ID, rest ...byte) []byte {
@@ -104,6 +106,7 @@ var itemTable = Table{
 			},
 		})
 	},
+	Paid: []table.Bucket{itemBucket},
 }
 
 // standInRequest makes a closed upload request for an item whose own is lost.
@@ -317,12 +320,12 @@ func (tx *Tx) dropRequest(q *record.Request, limit int) (done bool, err error) {
 	return true, errors.Join(err, userError(gone, "upload request"), tx.Delete(viewBucket, bytes.Clone(q.ID[:])))
 }
 
-// dropRequests removes requests of an account with up to limit items, and says
-// whether none is left.
-func (tx *Tx) dropRequests(owner record.ID, limit int) (done bool, err error) {
+// dropRequests removes requests of an account, with up to removeBatch items of
+// the last, and says whether that were all.
+func dropRequests(tx *Tx, owner record.ID) (done bool, err error) {
 	all, err := tx.Requests(owner)
 	for i := range all {
-		if done, err := tx.dropRequest(&all[i], limit); err != nil || !done || len(all) > removeBatch && i == removeBatch {
+		if done, err := tx.dropRequest(&all[i], removeBatch); err != nil || !done || len(all) > removeBatch && i == removeBatch {
 			return false, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 
 	"kist/kv/record"
 	"kist/kv/table"
@@ -109,11 +110,74 @@ type Table struct {
 	// this table. Each bucket belongs to one table.
 	Buckets []table.Bucket
 
+	// Paid are those of Buckets whose keys begin with the id of an owner, who pays
+	// for what is written to them: see Options.WritesPerHour.
+	Paid []table.Bucket
+
+	// Drop deletes some of what an owner has, so much that others are not kept
+	// waiting, and says whether that was all.
+	Drop func(tx *Tx, owner record.ID) (done bool, err error)
+
 	// Check reports what is wrong with the rows and with what is derived from them.
 	Check func(*Audit)
 
 	// Refill copies the rows into the empty store of a repair, and derives the rest.
 	Refill func(*Refill) error
+}
+
+// paid are the Paid buckets of all tables, by number.
+func (schema Schema) paid() (all [table.MaxBucket + 1]bool) {
+	for _, t := range schema {
+		for _, b := range t.Paid {
+			all[b.No] = true
+		}
+	}
+	return all
+}
+
+// removeBatch bounds the rows of one transaction in work that touches many.
+const removeBatch = 200
+
+// drop deletes some of what an owner has, in the reverse order of the tables. The
+// transaction in which it is done sees that nothing is left: a request of the
+// owner's may still be under way.
+func (tx *Tx) drop(owner record.ID) (done bool, err error) {
+	for _, t := range slices.Backward(tx.s.schema) {
+		if t.Drop == nil {
+			continue
+		}
+		if done, err := t.Drop(tx, owner); err != nil || !done {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// dropRows is the Drop of a table whose keys begin with the id of an owner.
+func dropRows[T any](t *table.Table[T]) func(*Tx, record.ID) (bool, error) {
+	return func(tx *Tx, owner record.ID) (bool, error) {
+		return tx.dropKeys(t.Rows, owner, func(key []byte) error {
+			_, err := t.Delete(tx.Tx, key)
+			return err
+		})
+	}
+}
+
+// dropKeys calls each with up to removeBatch keys that begin with the id of an
+// owner, and says whether there are no more.
+func (tx *Tx) dropKeys(b table.Bucket, owner record.ID, each func(key []byte) error) (done bool, err error) {
+	var some [][]byte
+	for k := range tx.Walk(b, owner[:], nil, false) {
+		if some = append(some, bytes.Clone(k)); len(some) == removeBatch {
+			break
+		}
+	}
+	for _, k := range some {
+		if err := each(k); err != nil {
+			return false, err
+		}
+	}
+	return len(some) < removeBatch, nil
 }
 
 // metaTable is what the store keeps of itself. The sums of text are derived from rows.

@@ -112,7 +112,8 @@ type Store struct {
 	tries    *Tries
 	most     bounds
 	writes   writes
-	stopping context.Context // over when the store is being closed
+	paid     [table.MaxBucket + 1]bool // see Table.Paid
+	stopping context.Context           // over when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
 }
@@ -143,6 +144,7 @@ func Open(dir string, o Options) (*Store, error) {
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
 	s.most = bounds{each: MaxEach, records: MaxRecords}
+	s.paid = s.schema.paid()
 	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()

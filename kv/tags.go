@@ -38,6 +38,8 @@ var tagTable = Table{
 			},
 		})
 	},
+	Paid: []table.Bucket{tagBucket, tagName},
+	Drop: dropRows(tags),
 }
 
 var folderTable = Table{
@@ -52,6 +54,8 @@ var folderTable = Table{
 			},
 		})
 	},
+	Paid: []table.Bucket{folderBucket, folderName},
+	Drop: dropRows(folders),
 }
 
 // Tags lists the owner's tags, oldest first.

@@ -194,7 +194,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	var paid map[record.ID]int
 	for got, before := range t.Changes() {
 		s.record.Add(journal.Op(got), before)
-		if ofOwner[got.Bucket] && len(got.Key) >= 16 {
+		if s.paid[got.Bucket] && len(got.Key) >= 16 {
 			if paid == nil {
 				paid = map[record.ID]int{}
 			}

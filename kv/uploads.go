@@ -184,6 +184,8 @@ var uploadTable = Table{
 			},
 		})
 	},
+	Paid: []table.Bucket{uploadBucket},
+	Drop: dropRows(uploads),
 }
 
 // AddUpload begins an upload and reserves what it takes of the owner's quota,

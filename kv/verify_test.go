@@ -355,7 +355,7 @@ func TestRepairOfQueue(t *testing.T) {
 	edit(t, s, r, `{"content":"three"}`)
 	update(t, s, func(tx *Tx) error {
 		first := deliveriesOf(t, tx, h.ID)[0]
-		return tx.drop(deliveries.Key(&first))
+		return tx.dropDelivery(deliveries.Key(&first))
 	})
 	found := 0
 	view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })

@@ -44,7 +44,11 @@ const (
 
 var hooks = jsonTable(hookBucket, func(h *record.Webhook) []byte { return ownedKey(h.Owner, h.ID[:]...) })
 
-var hookTable = Table{Buckets: []table.Bucket{hookBucket}, Check: checkOwned(hooks, "webhook"), Refill: refillOwned(hooks)}
+var hookTable = Table{
+	Buckets: []table.Bucket{hookBucket}, Check: checkOwned(hooks, "webhook"), Refill: refillOwned(hooks),
+	Paid: []table.Bucket{hookBucket},
+	Drop: dropWebhooks,
+}
 
 var deliveries = func() *table.Table[record.Delivery] {
 	t := jsonTable(deliveryBucket, func(d *record.Delivery) []byte { return ownedKey(d.Hook, d.ID[:]...) },
@@ -120,6 +124,7 @@ var deliveryTable = Table{
 		}
 		return realign(r)
 	},
+	Paid: []table.Bucket{noticeBucket},
 }
 
 // realign makes due the first delivery of each subject, and no other: those
@@ -309,14 +314,14 @@ func (tx *Tx) settle(d *record.Delivery) error {
 		if n <= LogLength && (n <= 1 || deliveries.Sum(tx.Tx, ownedKey(d.Hook, sumOverBytes)) <= maxLogBytes) {
 			return nil
 		}
-		if err := tx.drop(tx.oldest(d.Hook, logOver)); err != nil {
+		if err := tx.dropDelivery(tx.oldest(d.Hook, logOver)); err != nil {
 			return err
 		}
 	}
 }
 
-// drop forgets a delivery, and what it tells if no other one tells it.
-func (tx *Tx) drop(key []byte) error {
+// dropDelivery forgets a delivery, and what it tells if no other one tells it.
+func (tx *Tx) dropDelivery(key []byte) error {
 	d, err := deliveries.Delete(tx.Tx, key)
 	if err != nil || deliveries.Sum(tx.Tx, telling(d.Owner, d.ID)) > 0 {
 		return err
@@ -397,7 +402,7 @@ func (tx *Tx) dropWebhook(owner, id record.ID, limit int) (done bool, err error)
 		}
 	}
 	for _, k := range some {
-		if err := tx.drop(k); err != nil {
+		if err := tx.dropDelivery(k); err != nil {
 			return false, err
 		}
 	}
@@ -407,14 +412,14 @@ func (tx *Tx) dropWebhook(owner, id record.ID, limit int) (done bool, err error)
 	return done, userError(err, "webhook")
 }
 
-// dropWebhooks drops so many deliveries of one of the owner's webhooks, and
-// the webhook itself if none is left.
-func (tx *Tx) dropWebhooks(owner record.ID, limit int) (done bool, err error) {
+// dropWebhooks drops dropBatch deliveries of one of the owner's webhooks, and
+// the webhook itself if none is left. It says whether the owner has none.
+func dropWebhooks(tx *Tx, owner record.ID) (done bool, err error) {
 	all, err := tx.Webhooks(owner)
 	if err != nil || len(all) == 0 {
 		return err == nil, err
 	}
-	_, err = tx.dropWebhook(owner, all[0].ID, limit)
+	_, err = tx.dropWebhook(owner, all[0].ID, dropBatch)
 	return false, err
 }
 
