@@ -199,37 +199,6 @@ func (s *Store) RemoveUser(id record.ID) error {
 	return err
 }
 
-// Usage is what an owner keeps.
-type Usage struct {
-	Bytes int64            // of files, damaged ones included, and of what waits for approval
-	Text  int64            // bytes of text: see text.go
-	Begun int64            // reserved for files that are being uploaded in pieces, or fetched
-	Quota int64            // of all three; 0 is no limit
-	Count map[string]int64 // of records, by kind
-}
-
-// Used is how many bytes are kept and count against the quota. What is reserved
-// counts too, and is not in it.
-func (u *Usage) Used() int64 { return u.Bytes + u.Text }
-
-// Usage sums up what the user keeps.
-func (tx *Tx) Usage(u *record.User) (Usage, error) {
-	quota, err := tx.quota(u)
-	sum := Usage{Bytes: tx.storedBytes(u.ID), Text: tx.text(u.ID), Begun: tx.reservedBytes(u.ID), Quota: quota, Count: map[string]int64{}}
-	for _, k := range record.Kinds {
-		sum.Count[k.Name] = records.Sum(tx.Tx, ownedKey(u.ID, k.Code))
-	}
-	return sum, err
-}
-
-func (tx *Tx) quota(u *record.User) (int64, error) {
-	if u.Quota >= 0 {
-		return u.Quota, nil
-	}
-	set, err := tx.Settings()
-	return set.DefaultQuota, err
-}
-
 // Settings reads the instance's settings.
 func (tx *Tx) Settings() (record.Settings, error) {
 	set := record.Settings{LinkChecks: true}

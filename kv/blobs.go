@@ -16,8 +16,8 @@ var unreferencedTable = Table{
 // Referenced reports whether a record has the content, or an item that waits
 // for approval.
 func (tx *Tx) Referenced(ref [32]byte) bool {
-	for _, b := range []table.Bucket{blobBucket, itemBlob} {
-		for range tx.Walk(b, ref[:], nil, false) {
+	for _, ix := range tx.s.schema.contents() {
+		for range tx.Walk(ix.Bucket, ref[:], nil, false) {
 			return true
 		}
 	}

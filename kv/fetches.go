@@ -56,6 +56,9 @@ var fetchTable = Table{
 	Buckets: []table.Bucket{fetchBucket, fetchLine}, Check: checkOwned(fetches, "remote upload"), Refill: refillOwned(fetches),
 	Paid: []table.Bucket{fetchBucket},
 	Drop: dropRows(fetches),
+	Bytes: func(tx *Tx, owner record.ID) (_, reserved int64) {
+		return 0, fetches.Sum(tx.Tx, fetchReservedKey(owner))
+	},
 }
 
 // fetchReservedKey is where the bytes are summed up that are reserved for remote

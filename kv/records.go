@@ -113,6 +113,29 @@ var recordTable = Table{
 			return tx.Remove(r)
 		})
 	},
+	Contents: &ContentIndex{
+		Bucket: blobBucket,
+		Size: func(tx *Tx, key []byte) (int64, bool) {
+			r, err := records.Get(tx.Tx, key)
+			if err != nil || r.Bytes == nil {
+				return 0, false
+			}
+			return r.Bytes.Size, true
+		},
+		Holder: func(tx *Tx, key []byte) (Holder, bool) {
+			r, err := records.Get(tx.Tx, key)
+			if err != nil {
+				return Holder{}, false
+			}
+			name := ""
+			if b, err := r.Decode(); err == nil {
+				name = b.Title()
+			}
+			return Holder{r.ID, name, r.Owner}, true
+		},
+	},
+	Bytes: func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
+	Text:  rowText(recordBucket),
 }
 
 // refillRecords is the Refill of records, of the pages of bookmarks, and of the
@@ -384,31 +407,6 @@ func (tx *Tx) newSlug() string {
 			return s
 		}
 	}
-}
-
-// charge refuses size more bytes if they do not fit the owner's quota beside
-// everything that counts already.
-func (tx *Tx) charge(owner record.ID, size int64) error {
-	return tx.withinQuota(owner, tx.chargedBytes(owner)+size)
-}
-
-// chargeAwaited is charge for content that had its place reserved until now.
-// Text that came since then counts, but an upload must not fail at its last
-// byte because of it.
-func (tx *Tx) chargeAwaited(owner record.ID, size int64) error {
-	return tx.withinQuota(owner, tx.contentBytes(owner)+size)
-}
-
-func (tx *Tx) withinQuota(owner record.ID, bytes int64) error {
-	u, err := tx.User(owner)
-	if err != nil {
-		return err
-	}
-	quota, err := tx.quota(u)
-	if err != nil || quota == 0 || bytes <= quota {
-		return err
-	}
-	return &record.Error{Fault: record.Denied, Code: "quota_exceeded", Text: fmt.Sprintf("This does not fit your storage quota of %d bytes.", quota)}
 }
 
 // fileUnder gives the record the tags and the folder that the form names, and

@@ -13,3 +13,6 @@ var tables = Schema{
 	hookTable, deliveryTable,
 	answerTable,
 }
+
+// NewHolders follows a journal from its beginning.
+func NewHolders() *Holders { return tables.holders() }

@@ -107,6 +107,25 @@ var itemTable = Table{
 		})
 	},
 	Paid: []table.Bucket{itemBucket},
+	Contents: &ContentIndex{
+		Bucket: itemBlob,
+		Size: func(tx *Tx, key []byte) (int64, bool) {
+			i, err := items.Get(tx.Tx, key)
+			if err != nil {
+				return 0, false
+			}
+			return i.Size, true
+		},
+		Holder: func(tx *Tx, key []byte) (Holder, bool) {
+			i, err := items.Get(tx.Tx, key)
+			if err != nil {
+				return Holder{}, false
+			}
+			return Holder{i.ID, i.Name, i.Owner}, true
+		},
+	},
+	Bytes: func(tx *Tx, owner record.ID) (stored, _ int64) { return items.Sum(tx.Tx, pendingBytes(owner)), 0 },
+	Text:  rowText(itemBucket),
 }
 
 // standInRequest makes a closed upload request for an item whose own is lost.
@@ -590,22 +609,6 @@ func (tx *Tx) checkLimits(q *record.Request, u *record.User, kept func(*Tx, reco
 		limit, err = record.Promise(quota, kept(tx, q.Owner), tx.s.reservations.owners[q.Owner], min(minimum, limit), limit)
 	}
 	return limit, err
-}
-
-// storedBytes is how many bytes of content the owner has: of files, and of what waits
-// for approval.
-func (tx *Tx) storedBytes(owner record.ID) int64 {
-	return records.Sum(tx.Tx, bytesOf(owner)) + items.Sum(tx.Tx, pendingBytes(owner))
-}
-
-// contentBytes is storedBytes and what is reserved for uploads that are on their way.
-func (tx *Tx) contentBytes(owner record.ID) int64 {
-	return tx.storedBytes(owner) + tx.reservedBytes(owner)
-}
-
-// chargedBytes is how many bytes count against the owner's quota: contentBytes and text.
-func (tx *Tx) chargedBytes(owner record.ID) int64 {
-	return tx.contentBytes(owner) + tx.text(owner)
 }
 
 func (tx *Tx) senderOf(q *record.Request, from string) (sender, error) {

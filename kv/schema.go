@@ -118,6 +118,16 @@ type Table struct {
 	// waiting, and says whether that was all.
 	Drop func(tx *Tx, owner record.ID) (done bool, err error)
 
+	// Contents says which contents the rows refer to; nil if they refer to none.
+	Contents *ContentIndex
+
+	// Bytes is how much content of an owner's counts against the quota: what is
+	// stored, and what is reserved for content that is on its way.
+	Bytes func(tx *Tx, owner record.ID) (stored, reserved int64)
+
+	// Text adds up the bytes of text that owners have in the rows: see text.go.
+	Text func(tx *Tx, add func(owner record.ID, n int64))
+
 	// Check reports what is wrong with the rows and with what is derived from them.
 	Check func(*Audit)
 

@@ -40,6 +40,7 @@ var tagTable = Table{
 	},
 	Paid: []table.Bucket{tagBucket, tagName},
 	Drop: dropRows(tags),
+	Text: rowText(tagBucket),
 }
 
 var folderTable = Table{

@@ -29,15 +29,6 @@ func textSum(owner record.ID, n int) (table.Bucket, []byte, int) {
 // text is how many bytes of text the owner has.
 func (tx *Tx) text(owner record.ID) int64 { return tx.Sum(metaBucket, textOf(owner)) }
 
-// chargeText refuses a change that was made and has left the owner with more text
-// than before, if that does not fit the quota.
-func (tx *Tx) chargeText(owner record.ID, before int64) error {
-	if tx.text(owner) <= before {
-		return nil
-	}
-	return tx.charge(owner, 0)
-}
-
 // textsMark is what metaTexts is after a commit that leaves the sums right, given
 // what metaSeq and metaInstant are.
 func textsMark(seq, instant []byte) []byte { return slices.Concat(seq, instant) }
@@ -51,19 +42,27 @@ func (tx *Tx) textsHold() bool {
 // texts sums the text of each owner up from the rows.
 func (tx *Tx) texts() map[record.ID]int64 {
 	all := map[record.ID]int64{}
-	for _, b := range []table.Bucket{recordBucket, tagBucket, itemBucket} {
-		for k, row := range tx.Walk(b, nil, nil, false) {
-			if len(k) >= 16 {
-				all[record.ID(k[:16])] += int64(len(row))
-			}
-		}
-	}
-	for u, err := range uploads.All(tx.Tx, nil) {
-		if err == nil && u.text() > 0 { // Audit tells of rows that cannot be read
-			all[u.Owner] += int64(u.text())
+	for _, t := range tx.s.schema {
+		if t.Text != nil {
+			t.Text(tx, func(owner record.ID, n int64) {
+				if n > 0 {
+					all[owner] += n
+				}
+			})
 		}
 	}
 	return all
+}
+
+// rowText is the Text of a table whose rows count as they are stored.
+func rowText(b table.Bucket) func(*Tx, func(record.ID, int64)) {
+	return func(tx *Tx, add func(record.ID, int64)) {
+		for k, row := range tx.Walk(b, nil, nil, false) {
+			if len(k) >= 16 {
+				add(record.ID(k[:16]), int64(len(row)))
+			}
+		}
+	}
 }
 
 // sumTexts makes the sums of text again.

@@ -186,6 +186,16 @@ var uploadTable = Table{
 	},
 	Paid: []table.Bucket{uploadBucket},
 	Drop: dropRows(uploads),
+	Bytes: func(tx *Tx, owner record.ID) (_, reserved int64) {
+		return 0, uploads.Sum(tx.Tx, reservedKeyOf(owner))
+	},
+	Text: func(tx *Tx, add func(record.ID, int64)) {
+		for u, err := range uploads.All(tx.Tx, nil) {
+			if err == nil { // Audit tells of rows that cannot be read
+				add(u.Owner, int64(u.text()))
+			}
+		}
+	},
 }
 
 // AddUpload begins an upload and reserves what it takes of the owner's quota,
@@ -532,12 +542,6 @@ func (tx *Tx) OpenUploads() (map[string]bool, error) {
 // remote ones too, of all owners; their place on the disk is promised.
 func (tx *Tx) ReservedBytes() int64 {
 	return uploads.Sum(tx.Tx, reservedKey) + fetches.Sum(tx.Tx, stillToFetch)
-}
-
-// reservedBytes is how many bytes are reserved for uploads of the owner that are
-// not complete, remote ones too.
-func (tx *Tx) reservedBytes(owner record.ID) int64 {
-	return uploads.Sum(tx.Tx, reservedKeyOf(owner)) + fetches.Sum(tx.Tx, fetchReservedKey(owner))
 }
 
 // BeginSenderUpload begins an upload that a sender, who is known by an address, makes at

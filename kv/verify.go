@@ -144,6 +144,25 @@ func (tx *Tx) Audit(problem func(error)) error {
 	return nil
 }
 
+// A ContentIndex files the rows of a table under the contents that they have.
+type ContentIndex struct {
+	Bucket table.Bucket // its keys are the SHA-256 of a content and the key of a row
+	// Size is how many bytes of content the row with the key has, Holder what the
+	// row is to people. They find nothing in a row that cannot be read.
+	Size   func(tx *Tx, key []byte) (size int64, found bool)
+	Holder func(tx *Tx, key []byte) (h Holder, found bool)
+}
+
+// contents are all ContentIndexes.
+func (schema Schema) contents() (all []*ContentIndex) {
+	for _, t := range schema {
+		if t.Contents != nil {
+			all = append(all, t.Contents)
+		}
+	}
+	return all
+}
+
 // Contents yields each content that records or pending uploads have, once, in
 // the order of their refs, and its size in bytes.
 func (tx *Tx) Contents() iter.Seq2[[32]byte, int64] { return tx.ContentsAfter(nil) }
@@ -161,30 +180,30 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 			return nil
 		}
 		past, more := following(ref)
-		file, item := first(blobBucket, past), first(itemBlob, past)
-		for more && (file != nil || item != nil) {
-			key := file
-			if key == nil || item != nil && bytes.Compare(item[:32], key[:32]) < 0 {
-				key = item
-			}
-			at := [32]byte(key)
-			size, known := int64(0), false // Audit tells of rows that cannot be read
-			if file != nil && [32]byte(file) == at {
-				if r, err := records.Get(tx.Tx, file[32:]); err == nil && r.Bytes != nil {
-					size, known = r.Bytes.Size, true
+		all := tx.s.schema.contents()
+		heads := make([][]byte, len(all)) // the next key of each
+		for i, ix := range all {
+			heads[i] = first(ix.Bucket, past)
+		}
+		for more {
+			next := -1
+			for i, k := range heads {
+				if k != nil && (next < 0 || bytes.Compare(k[:32], heads[next][:32]) < 0) {
+					next = i
 				}
-			} else if i, err := items.Get(tx.Tx, item[32:]); err == nil {
-				size, known = i.Size, true
 			}
-			if known && !yield(at, size) {
+			if next < 0 {
+				return
+			}
+			at := [32]byte(heads[next])
+			if size, found := all[next].Size(tx, heads[next][32:]); found && !yield(at, size) { // Audit tells of rows that cannot be read
 				return
 			}
 			past, more = following(at[:])
-			if file != nil && [32]byte(file) == at {
-				file = first(blobBucket, past)
-			}
-			if item != nil && [32]byte(item) == at {
-				item = first(itemBlob, past)
+			for i, k := range heads {
+				if k != nil && [32]byte(k) == at {
+					heads[i] = first(all[i].Bucket, past)
+				}
 			}
 		}
 	}
@@ -211,18 +230,11 @@ type Holder struct {
 // Having lists what has the content.
 func (tx *Tx) Having(ref [32]byte) []Holder {
 	var all []Holder
-	for k := range tx.Walk(blobBucket, ref[:], nil, false) {
-		if r, err := records.Get(tx.Tx, k[32:]); err == nil {
-			name := ""
-			if b, err := r.Decode(); err == nil {
-				name = b.Title()
+	for _, ix := range tx.s.schema.contents() {
+		for k := range tx.Walk(ix.Bucket, ref[:], nil, false) {
+			if h, found := ix.Holder(tx, k[32:]); found {
+				all = append(all, h)
 			}
-			all = append(all, Holder{r.ID, name, r.Owner})
-		}
-	}
-	for k := range tx.Walk(itemBlob, ref[:], nil, false) {
-		if i, err := items.Get(tx.Tx, k[32:]); err == nil {
-			all = append(all, Holder{i.ID, i.Name, i.Owner})
 		}
 	}
 	return all
@@ -231,32 +243,46 @@ func (tx *Tx) Having(ref [32]byte) []Holder {
 // Holders is which files, and uploads that wait for approval, have which
 // content, by bucket and key: what a journal holds tells it to Begin and Note
 // when they are given to its Replay. It takes about 200 bytes of memory a file.
-type Holders map[string]struct{}
+type Holders struct {
+	of   [table.MaxBucket + 1]bool // the buckets of all ContentIndexes
+	rows map[string]struct{}
+}
+
+func (schema Schema) holders() *Holders {
+	h := &Holders{rows: map[string]struct{}{}}
+	for _, ix := range schema.contents() {
+		h.of[ix.Bucket.No] = true
+	}
+	return h
+}
 
 // Begin forgets what was noted.
-func (h Holders) Begin() error { clear(h); return nil }
+func (h *Holders) Begin() error { clear(h.rows); return nil }
 
 // Note takes up the next of what a journal holds.
-func (h Holders) Note(ops []journal.Op) error {
+func (h *Holders) Note(ops []journal.Op) error {
 	for _, op := range ops {
-		if op.Bucket != blobBucket.No && op.Bucket != itemBlob.No || len(op.Key) < 32 {
+		if int(op.Bucket) >= len(h.of) || !h.of[op.Bucket] || len(op.Key) < 32 {
 			continue
 		}
 		key := string(append([]byte{op.Bucket}, op.Key...))
 		if op.Value == nil {
-			delete(h, key)
+			delete(h.rows, key)
 		} else {
-			h[key] = struct{}{}
+			h.rows[key] = struct{}{}
 		}
 	}
 	return nil
 }
 
+// Len is how many holders there are.
+func (h *Holders) Len() int { return len(h.rows) }
+
 // Refs yields the content of each holder, in no order; one that several have
 // comes several times.
-func (h Holders) Refs() iter.Seq[[32]byte] {
+func (h *Holders) Refs() iter.Seq[[32]byte] {
 	return func(yield func([32]byte) bool) {
-		for key := range h {
+		for key := range h.rows {
 			if !yield([32]byte([]byte(key[1:]))) {
 				return
 			}

@@ -214,7 +214,7 @@ func TestAuditOfReferences(t *testing.T) {
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := Holders{}
+	h := NewHolders()
 	key := func(ref byte, of string) []byte { return append(append([]byte{ref}, make([]byte, 31)...), of...) }
 	refs := func() (all string) {
 		for ref := range h.Refs() {

@@ -172,17 +172,17 @@ func (d *Checkup) records() error {
 		return nil
 	}
 	defer j.Close()
-	holders := kv.Holders{}
+	holders := kv.NewHolders()
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
 		d.Add(Problem, "journal", broken.Error(), change)
-		clear(holders) // some of them may be removed later in the journal
+		_ = holders.Begin() // some of them may be removed later in the journal
 	} else {
 		d.OK("journal", "intact; %s, %d of them since the latest usable snapshot", console.Count(done.Seq, "commit"), done.Records)
 	}
 	store, err := blobs.Read(filepath.Join(d.Dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
-		d.missing(len(holders))
+		d.missing(holders.Len())
 		return nil
 	}
 	if err != nil {
