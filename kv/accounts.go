@@ -48,6 +48,11 @@ var keyTable = Table{
 		tx.callers = true
 		return dropRows(keys)(tx, owner)
 	},
+	Redate: redateRows(keys, func(r *Redate, v *record.Key) bool {
+		changed := r.Past(&v.Created, &v.LastUsed)
+		return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
+	}),
+	Flush: flushKeys,
 }
 
 // checkOwned is the Check of a table whose keys begin with the id of an owner and
@@ -538,4 +543,63 @@ func (tx *Tx) DropSessions() error {
 		}
 	}
 	return err
+}
+
+// flushKeys takes what is counted of the use of keys.
+func flushKeys(s *Store) (write func(*Tx) error, giveBack func()) {
+	s.pending.Lock()
+	defer s.pending.Unlock()
+	used := s.pending.keys
+	s.pending.keys = nil
+	for key, at := range used {
+		s.pending.note(key, at)
+	}
+	if len(used) == 0 {
+		return nil, nil
+	}
+	return func(tx *Tx) error {
+			for key, at := range used {
+				k, err := keys.Get(tx.Tx, key[:])
+				if errors.Is(err, table.ErrMissing) {
+					continue
+				}
+				if err != nil { // must not hold up the others
+					s.log.Error("use of a key not noted", "error", err)
+					continue
+				}
+				k.LastUsed = at
+				tx.callers = tx.callers || k.Slide(at)
+				if err := keys.Put(tx.Tx, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() {
+			s.pending.Lock()
+			defer s.pending.Unlock()
+			for key, at := range used {
+				if s.pending.keys[key].Before(at) {
+					s.pending.use(key, at)
+				}
+			}
+		}
+}
+
+// checkKeyBound refuses an API key beyond MaxEach, and ends the session that was
+// used longest ago where one more would be beyond MaxSessions.
+func (tx *Tx) checkKeyBound(k *record.Key) error {
+	all, err := tx.credentials(k.Owner[:], k.Session)
+	if err != nil || int64(len(all)) < tx.s.most.each {
+		return err
+	}
+	if !k.Session {
+		return tooMany("API keys", "keys", int64(len(all)))
+	}
+	oldest := &all[0]
+	for i := range all {
+		if all[i].LastUsed.Before(oldest.LastUsed) {
+			oldest = &all[i]
+		}
+	}
+	return tx.RemoveKey(k.Owner, oldest.ID)
 }

@@ -11,6 +11,7 @@ import (
 var unreferencedTable = Table{
 	Buckets: []table.Bucket{unreferencedBucket},
 	Refill:  func(r *Refill) error { return r.copy(unreferencedBucket, nil) },
+	Redate:  redateInstants(unreferencedBucket),
 }
 
 // Referenced reports whether a record has the content, or an item that waits

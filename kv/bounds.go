@@ -26,18 +26,6 @@ func tooMany(what, code string, limit int64) error {
 	return &record.Error{Fault: record.Denied, Code: "too_many_" + code, Text: fmt.Sprintf("You have %d %s already, and more are not possible. Delete some first.", limit, what)}
 }
 
-// checkRecordBound refuses a record beyond MaxRecords.
-func (tx *Tx) checkRecordBound(owner record.ID) error {
-	n := int64(0)
-	for _, k := range record.Kinds {
-		n += records.Sum(tx.Tx, ownedKey(owner, k.Code))
-	}
-	if limit := tx.s.most.records; n >= limit {
-		return tooMany("items", "items", limit)
-	}
-	return nil
-}
-
 // checkBound refuses a row of the owner's beyond MaxEach. It reads no more keys
 // than that.
 func (tx *Tx) checkBound(b table.Bucket, owner record.ID, what, code string) error {
@@ -48,25 +36,6 @@ func (tx *Tx) checkBound(b table.Bucket, owner record.ID, what, code string) err
 		}
 	}
 	return nil
-}
-
-// checkKeyBound refuses an API key beyond MaxEach, and ends the session that was
-// used longest ago where one more would be beyond MaxSessions.
-func (tx *Tx) checkKeyBound(k *record.Key) error {
-	all, err := tx.credentials(k.Owner[:], k.Session)
-	if err != nil || int64(len(all)) < tx.s.most.each {
-		return err
-	}
-	if !k.Session {
-		return tooMany("API keys", "keys", int64(len(all)))
-	}
-	oldest := &all[0]
-	for i := range all {
-		if all[i].LastUsed.Before(oldest.LastUsed) {
-			oldest = &all[i]
-		}
-	}
-	return tx.RemoveKey(k.Owner, oldest.ID)
 }
 
 // bounds are MaxEach (and MaxSessions) and MaxRecords, but for tests.

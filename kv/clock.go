@@ -223,3 +223,35 @@ func (s *Store) stopClock() error {
 		return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.saveMonotonic(tx.Tx, tx.Now))
 	}))
 }
+
+// monotonicClock is the clock that retries go by. The store's own time stands still
+// after a clock that was ahead has been set back; this one goes on.
+type monotonicClock struct {
+	sync.Mutex
+	at      time.Time
+	elapsed time.Duration
+}
+
+// MonotonicNow is the time on the clock that retries go by: that of the store, or
+// later, and it never stands still.
+func (s *Store) MonotonicNow() time.Time {
+	s.steady.Lock()
+	defer s.steady.Unlock()
+	elapsed := s.elapsed()
+	at := s.steady.at.Add(elapsed - s.steady.elapsed)
+	if wall := s.wall(); s.steady.at.IsZero() || wall.After(at) {
+		at = wall
+	}
+	s.steady.at, s.steady.elapsed = at, elapsed
+	return at.Truncate(time.Millisecond)
+}
+
+// saveMonotonic writes down the clock of retries where it is ahead of the instant
+// of the transaction by more than a second, so that it goes on from there after
+// a restart.
+func (s *Store) saveMonotonic(t *table.Tx, instant time.Time) error {
+	if at := s.MonotonicNow(); at.Sub(instant) > time.Second {
+		return t.Put(metaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+	}
+	return nil
+}

@@ -3,12 +3,10 @@ package kv
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"kist/kv/record"
 	"kist/kv/table"
 )
 
@@ -53,7 +51,6 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		s.steady.at, s.steady.elapsed = wall, s.elapsed()
 		s.pending.noted = nil
 		s.pending.Unlock()
-		s.tries.setBack(wall)
 		s.writes.setBack(wall)
 		s.steady.Unlock()
 		s.clock.Unlock()
@@ -62,101 +59,12 @@ func (s *Store) ResetClock() (ClockReset, error) {
 	}); err != nil {
 		return done, err
 	}
-	now, back := wall, max(done.Was.Sub(wall), 0)
-	past := func(all ...*time.Time) (changed bool) {
-		for _, t := range all {
-			if t.After(now) {
-				*t, changed = now, true
-			}
+	r := &Redate{Store: s, Now: wall, back: max(done.Was.Sub(wall), 0), done: &done}
+	for _, t := range s.schema {
+		if t.Redate == nil {
+			continue
 		}
-		return changed
-	}
-	// most brings an end that is further off than it can be to where it can be.
-	limit := func(t *time.Time, d time.Duration) bool {
-		if !t.After(now.Add(d)) {
-			return false
-		}
-		*t = now.Add(d)
-		return true
-	}
-	// due brings a time of the clock of retries to where it would be.
-	due := func(t *time.Time, d time.Duration) bool {
-		if !t.After(now.Add(d)) {
-			return false
-		}
-		if *t = t.Add(-back); t.Before(now) || t.After(now.Add(d)) {
-			*t = now
-		}
-		return true
-	}
-	for _, step := range []func() (int, error){
-		func() (int, error) {
-			return correct(s, records, func(tx *Tx, r *record.Record) error {
-				if before, err := records.Get(tx.Tx, r.Key()); err == nil && before.Ended && !r.Ended {
-					done.Reopened++
-				}
-				return tx.save(r)
-			}, func(r *record.Record) bool {
-				changed := past(&r.Created, &r.Updated)
-				if r.Ended && !r.Expired(now) {
-					r.Ended, changed = false, true
-				}
-				return changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, keys, nil, func(k *record.Key) bool {
-				changed := past(&k.Created, &k.LastUsed)
-				return k.Slides > 0 && limit(&k.Expires, k.Slides) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, devices, nil, func(d *record.Device) bool {
-				changed := past(&d.Created, &d.Polled)
-				return limit(&d.Expires, DeviceTime) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, uploads, nil, func(u *Upload) bool {
-				changed := past(&u.Created)
-				return limit(&u.Expires, UploadTime) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, fetches, nil, func(f *record.Fetch) bool {
-				changed := past(&f.Created, &f.Ended)
-				return due(&f.Due, record.MaxRetry) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, hooks, nil, func(h *record.Webhook) bool {
-				return past(&h.Created, &h.LastTried, &h.LastDelivered, &h.Failing, &h.Tried, &h.Paused)
-			})
-		},
-		func() (int, error) {
-			return correct(s, deliveries, nil, func(d *record.Delivery) bool {
-				changed := past(&d.At, &d.Noted, &d.Try.At)
-				return due(&d.Due, record.MaxRetry) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, pages, nil, func(p *record.Page) bool {
-				changed := past(&p.Checked, &p.Failing, &p.Gone)
-				return due(&p.Due, record.MaxLook) || changed
-			})
-		},
-		func() (int, error) {
-			return correct(s, requests, nil, func(q *record.Request) bool { return past(&q.Created, &q.Updated) })
-		},
-		func() (int, error) {
-			return correct(s, items, nil, func(i *record.Item) bool { return past(&i.Created, &i.Decided) })
-		},
-		func() (int, error) { return s.correctInstants(unreferencedBucket, now) },
-		func() (int, error) { return s.correctInstants(spentBucket, now) },
-		func() (int, error) { return s.correctInstants(senderBucket, now) },
-		func() (int, error) { return s.forgetAnswers(now) },
-	} {
-		n, err := step()
+		n, err := t.Redate(r)
 		done.Redated += n
 		if err != nil {
 			return done, fmt.Errorf("the store's time is set back, but not all that was kept is corrected: %w", err)
@@ -174,13 +82,61 @@ func (s *Store) ResetClock() (ClockReset, error) {
 	return done, nil
 }
 
-// correct has fix look at each row of the table and writes those that it
-// changes, by put if that is not nil. It returns how many there were.
-func correct[T any](s *Store, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
-	if put == nil {
-		put = func(tx *Tx, v *T) error { return t.Put(tx.Tx, v) }
+// A Redate is a ResetClock that has set the store's time back, and takes times that
+// have not come yet out of the rows.
+type Redate struct {
+	*Store
+	Now  time.Time
+	back time.Duration // by which the time was set back
+	done *ClockReset
+}
+
+// Past dates what has happened now if it lies ahead.
+func (r *Redate) Past(all ...*time.Time) (changed bool) {
+	for _, t := range all {
+		if t.After(r.Now) {
+			*t, changed = r.Now, true
+		}
 	}
-	err = s.inBatches(t.Rows, func(key, row []byte) (bool, error) {
+	return changed
+}
+
+// Limit brings an end that is further off than it can be to where it can be.
+func (r *Redate) Limit(t *time.Time, d time.Duration) bool {
+	if !t.After(r.Now.Add(d)) {
+		return false
+	}
+	*t = r.Now.Add(d)
+	return true
+}
+
+// Due brings a time of the clock of retries to where it would be.
+func (r *Redate) Due(t *time.Time, d time.Duration) bool {
+	if !t.After(r.Now.Add(d)) {
+		return false
+	}
+	if *t = t.Add(-r.back); t.Before(r.Now) || t.After(r.Now.Add(d)) {
+		*t = r.Now
+	}
+	return true
+}
+
+// redateRows is the Redate of a table whose rows are put as fix changes them.
+func redateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Redate) (int, error) {
+	return func(r *Redate) (int, error) {
+		return correct(r, t, func(tx *Tx, v *T) error { return t.Put(tx.Tx, v) }, func(v *T) bool { return fix(r, v) })
+	}
+}
+
+// redateInstants is the Redate of a bucket whose values begin with an instant.
+func redateInstants(b table.Bucket) func(*Redate) (int, error) {
+	return func(r *Redate) (int, error) { return r.correctInstants(b, r.Now) }
+}
+
+// correct has fix look at each row of the table and writes those that it
+// changes with put. It returns how many there were.
+func correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
+	err = r.inBatches(t.Rows, func(key, row []byte) (bool, error) {
 		v, err := t.Decode(key, row)
 		return err == nil && fix(v), err
 	}, func(tx *Tx, key []byte) error {
@@ -253,18 +209,6 @@ func (s *Store) correctInstants(b table.Bucket, now time.Time) (n int, err error
 		}
 		n++
 		return tx.Put(b, key, append(binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())), v[8:]...))
-	})
-	return n, err
-}
-
-// forgetAnswers forgets the answers that would be kept for too long.
-func (s *Store) forgetAnswers(now time.Time) (n int, err error) {
-	err = s.inBatches(answerBucket, func(_, v []byte) (bool, error) {
-		var a storedAnswer
-		return json.Unmarshal(v, &a) != nil || a.Expires.After(now.Add(answerFor)), nil
-	}, func(tx *Tx, key []byte) error {
-		n++
-		return tx.Delete(answerBucket, key)
 	})
 	return n, err
 }

@@ -26,6 +26,10 @@ var deviceTable = Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
 	Check:   func(a *Audit) { check(a, devices, nil) },
 	Refill:  func(r *Refill) error { return refill(r, devices, mending[record.Device]{}) },
+	Redate: redateRows(devices, func(r *Redate, v *record.Device) bool {
+		changed := r.Past(&v.Created, &v.Polled)
+		return r.Limit(&v.Expires, DeviceTime) || changed
+	}),
 }
 
 // AddDevice keeps a client's request to be let in. The codes are returned this

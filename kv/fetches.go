@@ -59,6 +59,10 @@ var fetchTable = Table{
 	Bytes: func(tx *Tx, owner record.ID) (_, reserved int64) {
 		return 0, fetches.Sum(tx.Tx, fetchReservedKey(owner))
 	},
+	Redate: redateRows(fetches, func(r *Redate, v *record.Fetch) bool {
+		changed := r.Past(&v.Created, &v.Ended)
+		return r.Due(&v.Due, record.MaxRetry) || changed
+	}),
 }
 
 // fetchReservedKey is where the bytes are summed up that are reserved for remote

@@ -75,6 +75,23 @@ var tryTable = Table{
 			}
 		}
 	},
+	Load: func(s *Store, tx *table.Tx) {
+		var secret [32]byte
+		copy(secret[:], tx.Get(metaBucket, metaSecret))
+		s.tries = newTries(secret)
+		s.tries.load(tx, s.wall())
+	},
+	Flush: func(s *Store) (func(*Tx) error, func()) {
+		some := s.tries.take(s.wall(), triesPerFlush)
+		if len(some) == 0 {
+			return nil, nil
+		}
+		return func(tx *Tx) error { return tx.saveTries(some) }, func() { s.tries.giveBack(some) }
+	},
+	Redate: func(r *Redate) (int, error) {
+		r.tries.setBack(r.Now)
+		return 0, nil // Flush writes them
+	},
 }
 
 func newTries(secret [32]byte) *Tries {

@@ -28,6 +28,7 @@ var answerTable = Table{
 	Drop: func(tx *Tx, owner record.ID) (bool, error) {
 		return tx.dropKeys(answerBucket, owner, func(key []byte) error { return tx.Delete(answerBucket, key) })
 	},
+	Redate: forgetAnswers,
 }
 
 // An IdempotentAnswer is what a request with an idempotency key was answered.
@@ -104,4 +105,16 @@ func (tx *Tx) DropIdempotentAnswers() error {
 		}
 	}
 	return nil
+}
+
+// forgetAnswers forgets the answers that would be kept for too long.
+func forgetAnswers(r *Redate) (n int, err error) {
+	err = r.inBatches(answerBucket, func(_, v []byte) (bool, error) {
+		var a storedAnswer
+		return json.Unmarshal(v, &a) != nil || a.Expires.After(r.Now.Add(answerFor)), nil
+	}, func(tx *Tx, key []byte) error {
+		n++
+		return tx.Delete(answerBucket, key)
+	})
+	return n, err
 }

@@ -59,6 +59,10 @@ var pageTable = Table{
 		})
 	},
 	Paid: []table.Bucket{pageBucket},
+	Redate: redateRows(pages, func(r *Redate, v *record.Page) bool {
+		changed := r.Past(&v.Checked, &v.Failing, &v.Gone)
+		return r.Due(&v.Due, record.MaxLook) || changed
+	}),
 }
 
 // pageFacets is what a page says of its bookmark.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -134,8 +133,10 @@ var recordTable = Table{
 			return Holder{r.ID, name, r.Owner}, true
 		},
 	},
-	Bytes: func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
-	Text:  rowText(recordBucket),
+	Bytes:  func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
+	Text:   rowText(recordBucket),
+	Redate: redateRecords,
+	Tick:   (*Store).emitExpired,
 }
 
 // refillRecords is the Refill of records, of the pages of bookmarks, and of the
@@ -199,9 +200,6 @@ func refillRecords(r *Refill) error {
 	}
 	return nil
 }
-
-// signed is an instant in milliseconds such that those before 1970 sort first.
-func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
 
 // facet is something that a list can be narrowed to by walking an index.
 type facet struct {
@@ -528,13 +526,6 @@ func (tx *Tx) slugFree(slug string) error {
 	return nil
 }
 
-// nextSeq is the next place in the feed. The commit writes down how far it is;
-// a place that a failed job took stays empty.
-func (tx *Tx) nextSeq() uint64 {
-	tx.s.seq++
-	return tx.s.seq
-}
-
 // Remove takes a record away for good. Its bytes, if no other record has the
 // same, are unlinked by a later sweep. In the feed of changes a mark stays
 // that leads to nothing.
@@ -639,7 +630,61 @@ func (tx *Tx) Show(r *record.Record, v *record.Shown) error {
 	return nil
 }
 
-func missing(err error) bool {
-	var e *record.Error
-	return errors.As(err, &e) && e.Fault == record.Missing
+// redateRecords is the Redate of records. One whose end was told and has not come
+// is open again.
+func redateRecords(r *Redate) (int, error) {
+	return correct(r, records, func(tx *Tx, v *record.Record) error {
+		if before, err := records.Get(tx.Tx, v.Key()); err == nil && before.Ended && !v.Ended {
+			r.done.Reopened++
+		}
+		return tx.save(v)
+	}, func(v *record.Record) bool {
+		changed := r.Past(&v.Created, &v.Updated)
+		if v.Ended && !v.Expired(r.Now) {
+			v.Ended, changed = false, true
+		}
+		return changed
+	})
+}
+
+// checkRecordBound refuses a record beyond MaxRecords.
+func (tx *Tx) checkRecordBound(owner record.ID) error {
+	n := int64(0)
+	for _, k := range record.Kinds {
+		n += records.Sum(tx.Tx, ownedKey(owner, k.Code))
+	}
+	if limit := tx.s.most.records; n >= limit {
+		return tooMany("items", "items", limit)
+	}
+	return nil
+}
+
+// emit writes a delivery for each of the owner's webhooks that wants the
+// event, with the record as it is now.
+func (tx *Tx) emit(e record.Event, r *record.Record) error {
+	var v record.Shown
+	return tx.deliver(r.Owner, e, r.ID, func() (record.Notice, error) {
+		err := tx.Show(r, &v)
+		return record.NoticeOf(&v), err
+	})
+}
+
+// addFromUpload makes a file, as Add does, of a form that was good a while ago: a
+// folder and tags that are gone meanwhile are left out, and an end that has
+// passed is kept.
+func (tx *Tx) addFromUpload(owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
+	if f.Folder != uuid.Nil && tx.Get(folderBucket, ownedKey(owner, f.Folder[:]...)) == nil {
+		f.Folder = uuid.Nil
+	}
+	there := f.AddTags[:0]
+	for _, t := range f.AddTags {
+		if id := uuid.MustParse(t); tx.Get(tagBucket, ownedKey(owner, id[:]...)) != nil {
+			there = append(there, t)
+		}
+	}
+	f.AddTags = there
+	if err := tx.chargeAwaited(owner, content.Size); err != nil {
+		return nil, err
+	}
+	return tx.addChecked(owner, record.Files, f, content, password)
 }

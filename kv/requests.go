@@ -52,6 +52,9 @@ var requestTable = Table{
 	},
 	Paid: []table.Bucket{requestBucket},
 	Drop: dropRequests,
+	Redate: redateRows(requests, func(r *Redate, v *record.Request) bool {
+		return r.Past(&v.Created, &v.Updated)
+	}),
 }
 
 func itemKey(owner, request record.ID, rest ...byte) []byte {
@@ -126,6 +129,9 @@ var itemTable = Table{
 	},
 	Bytes: func(tx *Tx, owner record.ID) (stored, _ int64) { return items.Sum(tx.Tx, pendingBytes(owner)), 0 },
 	Text:  rowText(itemBucket),
+	Redate: redateRows(items, func(r *Redate, v *record.Item) bool {
+		return r.Past(&v.Created, &v.Decided)
+	}),
 }
 
 // standInRequest makes a closed upload request for an item whose own is lost.
@@ -155,6 +161,7 @@ var senderTable = Table{
 			return len(k) >= 32 && r.Get(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32]))) != nil
 		})
 	},
+	Redate: redateInstants(senderBucket),
 }
 
 // Where sums over items are kept. Kind 0 means none.
@@ -357,16 +364,6 @@ func (s *Store) RequestSeen(q *record.Request) {
 	s.pending.Lock()
 	defer s.pending.Unlock()
 	s.pending.view([record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
-}
-
-// countRequest adds views that were counted in memory; key is the request's.
-func (tx *Tx) countRequest(key []byte, n int64) error {
-	if tx.Get(requestBucket, key) == nil {
-		return nil // removed meanwhile
-	}
-	id := key[len(key)-len(record.ID{}):]
-	before := tx.viewsOf(record.ID(id))
-	return tx.Put(viewBucket, bytes.Clone(id), views{before.total + n, before.used}.row())
 }
 
 // reservations is what is promised to transfers that are under way. It is the

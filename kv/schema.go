@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"kist/kv/record"
 	"kist/kv/table"
@@ -128,6 +129,20 @@ type Table struct {
 	// Text adds up the bytes of text that owners have in the rows: see text.go.
 	Text func(tx *Tx, add func(owner record.ID, n int64))
 
+	// Redate takes times that have not come yet out of the rows, and returns how
+	// many rows it changed: see Store.ResetClock.
+	Redate func(*Redate) (n int, err error)
+
+	// Load reads at a start what the store keeps of the rows in memory.
+	Load func(*Store, *table.Tx)
+
+	// Flush takes what was counted in memory and returns what writes it, nil if there
+	// is nothing, and what puts it back if it cannot be written.
+	Flush func(*Store) (write func(*Tx) error, giveBack func())
+
+	// Tick does what becomes due with time. It is called every second.
+	Tick func(*Store) error
+
 	// Check reports what is wrong with the rows and with what is derived from them.
 	Check func(*Audit)
 
@@ -226,3 +241,6 @@ func (tx *Tx) format() uint32 {
 	}
 	return 0
 }
+
+// signed is an instant in milliseconds such that those before 1970 sort first.
+func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }

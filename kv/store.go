@@ -270,10 +270,11 @@ func (s *Store) prepare(steps []migration) error {
 	}
 	return s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		var secret [32]byte
-		copy(secret[:], tx.Get(metaBucket, metaSecret))
-		s.tries = newTries(secret)
-		s.tries.load(tx, s.wall())
+		for _, t := range s.schema {
+			if t.Load != nil {
+				t.Load(s, tx)
+			}
+		}
 		return nil
 	})
 }

@@ -317,3 +317,15 @@ func userError(err error, what string) error {
 }
 
 var takenWords = map[string]string{"slug": "slug", "tag": "tag name", "folder": "folder name", "username": "user name"}
+
+func missing(err error) bool {
+	var e *record.Error
+	return errors.As(err, &e) && e.Fault == record.Missing
+}
+
+// nextSeq is the next place in the feed. The commit writes down how far it is;
+// a place that a failed job took stays empty.
+func (tx *Tx) nextSeq() uint64 {
+	tx.s.seq++
+	return tx.s.seq
+}

@@ -196,6 +196,10 @@ var uploadTable = Table{
 			}
 		}
 	},
+	Redate: redateRows(uploads, func(r *Redate, v *Upload) bool {
+		changed := r.Past(&v.Created)
+		return r.Limit(&v.Expires, UploadTime) || changed
+	}),
 }
 
 // AddUpload begins an upload and reserves what it takes of the owner's quota,
@@ -406,26 +410,6 @@ func (tx *Tx) FinishUpload(u *Upload, f *record.Form, content *record.Content) (
 	u.File, u.FileName, u.Expires = r.ID, f.Body.Title(), tx.Now.Add(UploadTime)
 	u.Metadata, u.Password, u.State, u.Slug = "", "", nil, ""
 	return r, uploads.Put(tx.Tx, u)
-}
-
-// addFromUpload makes a file, as Add does, of a form that was good a while ago: a
-// folder and tags that are gone meanwhile are left out, and an end that has
-// passed is kept.
-func (tx *Tx) addFromUpload(owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
-	if f.Folder != uuid.Nil && tx.Get(folderBucket, ownedKey(owner, f.Folder[:]...)) == nil {
-		f.Folder = uuid.Nil
-	}
-	there := f.AddTags[:0]
-	for _, t := range f.AddTags {
-		if id := uuid.MustParse(t); tx.Get(tagBucket, ownedKey(owner, id[:]...)) != nil {
-			there = append(there, t)
-		}
-	}
-	f.AddTags = there
-	if err := tx.chargeAwaited(owner, content.Size); err != nil {
-		return nil, err
-	}
-	return tx.addChecked(owner, record.Files, f, content, password)
 }
 
 // RemoveUpload forgets an upload. Its bytes are for the caller to remove. What it

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"kist/kv/record"
@@ -48,6 +47,9 @@ var hookTable = Table{
 	Buckets: []table.Bucket{hookBucket}, Check: checkOwned(hooks, "webhook"), Refill: refillOwned(hooks),
 	Paid: []table.Bucket{hookBucket},
 	Drop: dropWebhooks,
+	Redate: redateRows(hooks, func(r *Redate, v *record.Webhook) bool {
+		return r.Past(&v.Created, &v.LastTried, &v.LastDelivered, &v.Failing, &v.Tried, &v.Paused)
+	}),
 }
 
 var deliveries = func() *table.Table[record.Delivery] {
@@ -125,6 +127,10 @@ var deliveryTable = Table{
 		return realign(r)
 	},
 	Paid: []table.Bucket{noticeBucket},
+	Redate: redateRows(deliveries, func(r *Redate, v *record.Delivery) bool {
+		changed := r.Past(&v.At, &v.Noted, &v.Try.At)
+		return r.Due(&v.Due, record.MaxRetry) || changed
+	}),
 }
 
 // realign makes due the first delivery of each subject, and no other: those
@@ -164,16 +170,6 @@ func telling(owner, id record.ID) []byte { return append(ownedKey(owner, sumTell
 // noticeKey is where what a delivery tells is kept. The deliveries of one
 // event to several webhooks share their id and it.
 func noticeKey(d *record.Delivery) []byte { return ownedKey(d.Owner, d.ID[:]...) }
-
-// emit writes a delivery for each of the owner's webhooks that wants the
-// event, with the record as it is now.
-func (tx *Tx) emit(e record.Event, r *record.Record) error {
-	var v record.Shown
-	return tx.deliver(r.Owner, e, r.ID, func() (record.Notice, error) {
-		err := tx.Show(r, &v)
-		return record.NoticeOf(&v), err
-	})
-}
 
 // Emit writes a delivery for each of the owner's webhooks that wants an event
 // that is not a change of a record. Those of one subject arrive in the order
@@ -421,38 +417,6 @@ func dropWebhooks(tx *Tx, owner record.ID) (done bool, err error) {
 	}
 	_, err = tx.dropWebhook(owner, all[0].ID, dropBatch)
 	return false, err
-}
-
-// monotonicClock is the clock that retries go by. The store's own time stands still
-// after a clock that was ahead has been set back; this one goes on.
-type monotonicClock struct {
-	sync.Mutex
-	at      time.Time
-	elapsed time.Duration
-}
-
-// MonotonicNow is the time on the clock that retries go by: that of the store, or
-// later, and it never stands still.
-func (s *Store) MonotonicNow() time.Time {
-	s.steady.Lock()
-	defer s.steady.Unlock()
-	elapsed := s.elapsed()
-	at := s.steady.at.Add(elapsed - s.steady.elapsed)
-	if wall := s.wall(); s.steady.at.IsZero() || wall.After(at) {
-		at = wall
-	}
-	s.steady.at, s.steady.elapsed = at, elapsed
-	return at.Truncate(time.Millisecond)
-}
-
-// saveMonotonic writes down the clock of retries where it is ahead of the instant
-// of the transaction by more than a second, so that it goes on from there after
-// a restart.
-func (s *Store) saveMonotonic(t *table.Tx, instant time.Time) error {
-	if at := s.MonotonicNow(); at.Sub(instant) > time.Second {
-		return t.Put(metaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
-	}
-	return nil
 }
 
 // Due tells by a value that a delivery may be due since it was last asked. It
