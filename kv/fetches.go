@@ -265,33 +265,6 @@ func (tx *Tx) NoteFetch(f *record.Fetch) error {
 	return fetches.Put(tx.Tx, f)
 }
 
-// FinishFetch makes the file of a remote upload whose content is complete, as
-// FinishUpload does. Bytes that were not reserved are charged as new ones are. It
-// fails as NoteFetch and Add do.
-func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.s.space.none() {
-		return nil, ErrFull
-	}
-	before, err := tx.runningOfEnabled(f)
-	if err != nil {
-		return nil, err
-	}
-	if more := content.Size - before.Reserved(); more > 0 {
-		if err := tx.charge(f.Owner, more); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was reserved
-		return nil, err
-	}
-	r, err := tx.addFromUpload(f.Owner, form, content, before.Password)
-	if err != nil {
-		return nil, err
-	}
-	f.Done(r.ID, content.Size, tx.Now)
-	return r, tx.endFetch(f)
-}
-
 // FailFetch notes that a try failed, as record.Fetch.Failed does.
 func (tx *Tx) FailFetch(f *record.Fetch, why string, passes bool, asked time.Duration) error {
 	before, err := tx.runningFetch(f)

@@ -133,10 +133,11 @@ var recordTable = Table{
 			return Holder{r.ID, name, r.Owner}, true
 		},
 	},
-	Bytes:  func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
-	Text:   rowText(recordBucket),
-	Redate: redateRecords,
-	Tick:   (*Store).emitExpired,
+	Bytes:    func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
+	Text:     rowText(recordBucket),
+	Redate:   redateRecords,
+	Tick:     (*Store).emitExpired,
+	Describe: describeRecord,
 }
 
 // refillRecords is the Refill of records, of the pages of bookmarks, and of the
@@ -669,6 +670,33 @@ func (tx *Tx) emit(e record.Event, r *record.Record) error {
 	})
 }
 
+// FinishFetch makes the file of a remote upload whose content is complete, as
+// FinishUpload does. Bytes that were not reserved are charged as new ones are. It
+// fails as NoteFetch and Add do.
+func (tx *Tx) FinishFetch(f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
+	if tx.s.space.none() {
+		return nil, ErrFull
+	}
+	before, err := tx.runningOfEnabled(f)
+	if err != nil {
+		return nil, err
+	}
+	if more := content.Size - before.Reserved(); more > 0 {
+		if err := tx.charge(f.Owner, more); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := fetches.Delete(tx.Tx, fetches.Key(before)); err != nil { // frees what was reserved
+		return nil, err
+	}
+	r, err := tx.addFromUpload(f.Owner, form, content, before.Password)
+	if err != nil {
+		return nil, err
+	}
+	f.Done(r.ID, content.Size, tx.Now)
+	return r, tx.endFetch(f)
+}
+
 // addFromUpload makes a file, as Add does, of a form that was good a while ago: a
 // folder and tags that are gone meanwhile are left out, and an end that has
 // passed is kept.
@@ -687,4 +715,19 @@ func (tx *Tx) addFromUpload(owner record.ID, f *record.Form, content *record.Con
 		return nil, err
 	}
 	return tx.addChecked(owner, record.Files, f, content, password)
+}
+
+// describeRecord is an item by its key and its row.
+func describeRecord(key, row []byte) (Touched, bool) {
+	if len(key) != record.KeySize {
+		return Touched{}, false
+	}
+	t := Touched{ID: record.ID(key[17:33])}
+	if rec, err := records.Decode(key, row); row != nil && err == nil {
+		t.Kind = rec.Kind.Name
+		if body, err := rec.Decode(); err == nil {
+			t.Name = body.Title()
+		}
+	}
+	return t, true
 }

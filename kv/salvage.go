@@ -280,7 +280,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		}
 	}
 
-	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db")}}
+	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db")}, described: tables.described()}
 	if from != nil {
 		s.copied = copied
 	}
@@ -426,6 +426,8 @@ type salvager struct {
 	gap     bool           // records are missing before the next one
 	feed    []journal.Span // numbers of the feed that missing records have given
 	touched map[string]bool
+
+	described map[byte]func(key, row []byte) (Touched, bool) // Table.Describe, by the number of the bucket
 }
 
 func (s *salvager) Start() error {
@@ -512,30 +514,17 @@ func (r *Repaired) tell(t Touched) {
 // show it.
 func (s *salvager) name(db *bolt.DB, r *Repaired) error {
 	return db.View(func(b *bolt.Tx) error {
-		rows := b.Bucket([]byte(recordBucket.Name))
-		for _, key := range slices.Sorted(maps.Keys(s.touched)) {
-			if t, ok := described([]byte(key), rows.Get([]byte(key))); ok {
-				t.Why = "a missing commit changed it, and so did a later one; it is as the later one left it, or was removed"
-				r.tell(t)
+		for bucket, describe := range s.described {
+			rows := b.Bucket([]byte(byNumber[bucket].Name))
+			for _, key := range slices.Sorted(maps.Keys(s.touched)) {
+				if t, ok := describe([]byte(key), rows.Get([]byte(key))); ok {
+					t.Why = "a missing commit changed it, and so did a later one; it is as the later one left it, or was removed"
+					r.tell(t)
+				}
 			}
 		}
 		return nil
 	})
-}
-
-// described is an item by its key and its row.
-func described(key, row []byte) (Touched, bool) {
-	if len(key) != record.KeySize {
-		return Touched{}, false
-	}
-	t := Touched{ID: record.ID(key[17:33])}
-	if rec, err := records.Decode(key, row); row != nil && err == nil {
-		t.Kind = rec.Kind.Name
-		if body, err := rec.Decode(); err == nil {
-			t.Name = body.Title()
-		}
-	}
-	return t, true
 }
 
 // compare tells which items are otherwise in a working copy that could be read
@@ -548,12 +537,12 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 	more := 0
 	_, err = j.Replay(func() error { return nil }, func(ops []journal.Op) error {
 		return db.View(func(b *bolt.Tx) error {
-			rows := b.Bucket([]byte(recordBucket.Name))
 			for _, op := range ops {
-				if op.Bucket != recordBucket.No || bytes.Equal(rows.Get(op.Key), op.Value) {
+				describe := s.described[op.Bucket]
+				if describe == nil || bytes.Equal(b.Bucket([]byte(byNumber[op.Bucket].Name)).Get(op.Key), op.Value) {
 					continue
 				}
-				if t, ok := described(op.Key, op.Value); ok {
+				if t, ok := describe(op.Key, op.Value); ok {
 					t.Why = "it is otherwise, or only, in the working copy, which nothing proves"
 					r.tell(t)
 					more++

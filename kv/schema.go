@@ -107,8 +107,8 @@ type Schema []Table
 // the rows of one table on its own account. A function that is nil has nothing
 // to do.
 type Table struct {
-	// Buckets are those of the rows, and those that are derived from the rows of
-	// this table. Each bucket belongs to one table.
+	// Buckets are that of the rows, which is the first, and those of what is derived
+	// from them. Each bucket belongs to one table.
 	Buckets []table.Bucket
 
 	// Paid are those of Buckets whose keys begin with the id of an owner, who pays
@@ -143,6 +143,10 @@ type Table struct {
 	// Tick does what becomes due with time. It is called every second.
 	Tick func(*Store) error
 
+	// Describe tells people which item a row is, in a report of a repair; row is nil
+	// if the row is gone.
+	Describe func(key, row []byte) (t Touched, found bool)
+
 	// Check reports what is wrong with the rows and with what is derived from them.
 	Check func(*Audit)
 
@@ -155,6 +159,18 @@ func (schema Schema) paid() (all [table.MaxBucket + 1]bool) {
 	for _, t := range schema {
 		for _, b := range t.Paid {
 			all[b.No] = true
+		}
+	}
+	return all
+}
+
+// described are the Describe of all tables that have one, by the number of the
+// bucket with their rows.
+func (schema Schema) described() map[byte]func(key, row []byte) (Touched, bool) {
+	all := map[byte]func(key, row []byte) (Touched, bool){}
+	for _, t := range schema {
+		if t.Describe != nil {
+			all[t.Buckets[0].No] = t.Describe
 		}
 	}
 	return all

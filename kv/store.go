@@ -283,8 +283,6 @@ func (s *Store) prepare(steps []migration) error {
 // migrations under the number of the format it starts from.
 type migration func(*Tx) error
 
-var migrations = [Format]migration{1: fillPages}
-
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }
 
