@@ -78,28 +78,31 @@ var tryTable = Table{
 	Load: func(s *Store, tx *table.Tx) {
 		var secret [32]byte
 		copy(secret[:], tx.Get(metaBucket, metaSecret))
-		s.tries = newTries(secret)
-		s.tries.load(tx, s.wall())
+		t := newTries(secret)
+		t.load(tx, s.wall())
+		counted.Set(s, t)
 	},
 	Flush: func(s *Store) (func(*Tx) error, func()) {
-		some := s.tries.take(s.wall(), triesPerFlush)
+		some := s.Tries().take(s.wall(), triesPerFlush)
 		if len(some) == 0 {
 			return nil, nil
 		}
-		return func(tx *Tx) error { return tx.saveTries(some) }, func() { s.tries.giveBack(some) }
+		return func(tx *Tx) error { return tx.saveTries(some) }, func() { s.Tries().giveBack(some) }
 	},
 	Redate: func(r *Redate) (int, error) {
-		r.tries.setBack(r.Now)
+		r.Tries().setBack(r.Now)
 		return 0, nil // Flush writes them
 	},
 }
+
+var counted Slot[Tries]
 
 func newTries(secret [32]byte) *Tries {
 	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}}
 }
 
 // Tries is the store's count of wrong tries.
-func (s *Store) Tries() *Tries { return s.tries }
+func (s *Store) Tries() *Tries { return counted.Of(s) }
 
 func (t *Tries) key(kind byte, of string) tryKey {
 	h := hmac.New(sha256.New, t.secret[:])
@@ -329,7 +332,7 @@ func (t *Tries) giveBack(some []tryKey) {
 func (tx *Tx) saveTries(some []tryKey) error {
 	for _, k := range some {
 		var row []byte
-		t := tx.s.tries
+		t := tx.s.Tries()
 		t.mu.Lock()
 		if c, there := t.counts[k]; there {
 			row = triesRow(c)

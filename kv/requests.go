@@ -377,6 +377,8 @@ type reservations struct {
 	given    chan struct{}       // is closed when something was given back; nil if nobody waits
 }
 
+var promises Slot[reservations]
+
 type reserved struct {
 	files, bytes int64
 	senders      map[sender]int64 // files
@@ -412,7 +414,7 @@ func (s *Store) Reserve(ctx context.Context, q *record.Request, from string, min
 	err := s.retryWhenFreed(ctx, func(tx *Tx) error {
 		q, size, err := tx.checkReservation(r, (*Tx).chargedBytes, 1, minimum, limit)
 		if err == nil {
-			tx.s.reservations.add(r, q, 1, size)
+			promises.Of(tx.s).add(r, q, 1, size)
 		}
 		return err
 	})
@@ -432,7 +434,7 @@ func (s *Store) retryWhenFreed(ctx context.Context, fn func(*Tx) error) error {
 		err := s.Update(func(tx *Tx) error {
 			err := fn(tx)
 			if err == record.ErrWait { //nolint:errorlint // it is this very one
-				in := &tx.s.reservations
+				in := promises.Of(tx.s)
 				if in.given == nil {
 					in.given = make(chan struct{})
 				}
@@ -461,7 +463,7 @@ func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *Tx) error {
 		q, _, err := tx.checkReservation(r, (*Tx).contentBytes, 1, 0, 0)
 		if err == nil {
-			tx.s.reservations.add(r, q, 1, 0)
+			promises.Of(tx.s).add(r, q, 1, 0)
 		}
 		return err
 	})
@@ -470,7 +472,7 @@ func (r *Reservation) Another() error {
 // Release gives the place back; a second time, or once the files are received,
 // it does nothing.
 func (r *Reservation) Release() error {
-	err := r.s.Update(func(tx *Tx) error { tx.s.reservations.drop(r); return nil })
+	err := r.s.Update(func(tx *Tx) error { promises.Of(tx.s).drop(r); return nil })
 	if errors.Is(err, ErrClosed) {
 		return nil // and forgotten with all others
 	}
@@ -588,7 +590,7 @@ func (tx *Tx) checkLimits(q *record.Request, u *record.User, kept func(*Tx, reco
 		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
 	}
 	promised := int64(0)
-	if p := tx.s.reservations.requests[q.ID]; p != nil {
+	if p := promises.Of(tx.s).requests[q.ID]; p != nil {
 		promised = p.bytes
 		taken.Files += p.files
 		taken.Pending += p.files
@@ -603,7 +605,7 @@ func (tx *Tx) checkLimits(q *record.Request, u *record.User, kept func(*Tx, reco
 	}
 	quota, err := tx.quota(u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		limit, err = record.Promise(quota, kept(tx, q.Owner), tx.s.reservations.owners[q.Owner], min(minimum, limit), limit)
+		limit, err = record.Promise(quota, kept(tx, q.Owner), promises.Of(tx.s).owners[q.Owner], min(minimum, limit), limit)
 	}
 	return limit, err
 }
@@ -632,7 +634,7 @@ type Received struct {
 // counted, by what really came; it fails as Reserve does, but not because the
 // owner's text has grown since.
 func (tx *Tx) Receive(r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
-	tx.s.reservations.drop(r) // all or nothing of it is counted from here on
+	promises.Of(tx.s).drop(r) // all or nothing of it is counted from here on
 	size := int64(0)
 	for _, c := range came {
 		size += c.Size

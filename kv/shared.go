@@ -1,19 +1,8 @@
 package kv
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"kist/kv/record"
 )
-
-// shared are records by slug, as of the last commit that changed a record or
-// an account: see Store.tags. Views change neither, so that what is asked for
-// again and again is read once.
-type shared struct {
-	bySlug sync.Map // of *record.Record
-	size   atomic.Int64
-}
 
 // Bounds of the records that are kept, in bytes: of all, and of each.
 const (

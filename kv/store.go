@@ -88,12 +88,11 @@ type Store struct {
 		JournalHealth
 	}
 
-	instant      atomic.Int64  // the latest instant of a transaction, in milliseconds
-	clock        timekeeper    // whether the wall clock is believed
-	last         record.ID     // the latest id; the committer's
-	seq          uint64        // the latest place of the feed of changes; the committer's
-	reservations reservations  // the committer's
-	changed      chan struct{} // see Changed
+	instant atomic.Int64  // the latest instant of a transaction, in milliseconds
+	clock   timekeeper    // whether the wall clock is believed
+	last    record.ID     // the latest id; the committer's
+	seq     uint64        // the latest place of the feed of changes; the committer's
+	changed chan struct{} // see Changed
 
 	// What is read often is kept until a commit changes it: the commit puts an
 	// empty map in place before it is acknowledged. A reader takes the map
@@ -109,13 +108,36 @@ type Store struct {
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
 	pending  counters
-	tries    *Tries
+	slots    sync.Map // see Slot
 	most     bounds
 	writes   writes
 	paid     [table.MaxBucket + 1]bool // see Table.Paid
 	stopping context.Context           // over when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
+}
+
+// shared are records by slug, as of the last commit that changed a record or
+// an account: see Store.tags. Views change neither, so that what is asked for
+// again and again is read once.
+type shared struct {
+	bySlug sync.Map // of *record.Record
+	size   atomic.Int64
+}
+
+// A Slot is where each store keeps in memory what one table has of its own.
+type Slot[T any] struct{ _ byte } // two of no size might have one address
+
+// Set has the store keep v.
+func (k *Slot[T]) Set(s *Store, v *T) { s.slots.Store(k, v) }
+
+// Of is what the store keeps; a zero T at first.
+func (k *Slot[T]) Of(s *Store) *T {
+	v, there := s.slots.Load(k)
+	if !there {
+		v, _ = s.slots.LoadOrStore(k, new(T))
+	}
+	return v.(*T) //nolint:errcheck // nothing else is filed under k
 }
 
 // Open opens the data directory, which is made with mode 0700 if it does not
