@@ -27,13 +27,8 @@ var keys = jsonTable(keyBucket, func(k *record.Key) []byte { return ownedKey(k.O
 
 var userTable = Table{
 	Buckets: []table.Bucket{userBucket, userName},
-	Check:   func(a *Audit) { check(a, users, nil) },
-	Refill: func(r *Refill) error {
-		return refill(r, users, mending[record.User]{rename: func(u *record.User) (bool, error) {
-			r.rename(&u.Name, "account", u.ID)
-			return true, nil
-		}})
-	},
+	Check:   checkRows(users, nil),
+	Refill:  refillRows(users, mending[record.User]{rename: func(r *Refill, u *record.User) error { return r.rename(&u.Name, "account", u.ID) }}),
 	Drop: func(tx *Tx, owner record.ID) (bool, error) {
 		tx.callers = true
 		_, err := users.Delete(tx.Tx, owner[:])
@@ -58,20 +53,16 @@ var keyTable = Table{
 // checkOwned is the Check of a table whose keys begin with the id of an owner and
 // end with that of the row.
 func checkOwned[T any](t *table.Table[T], what string) func(*Audit) {
-	return func(a *Audit) {
-		check(a, t, func(v *T) {
-			k := t.Key(v)
-			a.Refers(userBucket, k[:16], what, record.ID(k[len(k)-16:]))
-		})
-	}
+	return checkRows(t, func(a *Audit, v *T) {
+		k := t.Key(v)
+		a.Refers(userBucket, k[:16], what, record.ID(k[len(k)-16:]))
+	})
 }
 
 // refillOwned is the Refill of a table whose keys begin with the id of an owner,
 // and whose rows refer to nothing else.
 func refillOwned[T any](t *table.Table[T]) func(*Refill) error {
-	return func(r *Refill) error {
-		return refill(r, t, mending[T]{mend: func(v *T) error { return standIn(r, record.ID(t.Key(v)[:16])) }})
-	}
+	return refillRows(t, mending[T]{mend: func(r *Refill, v *T) error { return standIn(r, record.ID(t.Key(v)[:16])) }})
 }
 
 // standIn makes a disabled account for rows whose owner is lost.

@@ -34,11 +34,8 @@ func (s *Store) flushLoop() {
 				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
 			}
 			for _, t := range s.schema {
-				if t.Tick == nil {
-					continue
-				}
-				if err := t.Tick(s); err != nil {
-					s.log.Error("what became due is not done; it is tried again", "table", t.Buckets[0].Name, "error", err)
+				if t.Tick != nil {
+					t.Tick(s)
 				}
 			}
 			if err := s.flush(); err != nil {

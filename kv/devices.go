@@ -24,8 +24,8 @@ var devices = jsonTable(deviceBucket, func(d *record.Device) []byte { return app
 
 var deviceTable = Table{
 	Buckets: []table.Bucket{deviceBucket, deviceCode},
-	Check:   func(a *Audit) { check(a, devices, nil) },
-	Refill:  func(r *Refill) error { return refill(r, devices, mending[record.Device]{}) },
+	Check:   checkRows(devices, nil),
+	Refill:  refillRows(devices, mending[record.Device]{}),
 	Redate: redateRows(devices, func(r *Redate, v *record.Device) bool {
 		changed := r.Past(&v.Created, &v.Polled)
 		return r.Limit(&v.Expires, DeviceTime) || changed

@@ -11,6 +11,13 @@ import (
 // endBatch is how many ends are told in one transaction, at most.
 const endBatch = 100
 
+// tellExpired is the Tick of records.
+func (s *Store) tellExpired() {
+	if err := s.emitExpired(); err != nil {
+		s.log.Error("ends not told; they are tried again", "error", err)
+	}
+}
+
 // emitExpired tells the webhooks of items that have expired since it last looked.
 // What has expired is refused the instant it does; this is not what does it.
 func (s *Store) emitExpired() error {

@@ -26,18 +26,16 @@ var importTable = Table{
 			}
 		}
 	},
-	Refill: func(r *Refill) error {
-		return refill(r, imports, mending[record.Import]{
-			mend: func(i *record.Import) error { return standIn(r, i.Owner) },
-			then: func(i *record.Import) error {
-				remarks := bytes.Clone(r.Before.Get(importRemarks, imports.Key(i)))
-				if remarks == nil {
-					remarks = []byte("[]")
-				}
-				return r.Put(importRemarks, imports.Key(i), remarks)
-			},
-		})
-	},
+	Refill: refillRows(imports, mending[record.Import]{
+		mend: func(r *Refill, i *record.Import) error { return standIn(r, i.Owner) },
+		then: func(r *Refill, i *record.Import) error {
+			remarks := bytes.Clone(r.Before.Get(importRemarks, imports.Key(i)))
+			if remarks == nil {
+				remarks = []byte("[]")
+			}
+			return r.Put(importRemarks, imports.Key(i), remarks)
+		},
+	}),
 	Paid: []table.Bucket{importBucket, importRemarks},
 	Drop: func(tx *Tx, owner record.ID) (bool, error) { return tx.dropKeys(importBucket, owner, tx.dropImport) },
 }

@@ -81,22 +81,28 @@ func (r *Refill) copy(b table.Bucket, fits func(key []byte) bool) error {
 
 // rename gives a row another name, as can be needed when the removal or the
 // renaming of the one that has it is lost.
-func (r *Refill) rename(name *string, what string, id record.ID) {
+func (r *Refill) rename(name *string, what string, id record.ID) error {
 	*name += fmt.Sprintf("-%x", id[12:])
 	r.Lost(fmt.Errorf("%s %s: another has its name; it is called %s now", what, id, *name))
+	return nil
 }
 
 // mending is how the rows of a table are changed as they are copied. A function
 // that is nil has nothing to do.
 type mending[T any] struct {
-	mend   func(*T) error         // makes the row refer to nothing that is lost
-	rename func(*T) (bool, error) // the row has the name of another: reports whether it may be put now
-	then   func(*T) error         // the row was put
+	mend   func(*Refill, *T) error // makes the row refer to nothing that is lost
+	rename func(*Refill, *T) error // the row has the name of another: gives it one that is free
+	then   func(*Refill, *T) error // the row was put
 }
 
 // refillBatch is how many rows go into a transaction: bbolt's cost grows with
 // the square of what is added to a page in one.
 const refillBatch = 1000
+
+// refillRows is the Refill of a table of which nothing else is to be copied.
+func refillRows[T any](t *table.Table[T], m mending[T]) func(*Refill) error {
+	return func(r *Refill) error { return refill(r, t, m) }
+}
 
 // refill copies the rows of a table that can be read.
 func refill[T any](r *Refill, t *table.Table[T], m mending[T]) error {
@@ -112,26 +118,23 @@ func refill[T any](r *Refill, t *table.Table[T], m mending[T]) error {
 			continue
 		}
 		if m.mend != nil {
-			if err := m.mend(v); err != nil {
+			if err := m.mend(r, v); err != nil {
 				return err
 			}
 		}
 		err := t.Put(r.Tx.Tx, v)
 		if errors.As(err, new(*table.Taken)) && m.rename != nil {
-			renamed, failed := m.rename(v)
-			if failed != nil {
-				return failed
+			if err := m.rename(r, v); err != nil {
+				return err
 			}
-			if renamed {
-				err = t.Put(r.Tx.Tx, v)
-			}
+			err = t.Put(r.Tx.Tx, v)
 		}
 		if errors.As(err, new(*table.Taken)) {
 			r.Lost(fmt.Errorf("%s: a row has the name of another: %w", t.Rows.Name, err))
 			continue
 		}
 		if err == nil && m.then != nil {
-			err = m.then(v)
+			err = m.then(r, v)
 		}
 		if err != nil {
 			return err

@@ -53,11 +53,9 @@ var pages = &table.Table[record.Page]{
 // pageTable has no Refill: pages come over with their bookmarks.
 var pageTable = Table{
 	Buckets: []table.Bucket{pageBucket, pageDue},
-	Check: func(a *Audit) {
-		check(a, pages, func(p *record.Page) {
-			a.Refers(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
-		})
-	},
+	Check: checkRows(pages, func(a *Audit, p *record.Page) {
+		a.Refers(recordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
+	}),
 	Paid: []table.Bucket{pageBucket},
 	Redate: redateRows(pages, func(r *Redate, v *record.Page) bool {
 		changed := r.Past(&v.Checked, &v.Failing, &v.Gone)

@@ -68,7 +68,7 @@ var recordTable = Table{
 	Buckets: []table.Bucket{recordBucket, recordSlug, recordFacet, recordOrder, recordEnd, blobBucket, changeBucket, sumBucket},
 	Check: func(a *Audit) {
 		known := a.format() >= pagesFormat
-		check(a, records, func(r *record.Record) {
+		checkRows(records, func(a *Audit, r *record.Record) {
 			a.Refers(userBucket, r.Owner[:], r.Kind.Name, r.ID)
 			for _, t := range r.Tags {
 				a.Refers(tagBucket, ownedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
@@ -94,7 +94,7 @@ var recordTable = Table{
 			if r.Bytes != nil && a.Get(unreferencedBucket, r.Bytes.Ref[:]) != nil {
 				a.Say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
 			}
-		})
+		})(a)
 		for _, k := range a.Walk(changeBucket, nil, nil, false) {
 			if a.Get(recordBucket, k) == nil { // the mark of a removal
 				a.Owe(changeBucket, 1)
@@ -112,31 +112,22 @@ var recordTable = Table{
 			return tx.Remove(r)
 		})
 	},
-	Contents: &ContentIndex{
-		Bucket: blobBucket,
-		Size: func(tx *Tx, key []byte) (int64, bool) {
-			r, err := records.Get(tx.Tx, key)
-			if err != nil || r.Bytes == nil {
-				return 0, false
-			}
-			return r.Bytes.Size, true
-		},
-		Holder: func(tx *Tx, key []byte) (Holder, bool) {
-			r, err := records.Get(tx.Tx, key)
-			if err != nil {
-				return Holder{}, false
-			}
-			name := ""
-			if b, err := r.Decode(); err == nil {
-				name = b.Title()
-			}
-			return Holder{r.ID, name, r.Owner}, true
-		},
-	},
+	Contents: contentIndex(blobBucket, records, func(r *record.Record) int64 {
+		if r.Bytes == nil {
+			return -1
+		}
+		return r.Bytes.Size
+	}, func(r *record.Record) Holder {
+		h := Holder{ID: r.ID, Owner: r.Owner}
+		if b, err := r.Decode(); err == nil {
+			h.Name = b.Title()
+		}
+		return h
+	}),
 	Bytes:    func(tx *Tx, owner record.ID) (stored, _ int64) { return records.Sum(tx.Tx, bytesOf(owner)), 0 },
 	Text:     rowText(recordBucket),
 	Redate:   redateRecords,
-	Tick:     (*Store).emitExpired,
+	Tick:     (*Store).tellExpired,
 	Describe: describeRecord,
 }
 
@@ -144,7 +135,7 @@ var recordTable = Table{
 // feed of changes.
 func refillRecords(r *Refill) error {
 	if err := refill(r, records, mending[record.Record]{
-		mend: func(v *record.Record) error {
+		mend: func(r *Refill, v *record.Record) error {
 			before := len(v.Tags)
 			v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return r.Get(tagBucket, ownedKey(v.Owner, t[:]...)) == nil })
 			if n := before - len(v.Tags); n > 0 {
@@ -156,7 +147,7 @@ func refillRecords(r *Refill) error {
 			}
 			return standIn(r, v.Owner)
 		},
-		rename: func(v *record.Record) (bool, error) { // the one that was changed last keeps the slug
+		rename: func(r *Refill, v *record.Record) error { // the one that was changed last keeps the slug
 			older := v
 			if other, err := records.Find(r.Tx.Tx, recordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
 				older = other
@@ -165,11 +156,11 @@ func refillRecords(r *Refill) error {
 			older.Slug = r.newSlug()
 			r.Lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, before, older.Slug))
 			if older != v {
-				return true, records.Put(r.Tx.Tx, older)
+				return records.Put(r.Tx.Tx, older)
 			}
-			return true, nil
+			return nil
 		},
-		then: func(v *record.Record) error {
+		then: func(r *Refill, v *record.Record) error {
 			if v.Bytes != nil {
 				if err := r.Delete(unreferencedBucket, v.Bytes.Ref[:]); err != nil {
 					return err

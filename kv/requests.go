@@ -30,26 +30,22 @@ var requests = jsonTable(requestBucket, func(q *record.Request) []byte { return 
 
 var requestTable = Table{
 	Buckets: []table.Bucket{requestBucket},
-	Check: func(a *Audit) {
-		check(a, requests, func(q *record.Request) {
-			a.Refers(userBucket, q.Owner[:], "upload request", q.ID)
-			if a.Get(viewBucket, q.ID[:]) != nil {
-				a.Owe(viewBucket, 1)
-			}
-		})
-	},
-	Refill: func(r *Refill) error {
-		return refill(r, requests, mending[record.Request]{
-			mend: func(q *record.Request) error { return standIn(r, q.Owner) },
-			rename: func(q *record.Request) (bool, error) {
-				before := q.Slug
-				q.Slug = r.newSlug()
-				r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
-				return true, nil
-			},
-			then: func(q *record.Request) error { return refillViews(r, q.ID) },
-		})
-	},
+	Check: checkRows(requests, func(a *Audit, q *record.Request) {
+		a.Refers(userBucket, q.Owner[:], "upload request", q.ID)
+		if a.Get(viewBucket, q.ID[:]) != nil {
+			a.Owe(viewBucket, 1)
+		}
+	}),
+	Refill: refillRows(requests, mending[record.Request]{
+		mend: func(r *Refill, q *record.Request) error { return standIn(r, q.Owner) },
+		rename: func(r *Refill, q *record.Request) error {
+			before := q.Slug
+			q.Slug = r.newSlug()
+			r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
+			return nil
+		},
+		then: func(r *Refill, q *record.Request) error { return refillViews(r, q.ID) },
+	}),
 	Paid: []table.Bucket{requestBucket},
 	Drop: dropRequests,
 	Redate: redateRows(requests, func(r *Redate, v *record.Request) bool {
@@ -90,43 +86,25 @@ var items = func() *table.Table[record.Item] {
 
 var itemTable = Table{
 	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
-	Check: func(a *Audit) {
-		check(a, items, func(i *record.Item) {
-			a.Refers(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
-			if i.State == record.Pending && a.Get(unreferencedBucket, i.Ref[:]) != nil {
-				a.Say("upload %s has content that is marked as nobody's", i.ID)
+	Check: checkRows(items, func(a *Audit, i *record.Item) {
+		a.Refers(requestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
+		if i.State == record.Pending && a.Get(unreferencedBucket, i.Ref[:]) != nil {
+			a.Say("upload %s has content that is marked as nobody's", i.ID)
+		}
+	}),
+	Refill: refillRows(items, mending[record.Item]{
+		mend: func(r *Refill, i *record.Item) error { return standInRequest(r, i) },
+		then: func(r *Refill, i *record.Item) error {
+			if i.State != record.Pending {
+				return nil
 			}
-		})
-	},
-	Refill: func(r *Refill) error {
-		return refill(r, items, mending[record.Item]{
-			mend: func(i *record.Item) error { return standInRequest(r, i) },
-			then: func(i *record.Item) error {
-				if i.State != record.Pending {
-					return nil
-				}
-				return r.Delete(unreferencedBucket, bytes.Clone(i.Ref[:]))
-			},
-		})
-	},
+			return r.Delete(unreferencedBucket, bytes.Clone(i.Ref[:]))
+		},
+	}),
 	Paid: []table.Bucket{itemBucket},
-	Contents: &ContentIndex{
-		Bucket: itemBlob,
-		Size: func(tx *Tx, key []byte) (int64, bool) {
-			i, err := items.Get(tx.Tx, key)
-			if err != nil {
-				return 0, false
-			}
-			return i.Size, true
-		},
-		Holder: func(tx *Tx, key []byte) (Holder, bool) {
-			i, err := items.Get(tx.Tx, key)
-			if err != nil {
-				return Holder{}, false
-			}
-			return Holder{i.ID, i.Name, i.Owner}, true
-		},
-	},
+	Contents: contentIndex(itemBlob, items, func(i *record.Item) int64 { return i.Size }, func(i *record.Item) Holder {
+		return Holder{i.ID, i.Name, i.Owner}
+	}),
 	Bytes: func(tx *Tx, owner record.ID) (stored, _ int64) { return items.Sum(tx.Tx, pendingBytes(owner)), 0 },
 	Text:  rowText(itemBucket),
 	Redate: redateRows(items, func(r *Redate, v *record.Item) bool {

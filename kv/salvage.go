@@ -280,7 +280,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		}
 	}
 
-	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db")}, described: tables.described()}
+	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db")}, schema: tables, described: tables.described()}
 	if from != nil {
 		s.copied = copied
 	}
@@ -371,7 +371,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := tables.rederive(from, db, func(err error) { r.Lost = append(r.Lost, err.Error()) }); err != nil {
+	if err := s.schema.rederive(from, db, func(err error) { r.Lost = append(r.Lost, err.Error()) }); err != nil {
 		return err
 	}
 	for _, f := range s.feed {
@@ -427,7 +427,8 @@ type salvager struct {
 	feed    []journal.Span // numbers of the feed that missing records have given
 	touched map[string]bool
 
-	described map[byte]func(key, row []byte) (Touched, bool) // Table.Describe, by the number of the bucket
+	schema    Schema
+	described map[byte]func(key, row []byte) (Touched, bool) // see Schema.described
 }
 
 func (s *salvager) Start() error {

@@ -141,7 +141,7 @@ type Table struct {
 	Flush func(*Store) (write func(*Tx) error, giveBack func())
 
 	// Tick does what becomes due with time. It is called every second.
-	Tick func(*Store) error
+	Tick func(*Store)
 
 	// Describe tells people which item a row is, in a report of a repair; row is nil
 	// if the row is gone.

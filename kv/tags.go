@@ -29,15 +29,10 @@ var folders = jsonTable(folderBucket, func(f *record.Folder) []byte { return own
 var tagTable = Table{
 	Buckets: []table.Bucket{tagBucket, tagName},
 	Check:   checkOwned(tags, "tag"),
-	Refill: func(r *Refill) error {
-		return refill(r, tags, mending[record.Tag]{
-			mend: func(t *record.Tag) error { return standIn(r, t.Owner) },
-			rename: func(t *record.Tag) (bool, error) {
-				r.rename(&t.Name, "tag", t.ID)
-				return true, nil
-			},
-		})
-	},
+	Refill: refillRows(tags, mending[record.Tag]{
+		mend:   func(r *Refill, t *record.Tag) error { return standIn(r, t.Owner) },
+		rename: func(r *Refill, t *record.Tag) error { return r.rename(&t.Name, "tag", t.ID) },
+	}),
 	Paid: []table.Bucket{tagBucket, tagName},
 	Drop: dropRows(tags),
 	Text: rowText(tagBucket),
@@ -46,15 +41,10 @@ var tagTable = Table{
 var folderTable = Table{
 	Buckets: []table.Bucket{folderBucket, folderName},
 	Check:   checkOwned(folders, "folder"),
-	Refill: func(r *Refill) error {
-		return refill(r, folders, mending[record.Folder]{
-			mend: func(f *record.Folder) error { return standIn(r, f.Owner) },
-			rename: func(f *record.Folder) (bool, error) {
-				r.rename(&f.Name, "folder", f.ID)
-				return true, nil
-			},
-		})
-	},
+	Refill: refillRows(folders, mending[record.Folder]{
+		mend:   func(r *Refill, f *record.Folder) error { return standIn(r, f.Owner) },
+		rename: func(r *Refill, f *record.Folder) error { return r.rename(&f.Name, "folder", f.ID) },
+	}),
 	Paid: []table.Bucket{folderBucket, folderName},
 	Drop: dropRows(folders),
 }

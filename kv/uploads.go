@@ -163,27 +163,23 @@ var uploads = func() *table.Table[Upload] {
 
 var uploadTable = Table{
 	Buckets: []table.Bucket{uploadBucket, uploadSlug, uploadSecret},
-	Check: func(a *Audit) {
-		check(a, uploads, func(u *Upload) {
-			a.Refers(userBucket, u.Owner[:], "upload", u.ID)
-			if u.BySender() {
-				a.Refers(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
+	Check: checkRows(uploads, func(a *Audit, u *Upload) {
+		a.Refers(userBucket, u.Owner[:], "upload", u.ID)
+		if u.BySender() {
+			a.Refers(requestBucket, requestKey(u.Owner, u.Request), "upload", u.ID)
+		}
+	}),
+	Refill: refillRows(uploads, mending[Upload]{
+		mend: func(r *Refill, u *Upload) error { return standIn(r, u.Owner) },
+		then: func(r *Refill, u *Upload) error {
+			if !u.BySender() || r.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
+				return nil
 			}
-		})
-	},
-	Refill: func(r *Refill) error {
-		return refill(r, uploads, mending[Upload]{
-			mend: func(u *Upload) error { return standIn(r, u.Owner) },
-			then: func(u *Upload) error {
-				if !u.BySender() || r.Get(requestBucket, requestKey(u.Owner, u.Request)) != nil {
-					return nil
-				}
-				r.Lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
-				_, err := uploads.Delete(r.Tx.Tx, uploads.Key(u))
-				return err
-			},
-		})
-	},
+			r.Lost(fmt.Errorf("upload %s: its upload request is not there", u.ID))
+			_, err := uploads.Delete(r.Tx.Tx, uploads.Key(u))
+			return err
+		},
+	}),
 	Paid: []table.Bucket{uploadBucket},
 	Drop: dropRows(uploads),
 	Bytes: func(tx *Tx, owner record.ID) (_, reserved int64) {

@@ -115,13 +115,17 @@ func (a *Audit) Refers(b table.Bucket, key []byte, from string, id record.ID) {
 // Owe notes that a bucket should have n more entries.
 func (a *Audit) Owe(b table.Bucket, n int) { a.owed[b] += n }
 
-// check looks at the rows of a table, and calls each with those that can be read.
-func check[T any](a *Audit, t *table.Table[T], each func(*T)) {
-	if each == nil {
-		each = func(*T) {}
-	}
-	for b, n := range t.Check(a.Tx.Tx, each, a.Problem) {
-		a.Owe(b, n)
+// checkRows is the Check of a table. It calls each, if that is not nil, with the
+// rows that can be read.
+func checkRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
+	return func(a *Audit) {
+		for b, n := range t.Check(a.Tx.Tx, func(v *T) {
+			if each != nil {
+				each(a, v)
+			}
+		}, a.Problem) {
+			a.Owe(b, n)
+		}
 	}
 }
 
@@ -151,6 +155,27 @@ type ContentIndex struct {
 	// row is to people. They find nothing in a row that cannot be read.
 	Size   func(tx *Tx, key []byte) (size int64, found bool)
 	Holder func(tx *Tx, key []byte) (h Holder, found bool)
+}
+
+// contentIndex is the ContentIndex of a table. size is less than 0 of a row that
+// has no content.
+func contentIndex[T any](b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder) *ContentIndex {
+	return &ContentIndex{
+		Bucket: b,
+		Size: func(tx *Tx, key []byte) (n int64, found bool) {
+			if v, err := t.Get(tx.Tx, key); err == nil {
+				n, found = size(v), size(v) >= 0
+			}
+			return n, found
+		},
+		Holder: func(tx *Tx, key []byte) (h Holder, found bool) {
+			v, err := t.Get(tx.Tx, key)
+			if err == nil {
+				h = holder(v)
+			}
+			return h, err == nil
+		},
+	}
 }
 
 // contents are all ContentIndexes.

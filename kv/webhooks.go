@@ -96,13 +96,13 @@ var deliveries = func() *table.Table[record.Delivery] {
 var deliveryTable = Table{
 	Buckets: []table.Bucket{deliveryBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket},
 	Check: func(a *Audit) {
-		check(a, deliveries, func(d *record.Delivery) {
+		checkRows(deliveries, func(a *Audit, d *record.Delivery) {
 			a.Refers(hookBucket, ownedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
 			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
 			if a.misplaced(d) {
 				a.Say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
 			}
-		})
+		})(a)
 		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
 			if err := json.Unmarshal(v, new(record.Notice)); err != nil {
 				a.Say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
@@ -113,7 +113,7 @@ var deliveryTable = Table{
 		}
 	},
 	Refill: func(r *Refill) error {
-		if err := refill(r, deliveries, mending[record.Delivery]{then: func(d *record.Delivery) error {
+		if err := refill(r, deliveries, mending[record.Delivery]{then: func(r *Refill, d *record.Delivery) error {
 			notice := r.Before.Get(noticeBucket, noticeKey(d))
 			if notice == nil || r.Get(hookBucket, ownedKey(d.Owner, d.Hook[:]...)) == nil {
 				r.Lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
