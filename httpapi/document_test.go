@@ -1,0 +1,538 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"kist/httpapi/api"
+	"kist/httpapi/public"
+	"kist/httpapi/session"
+	"kist/httpapi/upload"
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/record"
+	"kist/kv/transfer/format"
+	"kist/search"
+)
+
+// challengeSchemas are the schemas of challenges of both versions.
+func challengeSchemas() (one, two web.Object) {
+	text, number := web.Object{"type": "string"}, web.Object{"type": "integer"}
+	one = web.Members(web.Object{"algorithm": text, "challenge": text, "maxnumber": number, "salt": text, "signature": text},
+		"algorithm", "challenge", "maxnumber", "salt", "signature")
+	parameters := web.Members(web.Object{
+		"algorithm": text, "cost": number, "expiresAt": web.Object{"type": "integer", "description": "In seconds since 1970."}, "keyLength": number, "keyPrefix": text, "nonce": text, "salt": text,
+	}, "algorithm", "cost", "expiresAt", "keyLength", "keyPrefix", "nonce", "salt")
+	return one, web.Members(web.Object{"parameters": parameters, "signature": text}, "parameters", "signature")
+}
+
+// makeDocument is the OpenAPI document of the API (version 3.0.3), made from the
+// routes and the fields, as JSON of which the outer levels are indented. It has
+// the operations for programs alone: pages, their assets and probes are not in
+// it. The address of its server is the text {base_url}. It fills in the shared
+// schemas of the operations, so it must not run twice at once.
+func makeDocument() ([]byte, error) {
+	d := &document{schemas: web.Object{}, responses: web.Object{}, parameters: web.Object{}, examples: web.Object{}}
+	for _, e := range enums() {
+		d.schemas[e.name] = web.Object{"type": "string", "enum": e.words, "description": e.doc, "example": e.words[0]}
+		d.schemas[web.MaybePrefix+e.name] = e.orNull()
+	}
+	for _, c := range components() {
+		schema := web.ShapeOf(c.value, c.mode)
+		nameEnums(schema)
+		d.schemas[c.name] = schema
+	}
+	file := upload.FileSchema()
+	nameEnums(file)
+	d.schemas["UploadedFile"] = file
+	d.schemas["CaptchaChallenge"], d.schemas["CaptchaChallenge2"] = challengeSchemas()
+	d.schemas["UploadedFiles"] = web.Members(web.Object{"files": web.Object{"type": "array", "description": "The files, in the order sent.", "items": web.Ref("UploadedFile")}}, "files")
+	maybe := web.ShapeOf(&record.Shown{Record: record.Record{Kind: record.Files}}, web.Shown)
+	maybe["nullable"] = true
+	nameEnums(maybe)
+	d.schemas["MaybeFile"] = maybe
+	d.schemas["Error"] = web.Members(web.Object{
+		"error":             web.Object{"type": "string", "description": "A sentence for a person.", "example": "There is no such note."},
+		"code":              web.Object{"type": "string", "description": "A word for a program.", "example": "not_found"},
+		"fields":            web.Object{"type": "object", "additionalProperties": web.Object{"type": "string"}, "description": "With 422: what is wrong, by field.", "example": web.Object{}},
+		"captcha":           captchaAsked(),
+		"requestId":         web.Object{"type": "string", "description": "The request's name in the log.", "example": "5f2b6c0e9d1a4b7c8e3f0a12"},
+		"error_description": web.Object{"type": "string", "description": "In the device flow: the sentence; error is the code of RFC 8628.", "example": "The user has not decided yet."},
+		"interval":          web.Object{"type": "integer", "description": "In the device flow: seconds to wait between two polls.", "example": 5},
+	}, "error", "code", "requestId")
+	d.schemas["Error"].(web.Object)["description"] = "What every failed operation of the API answers."
+	paths := web.Object{}
+	var tags []web.Object
+	seen := map[string]bool{}
+	for _, r := range new(Server).table() {
+		if !r.Documented() {
+			continue
+		}
+		if paths[r.Path] == nil {
+			paths[r.Path] = web.Object{}
+		}
+		paths[r.Path].(web.Object)[strings.ToLower(r.Method)] = d.operation(r)
+		if !seen[r.Tag] {
+			seen[r.Tag] = true
+			tags = append(tags, web.Object{"name": r.Tag, "description": tagDocs[r.Tag]})
+		}
+	}
+	if err := d.dropUnused(paths); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	err := enc.Encode(web.Object{
+		"openapi": "3.0.3",
+		"info": web.Object{
+			"title": "kist", "version": "1.0.0", "license": web.Object{"name": "MIT", "url": "https://spdx.org/licenses/MIT.html"},
+			"contact": web.Object{"name": "The administrator of this server", "url": placeholder + "/about"},
+			"description": "Keeps and shares files, bookmarks, notes, snippets, recipes, games and short links. " +
+				"Booleans may also be sent as \"true\" and \"false\", numbers as decimal text; unknown members are ignored; null on create means absent; " +
+				"the tags of a file may be sent back as they are answered. " +
+				"Every address that answers GET answers HEAD alike, without the body, and every address answers OPTIONS with the methods it knows; " +
+				"any other method is answered 405 with Allow. JSON answers of 1 KiB and more are compressed for clients that accept gzip. None of this is listed. " +
+				"Bookmarks, notes, snippets, recipes and games are experimental: their shapes may change.",
+		},
+		"servers":  []web.Object{{"url": placeholder}},
+		"security": []web.Object{{"ApiKeyAuth": []string{}}, {"Session": []string{}}},
+		"tags":     tags,
+		"paths":    paths,
+		"components": web.Object{
+			"securitySchemes": web.Object{"ApiKeyAuth": web.Object{
+				"type": "apiKey", "in": "header", "name": "x-api-key",
+				"description": "An API key. It may be sent as Authorization: ApiKey … or Bearer … instead.",
+			}, "Session": web.Object{
+				"type": "apiKey", "in": "cookie", "name": "kist_session",
+				"description": "The session of a browser that is signed in; over HTTPS the cookie is __Host-kist_session. Unsafe methods are refused when another site sends them.",
+			}},
+			"schemas":    d.schemas,
+			"responses":  d.responses,
+			"parameters": d.parameters,
+			"examples":   d.examples,
+		},
+	})
+	return fold(b.Bytes()), err
+}
+
+// captchaAsked is the schema of a challenge that is part of a refusal.
+func captchaAsked() web.Object {
+	v := web.Members(web.Object{
+		"provider":  web.Object{"type": "string", "enum": []string{string(record.CaptchaPow)}, "description": "What it is for.", "example": record.CaptchaPow},
+		"challenge": web.Ref("CaptchaChallenge"),
+	}, "provider", "challenge")
+	v["description"] = "With the code captcha_required at a sign-in: what to solve and send in the header x-captcha-token."
+	return v
+}
+
+// foldedDepth is how deep the document is indented: each member of a schema and
+// each answer of an operation has its line. Spaces were a third of it.
+const foldedDepth = 5
+
+// fold joins the lines of JSON, indented by one space for each level, that are
+// deeper than foldedDepth.
+func fold(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	folded := false
+	for l := range bytes.Lines(text) {
+		inner := bytes.TrimLeft(l, " ")
+		depth := len(l) - len(inner)
+		if depth > foldedDepth || depth == foldedDepth && folded && (inner[0] == '}' || inner[0] == ']') {
+			out = append(bytes.TrimRight(out, "\n"), inner...)
+		} else {
+			out = append(out, l...)
+		}
+		folded = depth > foldedDepth
+	}
+	return out
+}
+
+// A document is made of named parts, so that each is written once and
+// generators of code name them alike.
+type document struct{ schemas, responses, parameters, examples web.Object }
+
+// tagDocs describe the groups of operations.
+var tagDocs = map[string]string{
+	"account":         "The caller's own account and its API keys.",
+	"admin":           "Accounts, settings and figures of the instance, for administrators.",
+	"app":             "What the app needs beside the rest.",
+	"bookmarks":       "Kept addresses of pages.",
+	"captcha":         "Proof that a visitor is no program.",
+	"files":           "Files, and uploads of them.",
+	"folders":         "Folders that files lie in.",
+	"games":           "Entries of a game list.",
+	"moving":          "Import from other programs, and export of everything.",
+	"notes":           "Texts in Markdown.",
+	"public":          "What visitors may do with what is shared.",
+	"recipes":         "Recipes.",
+	"remote upload":   "Files that the server fetches from an address.",
+	"search":          "Search in everything.",
+	"server":          "The server itself.",
+	"session":         "Signing in, by password or by the device flow.",
+	"shorten":         "Short links.",
+	"snippets":        "Code and plain text.",
+	"tags":            "Tags, which are shared by all kinds. The paths that name a kind lead to the same tags.",
+	"tus":             "Resumable uploads by the protocol tus 1.0.0.",
+	"upload-requests": "Links at which others leave files.",
+	"webhooks":        "Addresses that are told of what happens.",
+}
+
+// An enum is a named list of words.
+type enum struct {
+	name, doc string
+	words     []string
+}
+
+// enums are the lists of words that the API uses. A schema with the words of
+// one refers to it by its name.
+func enums() []enum {
+	return []enum{
+		{"CaptchaProvider", "What tells people from programs.", field.Words(record.CaptchaProviders)},
+		{"DeliveryState", "How far a delivery is.", api.DeliveryStates},
+		{"DeviceAction", "What to do with a device that asks to be let in.", session.DeviceActions},
+		{"Event", "Something that happened.", api.EventNames},
+		{"FileSort", "An order of files.", field.Words(kv.Sorts(record.Files))},
+		{"FileType", "A coarse kind of content.", record.ClassNames()},
+		{"GameStatus", "How far one is with a game.", field.Words(record.GameStatuses)},
+		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
+		{"ImportState", "How far an import is.", field.Words(record.ImportStates)},
+		{"IndexState", "How the search index is.", search.Phases()},
+		{"ItemKind", "A kind of item.", api.KindNames()},
+		{"LimitAction", "What happens when the limit of views is reached.", field.Words(record.Actions)},
+		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
+		{"Program", "A program that kist can be set up in.", field.Words(api.ProgramNames())},
+		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
+		{"RecordSort", "An order of records.", field.Words(kv.Sorts(record.Notes))},
+		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
+		{"RemoteUploadState", "How far a remote upload is.", field.Words(record.FetchStates)},
+		{"Role", "What a user may do.", field.Words(record.Roles)},
+		{"Scope", "What an API key may be used for.", api.ScopeNames},
+		{"UploadAction", "What to do with a file that waits for approval.", record.Verdicts},
+		{"UploadState", "How far a file that was sent is.", field.Words(record.States)},
+		{"WebhookEvent", "An event that a webhook is told of; * is all.", api.WebhookEvents},
+		{"WebhookFormat", "The form of what a webhook is sent.", field.Words(record.Formats)},
+	}
+}
+
+// nameEnums puts the name of an enum wherever enumOf refers to its words.
+func nameEnums(schema any) {
+	switch v := schema.(type) {
+	case web.Object:
+		if e, ok := v["$ref"].(web.EnumRef); ok {
+			v["$ref"] = enumAddress(e)
+		}
+		for _, part := range v {
+			nameEnums(part)
+		}
+	case []web.Object:
+		for _, part := range v {
+			nameEnums(part)
+		}
+	}
+}
+
+// enumAddress is the address of the named schema that has the words.
+func enumAddress(e web.EnumRef) string {
+	for _, one := range enums() {
+		if !slices.Equal(one.words, e.Words) {
+			continue
+		}
+		if e.Nullable {
+			return web.SchemasPath + web.MaybePrefix + one.name
+		}
+		return web.SchemasPath + one.name
+	}
+	panic("no enum in the document has the words " + strings.Join(e.Words, ", "))
+}
+
+// orNull is the schema of a word of the enum, or null.
+func (e *enum) orNull() web.Object {
+	words := make([]any, 0, len(e.words)+1)
+	for _, w := range e.words {
+		words = append(words, w)
+	}
+	return web.Object{"type": "string", "nullable": true, "enum": append(words, nil), "description": e.doc, "example": e.words[0]}
+}
+
+// dropUnused leaves out the enums that nothing refers to.
+func (d *document) dropUnused(paths web.Object) error {
+	used, err := json.Marshal([]web.Object{paths, d.schemas, d.parameters})
+	if err != nil {
+		return err
+	}
+	for _, e := range enums() {
+		for _, name := range []string{e.name, web.MaybePrefix + e.name} {
+			if !bytes.Contains(used, []byte(`/`+name+`"`)) {
+				delete(d.schemas, name)
+			}
+		}
+	}
+	return nil
+}
+
+// parameter refers to a parameter that several operations have.
+func (d *document) parameter(p web.Object) web.Object {
+	name := p["in"].(string) + web.Title(strings.ReplaceAll(p["name"].(string), "-", ""))
+	if at, ok := p["schema"].(web.Object)["$ref"].(string); ok {
+		name += at[strings.LastIndexByte(at, '/')+1:]
+	}
+	if d.parameters[name] == nil {
+		d.parameters[name] = p
+	}
+	if !reflect.DeepEqual(d.parameters[name], p) {
+		return p
+	}
+	return web.Object{"$ref": "#/components/parameters/" + name}
+}
+
+func (d *document) operation(r Route) web.Object {
+	op := web.Object{"operationId": r.Id, "tags": []string{r.Tag}, "summary": r.Summary}
+	var params []web.Object
+	for segment := range strings.SplitSeq(r.Path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			name = strings.TrimSuffix(name, "}")
+			params = append(params, d.parameter(web.Object{
+				"name": name, "in": "path", "required": true, "description": pathParams[name].doc,
+				"schema": web.Object{"type": "string"}, "example": pathParams[name].example,
+			}))
+		}
+	}
+	for _, p := range r.Args {
+		nameEnums(p.Schema)
+		params = append(params, d.parameter(web.Object{"name": p.Name, "in": p.In, "description": p.Doc, "schema": p.Schema, "example": p.Example}))
+	}
+	if params != nil {
+		op["parameters"] = params
+	}
+	switch {
+	case r.Access.Open:
+		op["security"] = []web.Object{}
+		op["description"] = "No credential is needed."
+	case r.Access.AnyKey && r.Access.Admin:
+		op["description"] = "Any API key of an administrator will do."
+	case r.Access.AnyKey:
+		op["description"] = "Any API key will do."
+	case r.Access.Browser:
+		op["security"] = []web.Object{{"Session": []string{}}}
+		op["description"] = "Only for a browser that is signed in."
+	case r.Access.Session:
+		op["description"] = "For a browser that is signed in; an API key needs the scope admin, and its user must be an administrator."
+	default:
+		op["description"] = "An API key needs the scope " + string(r.Access.Scope) + "."
+	}
+	if r.Body != nil {
+		op["requestBody"] = web.Object{"required": !r.Body.Optional, "content": d.media(r.Body)}
+	}
+	answers := web.Object{strconv.Itoa(r.Reply.Status): d.answer(r.Reply.Doc, r.Reply.Body)}
+	if r.Plain != nil {
+		answers[strconv.Itoa(r.Reply.Status)] = d.answer(r.Reply.Doc+" As text, to Accept: text/plain, "+r.Plain.Doc+".", r.Reply.Body, web.TextOf(r.Plain.Example))
+	}
+	for _, status := range r.Statuses() {
+		if status < 400 {
+			answers[strconv.Itoa(status)] = d.answer(web.StatusText(status)+".", map[int]*web.Content{http.StatusPartialContent: r.Reply.Body}[status])
+		} else {
+			answers[strconv.Itoa(status)] = d.failed(status, r.Plain != nil)
+		}
+	}
+	op["responses"] = answers
+	return op
+}
+
+// failed refers to the answer with an error status, which is the same for all
+// operations but those that answer with text too.
+func (d *document) failed(status int, plain bool) web.Object {
+	name := strings.NewReplacer(" ", "", "-", "").Replace(web.StatusText(status))
+	bodies := []*web.Content{web.JSONOf(web.Ref("Error"), failure(status))}
+	if plain {
+		name += "OrText"
+		bodies = append(bodies, web.TextOf("A sentence that says why.\n"))
+	}
+	if d.responses[name] == nil {
+		d.responses[name] = d.answer(web.StatusText(status)+".", bodies...)
+	}
+	return web.Object{"$ref": "#/components/responses/" + name}
+}
+
+// failure is an example of the answer with an error status.
+func failure(status int) web.Object {
+	of := map[int][2]string{
+		http.StatusBadRequest:                   {"malformed", "The body is not valid JSON: it ends too early."},
+		http.StatusUnauthorized:                 {"unknown_key", "This API key is not known."},
+		http.StatusForbidden:                    {"scope_missing", "This API key does not have the scope write."},
+		http.StatusNotFound:                     {"not_found", "There is no such item."},
+		http.StatusConflict:                     {"slug_taken", "This slug is in use already."},
+		http.StatusGone:                         {"expired", "This item has expired."},
+		http.StatusPreconditionFailed:           {"precondition_failed", "The content is not the one that the request names."},
+		http.StatusRequestEntityTooLarge:        {"too_large", "The body is larger than 1048576 bytes."},
+		http.StatusUnsupportedMediaType:         {"unsupported_media_type", "The body must be JSON, with the Content-Type application/json."},
+		http.StatusRequestedRangeNotSatisfiable: {"bad_range", "The content does not have the range that was asked for."},
+		http.StatusMisdirectedRequest:           {"misdirected", "This server has another address than the one in your request. Its operator sets the address with --base-url."},
+		http.StatusUnprocessableEntity:          {"invalid_fields", "The title is required."},
+		http.StatusLocked:                       {"upload_busy", "Another request works on this upload."},
+		http.StatusTooManyRequests:              {"too_many_guesses", "Too many wrong passwords. Try again later."},
+		http.StatusInternalServerError:          {"internal", "Something went wrong on the server. The log says more under this request id."},
+		http.StatusServiceUnavailable:           {"busy", "Too many passwords are being checked; try again in a moment."},
+		http.StatusInsufficientStorage:          {"disk_full", "The server's disk is full. Nothing was stored."},
+		http.StatusMethodNotAllowed:             {"method_not_allowed", "This address does not support this method."},
+		web.StatusChecksum:                      {"checksum_mismatch", "The body is not what its checksum says. Nothing of it was kept."},
+	}[status]
+	e := web.Object{"code": of[0], "error": of[1], "requestId": "5f2b6c0e9d1a4b7c8e3f0a12"}
+	if status == http.StatusUnprocessableEntity {
+		e["fields"] = web.Object{"title": "is required"}
+	}
+	return e
+}
+
+// pathParams says what the parameters of paths are, with an example of each.
+var pathParams = map[string]struct{ doc, example string }{
+	"id":     {"Id; for records the slug does as well.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"slug":   {"Slug; for files the id does as well.", "summer-24"},
+	"itemId": {"Id of the item.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+	"secret": {"End of the upload's address, which only its sender knows.", "7Nc0yq…"},
+
+	"token": {"Token of the link, which is a secret.", "4Jc0…"},
+	"name":  {"Name of the file.", "kist.css"},
+
+	"username":   {"Name of the user.", "ann"},
+	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
+}
+
+// answer is an answer with a body in one of several types; a nil one is none.
+func (d *document) answer(doc string, bodies ...*web.Content) web.Object {
+	a := web.Object{"description": doc}
+	of := web.Object{}
+	for _, body := range bodies {
+		if body != nil {
+			maps.Copy(of, d.media(body))
+			a["content"] = of
+		}
+	}
+	return a
+}
+
+func (d *document) media(c *web.Content) web.Object {
+	if c.Schema == nil {
+		c.Schema = d.schemas[c.Name].(web.Object)
+	}
+	nameEnums(c.Schema)
+	example := c.Example
+	if example == nil {
+		example = d.example(c.Schema)
+	}
+	if c.Name == "" {
+		return web.Object{c.Media: web.Object{"schema": c.Schema, "example": example}}
+	}
+	d.schemas[c.Name] = c.Schema
+	d.examples[c.Name] = web.Object{"value": example}
+	return web.Object{c.Media: web.Object{"schema": web.Ref(c.Name), "examples": web.Object{"default": web.Object{"$ref": "#/components/examples/" + c.Name}}}}
+}
+
+// example makes an example of a schema out of those of its members.
+func (d *document) example(schema web.Object) any {
+	if at, ok := schema["$ref"].(string); ok {
+		named, _ := d.schemas[strings.TrimPrefix(at, web.SchemasPath)].(web.Object)
+		return d.example(named)
+	}
+	if e, ok := schema["example"]; ok {
+		return e
+	}
+	if either, ok := schema["oneOf"].([]web.Object); ok {
+		return d.example(either[0])
+	}
+	if named, ok := schema["allOf"].([]web.Object); ok {
+		return d.example(named[0])
+	}
+	switch schema["type"] {
+	case "object":
+		out := web.Object{}
+		members, _ := schema["properties"].(web.Object)
+		for name, m := range members {
+			out[name] = d.example(m.(web.Object))
+		}
+		return out
+	case "array":
+		items, _ := schema["items"].(web.Object)
+		return []any{d.example(items)}
+	case "integer":
+		return 1
+	case "boolean":
+		return true
+	}
+	return "text"
+}
+
+// A component is a named schema.
+type component struct {
+	name  string
+	value field.Shaped
+	mode  web.Mode
+}
+
+func components() []component {
+	file := record.NewForm(record.Files)
+	all := []component{
+		{"FileEdit", record.FileEdit{Form: file}, web.Edit},
+		{"Folder", new(api.ShownFolder), web.Shown},
+		{"FolderCreate", record.FolderForm(record.Folder{}), web.Create},
+		{"FolderEdit", record.FolderForm(record.Folder{}), web.Edit},
+		{"Tag", new(api.ShownTag), web.Shown},
+		{"TagCreate", record.TagForm(record.Tag{}), web.Create},
+		{"TagEdit", record.TagForm(record.Tag{}), web.Edit},
+		{"TagMerge", new(api.MergeForm), web.Create},
+		{"User", new(session.ShownUser), web.Shown},
+		{"UserCreate", api.NewUserForm(), web.Create},
+		{"UserEdit", api.NewUserEdit(), web.Edit},
+		{"MeEdit", new(api.MeForm), web.Edit},
+		{"Key", new(api.ShownKey), web.Shown},
+		{"KeyCreate", &api.KeyForm{Fresh: true}, web.Create},
+		{"KeyEdit", new(api.KeyForm), web.Edit},
+		{"Settings", new(record.Settings), web.Shown},
+		{"SettingsEdit", new(record.Settings), web.Edit},
+		{"Stats", new(api.Stats), web.Shown},
+		{"Health", new(shownHealth), web.Shown},
+		{"SearchResult", &api.Result{Shown: record.Shown{Record: record.Record{Kind: record.Notes}}}, web.Shown},
+		{"Password", new(public.PasswordForm), web.Create},
+		{"Login", new(session.LoginForm), web.Create},
+		{"Session", new(session.ShownSession), web.Shown},
+		{"Device", new(session.DeviceForm), web.Create},
+		{"DevicePoll", new(session.TokenForm), web.Create},
+		{"DeviceDecision", new(session.VerifyForm), web.Create},
+		{"Webhook", new(api.ShownWebhook), web.Shown},
+		{"WebhookCreate", api.BlankWebhook(), web.Create},
+		{"WebhookEdit", api.BlankWebhook(), web.Edit},
+		{"Delivery", new(api.ShownDelivery), web.Shown},
+		{"UploadRequest", new(record.ShownRequest), web.Shown},
+		{"UploadRequestCreate", new(record.RequestForm), web.Create},
+		{"UploadRequestEdit", new(record.RequestForm), web.Edit},
+		{"UploadItem", new(record.Item), web.Shown},
+		{"UploadDecision", new(record.Decision), web.Create},
+		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, web.Shown},
+		{"CaptchaToken", new(session.TokenOfCaptcha), web.Create},
+		{"ResumableUpload", new(upload.ShownUpload), web.Shown},
+		{"SentUpload", &upload.ShownUpload{Upload: kv.Upload{Request: uuid.Max}}, web.Shown},
+		{"Import", new(api.ShownImport), web.Shown},
+		{"Setup", new(api.ShownSetup), web.Shown},
+		{"SetupCreate", new(api.SetupForm), web.Create},
+		{"SetupMade", new(api.MadeSetup), web.Shown},
+		{"RemoteUpload", new(upload.ShownFetch), web.Shown},
+	}
+	for _, k := range record.Kinds {
+		all = append(all, component{web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}}, web.Shown})
+		if k != record.Files {
+			all = append(all, component{web.Title(k.Name) + "Create", record.NewForm(k), web.Create}, component{web.Title(k.Name) + "Edit", record.NewForm(k), web.Edit},
+				component{"Shared" + web.Title(k.Name), &record.Shown{Record: record.Record{Kind: k}, Visitor: true}, web.Shown})
+		}
+	}
+	return all
+}
