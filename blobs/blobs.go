@@ -31,8 +31,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"kist/blobs/disk"
@@ -65,8 +63,12 @@ const uploadsFolder = "uploads"
 // A Store is a folder of blobs. Its methods may be called by any number of
 // goroutines at once. One process at a time may have a folder open.
 type Store struct {
-	root    *os.Root
-	uploads *os.Root // has tempFolder and partFolder; root if they are in the store's folder
+	root    *tree
+	uploads *tree // has tempFolder and partFolder; root if they are in the store's folder
+	steps   *steps
+
+	Damaged *Quarantine // the blobs whose bytes are known to be wrong
+	Parts   *Parts      // content that comes in pieces and is not complete
 
 	// unnamed says that the file system can stage content in files without
 	// a name, which no crash can leave behind.
@@ -75,25 +77,39 @@ type Store struct {
 	// reread is rereadLimit, but for tests.
 	reread int64
 
-	// hook, when a test sets it, is told each step that changes the disk
-	// before it is taken; an error it returns is the outcome of the step.
-	hook func(step string) error
-
 	hot     smallCache
 	proven  proven
-	damaged quarantine
 	checks  checks
 	failing failing
 	reading bool // nothing on disk is changed
+	names   nameLocks
+	temps   temps
+}
 
-	making         sync.Mutex       // held to make a folder
-	durable        [256]atomic.Bool // the folders whose own names are on stable storage
-	durableParts   atomic.Bool      // the same of partFolder
-	durableDamaged atomic.Bool      // the same of damagedFolder
+// newStore returns the store in a folder that is open.
+func newStore(root *os.Root, reading bool) *Store {
+	steps := &steps{}
+	t := &tree{Root: root, steps: steps, syncStep: "sync top"}
+	s := &Store{
+		root:    t,
+		uploads: t,
+		steps:   steps,
+		Damaged: &Quarantine{root: t, reading: reading},
+		Parts:   &Parts{uploads: t},
+		reread:  rereadLimit,
+		reading: reading,
+		names:   nameLocks{held: map[Ref]*nameLock{}},
+		temps:   temps{used: map[string]struct{}{}},
+	}
+	s.Damaged.forget = s.forget
+	s.checks.check = s.check
+	return s
+}
 
-	mu    sync.Mutex
-	locks map[Ref]*nameLock   // the refs that somebody pins or tries to unlink
-	temps map[string]struct{} // the names in tempFolder that a Stage is using
+// forget drops what is remembered of a blob that is unlinked or damaged.
+func (s *Store) forget(ref Ref) {
+	s.hot.forget(ref)
+	s.proven.forget(ref)
 }
 
 // Info describes one blob.
@@ -147,21 +163,15 @@ func openStore(dir, cache string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 	}
-	s := &Store{
-		root:    root,
-		uploads: root,
-		reread:  rereadLimit,
-		locks:   make(map[Ref]*nameLock),
-		temps:   make(map[string]struct{}),
-	}
+	s := newStore(root, false)
 	if cache != "" {
 		err = s.openUploads(cache)
 	}
-	if err = errors.Join(err, s.recover(), s.loadDamaged()); err != nil {
+	if err = errors.Join(err, s.recover(), s.Damaged.load()); err != nil {
 		_ = s.closeFolders()
 		return nil, err
 	}
-	s.unnamed = s.probe()
+	s.unnamed = canLink(s)
 	return s, nil
 }
 
@@ -173,8 +183,8 @@ func Read(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blobs: opening the folder: %w", err)
 	}
-	s := &Store{root: root, uploads: root, reading: true, locks: make(map[Ref]*nameLock), temps: make(map[string]struct{})}
-	if err := s.loadDamaged(); err != nil {
+	s := newStore(root, true)
+	if err := s.Damaged.load(); err != nil {
 		_ = root.Close()
 		return nil, err
 	}
@@ -209,7 +219,8 @@ func (s *Store) openUploads(cache string) error {
 	if !disk.Joined(from, to) {
 		return uploads.Close()
 	}
-	s.uploads = uploads
+	s.uploads = &tree{Root: uploads, steps: s.steps, syncStep: "sync uploads"}
+	s.Parts.uploads = s.uploads
 	// A process that died may have made these folders and not synced them.
 	above, err := os.Open(cache)
 	if err == nil {
@@ -224,11 +235,11 @@ func (s *Store) openUploads(cache string) error {
 // moveIn moves the uploads that are in the store's folder, where earlier
 // versions kept them, to the folder for uploads.
 func (s *Store) moveIn() error {
-	if _, err := s.sweepTempsIn(s.root, func(fs.FileInfo) bool { return true }); err != nil {
+	if _, err := s.temps.sweep(s.root, func(fs.FileInfo) bool { return true }); err != nil {
 		return err
 	}
 	_ = s.root.Remove(tempFolder) // unless it is missing or has what is not the store's
-	old, err := openFolder(s.root, partFolder)
+	old, err := s.root.openFolder(partFolder)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
 		return nil
 	}
@@ -236,10 +247,10 @@ func (s *Store) moveIn() error {
 		return fmt.Errorf("blobs: opening the folder of parts: %w", err)
 	}
 	defer old.Close()
-	if err := s.needFolder(s.uploads, partFolder, &s.durableParts); err != nil {
+	if err := s.uploads.makeDurable(partFolder); err != nil {
 		return fmt.Errorf("blobs: creating the folder of parts: %w", err)
 	}
-	to, err := openFolder(s.uploads, partFolder)
+	to, err := s.uploads.openFolder(partFolder)
 	if err != nil {
 		return fmt.Errorf("blobs: opening the folder of parts: %w", err)
 	}
@@ -260,13 +271,13 @@ func (s *Store) moveIn() error {
 // recover removes what a crash left in the temporary folder and makes the
 // names of the folders that exist durable.
 func (s *Store) recover() error {
-	if _, err := s.sweepTemps(func(fs.FileInfo) bool { return true }); err != nil {
+	if _, err := s.temps.sweep(s.uploads, func(fs.FileInfo) bool { return true }); err != nil {
 		return err
 	}
 	if _, err := s.uploads.Lstat(partFolder); err == nil {
-		s.durableParts.Store(true) // with the sync below, or that of openUploads
+		s.uploads.setDurable(partFolder) // with the sync below, or that of openUploads
 	}
-	top, err := s.openFolder(".")
+	top, err := s.root.openFolder(".")
 	if err != nil {
 		return fmt.Errorf("blobs: opening the folder: %w", err)
 	}
@@ -279,10 +290,8 @@ func (s *Store) recover() error {
 		return fmt.Errorf("blobs: syncing the folder: %w", err)
 	}
 	for _, name := range names {
-		if b, ok := parseFolder(name); ok {
-			s.durable[b].Store(true)
-		} else if name == damagedFolder {
-			s.durableDamaged.Store(true)
+		if _, ok := parseFolder(name); ok || name == damagedFolder {
+			s.root.setDurable(name)
 		}
 	}
 	return nil
@@ -311,7 +320,7 @@ func (s *Store) closeFolders() error {
 // is sent to others. A file that was opened stays readable to its end after the
 // blob was unlinked.
 func (s *Store) Get(ref Ref) (*os.File, error) {
-	if err := s.Quarantined(ref); err != nil {
+	if err := s.Damaged.Err(ref); err != nil {
 		if _, gone := s.Stat(ref); errors.Is(gone, fs.ErrNotExist) {
 			return nil, gone
 		}
@@ -393,7 +402,7 @@ func (s *Store) All() iter.Seq2[Info, error] { return s.after("") }
 // the first.
 func (s *Store) after(last string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		folders, err := s.list(".")
+		folders, err := s.root.list(".")
 		if err != nil {
 			yield(Info{}, err)
 			return
@@ -411,7 +420,7 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 			case last != "" && folder.Name() < last[:2]:
 				continue
 			}
-			files, err := s.list(folder.Name())
+			files, err := s.root.list(folder.Name())
 			if err != nil && !yield(Info{}, err) {
 				return
 			}
@@ -419,7 +428,7 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 				if last != "" && file.Name() <= last {
 					continue
 				}
-				info, err := s.describe(b, path.Join(folder.Name(), file.Name()))
+				info, err := s.root.describe(b, path.Join(folder.Name(), file.Name()))
 				if errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
@@ -431,36 +440,6 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 	}
 }
 
-// describe is the Info of the file with the given path in the folder of b.
-func (s *Store) describe(b byte, name string) (Info, error) {
-	ref, err := ParseRef(path.Base(name))
-	if err != nil || ref[0] != b {
-		return Info{}, errForeign(name)
-	}
-	file, err := s.root.Lstat(name)
-	if err != nil {
-		return Info{}, fmt.Errorf("blobs: looking at a blob: %w", err)
-	}
-	if !file.Mode().IsRegular() {
-		return Info{}, errForeign(name)
-	}
-	return Info{Ref: ref, Size: file.Size(), ModTime: file.ModTime()}, nil
-}
-
-func errForeign(name string) error { return fmt.Errorf("blobs: %q: %w", name, ErrForeign) }
-
-// list returns the entries of a folder of the store in the order of their
-// names.
-func (s *Store) list(name string) ([]fs.DirEntry, error) { return list(s.root, name) }
-
-func list(root *os.Root, name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(root.FS(), name)
-	if err != nil {
-		return nil, fmt.Errorf("blobs: listing a folder: %w", err)
-	}
-	return entries, nil
-}
-
 // parseFolder returns the first byte of the refs in the folder of that name.
 func parseFolder(name string) (b byte, ok bool) {
 	bytes, err := hex.DecodeString(name)
@@ -468,41 +447,4 @@ func parseFolder(name string) (b byte, ok bool) {
 		return 0, false
 	}
 	return bytes[0], true
-}
-
-// openFolder opens a folder of the store.
-func (s *Store) openFolder(name string) (*os.File, error) { return openFolder(s.root, name) }
-
-// openFolder opens a folder in root. It refuses a symbolic link in its place.
-func openFolder(root *os.Root, name string) (*os.File, error) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return nil, errForeign(name)
-	}
-	return root.Open(name)
-}
-
-// makeFolder makes a folder in root and reports whether it was missing.
-func makeFolder(root *os.Root, name string) (made bool, err error) {
-	err = root.Mkdir(name, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, root.Chmod(name, 0o700)
-}
-
-// do takes one step that changes the disk.
-func (s *Store) do(step string, act func() error) error {
-	if s.hook != nil {
-		if err := s.hook(step); err != nil {
-			return err
-		}
-	}
-	return act()
 }

@@ -72,8 +72,8 @@ func read(s *Store, ref Ref) ([]byte, error) {
 
 func refOf(content []byte) Ref { return sha256.Sum256(content) }
 
-// tree lists the files below dir.
-func tree(t testing.TB, dir string) []string {
+// paths lists the files below dir.
+func paths(t testing.TB, dir string) []string {
 	t.Helper()
 	names := []string{}
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -120,7 +120,7 @@ func TestOpen(t *testing.T) {
 		is := is.New(t)
 		s, dir := open(t)
 		keep(t, s, []byte("stays")).Release()
-		before := tree(t, dir)
+		before := paths(t, dir)
 		is.NoErr(s.Close())
 		is.NoErr(os.MkdirAll(filepath.Join(dir, "tmp"), 0o700))
 		is.NoErr(os.WriteFile(filepath.Join(dir, "tmp", "LEFT"), []byte("half"), 0o600))
@@ -128,7 +128,7 @@ func TestOpen(t *testing.T) {
 		s, err := Open(dir)
 		is.NoErr(err)
 		defer s.Close()
-		is.Equal(tree(t, dir), before)
+		is.Equal(paths(t, dir), before)
 	})
 }
 
@@ -330,7 +330,7 @@ func TestTemporaryFolderIsNoSymlink(t *testing.T) {
 	is.NoErr(os.Symlink(elsewhere, filepath.Join(dir, "tmp")))
 	_, err := Open(dir)
 	is.True(errors.Is(err, ErrForeign))
-	is.Equal(tree(t, elsewhere), []string{"mine"})
+	is.Equal(paths(t, elsewhere), []string{"mine"})
 }
 
 func foreigners(s *Store) (n int) {

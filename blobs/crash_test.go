@@ -48,7 +48,7 @@ func crash(args []string) error {
 		return err
 	}
 	s.unnamed = way == "unnamed"
-	s.hook = func(at string) error {
+	s.steps.hook = func(at string) error {
 		if at == step {
 			self, err := os.FindProcess(os.Getpid())
 			if err == nil {
@@ -98,10 +98,10 @@ func TestCrash(t *testing.T) {
 				is.NoErr(err)
 				defer again.Close()
 				if tt.whole[way] {
-					is.Equal(tree(t, dir), []string{refOf(crashContent).path()})
+					is.Equal(paths(t, dir), []string{refOf(crashContent).path()})
 					is.NoErr(again.Check(refOf(crashContent)))
 				} else {
-					is.Equal(tree(t, dir), []string{})
+					is.Equal(paths(t, dir), []string{})
 					_, err := again.Get(refOf(crashContent))
 					is.True(errors.Is(err, fs.ErrNotExist))
 				}

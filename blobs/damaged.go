@@ -27,9 +27,13 @@ type Damage struct {
 	Found time.Time
 }
 
-// A quarantine knows the blobs that are damaged. Its mutex is held while a
+// A Quarantine knows the blobs that are damaged. Its mutex is held while a
 // marker is made or removed, so that memory and disk agree.
-type quarantine struct {
+type Quarantine struct {
+	root    *tree
+	reading bool      // nothing on disk is changed
+	forget  func(Ref) // drops what is remembered of the blob's right bytes
+
 	mu    sync.RWMutex
 	found map[Ref]time.Time
 	tell  func(Ref, error) // nil, or is called for each blob that is newly found to be damaged
@@ -37,46 +41,46 @@ type quarantine struct {
 
 // OnDamage sets a function that is called once for each blob that is found to
 // be damaged from then on, with the reason.
-func (s *Store) OnDamage(tell func(Ref, error)) {
-	s.damaged.mu.Lock()
-	defer s.damaged.mu.Unlock()
-	s.damaged.tell = tell
+func (q *Quarantine) OnDamage(tell func(Ref, error)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tell = tell
 }
 
-// Damaged lists the blobs in quarantine in the order of their refs.
-func (s *Store) Damaged() []Damage {
-	s.damaged.mu.RLock()
-	defer s.damaged.mu.RUnlock()
-	all := make([]Damage, 0, len(s.damaged.found))
-	for ref, found := range s.damaged.found {
+// List returns the blobs in quarantine in the order of their refs.
+func (q *Quarantine) List() []Damage {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	all := make([]Damage, 0, len(q.found))
+	for ref, found := range q.found {
 		all = append(all, Damage{ref, found})
 	}
 	slices.SortFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) })
 	return all
 }
 
-// Quarantined returns ErrDamaged if the blob is in quarantine.
-func (s *Store) Quarantined(ref Ref) error {
-	s.damaged.mu.RLock()
-	defer s.damaged.mu.RUnlock()
-	if _, got := s.damaged.found[ref]; got {
+// Err returns ErrDamaged if the blob is in quarantine.
+func (q *Quarantine) Err(ref Ref) error {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if _, got := q.found[ref]; got {
 		return fmt.Errorf("blobs: the bytes of %s: %w", ref, ErrDamaged)
 	}
 	return nil
 }
 
-// loadDamaged reads the markers. The marker of a blob that is gone does not
+// load reads the markers. The marker of a blob that is gone does not
 // count.
-func (s *Store) loadDamaged() error {
-	s.damaged.found = map[Ref]time.Time{}
-	folder, err := s.root.Lstat(damagedFolder)
+func (q *Quarantine) load() error {
+	q.found = map[Ref]time.Time{}
+	folder, err := q.root.Lstat(damagedFolder)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.IsDir() { // All tells of the latter
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("blobs: looking for the markers of damaged blobs: %w", err)
 	}
-	markers, err := s.list(damagedFolder)
+	markers, err := q.root.list(damagedFolder)
 	if err != nil {
 		return err
 	}
@@ -85,7 +89,7 @@ func (s *Store) loadDamaged() error {
 		if err != nil {
 			continue
 		}
-		if _, err := s.root.Lstat(ref.path()); errors.Is(err, fs.ErrNotExist) {
+		if _, err := q.root.Lstat(ref.path()); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		info, err := m.Info()
@@ -95,31 +99,29 @@ func (s *Store) loadDamaged() error {
 		if err != nil {
 			return fmt.Errorf("blobs: reading the marker of a damaged blob: %w", err)
 		}
-		s.damaged.found[ref] = info.ModTime()
+		q.found[ref] = info.ModTime()
 	}
 	return nil
 }
 
-// quarantineBlob puts a blob in quarantine for the given reason. The bytes stay where
+// add puts a blob in quarantine for the given reason. The bytes stay where
 // they are. If f is not the file that has the blob's name now, the blob was
 // replaced while f was read, and nothing happens. f is nil if the blob could
 // not be opened as a file.
 //
 // A marker that cannot be written does not stop the quarantine in this process.
-func (s *Store) quarantineBlob(ref Ref, f *os.File, reason error) {
-	q := &s.damaged
+func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
 	q.mu.Lock()
 	_, known := q.found[ref]
-	if known || !s.isCurrent(ref, f) {
+	if known || !q.isCurrent(ref, f) {
 		q.mu.Unlock()
 		return
 	}
 	q.found[ref] = time.Now()
-	s.hot.forget(ref)
-	s.proven.forget(ref)
+	q.forget(ref)
 	var err error
-	if !s.reading {
-		err = s.mark(ref)
+	if !q.reading {
+		err = q.mark(ref)
 	}
 	tell := q.tell
 	q.mu.Unlock()
@@ -130,8 +132,8 @@ func (s *Store) quarantineBlob(ref Ref, f *os.File, reason error) {
 
 // isCurrent reports whether f is the file under the blob's name; with f nil,
 // whether something is there that cannot be opened as a blob.
-func (s *Store) isCurrent(ref Ref, f *os.File) bool {
-	now, err := s.root.Lstat(ref.path())
+func (q *Quarantine) isCurrent(ref Ref, f *os.File) bool {
+	now, err := q.root.Lstat(ref.path())
 	if f == nil {
 		return err == nil && !now.Mode().IsRegular()
 	}
@@ -140,19 +142,19 @@ func (s *Store) isCurrent(ref Ref, f *os.File) bool {
 }
 
 // mark makes the marker of a blob and its name durable.
-func (s *Store) mark(ref Ref) error {
-	if err := s.needFolder(s.root, damagedFolder, &s.durableDamaged); err != nil {
+func (q *Quarantine) mark(ref Ref) error {
+	if err := q.root.makeDurable(damagedFolder); err != nil {
 		return fmt.Errorf("blobs: making the folder of markers: %w", err)
 	}
-	err := s.do("mark", func() error {
-		f, err := s.root.OpenFile(damagedFolder+"/"+ref.String(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	err := q.root.steps.do("mark", func() error {
+		f, err := q.root.OpenFile(damagedFolder+"/"+ref.String(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
 		return f.Close()
 	})
 	if err == nil {
-		err = s.syncDamaged()
+		err = q.root.syncFolder(damagedFolder, "sync damaged")
 	}
 	if err != nil {
 		return fmt.Errorf("blobs: marking a blob as damaged: %w", err)
@@ -160,67 +162,56 @@ func (s *Store) mark(ref Ref) error {
 	return nil
 }
 
-func (s *Store) syncDamaged() error {
-	folder, err := s.openFolder(damagedFolder)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return s.do("sync damaged", func() error { return disk.SyncFolder(folder) })
-}
-
 // release ends the quarantine of a blob whose right bytes are on stable storage
 // under its name, or which is gone. The marker goes after the bytes came, never
 // before.
-func (s *Store) release(ref Ref) error {
-	q := &s.damaged
+func (q *Quarantine) release(ref Ref) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return s.unmark(ref)
+	return q.unmark(ref)
 }
 
 // unmark is release for those who hold the quarantine.
-func (s *Store) unmark(ref Ref) error {
-	if _, got := s.damaged.found[ref]; !got {
+func (q *Quarantine) unmark(ref Ref) error {
+	if _, got := q.found[ref]; !got {
 		return nil
 	}
-	if !s.reading {
-		err := s.do("unmark", func() error { return s.root.Remove(damagedFolder + "/" + ref.String()) })
+	if !q.reading {
+		err := q.root.steps.do("unmark", func() error { return q.root.Remove(damagedFolder + "/" + ref.String()) })
 		if err == nil {
-			err = s.syncDamaged()
+			err = q.root.syncFolder(damagedFolder, "sync damaged")
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("blobs: removing the marker of a damaged blob: %w", err)
 		}
 	}
-	delete(s.damaged.found, ref)
+	delete(q.found, ref)
 	return nil
 }
 
-// markProven notes that the bytes of the open file were read and are right; info is
-// what the file was before they were read. If the blob was in quarantine,
-// somebody has put the right bytes back, and it ends.
-func (s *Store) markProven(ref Ref, f *os.File, info observed) error {
-	s.proven.add(ref, info)
-	if s.Quarantined(ref) == nil {
+// end ends the quarantine of a blob if there is one: the bytes of the open file
+// were read and are right, so somebody has put the right bytes back.
+func (q *Quarantine) end(ref Ref, f *os.File) error {
+	if q.Err(ref) == nil {
 		return nil
 	}
-	s.damaged.mu.Lock()
-	defer s.damaged.mu.Unlock()
-	if !s.isCurrent(ref, f) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.isCurrent(ref, f) {
 		return nil
 	}
-	if !s.reading { // who put the bytes back may not have synced them
-		folder, err := s.folderFor(ref)
+	if !q.reading { // whoever put the bytes back may not have synced them
+		folder, err := q.root.folderFor(ref)
 		if err != nil {
 			return err
 		}
-		err = errors.Join(s.do("sync file", f.Sync), s.do("sync folder", func() error { return disk.SyncFolder(folder) }), folder.Close())
+		do := q.root.steps.do
+		err = errors.Join(do("sync file", f.Sync), do("sync folder", func() error { return disk.SyncFolder(folder) }), folder.Close())
 		if err != nil {
 			return fmt.Errorf("blobs: syncing a blob that was damaged: %w", err)
 		}
 	}
-	return s.unmark(ref)
+	return q.unmark(ref)
 }
 
 // Check reads the blob to its end, also one in quarantine. The error is
@@ -234,7 +225,7 @@ func (s *Store) Check(ref Ref) error { return s.check(ref, nil) }
 func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 	f, err := s.openBlob(ref)
 	if errors.Is(err, ErrDamaged) { // it is no regular file
-		s.quarantineBlob(ref, nil, err)
+		s.Damaged.add(ref, nil, err)
 	}
 	if err != nil {
 		return err
@@ -262,13 +253,14 @@ func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) er
 		}
 	}
 	if err == nil {
-		return s.markProven(ref, f, before)
+		s.proven.add(ref, before)
+		return s.Damaged.end(ref, f)
 	}
 	if errors.Is(err, syscall.EIO) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if errors.Is(err, ErrDamaged) {
-		s.quarantineBlob(ref, f, err)
+		s.Damaged.add(ref, f, err)
 	}
 	return err
 }
@@ -280,6 +272,8 @@ const mostQueued = 256
 // checks are the blobs that are to be checked in the background, by one
 // goroutine that lives as long as there are some.
 type checks struct {
+	check func(Ref, func(io.Reader) io.Reader) error // Store.check
+
 	mu      sync.Mutex
 	queue   []Ref // each once; the first is being checked
 	over    context.Context
@@ -289,8 +283,10 @@ type checks struct {
 
 // CheckSoon has a blob checked in the background, one at a time. Close ends
 // that and waits for it.
-func (s *Store) CheckSoon(ref Ref) {
-	c := &s.checks
+func (s *Store) CheckSoon(ref Ref) { s.checks.add(ref) }
+
+// add has a blob checked by the goroutine, which it starts if there is none.
+func (c *checks) add(ref Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over == nil {
@@ -301,19 +297,18 @@ func (s *Store) CheckSoon(ref Ref) {
 	}
 	c.queue = append(c.queue, ref)
 	if len(c.queue) == 1 {
-		c.running.Go(s.checkQueued)
+		c.running.Go(c.run)
 	}
 }
 
-func (s *Store) checkQueued() {
-	c := &s.checks
+func (c *checks) run() {
 	for {
 		c.mu.Lock()
 		ref := c.queue[0]
 		c.mu.Unlock()
-		// Damage is told by condemn; a blob that is gone needs no check, and
+		// Damage is told by Quarantine.add; a blob that is gone needs no check, and
 		// the weekly check tells of what cannot be opened.
-		_ = s.check(ref, func(r io.Reader) io.Reader { return contextReader{c.over, r} })
+		_ = c.check(ref, func(r io.Reader) io.Reader { return contextReader{c.over, r} })
 		c.mu.Lock()
 		c.queue = c.queue[1:]
 		last := len(c.queue) == 0

@@ -74,7 +74,7 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 			ref := refOf(content)
 			for _, at := range []int{0, size / 2, size - 1} {
 				var told []Ref
-				s.OnDamage(func(ref Ref, err error) {
+				s.Damaged.OnDamage(func(ref Ref, err error) {
 					is.True(errors.Is(err, ErrDamaged))
 					told = append(told, ref)
 				})
@@ -92,7 +92,7 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 					is.True(!whole && len(b) < size)
 				}
 				is.Equal(told, []Ref{ref}) // once
-				is.Equal(len(s.Damaged()), 1)
+				is.Equal(len(s.Damaged.List()), 1)
 				_, err := s.Get(ref)
 				is.True(errors.Is(err, ErrDamaged))
 				_, err = s.Head(ref, 1)
@@ -107,8 +107,8 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 				}
 
 				keep(t, s, content).Release()
-				is.Equal(len(s.Damaged()), 0)
-				is.Equal(tree(t, dir), []string{ref.path()})
+				is.Equal(len(s.Damaged.List()), 0)
+				is.Equal(paths(t, dir), []string{ref.path()})
 				b, whole, err := sent(s, ref, size)
 				is.NoErr(err)
 				is.True(whole && bytes.Equal(b, content))
@@ -149,7 +149,7 @@ func TestRangesAreChecked(t *testing.T) {
 		},
 	} {
 		found := make(chan Ref, 1)
-		s.OnDamage(func(ref Ref, _ error) { found <- ref })
+		s.Damaged.OnDamage(func(ref Ref, _ error) { found <- ref })
 		keep(t, s, content).Release()
 		flip(t, dir, ref, int64(size-1))
 		r, err := s.Send(ref, int64(size))
@@ -162,7 +162,7 @@ func TestRangesAreChecked(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("it was not checked")
 		}
-		is.True(errors.Is(s.Quarantined(ref), ErrDamaged))
+		is.True(errors.Is(s.Damaged.Err(ref), ErrDamaged))
 	}
 	// Many wait for one check each.
 	for range 2 * mostQueued {
@@ -213,10 +213,10 @@ func TestSendSize(t *testing.T) {
 		for _, other := range []int{0, size - 1, size + 1, 2 * provenFirst} {
 			_, _, err := sent(s, ref, other)
 			is.True(errors.Is(err, ErrDamaged))
-			is.NoErr(s.Quarantined(ref)) // the bytes are right
+			is.NoErr(s.Damaged.Err(ref)) // the bytes are right
 		}
 		found := make(chan error, 1)
-		s.OnDamage(func(_ Ref, err error) { found <- err })
+		s.Damaged.OnDamage(func(_ Ref, err error) { found <- err })
 		is.NoErr(os.Truncate(filepath.Join(dir, ref.path()), int64(size/2)))
 		_, _, err := sent(s, ref, size)
 		is.True(errors.Is(err, ErrDamaged))
@@ -228,14 +228,14 @@ func TestSendSize(t *testing.T) {
 			t.Fatal("it was not checked")
 		}
 	}
-	s.OnDamage(nil)
+	s.Damaged.OnDamage(nil)
 	_, _, err := sent(s, Ref{1}, 1)
 	is.True(errors.Is(err, fs.ErrNotExist))
 	link := Ref{2}
 	is.NoErr(os.MkdirAll(filepath.Join(dir, link.path()), 0o700))
 	_, _, err = sent(s, link, 1)
 	is.True(errors.Is(err, ErrDamaged))
-	is.True(errors.Is(s.Quarantined(link), ErrDamaged))
+	is.True(errors.Is(s.Damaged.Err(link), ErrDamaged))
 }
 
 // Damage is listed in the order of the refs.
@@ -249,7 +249,7 @@ func TestDamagedOrder(t *testing.T) {
 		flip(t, dir, kept.Ref, 7)
 		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
 	}
-	all := s.Damaged()
+	all := s.Damaged.List()
 	is.Equal(len(all), 20)
 	is.True(slices.IsSortedFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) }))
 }
@@ -316,15 +316,15 @@ func TestQuarantineLasts(t *testing.T) {
 	ref.Release()
 	flip(t, dir, ref.Ref, 7)
 	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
-	found := s.Damaged()
+	found := s.Damaged.List()
 	is.NoErr(s.Close())
 
 	for _, open := range []func(string) (*Store, error){Read, Open, Read, Open} {
 		s, err := open(dir)
 		is.NoErr(err)
-		is.Equal(len(s.Damaged()), 1)
-		is.Equal(s.Damaged()[0].Ref, ref.Ref)
-		is.True(s.Damaged()[0].Found.Sub(found[0].Found).Abs() < time.Minute)
+		is.Equal(len(s.Damaged.List()), 1)
+		is.Equal(s.Damaged.List()[0].Ref, ref.Ref)
+		is.True(s.Damaged.List()[0].Found.Sub(found[0].Found).Abs() < time.Minute)
 		_, err = s.Get(ref.Ref)
 		is.True(errors.Is(err, ErrDamaged))
 		is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
@@ -337,11 +337,11 @@ func TestQuarantineLasts(t *testing.T) {
 	_, err = s.Get(ref.Ref)
 	is.NoErr(err)
 	is.NoErr(s.Close())
-	is.Equal(len(tree(t, dir)), 2) // who reads changes nothing
+	is.Equal(len(paths(t, dir)), 2) // who reads changes nothing
 	s, err = Open(dir)
 	is.NoErr(err)
 	is.NoErr(s.Check(ref.Ref))
-	is.Equal(tree(t, dir), []string{ref.Ref.path()})
+	is.Equal(paths(t, dir), []string{ref.Ref.path()})
 
 	// With the blob goes its marker, no matter who removes it.
 	flip(t, dir, ref.Ref, 8)
@@ -349,8 +349,8 @@ func TestQuarantineLasts(t *testing.T) {
 	gone, err := s.Unlink(ref.Ref, always)
 	is.NoErr(err)
 	is.True(gone)
-	is.Equal(tree(t, dir), []string{})
-	is.Equal(len(s.Damaged()), 0)
+	is.Equal(paths(t, dir), []string{})
+	is.Equal(len(s.Damaged.List()), 0)
 	keep(t, s, content).Release()
 	flip(t, dir, ref.Ref, 8)
 	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
@@ -360,7 +360,7 @@ func TestQuarantineLasts(t *testing.T) {
 	is.NoErr(s.Close())
 	s, err = Open(dir)
 	is.NoErr(err)
-	is.Equal(len(s.Damaged()), 0)
+	is.Equal(len(s.Damaged.List()), 0)
 	is.NoErr(s.Close())
 }
 
@@ -394,7 +394,7 @@ func TestReadErrors(t *testing.T) {
 			})
 			is.Equal(n, len(tt.errs))
 			is.True(errors.Is(err, tt.want))
-			is.Equal(s.Quarantined(kept.Ref) != nil, tt.damaged)
+			is.Equal(s.Damaged.Err(kept.Ref) != nil, tt.damaged)
 		})
 	}
 }
@@ -414,7 +414,7 @@ func TestReplacedWhileRead(t *testing.T) {
 		return r
 	})
 	is.True(errors.Is(err, ErrDamaged)) // of what was read
-	is.Equal(len(s.Damaged()), 0)
+	is.Equal(len(s.Damaged.List()), 0)
 	is.NoErr(s.Check(kept.Ref))
 }
 
@@ -424,7 +424,7 @@ func TestQuarantineRaces(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, dir := open(t)
-	s.OnDamage(func(Ref, error) {})
+	s.Damaged.OnDamage(func(Ref, error) {})
 	contents := [][]byte{random(1, 10), random(2, 5000), random(3, 200_000)}
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -469,7 +469,7 @@ func TestQuarantineRaces(t *testing.T) {
 	for _, c := range contents {
 		keep(t, s, c).Release()
 	}
-	is.Equal(len(s.Damaged()), 0)
+	is.Equal(len(s.Damaged.List()), 0)
 	for _, c := range contents {
 		is.NoErr(s.Check(refOf(c)))
 	}
@@ -496,7 +496,7 @@ func TestOrderOfHealing(t *testing.T) {
 		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
 		is.Equal(steps(), []string{"mark", "sync damaged"})
 		is.NoErr(os.RemoveAll(filepath.Join(dir, damagedFolder)))
-		s.damaged.found = map[Ref]time.Time{}
+		s.Damaged.found = map[Ref]time.Time{}
 		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
 		is.True(strings.HasPrefix(strings.Join(steps(), ","), "sync top,mark"))
 	})

@@ -61,7 +61,7 @@ func TestFileWithoutAName(t *testing.T) {
 	is.NoErr(err)
 	_, err = stage.Write([]byte("content"))
 	is.NoErr(err)
-	is.Equal(tree(t, dir), []string{}) // nobody who copies the folder meets it
+	is.Equal(paths(t, dir), []string{}) // nobody who copies the folder meets it
 	is.NoErr(stage.Drop())
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"syscall"
 )
@@ -34,13 +33,13 @@ type failing struct {
 // set before the store is used by more than one goroutine.
 func (s *Store) OnFailure(tell func(error)) { s.failing.tell = tell }
 
-// unwritten wraps the error of a step that writes content, and notes it if it
+// wrap wraps the error of a step that writes content, and notes it if it
 // is the disk's or the system's. folder is where the step wrote.
-func (s *Store) unwritten(folder *os.Root, doing string, err error) error {
+func (f *failing) wrap(folder *tree, doing string, err error) error {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, fs.ErrPermission} {
 		if errors.Is(err, cause) {
 			err = &Unwritable{folder.Name(), err}
-			s.failing.note(folder, err)
+			f.note(folder, err)
 			break
 		}
 	}
@@ -49,7 +48,7 @@ func (s *Store) unwritten(folder *os.Root, doing string, err error) error {
 
 // note takes up whether content could be written to a folder; err is nil if it
 // could.
-func (f *failing) note(folder *os.Root, err error) {
+func (f *failing) note(folder *tree, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.in[folder.Name()] == (err != nil) {
@@ -69,7 +68,7 @@ func (f *failing) note(folder *os.Root, err error) {
 }
 
 // failed reports whether content could not be written to the folder.
-func (f *failing) failed(folder *os.Root) bool {
+func (f *failing) failed(folder *tree) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.in[folder.Name()]
@@ -100,7 +99,7 @@ func (s *Store) Try() error {
 	}
 	if inUploads || !s.unnamed {
 		if st, err = s.Resume(tryPart, 0, nil); err == nil {
-			err = errors.Join(st.try(inUploads), s.DropPart(tryPart))
+			err = errors.Join(st.try(inUploads), s.Parts.Drop(tryPart))
 		}
 		if err != nil {
 			return err
@@ -123,8 +122,8 @@ func (st *Stage) try(thoroughly bool) error {
 	}
 	_, err := st.Write(make([]byte, n))
 	if err == nil && thoroughly {
-		if err = st.store.do("sync file", st.file.Sync); err != nil {
-			err = st.store.unwritten(st.folder(), "trying the disk", err)
+		if err = st.store.steps.do("sync file", st.file.Sync); err != nil {
+			err = st.store.failing.wrap(st.folder(), "trying the disk", err)
 		}
 	}
 	return errors.Join(err, st.Drop())
@@ -134,14 +133,14 @@ func (st *Stage) try(thoroughly bool) error {
 // folder, also where such a file cannot be given one later.
 func (s *Store) stageInRoot() (*Stage, error) {
 	st := &Stage{store: s, hash: sha256.New()}
-	if err := s.do("create", st.openUnnamed); err != nil {
-		return nil, s.unwritten(s.root, "trying the disk", err)
+	if err := s.steps.do("create", st.openUnnamed); err != nil {
+		return nil, s.failing.wrap(s.root, "trying the disk", err)
 	}
 	return st, nil
 }
 
 // folder is the one that the stage's file is in.
-func (st *Stage) folder() *os.Root {
+func (st *Stage) folder() *tree {
 	if st.part != "" || !st.store.unnamed {
 		return st.store.uploads
 	}

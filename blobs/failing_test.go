@@ -19,7 +19,7 @@ func TestUnwritable(t *testing.T) {
 					is := is.New(t)
 					var told []error
 					s.OnFailure(func(err error) { told = append(told, err) })
-					s.hook = func(at string) error {
+					s.steps.hook = func(at string) error {
 						if at == step {
 							return &fs.PathError{Op: step, Path: "x", Err: cause}
 						}
@@ -34,9 +34,9 @@ func TestUnwritable(t *testing.T) {
 					}
 					is.Equal(len(told), 1)
 					is.True(errors.Is(told[0], cause))
-					s.hook = nil
+					s.steps.hook = nil
 					is.NoErr(s.Try())
-					is.Equal(tree(t, dir), []string{})
+					is.Equal(paths(t, dir), []string{})
 					is.Equal(len(told), 2)
 					is.NoErr(told[1])
 					is.NoErr(s.Try())
@@ -73,7 +73,7 @@ func TestTryFolderThatFailed(t *testing.T) {
 	var told []error
 	s.OnFailure(func(err error) { told = append(told, err) })
 	var fails bool
-	s.hook = func(at string) error {
+	s.steps.hook = func(at string) error {
 		if fails && at == "open part" {
 			return &fs.PathError{Op: at, Path: "x", Err: syscall.EACCES}
 		}
@@ -90,7 +90,7 @@ func TestTryFolderThatFailed(t *testing.T) {
 	is.NoErr(s.Try())
 	is.Equal(len(told), 2)
 	is.NoErr(told[1])
-	parts, err := s.Parts()
+	parts, err := s.Parts.Names()
 	is.NoErr(err)
 	is.Equal(len(parts), 0)
 }

@@ -64,7 +64,7 @@ func (s *Store) loadSmall(ref Ref, size int64) []byte {
 // damaged meanwhile: forget may have come before.
 func (s *Store) retain(ref Ref, b []byte) {
 	s.hot.add(ref, b)
-	if _, err := s.Stat(ref); err != nil || s.Quarantined(ref) != nil {
+	if _, err := s.Stat(ref); err != nil || s.Damaged.Err(ref) != nil {
 		s.hot.forget(ref)
 	}
 }

@@ -42,9 +42,9 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 		return nil, errForeign(partFolder + "/" + name)
 	}
 	st := &Stage{store: s, part: name, hash: h, size: size, begun: size}
-	if err := s.do("open part", st.openPart); err != nil {
+	if err := s.steps.do("open part", st.openPart); err != nil {
 		_ = st.discard()
-		return nil, s.unwritten(st.folder(), "opening a part", err)
+		return nil, s.failing.wrap(st.folder(), "opening a part", err)
 	}
 	return st, nil
 }
@@ -69,7 +69,7 @@ func partName(name string) bool {
 func (st *Stage) openPart() error {
 	s, name := st.store, partFolder+"/"+st.part
 	if st.size == 0 {
-		if err := s.needFolder(s.uploads, partFolder, &s.durableParts); err != nil {
+		if err := s.uploads.makeDurable(partFolder); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (st *Stage) openPart() error {
 		if err := st.file.Chmod(0o600); err != nil {
 			return err
 		}
-		return s.syncParts()
+		return s.uploads.syncFolder(partFolder, "sync parts")
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrPartLost
 	case err != nil:
@@ -102,22 +102,12 @@ func (st *Stage) openPart() error {
 	}
 	if st.size == 0 {
 		// Who made it may have failed or died before its name was durable.
-		if err := s.syncParts(); err != nil {
+		if err := s.uploads.syncFolder(partFolder, "sync parts"); err != nil {
 			return err
 		}
 	}
 	_, err = st.file.Seek(st.size, 0)
 	return err
-}
-
-// syncParts makes the names of the parts durable.
-func (s *Store) syncParts() error {
-	folder, err := openFolder(s.uploads, partFolder)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return s.do("sync parts", func() error { return disk.SyncFolder(folder) })
 }
 
 // Sync puts what was written so far on stable storage. With the size and the
@@ -127,9 +117,9 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 	if st.err != nil {
 		return 0, nil, st.err
 	}
-	if err := st.store.do("sync part", func() error { return disk.Datasync(st.file) }); err != nil {
+	if err := st.store.steps.do("sync part", func() error { return disk.Datasync(st.file) }); err != nil {
 		// The system may have given up pages that it could not write.
-		st.err = st.store.unwritten(st.folder(), "syncing a part", err)
+		st.err = st.store.failing.wrap(st.folder(), "syncing a part", err)
 		return 0, nil, st.err
 	}
 	state, err = st.hash.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // package sha256 promises it
@@ -149,7 +139,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Quarantined(kept.Ref) != nil {
+	if s.Damaged.Err(kept.Ref) != nil {
 		// Keep may have put the right bytes there and not removed the marker.
 		if err = s.Check(kept.Ref); errors.Is(err, ErrDamaged) {
 			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
@@ -160,8 +150,8 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	}
 	if err == nil {
 		var folder *os.File
-		if folder, err = s.folderFor(kept.Ref); err == nil {
-			err = s.do("sync folder", func() error { return disk.SyncFolder(folder) })
+		if folder, err = s.root.folderFor(kept.Ref); err == nil {
+			err = s.steps.do("sync folder", func() error { return disk.SyncFolder(folder) })
 			_ = folder.Close()
 		}
 	}
@@ -172,13 +162,18 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	return kept, nil
 }
 
-// OpenPart opens a part that has size bytes at least for reading; ErrPartLost if
-// it has not. The caller must close it.
-func (s *Store) OpenPart(name string, size int64) (*os.File, error) {
+// Parts are the files of content that comes in pieces and is not complete.
+type Parts struct {
+	uploads *tree // has partFolder
+}
+
+// Open opens a part for reading; ErrPartLost if the part has fewer than size
+// bytes. The caller must close the file.
+func (p *Parts) Open(name string, size int64) (*os.File, error) {
 	if !partName(name) {
 		return nil, errForeign(partFolder + "/" + name)
 	}
-	f, err := s.uploads.Open(partFolder + "/" + name)
+	f, err := p.uploads.Open(partFolder + "/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrPartLost
 	}
@@ -196,15 +191,15 @@ func (s *Store) OpenPart(name string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// PartHead reads the first bytes of a part; ErrPartLost if there are not so many.
-func (s *Store) PartHead(name string, size int64) ([]byte, error) {
+// Head reads the first bytes of a part; ErrPartLost if there are not so many.
+func (p *Parts) Head(name string, size int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
 	if !partName(name) {
 		return nil, errForeign(partFolder + "/" + name)
 	}
-	f, err := s.uploads.Open(partFolder + "/" + name)
+	f, err := p.uploads.Open(partFolder + "/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrPartLost
 	}
@@ -221,23 +216,23 @@ func (s *Store) PartHead(name string, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// DropPart removes the bytes of a part, if there are any. A Stage that has it
+// Drop removes the bytes of a part, if there are any. A Stage that has it
 // open writes to no avail from then on.
-func (s *Store) DropPart(name string) error {
+func (p *Parts) Drop(name string) error {
 	if !partName(name) {
 		return errForeign(partFolder + "/" + name)
 	}
-	err := s.uploads.Remove(partFolder + "/" + name)
+	err := p.uploads.Remove(partFolder + "/" + name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("blobs: removing a part: %w", err)
 	}
 	return nil
 }
 
-// Parts lists the names of the parts that have bytes. What is no part's is not
+// Names lists the names of the parts that have bytes. What is no part's is not
 // among them.
-func (s *Store) Parts() ([]string, error) {
-	entries, err := list(s.uploads, partFolder)
+func (p *Parts) Names() ([]string, error) {
+	entries, err := p.uploads.list(partFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ func TestPart(t *testing.T) {
 		is.NoErr(err)
 		is.NoErr(st.Drop())
 
-		names, err := s.Parts()
+		names, err := s.Parts.Names()
 		is.NoErr(err)
 		is.Equal(names, []string{partID})
 		is.NoErr(s.Close())
@@ -68,7 +68,7 @@ func TestPart(t *testing.T) {
 	again.Release()
 	_, err = s.Adopt(size-1, state)
 	is.True(errors.Is(err, fs.ErrNotExist))
-	is.NoErr(s.DropPart(partID)) // is gone already
+	is.NoErr(s.Parts.Drop(partID)) // is gone already
 	is.NoErr(s.Close())
 }
 
@@ -87,7 +87,7 @@ func TestPartLost(t *testing.T) {
 	is.NoErr(os.Truncate(path, 4))
 	_, err = s.Resume(partID, size, state)
 	is.True(errors.Is(err, ErrPartLost))
-	is.NoErr(s.DropPart(partID))
+	is.NoErr(s.Parts.Drop(partID))
 	_, err = s.Resume(partID, size, state)
 	is.True(errors.Is(err, ErrPartLost))
 	_, err = s.Resume(partID, size, []byte("no state"))
@@ -103,7 +103,7 @@ func TestPartLost(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../ab", "a/b", `a\b`, "A", strings.Repeat("a", 65)} {
 		_, err := s.Resume(name, 0, nil)
 		is.True(errors.Is(err, ErrForeign))
-		is.True(errors.Is(s.DropPart(name), ErrForeign))
+		is.True(errors.Is(s.Parts.Drop(name), ErrForeign))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestPartFails(t *testing.T) {
 				}
 				return st.Keep()
 			}
-			s.hook = func(at string) error {
+			s.steps.hook = func(at string) error {
 				if at == step {
 					return syscall.ENOSPC
 				}
@@ -175,7 +175,7 @@ func TestPartNameIsDurable(t *testing.T) {
 		return st.Drop()
 	}
 	for _, step := range []string{"sync top", "sync parts"} {
-		s.hook = func(at string) error {
+		s.steps.hook = func(at string) error {
 			if at == step {
 				return syscall.EIO
 			}
@@ -213,15 +213,15 @@ func TestPartHead(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(st.Drop())
 	for size, want := range []string{"", "h", "he", "hel", "hell", "hello"} {
-		got, err := s.PartHead("ab", int64(size))
+		got, err := s.Parts.Head("ab", int64(size))
 		is.NoErr(err)
 		is.Equal(string(got), want)
 	}
-	_, err = s.PartHead("ab", 6)
+	_, err = s.Parts.Head("ab", 6)
 	is.True(errors.Is(err, ErrPartLost))
-	_, err = s.PartHead("cd", 1)
+	_, err = s.Parts.Head("cd", 1)
 	is.True(errors.Is(err, ErrPartLost))
-	_, err = s.PartHead("../x", 1)
+	_, err = s.Parts.Head("../x", 1)
 	is.True(errors.Is(err, ErrForeign))
 }
 
@@ -230,7 +230,7 @@ func TestOpenPart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := open(t)
-	_, err := s.OpenPart(partID, 0)
+	_, err := s.Parts.Open(partID, 0)
 	is.True(errors.Is(err, ErrPartLost))
 	st, err := s.Resume(partID, 0, nil)
 	is.NoErr(err)
@@ -240,12 +240,12 @@ func TestOpenPart(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(st.Drop())
 	for size, want := range map[int64]error{0: nil, 9: nil, 10: nil, 11: ErrPartLost} {
-		f, err := s.OpenPart(partID, size)
+		f, err := s.Parts.Open(partID, size)
 		is.True(errors.Is(err, want))
 		if err == nil {
 			is.NoErr(f.Close())
 		}
 	}
-	_, err = s.OpenPart("../x", 0)
+	_, err = s.Parts.Open("../x", 0)
 	is.True(errors.Is(err, ErrForeign))
 }

@@ -28,7 +28,7 @@ func (k *Kept) Release() { k.release() }
 //
 // Like Keep, it may wait for the callback of an Unlink of the same content.
 func (s *Store) Pin(ref Ref) (*Kept, error) {
-	kept := s.pin(ref)
+	kept := s.names.pin(ref)
 	info, err := s.Stat(ref)
 	if err != nil {
 		kept.Release()
@@ -54,8 +54,8 @@ func (s *Store) Pin(ref Ref) (*Kept, error) {
 // The removal is not synced. A crash may bring the blob back, without a
 // record, and the next sweep removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
-	lock := s.hold(ref)
-	defer s.unlinkOrRelease(ref)
+	lock := s.names.hold(ref)
+	defer s.names.drop(ref)
 	if !lock.TryLock() {
 		return false, nil
 	}
@@ -72,49 +72,55 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 	if !free {
 		return false, nil
 	}
-	if err := s.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
+	if err := s.steps.do("unlink", func() error { return s.root.Remove(ref.path()) }); err != nil {
 		return false, fmt.Errorf("blobs: removing a blob: %w", err)
 	}
-	s.hot.forget(ref)
-	s.proven.forget(ref)
-	return true, s.release(ref)
+	s.forget(ref)
+	return true, s.Damaged.release(ref)
 }
 
 // nameLock decides between those who pin one ref, who share it for reading,
 // and the one who unlinks it, who takes it for writing and never waits for it.
 type nameLock struct {
 	sync.RWMutex
-	users int // how many hold it, guarded by Store.mu
+	users int // how many hold it, guarded by nameLocks.mu
+}
+
+// nameLocks are the locks of the refs that somebody pins or tries to unlink.
+type nameLocks struct {
+	mu   sync.Mutex
+	held map[Ref]*nameLock
 }
 
 // hold returns the lock of ref, which exists as long as somebody holds it.
-func (s *Store) hold(ref Ref) *nameLock {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lock := s.locks[ref]
+func (n *nameLocks) hold(ref Ref) *nameLock {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lock := n.held[ref]
 	if lock == nil {
 		lock = new(nameLock)
-		s.locks[ref] = lock
+		n.held[ref] = lock
 	}
 	lock.users++
 	return lock
 }
 
-func (s *Store) unlinkOrRelease(ref Ref) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lock := s.locks[ref]
+// drop ends a hold.
+func (n *nameLocks) drop(ref Ref) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lock := n.held[ref]
 	if lock.users--; lock.users == 0 {
-		delete(s.locks, ref)
+		delete(n.held, ref)
 	}
 }
 
-// pin pins ref whether or not it is there.
-func (s *Store) pin(ref Ref) *Kept {
-	lock := s.hold(ref)
+// pin pins ref whether or not the blob exists.
+func (n *nameLocks) pin(ref Ref) *Kept {
+	lock := n.hold(ref)
 	lock.RLock()
 	return &Kept{Ref: ref, release: sync.OnceFunc(func() {
 		lock.RUnlock()
-		s.unlinkOrRelease(ref)
+		n.drop(ref)
 	})}
 }

@@ -23,7 +23,7 @@ func TestPin(t *testing.T) {
 	content := []byte("content")
 	_, err := s.Pin(refOf(content))
 	is.True(errors.Is(err, fs.ErrNotExist))
-	is.Equal(len(s.locks), 0)
+	is.Equal(len(s.names.held), 0)
 
 	keep(t, s, content).Release()
 	pin, err := s.Pin(refOf(content))
@@ -42,7 +42,7 @@ func TestPin(t *testing.T) {
 	removed, err = s.Unlink(pin.Ref, always)
 	is.NoErr(err)
 	is.True(removed)
-	is.Equal(len(s.locks), 0)
+	is.Equal(len(s.names.held), 0)
 }
 
 func TestUnlink(t *testing.T) {
@@ -71,7 +71,7 @@ func TestUnlink(t *testing.T) {
 			is.Equal(removed, tt.removed)
 			_, err = s.Stat(ref)
 			is.Equal(err == nil, tt.there && !tt.removed)
-			is.Equal(len(s.locks), 0)
+			is.Equal(len(s.names.held), 0)
 		})
 	}
 }
@@ -233,12 +233,12 @@ func TestNoRecordLosesItsBlob(t *testing.T) {
 		t.Logf("%d uploads, %d removals", uploads.Load(), unlinked.Load())
 		is.True(unlinked.Load() > 0)
 
-		is.Equal(len(s.locks), 0)
-		is.Equal(len(s.temps), 0)
+		is.Equal(len(s.names.held), 0)
+		is.Equal(len(s.temps.used), 0)
 		for _, r := range records {
 			r.number = 0
 		}
 		is.NoErr(sweep())
-		is.Equal(tree(t, dir), []string{})
+		is.Equal(paths(t, dir), []string{})
 	})
 }

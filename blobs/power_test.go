@@ -426,7 +426,7 @@ func (h *history) begin() {
 	if h.named {
 		h.store.unnamed = false
 	}
-	h.store.hook = func(step string) error {
+	h.store.steps.hook = func(step string) error {
 		h.mu.Lock()
 		t := h.ids[routine()]
 		h.mu.Unlock()
@@ -747,7 +747,7 @@ func (h *history) resume(t *task) error {
 	if err := t.commit(kept, name); err != nil {
 		return err
 	}
-	return h.store.DropPart(name)
+	return h.store.Parts.Drop(name)
 }
 
 // look cuts the power, for a folder apart from this one.
@@ -822,9 +822,9 @@ func (h *history) holds(dir string) (lost, err error) {
 			want[p.ref] = true
 		}
 	}
-	names, err := s.Parts()
+	names, err := s.Parts.Names()
 	for _, name := range names {
-		err = errors.Join(err, s.DropPart(name))
+		err = errors.Join(err, s.Parts.Drop(name))
 	}
 	if err != nil {
 		return lost, err
@@ -847,7 +847,7 @@ func (h *history) holds(dir string) (lost, err error) {
 		if got, err := read(s, ref); err != nil || !bytes.Equal(got, contents()[ref]) {
 			return lost, fmt.Errorf("uploaded again: %d bytes of %s, %w", len(got), ref, err)
 		}
-		if err := s.Quarantined(ref); err != nil {
+		if err := s.Damaged.Err(ref); err != nil {
 			return lost, fmt.Errorf("uploaded again: %w", err)
 		}
 		want[ref] = true
@@ -877,7 +877,7 @@ func goOn(s *Store, name string, p told) (lost, err error) {
 		return nil, err
 	}
 	defer st.Drop()
-	head, err := s.PartHead(name, p.size)
+	head, err := s.Parts.Head(name, p.size)
 	if err != nil {
 		return nil, err
 	}
@@ -909,12 +909,12 @@ func (h *history) sweepBut(s *Store, dir string, want map[Ref]bool) error {
 	var names []string
 	for ref := range want {
 		names = append(names, h.stored(ref.path()))
-		if s.Quarantined(ref) != nil {
+		if s.Damaged.Err(ref) != nil {
 			names = append(names, h.stored(damagedFolder+"/"+ref.String()))
 		}
 	}
 	slices.Sort(names)
-	if left := tree(h, dir); !slices.Equal(left, names) {
+	if left := paths(h, dir); !slices.Equal(left, names) {
 		return fmt.Errorf("after the sweep there are %q, and not %q", left, names)
 	}
 	return nil
@@ -1036,7 +1036,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 			is.NoErr(err)
 			got, err := os.ReadFile(filepath.Join(cuts, kept.Ref.path()))
 			is.NoErr(err) // the name never goes
-			if !bytes.Equal(got, content) && left.Quarantined(kept.Ref) == nil {
+			if !bytes.Equal(got, content) && left.Damaged.Err(kept.Ref) == nil {
 				unmarked++
 			}
 			is.NoErr(left.Close())
@@ -1078,7 +1078,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 			m.sync(damagedFolder)
 		}
 	}
-	s.hook = func(step string) error {
+	s.steps.hook = func(step string) error {
 		done()
 		synced = step
 		see()
@@ -1089,7 +1089,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 	again.Release()
 	done()
 	see()
-	is.NoErr(s.Quarantined(kept.Ref))
+	is.NoErr(s.Damaged.Err(kept.Ref))
 	return unmarked
 }
 

@@ -173,7 +173,7 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 		}
 		return s.Store.check(ref, p.through)
 	}
-	for _, d := range s.Store.Damaged() {
+	for _, d := range s.Store.Damaged.List() {
 		if err := check(d.Ref); ctx.Err() != nil {
 			return err
 		}

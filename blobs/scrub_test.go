@@ -43,7 +43,7 @@ func TestScrub(t *testing.T) {
 	flip(t, dir, refs[19], 99_999)
 	var mu sync.Mutex
 	var told []Ref
-	s.OnDamage(func(ref Ref, _ error) { mu.Lock(); defer mu.Unlock(); told = append(told, ref) })
+	s.Damaged.OnDamage(func(ref Ref, _ error) { mu.Lock(); defer mu.Unlock(); told = append(told, ref) })
 	heard := func() []Ref { mu.Lock(); defer mu.Unlock(); return slices.Clone(told) }
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
@@ -59,7 +59,7 @@ func TestScrub(t *testing.T) {
 		synctest.Wait()
 		is.True(sc.Finished().Sub(begun) >= 20*time.Second)
 		is.Equal(heard(), []Ref{refs[3], refs[19]})
-		is.Equal(len(s.Damaged()), 2)
+		is.Equal(len(s.Damaged.List()), 2)
 
 		// Nothing happens until a week is over; then what was put back by hand is
 		// seen and what was damaged since is found.
@@ -71,7 +71,7 @@ func TestScrub(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		is.Equal(heard(), []Ref{refs[3], refs[19], refs[7]})
-		is.True(s.Quarantined(refs[3]) == nil)
+		is.True(s.Damaged.Err(refs[3]) == nil)
 		is.True(sc.Finished().Sub(begun) > scrubEvery)
 		cancel()
 		running.Wait()
@@ -149,8 +149,8 @@ func TestScrubAfterWrongClock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		sc.Run(ctx)
-		is.Equal(len(s.Damaged()), 1)
-		is.True(s.Quarantined(refs[7]) != nil)
+		is.Equal(len(s.Damaged.List()), 1)
+		is.True(s.Damaged.Err(refs[7]) != nil)
 		is.True(time.Since(sc.Finished()) <= time.Hour)
 	})
 }
@@ -190,7 +190,7 @@ func TestScrubVanished(t *testing.T) {
 		return io.LimitReader(r, 10)
 	})
 	is.True(errors.Is(err, ErrDamaged)) // what was read
-	is.Equal(len(s.Damaged()), 0)
+	is.Equal(len(s.Damaged.List()), 0)
 }
 
 // What the scrub costs those who write: see DESIGN.md.

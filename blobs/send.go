@@ -111,8 +111,8 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 		return memory{bytes.NewReader(b)}, nil
 	}
 	f, err := s.Get(ref)
-	if errors.Is(err, ErrDamaged) && s.Quarantined(ref) == nil { // it is no regular file
-		s.quarantineBlob(ref, nil, err)
+	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is no regular file
+		s.Damaged.add(ref, nil, err)
 	}
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 			return &unproven{store: s, ref: ref, file: f, was: info, size: size, hash: sha256.New()}, nil
 		}
 		if size <= provenFirst && info.Size() <= provenFirst {
-			if err = s.proveOnce(ref, f, info.FileInfo); err == nil {
+			if err = s.proven.once(ref, info.FileInfo, func() error { return s.prove(ref, f, nil) }); err == nil {
 				_, err = f.Seek(0, io.SeekStart)
 			}
 		} else {
@@ -168,12 +168,12 @@ func (s *Store) Prove(ref Ref) error {
 	if s.proven.has(ref, info) {
 		return nil
 	}
-	return s.proveOnce(ref, f, info)
+	return s.proven.once(ref, info, func() error { return s.prove(ref, f, nil) })
 }
 
-// proveOnce is prove, by one at a time for the same file.
-func (s *Store) proveOnce(ref Ref, f *os.File, info fs.FileInfo) error {
-	p := &s.proven
+// once calls prove for a file unless another call is reading the same file; it
+// then waits for that call and returns its error.
+func (p *proven) once(ref Ref, info fs.FileInfo, prove func() error) error {
 	p.mu.Lock()
 	if other := p.now[ref]; other != nil && os.SameFile(other.file, info) {
 		p.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *Store) proveOnce(ref Ref, f *os.File, info fs.FileInfo) error {
 	}
 	p.now[ref] = mine
 	p.mu.Unlock()
-	mine.err = s.prove(ref, f, nil)
+	mine.err = prove()
 	p.mu.Lock()
 	if p.now[ref] == mine {
 		delete(p.now, ref)
@@ -258,10 +258,11 @@ func (u *unproven) Read(p []byte) (int, error) {
 func (u *unproven) decide() error {
 	if got := Ref(u.hash.Sum(nil)); got != u.ref {
 		err := fmt.Errorf("blobs: the bytes of %s hash to %s: %w", u.ref, got, ErrDamaged)
-		u.store.quarantineBlob(u.ref, u.file, err)
+		u.store.Damaged.add(u.ref, u.file, err)
 		return err
 	}
-	return u.store.markProven(u.ref, u.file, u.was)
+	u.store.proven.add(u.ref, u.was)
+	return u.store.Damaged.end(u.ref, u.file)
 }
 
 func (u *unproven) Close() error {

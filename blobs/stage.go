@@ -12,7 +12,6 @@ import (
 	"math"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"kist/blobs/disk"
@@ -61,21 +60,21 @@ func (s *Store) Stage() (*Stage, error) {
 	if s.unnamed {
 		open = st.openUnnamed
 	}
-	err := s.do("create", open)
+	err := s.steps.do("create", open)
 	if err == nil {
 		err = st.file.Chmod(0o600)
 	}
 	if err != nil {
 		_ = st.discard()
-		return nil, s.unwritten(st.folder(), "staging content", err)
+		return nil, s.failing.wrap(st.folder(), "staging content", err)
 	}
 	return st, nil
 }
 
-// probe reports whether content can be staged in a file without a name and
+// canLink reports whether content can be staged in a file without a name and
 // be given one later. Not every file system can do both, and not every system
 // has /proc, which the second takes.
-func (s *Store) probe() bool {
+func canLink(s *Store) bool {
 	st := &Stage{store: s}
 	defer st.discard()
 	return st.openUnnamed() == nil && st.linkTemp() == nil
@@ -83,7 +82,7 @@ func (s *Store) probe() bool {
 
 // openUnnamed opens the staged file without a name.
 func (st *Stage) openUnnamed() (err error) {
-	st.file, err = disk.CreateUnnamed(st.store.root)
+	st.file, err = disk.CreateUnnamed(st.store.root.Root)
 	return err
 }
 
@@ -99,7 +98,7 @@ func (st *Stage) openNamed() error {
 // linkTemp gives the file without a name one in the temporary folder.
 func (st *Stage) linkTemp() error {
 	return st.inTemp(func(string) error {
-		folder, err := openFolder(st.store.uploads, tempFolder)
+		folder, err := st.store.uploads.openFolder(tempFolder)
 		if err != nil {
 			return err
 		}
@@ -112,19 +111,12 @@ func (st *Stage) linkTemp() error {
 // there; path is that name below the folder for uploads.
 func (st *Stage) inTemp(create func(path string) error) error {
 	s := st.store
-	st.temp = rand.Text()
-	s.mu.Lock()
-	s.temps[st.temp] = struct{}{}
-	s.mu.Unlock()
-
+	st.temp = s.temps.claim()
 	err := create(tempFolder + "/" + st.temp)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.making.Lock()
-	_, err = makeFolder(s.uploads, tempFolder)
-	s.making.Unlock()
-	if err != nil {
+	if err := s.uploads.makeFolder(tempFolder); err != nil {
 		return err
 	}
 	return create(tempFolder + "/" + st.temp)
@@ -149,13 +141,13 @@ func (st *Stage) write(p []byte) (int, error) {
 		return 0, st.err
 	}
 	var n int
-	err := st.store.do("write", func() (err error) {
+	err := st.store.steps.do("write", func() (err error) {
 		n, err = st.file.Write(p)
 		return err
 	})
 	st.size += int64(n)
 	if err != nil {
-		st.err = st.store.unwritten(st.folder(), "writing staged content", err)
+		st.err = st.store.failing.wrap(st.folder(), "writing staged content", err)
 		return n, st.err
 	}
 	if ready := st.size - st.begun; ready >= disk.WriteBack {
@@ -289,9 +281,7 @@ func (st *Stage) discard() error {
 
 // released says that the stage has no name in the temporary folder any more.
 func (st *Stage) released() {
-	st.store.mu.Lock()
-	delete(st.store.temps, st.temp)
-	st.store.mu.Unlock()
+	st.store.temps.release(st.temp)
 	st.temp = ""
 }
 
@@ -326,11 +316,11 @@ func (st *Stage) Keep() (*Kept, error) {
 		return nil, st.err
 	}
 	ref := Ref(st.hash.Sum(nil))
-	kept := st.store.pin(ref)
+	kept := st.store.names.pin(ref)
 	kept.Size = st.size
 	if err := st.keep(ref); err != nil {
 		kept.Release()
-		st.err = st.store.unwritten(st.store.root, "keeping staged content", err)
+		st.err = st.store.failing.wrap(st.store.root, "keeping staged content", err)
 		// What cannot be removed now is removed by the sweep or by Open.
 		_ = st.discard()
 		return nil, st.err
@@ -342,7 +332,7 @@ func (st *Stage) Keep() (*Kept, error) {
 
 func (st *Stage) keep(ref Ref) error {
 	s := st.store
-	folder, err := s.folderFor(ref)
+	folder, err := s.root.folderFor(ref)
 	if err != nil {
 		return err
 	}
@@ -352,10 +342,10 @@ func (st *Stage) keep(ref Ref) error {
 	} else if err := st.publish(ref, folder); err != nil {
 		return err
 	}
-	if err := s.do("sync folder", func() error { return disk.SyncFolder(folder) }); err != nil {
+	if err := s.steps.do("sync folder", func() error { return disk.SyncFolder(folder) }); err != nil {
 		return err
 	}
-	return s.release(ref)
+	return s.Damaged.release(ref)
 }
 
 // held reports whether a copy of the staged bytes stands under ref, by reading
@@ -389,11 +379,11 @@ func (st *Stage) held(ref Ref) bool {
 // anything that stands there.
 func (st *Stage) publish(ref Ref, folder *os.File) error {
 	s := st.store
-	if err := s.do("sync file", st.file.Sync); err != nil {
+	if err := s.steps.do("sync file", st.file.Sync); err != nil {
 		return err
 	}
 	if st.temp == "" && st.part == "" {
-		err := s.do("link", func() error { return disk.LinkUnnamed(st.file, folder, ref.String()) })
+		err := s.steps.do("link", func() error { return disk.LinkUnnamed(st.file, folder, ref.String()) })
 		if err == nil {
 			return st.discard()
 		}
@@ -402,7 +392,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 		}
 		// A link cannot replace what has the name, but a rename can. That is
 		// a damaged copy, or one that another upload linked a moment ago.
-		if err := s.do("link temp", st.linkTemp); err != nil {
+		if err := s.steps.do("link temp", st.linkTemp); err != nil {
 			return err
 		}
 	}
@@ -412,17 +402,17 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	if st.part != "" {
 		in, name = partFolder, st.part
 	}
-	from, err := openFolder(s.uploads, in)
+	from, err := s.uploads.openFolder(in)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
 	rename := func() error { return disk.Rename(from, name, folder, ref.String()) }
-	err = s.do("rename", rename)
+	err = s.steps.do("rename", rename)
 	if errors.Is(err, syscall.EISDIR) {
 		aside := ref.path() + "-folder-" + rand.Text()
 		if err = s.root.Rename(ref.path(), aside); err == nil { // All lists it as foreign
-			err = s.do("rename", rename)
+			err = s.steps.do("rename", rename)
 		}
 	}
 	if err != nil {
@@ -430,53 +420,4 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	}
 	st.released()
 	return nil
-}
-
-// folderFor opens the folder that holds ref. It makes the folder when it is
-// missing, and does not return before the folder's own name is durable, no
-// matter which upload made it.
-func (s *Store) folderFor(ref Ref) (*os.File, error) {
-	name, durable := ref.folder(), &s.durable[ref[0]]
-	if durable.Load() {
-		folder, err := s.openFolder(name)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return folder, err
-		}
-	}
-	if err := s.needFolder(s.root, name, durable); err != nil {
-		return nil, err
-	}
-	return s.openFolder(name)
-}
-
-// needFolder makes the folder in root when it is missing, and does not return
-// before its name is durable, no matter who made it. durable is set from then on.
-func (s *Store) needFolder(root *os.Root, name string, durable *atomic.Bool) error {
-	s.making.Lock()
-	defer s.making.Unlock()
-	made, err := makeFolder(root, name)
-	if made {
-		durable.Store(false) // somebody removed the one before
-	}
-	if err != nil || durable.Load() {
-		return err
-	}
-	step := "sync top"
-	if root != s.root {
-		step = "sync uploads"
-	}
-	if err := s.do(step, func() error { return syncTop(root) }); err != nil {
-		return err
-	}
-	durable.Store(true)
-	return nil
-}
-
-func syncTop(root *os.Root) error {
-	top, err := openFolder(root, ".")
-	if err != nil {
-		return err
-	}
-	defer top.Close()
-	return disk.SyncFolder(top)
 }

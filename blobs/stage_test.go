@@ -21,7 +21,7 @@ import (
 // recordSteps has the store note its steps, and returns how to read and clear them.
 func recordSteps(s *Store) func() []string {
 	var steps []string
-	s.hook = func(step string) error {
+	s.steps.hook = func(step string) error {
 		if n := len(steps); step != "write" || n == 0 || steps[n-1] != "write" {
 			steps = append(steps, step)
 		}
@@ -84,7 +84,7 @@ func TestOrderOfSyncs(t *testing.T) {
 		// is new, and one that somebody had removed.
 		third := []byte("in a folder whose name was made and not synced")
 		for range 2 {
-			s.hook = func(step string) error {
+			s.steps.hook = func(step string) error {
 				if step == "sync top" {
 					return syscall.EIO
 				}
@@ -124,7 +124,7 @@ func TestOneCopyPerContent(t *testing.T) {
 		is.Equal(second.Size, int64(5))
 		is.True(os.SameFile(before, after)) // the copy that was there is used
 		is.Equal(before.ModTime(), after.ModTime())
-		is.Equal(tree(t, dir), []string{first.Ref.path()})
+		is.Equal(paths(t, dir), []string{first.Ref.path()})
 
 		// Each pin counts.
 		first.Release()
@@ -176,7 +176,7 @@ func TestDamagedCopyIsReplaced(t *testing.T) {
 
 				keep(t, s, content).Release()
 				is.NoErr(s.Check(kept.Ref))
-				is.Equal(tree(t, dir), []string{kept.Ref.path()})
+				is.Equal(paths(t, dir), []string{kept.Ref.path()})
 
 				// Who was reading reads on in the file they opened.
 				got, err := io.ReadAll(reader)
@@ -199,7 +199,7 @@ func TestFolderIsReplaced(t *testing.T) {
 			is.NoErr(os.MkdirAll(filepath.Join(path, fmt.Sprint(n)), 0o700))
 			keep(t, s, []byte("the right bytes")).Release()
 			is.NoErr(s.Check(kept.Ref))
-			is.Equal(s.Quarantined(kept.Ref), nil)
+			is.Equal(s.Damaged.Err(kept.Ref), nil)
 		}
 		aside, err := filepath.Glob(path + "-folder-*")
 		is.NoErr(err)
@@ -222,7 +222,7 @@ func TestLargeCopyIsReplacedUnread(t *testing.T) {
 		is.NoErr(err)
 		is.True(!os.SameFile(before, after))
 		is.NoErr(s.Check(kept.Ref))
-		is.Equal(tree(t, dir), []string{kept.Ref.path()})
+		is.Equal(paths(t, dir), []string{kept.Ref.path()})
 	})
 }
 
@@ -238,7 +238,7 @@ func TestSameContentAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		is.NoErr(errors.Join(errs...))
-		is.Equal(tree(t, dir), []string{refOf(content).path()})
+		is.Equal(paths(t, dir), []string{refOf(content).path()})
 		is.NoErr(s.Check(refOf(content)))
 		for _, k := range kept {
 			is.Equal(k.Ref, refOf(content))
@@ -248,8 +248,8 @@ func TestSameContentAtOnce(t *testing.T) {
 			is.True(!removed) // until the last pin is released
 			k.Release()
 		}
-		is.Equal(len(s.locks), 0) // no lock outlives its use
-		is.Equal(len(s.temps), 0)
+		is.Equal(len(s.names.held), 0) // no lock outlives its use
+		is.Equal(len(s.temps.used), 0)
 	})
 }
 
@@ -266,9 +266,9 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 					is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
 					is.NoErr(os.WriteFile(path, []byte("damaged"), 0o600))
 				}
-				before := tree(t, dir)
+				before := paths(t, dir)
 				reached := false
-				s.hook = func(at string) error {
+				s.steps.hook = func(at string) error {
 					if at != step {
 						return nil
 					}
@@ -276,7 +276,7 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 					return &os.PathError{Op: step, Path: "x", Err: syscall.ENOSPC}
 				}
 				kept, err := tryKeep(s, content)
-				s.hook = nil
+				s.steps.hook = nil
 				if !reached {
 					is.NoErr(err) // the other way has such a step
 					kept.Release()
@@ -284,12 +284,12 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 				}
 				is.True(errors.Is(err, syscall.ENOSPC))
 				is.True(kept == nil)
-				is.Equal(len(s.locks), 0) // nothing is pinned
-				is.Equal(len(s.temps), 0)
+				is.Equal(len(s.names.held), 0) // nothing is pinned
+				is.Equal(len(s.temps.used), 0)
 				if step == "sync folder" {
 					before = []string{refOf(content).path()} // complete, for the sweep to take
 				}
-				is.Equal(tree(t, dir), before)
+				is.Equal(paths(t, dir), before)
 
 				// With space again, the same store goes on.
 				keep(t, s, content).Release()
@@ -304,16 +304,16 @@ func TestFailedStageStaysFailed(t *testing.T) {
 		is := is.New(t)
 		stage, err := s.Stage()
 		is.NoErr(err)
-		s.hook = func(string) error { return syscall.ENOSPC }
+		s.steps.hook = func(string) error { return syscall.ENOSPC }
 		_, err = stage.Write([]byte("x"))
 		is.True(errors.Is(err, syscall.ENOSPC))
-		s.hook = nil
+		s.steps.hook = nil
 		_, err = stage.Write([]byte("y"))
 		is.True(errors.Is(err, syscall.ENOSPC)) // or content with a hole would be kept
 		_, err = stage.Keep()
 		is.True(errors.Is(err, syscall.ENOSPC))
 		is.NoErr(stage.Drop())
-		is.Equal(tree(t, dir), []string{})
+		is.Equal(paths(t, dir), []string{})
 	})
 }
 
@@ -332,7 +332,7 @@ func TestEndOfAStage(t *testing.T) {
 		is.Equal(err, errDropped)
 		_, err = dropped.Keep()
 		is.Equal(err, errDropped)
-		is.Equal(tree(t, dir), []string{})
+		is.Equal(paths(t, dir), []string{})
 
 		stage, err := s.Stage()
 		is.NoErr(err)
@@ -346,7 +346,7 @@ func TestEndOfAStage(t *testing.T) {
 		is.NoErr(s.Check(kept.Ref))
 		kept.Release()
 		kept.Release()
-		is.Equal(len(s.locks), 0)
+		is.Equal(len(s.names.held), 0)
 	})
 }
 
@@ -418,14 +418,14 @@ func testReadFrom(t *testing.T, size int) {
 			is.NoErr(err)
 			defer stage.Drop()
 			writes, last := 0, size/len(copyBuffer{})
-			s.hook = func(string) error {
+			s.steps.hook = func(string) error {
 				if writes++; writes == last {
 					return syscall.ENOSPC
 				}
 				return nil
 			}
 			n, err := stage.ReadFrom(bytes.NewReader(content))
-			s.hook = nil
+			s.steps.hook = nil
 			is.True(errors.Is(err, syscall.ENOSPC))
 			is.Equal(n, int64((last-1)*len(copyBuffer{})))
 		})

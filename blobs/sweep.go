@@ -2,10 +2,11 @@ package blobs
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"sync"
 	"time"
 )
 
@@ -34,7 +35,7 @@ type Swept struct {
 func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced func(Ref) (bool, error)) (Swept, error) {
 	var swept Swept
 	var err error
-	swept.Temps, err = s.sweepTemps(func(file fs.FileInfo) bool { return file.ModTime().Before(olderThan) })
+	swept.Temps, err = s.temps.sweep(s.uploads, func(file fs.FileInfo) bool { return file.ModTime().Before(olderThan) })
 	if err != nil {
 		return swept, err
 	}
@@ -65,14 +66,39 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced fun
 	return swept, nil
 }
 
-// sweepTemps removes the files in the temporary folder that are stale and that
-// no Stage is using.
-func (s *Store) sweepTemps(stale func(fs.FileInfo) bool) (removed int, err error) {
-	return s.sweepTempsIn(s.uploads, stale)
+// temps are the files in tempFolder, which have no final name yet.
+type temps struct {
+	mu   sync.Mutex
+	used map[string]struct{} // the names that a Stage is using
 }
 
-func (s *Store) sweepTempsIn(root *os.Root, stale func(fs.FileInfo) bool) (removed int, err error) {
-	folder, err := openFolder(root, tempFolder)
+// claim returns a new name.
+func (t *temps) claim() string {
+	name := rand.Text()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used[name] = struct{}{}
+	return name
+}
+
+// release ends the use of a name whose file is gone.
+func (t *temps) release(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.used, name)
+}
+
+func (t *temps) isUsed(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, used := t.used[name]
+	return used
+}
+
+// sweep removes the files in the temporary folder of a tree that are stale and
+// that no Stage is using.
+func (t *temps) sweep(in *tree, stale func(fs.FileInfo) bool) (removed int, err error) {
+	folder, err := in.openFolder(tempFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -87,18 +113,15 @@ func (s *Store) sweepTempsIn(root *os.Root, stale func(fs.FileInfo) bool) (remov
 	for _, name := range names {
 		// A name is claimed before its file exists and is used once, so a
 		// file whose name nobody claims now is nobody's for good.
-		s.mu.Lock()
-		_, used := s.temps[name]
-		s.mu.Unlock()
-		if used {
+		if t.isUsed(name) {
 			continue
 		}
-		file, err := root.Lstat(tempFolder + "/" + name)
+		file, err := in.Lstat(tempFolder + "/" + name)
 		if err == nil && (file.IsDir() || !stale(file)) {
 			continue
 		}
 		if err == nil {
-			err = root.Remove(tempFolder + "/" + name)
+			err = in.Remove(tempFolder + "/" + name)
 		}
 		switch {
 		case err == nil:

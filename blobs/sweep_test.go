@@ -47,7 +47,7 @@ func TestSweep(t *testing.T) {
 		swept, err = s.Sweep(t.Context(), limit.Add(2*time.Hour), func(Ref) (bool, error) { return true, nil })
 		is.NoErr(err)
 		is.Equal(swept, Swept{Seen: 4, Removed: 4, Bytes: referenced.Size + pinned.Size + young.Size + atLimit.Size, Foreign: 1})
-		is.Equal(tree(t, dir), []string{"README"})
+		is.Equal(paths(t, dir), []string{"README"})
 	})
 }
 
@@ -103,7 +103,7 @@ func TestSweepOfTemporaryFiles(t *testing.T) {
 	swept, err := s.Sweep(t.Context(), limit, func(Ref) (bool, error) { return true, nil })
 	is.NoErr(err)
 	is.Equal(swept, Swept{Temps: 1})
-	left := tree(t, dir)
+	left := paths(t, dir)
 	slices.Sort(left)
 	want := []string{"tmp/FRESH", "tmp/" + stage.temp}
 	slices.Sort(want)

@@ -54,7 +54,7 @@ func TestUploadsInCache(t *testing.T) {
 
 	s, err := OpenIn(dir)
 	is.NoErr(err)
-	is.Equal(tree(t, dir), []string{"blobs/parts/FOREIGN", "cache/uploads/parts/" + partID})
+	is.Equal(paths(t, dir), []string{"blobs/parts/FOREIGN", "cache/uploads/parts/" + partID})
 	size, state = piece(t, s, partID, size, state, "version")
 	is.NoErr(s.Close())
 	s, err = OpenIn(dir)
@@ -68,7 +68,7 @@ func TestUploadsInCache(t *testing.T) {
 	is.Equal(kept.Ref, refOf([]byte("of an earlier version")))
 	is.NoErr(s.Check(kept.Ref))
 	is.NoErr(os.Remove(filepath.Join(dir, "blobs/parts/FOREIGN")))
-	is.Equal(tree(t, dir), []string{"blobs/" + kept.Ref.path()})
+	is.Equal(paths(t, dir), []string{"blobs/" + kept.Ref.path()})
 	for _, name := range []string{"cache/uploads", "cache/uploads/parts"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		is.NoErr(err)
@@ -92,7 +92,7 @@ func TestUploadsOnAnotherDisk(t *testing.T) {
 	defer s.Close()
 	is.True(s.uploads == s.root)
 	for _, s.unnamed = range []bool{s.unnamed, false} {
-		k := keep(t, s, []byte{byte(len(tree(t, other)))})
+		k := keep(t, s, []byte{byte(len(paths(t, other)))})
 		k.Release()
 		is.NoErr(s.Check(k.Ref))
 	}
@@ -103,7 +103,7 @@ func TestUploadsOnAnotherDisk(t *testing.T) {
 	kept, err := st.Keep()
 	is.NoErr(err)
 	kept.Release()
-	is.Equal(len(tree(t, other)), 3)
+	is.Equal(len(paths(t, other)), 3)
 }
 
 // No name below blobs vanishes while contents are uploaded in every way.
@@ -115,10 +115,10 @@ func TestNamesStay(t *testing.T) {
 	gone := map[string]bool{}
 	var last []string
 	var mu sync.Mutex
-	s.hook = func(string) error {
+	s.steps.hook = func(string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		now := tree(t, filepath.Join(dir, "blobs"))
+		now := paths(t, filepath.Join(dir, "blobs"))
 		there := map[string]bool{}
 		for _, name := range now {
 			there[name] = true
@@ -143,7 +143,7 @@ func TestNamesStay(t *testing.T) {
 	kept, err := st.Keep()
 	is.NoErr(err)
 	kept.Release()
-	is.NoErr(s.hook(""))
+	is.NoErr(s.steps.hook(""))
 	is.True(len(last) == 4)
 	is.Equal(len(gone), 0)
 }

@@ -92,7 +92,7 @@ func TestDamagedContent(t *testing.T) {
 					} else {
 						is.True(status == 410 || status == 503)
 					}
-					is.True(a.server.Blobs.Quarantined(ref) != nil)
+					is.True(a.server.Blobs.Damaged.Err(ref) != nil)
 				} else {
 					ref := a.flip(content)
 					is.True(a.server.Blobs.Check(ref) != nil)
@@ -216,7 +216,7 @@ func TestDamagedElsewhere(t *testing.T) {
 	slug = a.upload(map[string]string{"isPublic": "true"}, file{"b.png", "image/png", picture}).want(201).text("slug")
 	ref = a.flip(picture)
 	at("/t/" + slug).want(410)
-	for deadline := time.Now().Add(time.Minute); a.server.Blobs.Quarantined(ref) == nil; {
+	for deadline := time.Now().Add(time.Minute); a.server.Blobs.Damaged.Err(ref) == nil; {
 		is.True(time.Now().Before(deadline))
 		time.Sleep(time.Millisecond)
 	}

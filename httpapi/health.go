@@ -128,7 +128,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 		}
 		f := &v.files
 		var err error
-		for _, d := range s.Blobs.Damaged() {
+		for _, d := range s.Blobs.Damaged.List() {
 			if f.damaged, err = list(f.damaged, &f.nDamaged, d.Ref, d.Found); err != nil {
 				return err
 			}

@@ -81,7 +81,7 @@ func (a *app) offset(at string) string {
 
 func (a *app) parts() int {
 	a.Helper()
-	names, err := a.server.Blobs.Parts()
+	names, err := a.server.Blobs.Parts.Names()
 	a.fatal(err)
 	return len(names)
 }

@@ -211,7 +211,7 @@ func (d *Checkup) records() error {
 	}
 	bad := 0
 	heal := change + "; to repair it, upload the same file again, or run kist restore --missing with a backup"
-	for i, q := range store.Damaged() {
+	for i, q := range store.Damaged.List() {
 		if bad++; i < sample {
 			d.Add(Problem, "contents", fmt.Sprintf("the bytes of %s are damaged, which was found at %s", q.Ref, q.Found.UTC().Format(time.RFC3339)), heal)
 		}
@@ -220,7 +220,7 @@ func (d *Checkup) records() error {
 		d.Add(Problem, "contents", fmt.Sprintf("%d more are damaged", more), heal)
 	}
 	for _, ref := range some {
-		if store.Quarantined(ref) != nil {
+		if store.Damaged.Err(ref) != nil {
 			continue
 		}
 		if err := store.Check(ref); errors.Is(err, blobs.ErrDamaged) {

@@ -278,7 +278,7 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 // waits for. An upload is noted before its first byte is stored.
 func (w *sweep) parts() error {
 	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(tx.DropUploads(), tx.DropFetches()) })
-	names, err2 := w.Blobs.Parts()
+	names, err2 := w.Blobs.Parts.Names()
 	var awaited map[string]bool
 	if err = errors.Join(err, err2); err == nil && len(names) > 0 {
 		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = tx.OpenUploads(); return err })
@@ -290,7 +290,7 @@ func (w *sweep) parts() error {
 		if awaited[name] {
 			continue
 		}
-		if e := w.Blobs.DropPart(name); e != nil {
+		if e := w.Blobs.Parts.Drop(name); e != nil {
 			err = errors.Join(err, e)
 		} else {
 			w.swept.Temps++

@@ -347,7 +347,7 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 
 // respondThumb answers with the small picture of a file's content.
 func respondThumb(c *web.Request, r *record.Record, owned bool) error {
-	if err := c.Site.Blobs.Quarantined(r.Bytes.Ref); err != nil {
+	if err := c.Site.Blobs.Damaged.Err(r.Bytes.Ref); err != nil {
 		return Unreadable(c, r.ID, owned, err)
 	}
 	t, err := picture(c, c.R.Context(), r)

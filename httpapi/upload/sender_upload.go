@@ -220,7 +220,7 @@ func headTaken(c *web.Request, u *kv.Upload, in io.Reader) (io.Reader, error) {
 	if err != nil || len(q.Types) == 0 {
 		return in, err
 	}
-	head, err := c.Site.Blobs.PartHead(u.ID.String(), u.Offset)
+	head, err := c.Site.Blobs.Parts.Head(u.ID.String(), u.Offset)
 	if err != nil {
 		return nil, err
 	}

@@ -392,7 +392,7 @@ func forgetUpload(c *web.Request, u *kv.Upload) error {
 
 // removePart removes the bytes of an upload that nobody waits for.
 func removePart(c *web.Request, u *kv.Upload) {
-	if err := c.Site.Blobs.DropPart(u.ID.String()); err != nil {
+	if err := c.Site.Blobs.Parts.Drop(u.ID.String()); err != nil {
 		c.Site.Log.Warn("the bytes of an upload are left to the sweep", "error", err)
 	}
 }
@@ -604,7 +604,7 @@ func copyPart(c *web.Request, u, part *kv.Upload, st *blobs.Stage, behind int64)
 	if done >= part.Length {
 		return nil
 	}
-	f, err := c.Site.Blobs.OpenPart(part.ID.String(), part.Length)
+	f, err := c.Site.Blobs.Parts.Open(part.ID.String(), part.Length)
 	if errors.Is(err, blobs.ErrPartLost) {
 		return &record.Error{Fault: record.Gone, Code: "upload_expired", Text: "The bytes of a partial upload are lost; send it again."}
 	}
