@@ -200,7 +200,7 @@ func (q *Quarantine) end(ref Ref, f *os.File) error {
 	if !q.isCurrent(ref, f) {
 		return nil
 	}
-	if !q.reading { // whoever put the bytes back may not have synced them
+	if !q.reading { // the person who put the bytes back may not have synced them
 		folder, err := q.root.folderFor(ref)
 		if err != nil {
 			return err

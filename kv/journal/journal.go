@@ -102,26 +102,24 @@ func (f osFile) Size() (int64, error) {
 // A Journal is an open journal. One goroutine at a time may append to it or
 // begin a log; snapshots may be written meanwhile by another.
 type Journal struct {
-	folder Folder
-	format uint32
-	now    func() time.Time
-	most   int          // bytes of a record: MaxRecord
-	held   sync.RWMutex // for reading by who needs all files to stay
-	space  func() (Space, error)
-	parts  []File // that Files has opened
+	src   source
+	now   func() time.Time
+	most  int          // bytes of a record: MaxRecord
+	held  sync.RWMutex // for reading by who needs all files to stay
+	space func() (Space, error)
+	parts []File // that Files has opened
 
-	log    File        // nil until Begin or Resume
-	name   string      // of log
-	data   uint32      // the format that its head says
-	end    int64       // where the last acknowledged record of log ends
-	before int64       // where it begins
-	at     State       // what it leads to
-	prior  State       // what that was one record before
-	dirty  bool        // there may be more in log than that
-	failed bool        // a sync of log failed: nothing more goes into it
-	begun  *State      // where a log begins that may be there to see and is not log: Begin failed
-	tell   func(int64) // see Watch
-	read   extent      // the last record that Replay read, until it is on stable storage
+	log    File   // nil until Begin or Resume
+	name   string // of log
+	data   uint32 // the format that its head says
+	end    int64  // where the last acknowledged record of log ends
+	before int64  // where it begins
+	at     State  // what it leads to
+	prior  State  // what that was one record before
+	dirty  bool   // there may be more in log than that
+	failed bool   // a sync of log failed: nothing more goes into it
+	begun  *State // where a log begins that may be there to see and is not log: Begin failed
+	read   extent // the last record that Replay read, until it is on stable storage
 }
 
 // extent is a part of a file.
@@ -149,7 +147,7 @@ func Open(path string, format uint32) (*Journal, error) {
 // which files lie until they are whole: a copy of the journal then never lists
 // a name that vanishes.
 func (j *Journal) Aside(path string) {
-	if f, got := j.folder.(folder); got {
+	if f, got := j.src.folder.(folder); got {
 		f.Folder.Aside(path)
 	}
 }
@@ -169,13 +167,13 @@ func Read(path string, format uint32) (*Journal, error) {
 
 // New is Open for a folder of the caller's, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
-	j := &Journal{folder: f, format: format, now: time.Now, most: MaxRecord}
-	g, err := j.list()
+	j := &Journal{src: source{folder: f, format: format}, now: time.Now, most: MaxRecord}
+	g, err := j.src.list()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
-		h, err := j.header(name)
+		h, err := j.src.header(name)
 		switch {
 		case errors.As(err, new(*Newer)):
 			return nil, err
@@ -216,7 +214,7 @@ func (j *Journal) Close() error {
 	if j.log != nil {
 		err = errors.Join(err, j.log.Close())
 	}
-	return errors.Join(err, j.folder.Close())
+	return errors.Join(err, j.src.folder.Close())
 }
 
 // Names of files: what they are, and the number of the record they begin
@@ -239,8 +237,15 @@ func (generations) names(kind string, seqs []uint64) []string {
 	return names
 }
 
-func (j *Journal) list() (generations, error) {
-	names, err := j.folder.Names()
+// A source reads the files of a journal.
+type source struct {
+	folder Folder
+	format uint32      // of the data that this program writes
+	tell   func(int64) // nil, or called with the bytes that were read: see Watch
+}
+
+func (s *source) list() (generations, error) {
+	names, err := s.folder.Names()
 	if err != nil {
 		return generations{}, fmt.Errorf("cannot list the journal: %w", err)
 	}
@@ -259,7 +264,7 @@ func (j *Journal) list() (generations, error) {
 
 // Empty reports whether nothing was ever written to the journal.
 func (j *Journal) Empty() (bool, error) {
-	g, err := j.list()
+	g, err := j.src.list()
 	return len(g.snaps)+len(g.logs) == 0, err
 }
 
@@ -269,22 +274,22 @@ func (j *Journal) Empty() (bool, error) {
 // has failed, Append tries again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name && j.data == j.format && j.begun == nil && !j.failed {
+	if name == j.name && j.data == j.src.format && j.begun == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
 	if err := j.harden(); err != nil {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	head := header{plainLayout, j.format, at, j.now().UnixMilli()}.append(nil, logMagic)
+	head := header{plainLayout, j.src.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
-	err := j.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
+	err := j.src.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
 	var log File
 	if err == nil {
-		log, err = j.folder.Open(name)
+		log, err = j.src.folder.Open(name)
 	}
 	if err != nil {
-		if g, listed := j.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
+		if g, listed := j.src.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
 			j.begun = &at
 		}
 		return fmt.Errorf("cannot begin a log: %w", err)
@@ -292,7 +297,7 @@ func (j *Journal) Begin(at State) error {
 	if j.log != nil {
 		err = j.log.Close() // what is acknowledged of it is synced
 	}
-	j.log, j.name, j.data, j.begun = log, name, j.format, nil
+	j.log, j.name, j.data, j.begun = log, name, j.src.format, nil
 	j.end, j.before, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
 	j.at, j.prior = at, at
 	return err
@@ -306,7 +311,7 @@ func (j *Journal) harden() error {
 	if j.read.size == 0 {
 		return nil
 	}
-	f, err := j.folder.Open(j.read.name)
+	f, err := j.src.folder.Open(j.read.name)
 	if err != nil {
 		return err
 	}
@@ -324,14 +329,14 @@ func (j *Journal) harden() error {
 // bytes long. The error is ErrOther if it is another log, and Damaged if its
 // head or its last record is not what leads to the state.
 func (j *Journal) Resume(at State, name string, size int64) error {
-	g, err := j.list()
+	g, err := j.src.list()
 	if err != nil {
 		return err
 	}
 	if len(g.logs) == 0 || fileName(logName, g.logs[len(g.logs)-1]) != name || g.logs[len(g.logs)-1] > at.Seq {
 		return ErrOther
 	}
-	log, r, h, err := j.open(name)
+	log, r, h, err := j.src.open(name)
 	if err != nil {
 		return fmt.Errorf("cannot open the log: %w", err)
 	}

@@ -95,7 +95,15 @@ type Torn struct {
 // passed over. The error is Damaged or Missing where acknowledged changes
 // cannot be read; those before them have been handed over by then.
 func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
-	g, err := j.list()
+	done, err := j.src.replay(start, apply)
+	if err == nil {
+		j.read = done.last
+	}
+	return done, err
+}
+
+func (s *source) replay(start func() error, apply func([]Op) error) (Replayed, error) {
+	g, err := s.list()
 	if err != nil {
 		return Replayed{}, err
 	}
@@ -105,10 +113,10 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 		if err := start(); err != nil {
 			return done, err
 		}
-		done.State, err = j.readSnapshot(g.snaps[i], apply)
+		done.State, err = s.readSnapshot(g.snaps[i], apply)
 		if err == nil {
 			done.Snapshot = g.snaps[i]
-			err = j.readLogs(&done, g, apply)
+			err = s.readLogs(&done, g, apply)
 			return done, err
 		}
 		if !unusable(err) {
@@ -127,16 +135,16 @@ func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, 
 	if len(bad) > 0 && !slices.Contains(g.logs, 0) {
 		return done, fmt.Errorf("no snapshot can be read: %w", errors.Join(bad...))
 	}
-	err = j.readLogs(&done, g, apply)
+	err = s.readLogs(&done, g, apply)
 	return done, err
 }
 
 // Watch has read told of the bytes of files that are read from now on.
-func (j *Journal) Watch(read func(bytes int64)) { j.tell = read }
+func (j *Journal) Watch(read func(bytes int64)) { j.src.tell = read }
 
 // Ahead is how many bytes Replay would read if the newest snapshot is whole.
 func (j *Journal) Ahead() (int64, error) {
-	g, err := j.list()
+	g, err := j.src.list()
 	if err != nil {
 		return 0, err
 	}
@@ -149,7 +157,7 @@ func (j *Journal) Ahead() (int64, error) {
 	at, _ := slices.BinarySearch(g.logs, from)
 	var total int64
 	for _, name := range append(names, g.names(logName, g.logs[at:])...) {
-		if _, size, err := j.measure(name); err == nil { // Replay tells of those that cannot be read
+		if _, size, err := j.src.measure(name); err == nil { // Replay tells of those that cannot be read
 			total += size
 		}
 	}
@@ -165,8 +173,8 @@ func lacks(g generations, seq uint64) error {
 }
 
 // open opens a file of the journal behind its header.
-func (j *Journal) open(name string) (File, *reader, header, error) {
-	f, err := j.folder.Open(name)
+func (s *source) open(name string) (File, *reader, header, error) {
+	f, err := s.folder.Open(name)
 	if errors.As(err, new(*Irregular)) {
 		return nil, nil, header{}, err
 	}
@@ -177,7 +185,7 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 	if err != nil {
 		return nil, nil, header{}, errors.Join(fmt.Errorf("cannot read journal/%s: %w", name, err), f.Close())
 	}
-	r := &reader{file: f, size: size, tell: j.tell}
+	r := &reader{file: f, size: size, tell: s.tell}
 	magic := logMagic
 	if strings.HasPrefix(name, snapName) {
 		magic = snapMagic
@@ -186,7 +194,7 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 	if errors.Is(err, errFrame) || err == nil {
 		var h header
 		if h, err = parseHeader(b, magic); err == nil && h.layout > layout {
-			return nil, nil, h, errors.Join(&Newer{name, h.layout, h.format, j.format}, f.Close())
+			return nil, nil, h, errors.Join(&Newer{name, h.layout, h.format, s.format}, f.Close())
 		}
 		if err == nil {
 			r.at, r.buf = headerSize, r.buf[headerSize:]
@@ -202,8 +210,8 @@ func (j *Journal) open(name string) (File, *reader, header, error) {
 	return nil, nil, header{}, errors.Join(damaged(name, 0, err), f.Close())
 }
 
-func (j *Journal) header(name string) (header, error) {
-	f, _, h, err := j.open(name)
+func (s *source) header(name string) (header, error) {
+	f, _, h, err := s.open(name)
 	if err != nil {
 		return h, err
 	}
@@ -219,7 +227,7 @@ func damaged(name string, at int64, err error) error {
 }
 
 // readLogs hands over what the logs have after done.State.
-func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
+func (s *source) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
 	from := slices.Index(g.logs, done.Seq)
 	if from < 0 {
 		return lacks(g, done.Seq)
@@ -229,25 +237,24 @@ func (j *Journal) readLogs(done *Replayed, g generations, apply func([]Op) error
 		if i+1 < len(g.logs) {
 			next = g.logs[i+1]
 		}
-		if err := j.readLog(done, g.logs[i], next, apply); err != nil {
+		if err := s.readLog(done, g.logs[i], next, apply); err != nil {
 			return err
 		}
 	}
-	j.read = done.last
 	return nil
 }
 
 // readLog hands over one log's records. The log after it begins at next; 0 if
 // there is none.
-func (j *Journal) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
-	return j.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
+func (s *source) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
+	return s.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
 }
 
 // eachRecord hands over the payload of each record of a log to take, which
 // notes in done that it has it: see record.
-func (j *Journal) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
+func (s *source) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
 	name := fileName(logName, seq)
-	f, r, h, err := j.open(name)
+	f, r, h, err := s.open(name)
 	if err != nil {
 		return err
 	}

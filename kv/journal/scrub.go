@@ -23,9 +23,8 @@ type Mark struct {
 // read with its length and may wait; its error ends the scrub and is returned
 // as err. The caller holds the journal.
 func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) {
-	p := &paced{Folder: j.folder, to: to, pace: pace}
-	r := &Journal{folder: p, format: j.format, now: j.now, most: j.most}
-	wrong = r.scrub(to)
+	p := &paced{Folder: j.src.folder, to: to, pace: pace}
+	wrong = (&source{folder: p, format: j.src.format}).scrub(to)
 	switch {
 	case p.err != nil:
 		return nil, p.err
@@ -35,8 +34,8 @@ func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) 
 	return nil, wrong
 }
 
-func (j *Journal) scrub(to Mark) error {
-	g, err := j.list()
+func (s *source) scrub(to Mark) error {
+	g, err := s.list()
 	if err != nil {
 		return err
 	}
@@ -48,11 +47,11 @@ func (j *Journal) scrub(to Mark) error {
 	}
 	var done Replayed
 	if len(g.snaps) > 0 {
-		if done.State, err = j.readSnapshot(g.snaps[len(g.snaps)-1], nothing); err != nil {
+		if done.State, err = s.readSnapshot(g.snaps[len(g.snaps)-1], nothing); err != nil {
 			return vanished(err, fileName(snapName, g.snaps[len(g.snaps)-1]))
 		}
 	}
-	if err := j.readLogs(&done, g, nothing); err != nil {
+	if err := s.readLogs(&done, g, nothing); err != nil {
 		return vanished(err, to.Log)
 	}
 	if done.State != to.State {
