@@ -1,23 +1,24 @@
-// Package blobs keeps content on disk, each content once, in a file that is
-// named by its SHA-256. It knows bytes and their names and nothing of the
-// records that refer to them.
+// Package blobs keeps content on disk. Each content is stored once, in a file
+// named by its SHA-256. The package knows bytes and their names. It knows
+// nothing about the records that refer to them.
 //
-// New content goes through a [Stage]: write to it, then call [Stage.Keep].
-// When Keep returns, the bytes and their name are on stable storage, and the
-// [Kept] it returns pins them: the sweep leaves them alone until
-// [Kept.Release]. The order that loses nothing is
+// New content goes through a [Stage]: write to it, then call [Stage.Keep]. When
+// Keep returns, the bytes and their name are on stable storage. The [Kept] it
+// returns pins them: the sweep leaves them alone until [Kept.Release]. The
+// order that loses nothing is
 //
 //	stage, Keep, commit the record that refers to the blob, Release
 //
 // A crash in between leaves a blob without a record, which [Store.Sweep]
-// removes, and never a record without its blob.
+// removes. It never leaves a record without its blob.
 //
-// A kept file is immutable: it is never written to again. All its name can see
-// is its removal, and its atomic replacement by a file of the same content when
-// that is uploaded again and the bytes on disk are damaged or too many to read.
+// A kept file is immutable: it is never written to again. Its name can only be
+// removed, or moved atomically to a new file with the same content. The second
+// happens when the content is uploaded again and the bytes on disk are damaged
+// or too many to read.
 //
-// Every error wraps its cause, so errors.Is(err, fs.ErrNotExist) and
-// errors.Is(err, syscall.ENOSPC) tell what they say.
+// Every error wraps its cause, so callers can test it with errors.Is(err,
+// fs.ErrNotExist) or errors.Is(err, syscall.ENOSPC).
 package blobs
 
 import (
@@ -37,24 +38,24 @@ import (
 )
 
 var (
-	// ErrDamaged says that what stands under a ref's name is not the
-	// content of that name: other bytes, or no regular file at all.
+	// ErrDamaged says that the file under a ref's name does not hold that
+	// content: it has other bytes, or it is not a regular file.
 	ErrDamaged = errors.New("damaged")
 
 	// ErrForeign says that a name in the store's folder is not one that the
-	// store makes, or that it is not the kind of file the store makes. The
-	// store never follows, reads or removes such a file.
+	// store makes, or is not the kind of file the store makes. The store never
+	// follows, reads or removes such a file.
 	ErrForeign = errors.New("not a file of this store")
 )
 
-// rereadLimit is the size in bytes up to which Keep reads a copy that is
-// there already, to use it when it is right, instead of replacing it. Reading
-// spares writing; but the caller waits meanwhile, and beyond this size on a
-// slow disk the wait would outlast the patience of a client or a proxy.
+// rereadLimit is the size in bytes up to which Keep reads an existing copy and
+// uses it if it is right. Keep replaces a larger copy without reading it.
+// Reading saves writing, but the caller waits meanwhile. On a slow disk,
+// reading more than this would outlast the patience of a client or a proxy.
 const rereadLimit = 256 << 20
 
-// tempFolder holds, below the folder for uploads, the files that have no final
-// name yet.
+// tempFolder is the folder, below the folder for uploads, for files that have
+// no final name yet.
 const tempFolder = "tmp"
 
 // uploadsFolder is the folder for uploads below the cache of a data directory.
@@ -64,24 +65,24 @@ const uploadsFolder = "uploads"
 // goroutines at once. One process at a time may have a folder open.
 type Store struct {
 	root    *tree
-	uploads *tree // has tempFolder and partFolder; root if they are in the store's folder
+	uploads *tree // has tempFolder and partFolder; the same as root if they are in the store's folder
 	steps   *steps
 
 	Damaged *Quarantine // the blobs whose bytes are known to be wrong
-	Parts   *Parts      // content that comes in pieces and is not complete
+	Parts   *Parts      // unfinished content that arrives in pieces
 
-	// unnamed says that the file system can stage content in files without
-	// a name, which no crash can leave behind.
+	// unnamed says that the file system can stage content in files without a
+	// name. A crash cannot leave such a file behind.
 	unnamed bool
 
-	// reread is rereadLimit, but for tests.
+	// reread is rereadLimit, except in tests.
 	reread int64
 
 	hot     smallCache
 	proven  proven
 	checks  checks
 	failing failing
-	reading bool // nothing on disk is changed
+	reading bool // the store changes nothing on disk
 	names   nameLocks
 	temps   temps
 }
@@ -106,7 +107,7 @@ func newStore(root *os.Root, reading bool) *Store {
 	return s
 }
 
-// forget drops what is remembered of a blob that is unlinked or damaged.
+// forget drops the memory of a blob that was unlinked or is damaged.
 func (s *Store) forget(ref Ref) {
 	s.hot.forget(ref)
 	s.proven.forget(ref)
@@ -119,25 +120,24 @@ type Info struct {
 	ModTime time.Time // when its last byte was staged, by the file system's clock
 }
 
-// Open opens the store in dir, which is created with mode 0700 when it is
-// missing; its parent must exist. Temporary files that a crash has left behind
-// are removed. Files the store makes have mode 0600 and folders 0700, whatever
-// the umask. Dir itself may be a symbolic link; no other one is followed.
+// Open opens the store in dir, which it creates with mode 0700 when it is
+// missing; its parent must exist. Open removes temporary files that a crash
+// left behind. Files the store makes have mode 0600 and folders 0700, whatever
+// the umask. Dir itself may be a symbolic link; the store follows no other
+// link.
 //
-// Uploads that are not complete are kept in dir as well; OpenIn keeps them
-// elsewhere.
+// Unfinished uploads are kept in dir as well; OpenIn keeps them elsewhere.
 func Open(dir string) (*Store, error) { return openStore(dir, "") }
 
-// OpenIn opens the store of a data directory, which must exist, like Open: it is
-// the folder blobs. Uploads that are not complete are in cache/uploads, as only
-// names in cache may vanish while the directory is copied. If blobs is on
-// another file system than cache, they are in blobs.
+// OpenIn opens the store of an existing data directory, like Open. The store is
+// the folder blobs. Unfinished uploads are in cache/uploads, because only names
+// in cache may vanish while the directory is copied. If blobs and cache are on
+// different file systems, unfinished uploads are in blobs.
 func OpenIn(data string) (*Store, error) {
 	return openStore(filepath.Join(data, "blobs"), filepath.Join(data, "cache"))
 }
 
-// openStore is Open; cache, unless it is empty, is the folder that has the one
-// for uploads.
+// openStore is Open. Unless cache is empty, the folder for uploads is in it.
 func openStore(dir, cache string) (*Store, error) {
 	err := os.Mkdir(dir, 0o700)
 	switch {
@@ -175,9 +175,9 @@ func openStore(dir, cache string) (*Store, error) {
 	return s, nil
 }
 
-// Read opens a store that is there for reading; nothing in it is changed, and
-// another process may have it open. The error is fs.ErrNotExist if there is
-// none.
+// Read opens an existing store for reading. It changes nothing, and another
+// process may have the store open. The error is fs.ErrNotExist if there is no
+// store.
 func Read(dir string) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -221,7 +221,8 @@ func (s *Store) openUploads(cache string) error {
 	}
 	s.uploads = &tree{Root: uploads, steps: s.steps, syncStep: "sync uploads"}
 	s.Parts.uploads = s.uploads
-	// A process that died may have made these folders and not synced them.
+	// A process may have died after making these folders and before syncing
+	// them.
 	above, err := os.Open(cache)
 	if err == nil {
 		err = errors.Join(disk.SyncFolder(above), above.Close(), disk.SyncFolder(from))
@@ -232,13 +233,13 @@ func (s *Store) openUploads(cache string) error {
 	return s.moveIn()
 }
 
-// moveIn moves the uploads that are in the store's folder, where earlier
+// moveIn moves unfinished uploads from the store's folder, where earlier
 // versions kept them, to the folder for uploads.
 func (s *Store) moveIn() error {
 	if _, err := s.temps.sweep(s.root, func(fs.FileInfo) bool { return true }); err != nil {
 		return err
 	}
-	_ = s.root.Remove(tempFolder) // unless it is missing or has what is not the store's
+	_ = s.root.Remove(tempFolder) // fails if the folder is missing or has foreign files
 	old, err := s.root.openFolder(partFolder)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
 		return nil
@@ -268,14 +269,14 @@ func (s *Store) moveIn() error {
 	return nil
 }
 
-// recover removes what a crash left in the temporary folder and makes the
-// names of the folders that exist durable.
+// recover removes files that a crash left in the temporary folder. It makes the
+// names of the existing folders durable.
 func (s *Store) recover() error {
 	if _, err := s.temps.sweep(s.uploads, func(fs.FileInfo) bool { return true }); err != nil {
 		return err
 	}
 	if _, err := s.uploads.Lstat(partFolder); err == nil {
-		s.uploads.setDurable(partFolder) // with the sync below, or that of openUploads
+		s.uploads.setDurable(partFolder) // the sync below, or in openUploads, makes it true
 	}
 	top, err := s.root.openFolder(".")
 	if err != nil {
@@ -297,8 +298,8 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// Close ends the use of the store and waits for a check in the background.
-// Files that Get returned stay readable.
+// Close closes the store and waits for the background check to end. Files that
+// Get returned stay readable.
 func (s *Store) Close() error {
 	s.checks.stop()
 	if err := s.closeFolders(); err != nil {
@@ -314,11 +315,10 @@ func (s *Store) closeFolders() error {
 	return errors.Join(s.root.Close(), s.uploads.Close())
 }
 
-// Get opens the blob for reading. The error is fs.ErrNotExist when there is
-// none, and ErrDamaged when it is in quarantine or its name belongs to
-// something that is no regular file. The bytes are not checked: Send opens what
-// is sent to others. A file that was opened stays readable to its end after the
-// blob was unlinked.
+// Get opens the blob for reading. The error is fs.ErrNotExist when the blob
+// does not exist. It is ErrDamaged when the blob is in quarantine or is not a
+// regular file. Get does not check the bytes: use Send for content that is sent
+// to others. An open file stays readable to its end after the blob is unlinked.
 func (s *Store) Get(ref Ref) (*os.File, error) {
 	if err := s.Damaged.Err(ref); err != nil {
 		if _, gone := s.Stat(ref); errors.Is(gone, fs.ErrNotExist) {
@@ -329,7 +329,7 @@ func (s *Store) Get(ref Ref) (*os.File, error) {
 	return s.openBlob(ref)
 }
 
-// openBlob is Get, also of a blob in quarantine.
+// openBlob is Get without the check for quarantine.
 func (s *Store) openBlob(ref Ref) (*os.File, error) {
 	if _, err := s.Stat(ref); err != nil {
 		return nil, err
@@ -341,7 +341,7 @@ func (s *Store) openBlob(ref Ref) (*os.File, error) {
 	return f, nil
 }
 
-// Head reads the first bytes of a content, at most limit.
+// Head reads up to limit bytes from the beginning of a blob.
 func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 	f, err := s.Get(ref)
 	if err != nil {
@@ -351,9 +351,9 @@ func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// Stat describes the blob without opening it, also one in quarantine. The error
-// is fs.ErrNotExist when there is none, and ErrDamaged when its name belongs to
-// something that is no regular file.
+// Stat describes the blob, also one in quarantine, without opening it. The
+// error is fs.ErrNotExist when the blob does not exist, and ErrDamaged when it
+// is not a regular file.
 func (s *Store) Stat(ref Ref) (Info, error) {
 	folder, err := s.root.Lstat(ref.folder())
 	if err != nil {
@@ -373,7 +373,7 @@ func (s *Store) Stat(ref Ref) (Info, error) {
 }
 
 // CheckBytes reads r to its end. The error is ErrDamaged when the bytes do not
-// hash to the ref, and r's when they cannot be read.
+// hash to the ref, and r's own when reading fails.
 func CheckBytes(ref Ref, r io.Reader) error {
 	buf := copyBuffers.Get().(*copyBuffer)
 	defer copyBuffers.Put(buf)
@@ -389,17 +389,17 @@ func CheckBytes(ref Ref, r io.Reader) error {
 }
 
 // All lists the blobs in the order of their refs. A blob that is kept or
-// unlinked while the listing runs may be in it or not; every other one is.
+// unlinked while the listing runs may be in it or not; every other blob is.
 //
 // An error comes with a zero Info and concerns one name or one folder, so the
-// caller may go on: it is ErrForeign for a name the store did not make, such
-// as a symbolic link, and the file system's own when a folder or a file cannot
-// be looked at. The folders of what has no final name yet, and of the markers of
-// damaged blobs, are passed over.
+// caller may continue. It is ErrForeign for a name the store did not make, such
+// as a symbolic link. It is the file system's own when a folder or a file
+// cannot be examined. All skips the folders of temporary files, of parts, and
+// of the markers of damaged blobs.
 func (s *Store) All() iter.Seq2[Info, error] { return s.after("") }
 
-// after is All of the blobs whose refs come after one, in text; "" is before
-// the first.
+// after is All for the blobs whose refs, as text, come after last. An empty
+// last comes before the first blob.
 func (s *Store) after(last string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		folders, err := s.root.list(".")
@@ -440,7 +440,7 @@ func (s *Store) after(last string) iter.Seq2[Info, error] {
 	}
 }
 
-// parseFolder returns the first byte of the refs in the folder of that name.
+// parseFolder returns the first byte of the refs in the folder with that name.
 func parseFolder(name string) (b byte, ok bool) {
 	bytes, err := hex.DecodeString(name)
 	if err != nil || len(bytes) != 1 || hex.EncodeToString(bytes) != name {

@@ -16,31 +16,32 @@ import (
 	"kist/blobs/disk"
 )
 
-// damagedFolder holds, below the store's folder, an empty file for each blob
-// whose bytes are known to be wrong. The file has the ref as its name.
+// damagedFolder is the folder, below the store's folder, with an empty file for
+// each blob whose bytes are known to be wrong. The file has the ref as its
+// name.
 const damagedFolder = "damaged"
 
-// A Damage is a blob in quarantine: its bytes were read and do not hash to its
-// ref, or cannot be read.
+// A Damage is a blob in quarantine: its bytes do not hash to its ref, or cannot
+// be read.
 type Damage struct {
 	Ref   Ref
 	Found time.Time
 }
 
-// A Quarantine knows the blobs that are damaged. Its mutex is held while a
-// marker is made or removed, so that memory and disk agree.
+// A Quarantine knows the damaged blobs. Its mutex is held while a marker is
+// made or removed, so that memory and disk agree.
 type Quarantine struct {
 	root    *tree
-	reading bool      // nothing on disk is changed
-	forget  func(Ref) // drops what is remembered of the blob's right bytes
+	reading bool      // the store changes nothing on disk
+	forget  func(Ref) // drops the memory of the blob's right bytes
 
 	mu    sync.RWMutex
 	found map[Ref]time.Time
-	tell  func(Ref, error) // nil, or is called for each blob that is newly found to be damaged
+	tell  func(Ref, error) // nil, or called for each blob that is newly found to be damaged
 }
 
-// OnDamage sets a function that is called once for each blob that is found to
-// be damaged from then on, with the reason.
+// OnDamage sets a function that is called once, with the reason, for each blob
+// that is found to be damaged from then on.
 func (q *Quarantine) OnDamage(tell func(Ref, error)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,12 +70,12 @@ func (q *Quarantine) Err(ref Ref) error {
 	return nil
 }
 
-// load reads the markers. The marker of a blob that is gone does not
-// count.
+// load reads the markers. It ignores the marker of a blob that no longer
+// exists.
 func (q *Quarantine) load() error {
 	q.found = map[Ref]time.Time{}
 	folder, err := q.root.Lstat(damagedFolder)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.IsDir() { // All tells of the latter
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !folder.IsDir() { // All reports a damagedFolder that is not a folder
 		return nil
 	}
 	if err != nil {
@@ -104,10 +105,10 @@ func (q *Quarantine) load() error {
 	return nil
 }
 
-// add puts a blob in quarantine for the given reason. The bytes stay where
-// they are. If f is not the file that has the blob's name now, the blob was
-// replaced while f was read, and nothing happens. f is nil if the blob could
-// not be opened as a file.
+// add puts a blob in quarantine for the given reason. The bytes stay where they
+// are. If f is no longer the file under the blob's name, the blob was replaced
+// while f was read, and nothing happens. f is nil if the blob could not be
+// opened as a file.
 //
 // A marker that cannot be written does not stop the quarantine in this process.
 func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
@@ -130,8 +131,8 @@ func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
 	}
 }
 
-// isCurrent reports whether f is the file under the blob's name; with f nil,
-// whether something is there that cannot be opened as a blob.
+// isCurrent reports whether f is the file under the blob's name. With f nil, it
+// reports whether the name exists and is not a regular file.
 func (q *Quarantine) isCurrent(ref Ref, f *os.File) bool {
 	now, err := q.root.Lstat(ref.path())
 	if f == nil {
@@ -141,7 +142,7 @@ func (q *Quarantine) isCurrent(ref Ref, f *os.File) bool {
 	return err == nil && err2 == nil && os.SameFile(before, now)
 }
 
-// mark makes the marker of a blob and its name durable.
+// mark makes the marker of a blob and makes its name durable.
 func (q *Quarantine) mark(ref Ref) error {
 	if err := q.root.makeDurable(damagedFolder); err != nil {
 		return fmt.Errorf("blobs: making the folder of markers: %w", err)
@@ -162,16 +163,16 @@ func (q *Quarantine) mark(ref Ref) error {
 	return nil
 }
 
-// release ends the quarantine of a blob whose right bytes are on stable storage
-// under its name, or which is gone. The marker goes after the bytes came, never
-// before.
+// release ends the quarantine of a blob that is gone, or whose right bytes are
+// on stable storage under its name. It removes the marker only after the bytes
+// are in place.
 func (q *Quarantine) release(ref Ref) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.unmark(ref)
 }
 
-// unmark is release for those who hold the quarantine.
+// unmark is release for a caller that holds the mutex.
 func (q *Quarantine) unmark(ref Ref) error {
 	if _, got := q.found[ref]; !got {
 		return nil
@@ -189,8 +190,8 @@ func (q *Quarantine) unmark(ref Ref) error {
 	return nil
 }
 
-// end ends the quarantine of a blob if there is one: the bytes of the open file
-// were read and are right, so somebody has put the right bytes back.
+// end ends the quarantine of a blob, if any. The bytes of the open file were
+// read and are right, so somebody has put the right bytes back.
 func (q *Quarantine) end(ref Ref, f *os.File) error {
 	if q.Err(ref) == nil {
 		return nil
@@ -214,17 +215,18 @@ func (q *Quarantine) end(ref Ref, f *os.File) error {
 	return q.unmark(ref)
 }
 
-// Check reads the blob to its end, also one in quarantine. The error is
-// ErrDamaged when the bytes do not hash to the ref or when the disk twice fails
+// Check reads the blob, also one in quarantine, to its end. The error is
+// ErrDamaged when the bytes do not hash to the ref or when the disk fails twice
 // to read them; the blob is then in quarantine. Right bytes end a quarantine.
-// The error is fs.ErrNotExist when there is no such blob, and another one when
-// the blob cannot be opened.
+// The error is fs.ErrNotExist when the blob does not exist, and another one
+// when the blob cannot be opened.
 func (s *Store) Check(ref Ref) error { return s.check(ref, nil) }
 
-// check is Check; through, unless it is nil, is between the file and the hash.
+// check is Check. Unless through is nil, it wraps the file before the hash
+// reads it.
 func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 	f, err := s.openBlob(ref)
-	if errors.Is(err, ErrDamaged) { // it is no regular file
+	if errors.Is(err, ErrDamaged) { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
 	}
 	if err != nil {
@@ -234,13 +236,13 @@ func (s *Store) check(ref Ref, through func(io.Reader) io.Reader) error {
 	return s.prove(ref, f, through)
 }
 
-// prove is check for a blob that is open. It leaves f at its end.
+// prove is check for an open file. It leaves f at its end.
 func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) error {
 	before, err := observe(f)
 	if err != nil {
-		return fmt.Errorf("blobs: looking at a blob: %w", err)
+		return fmt.Errorf("blobs: examining a blob: %w", err)
 	}
-	for range 2 { // an error of the disk may pass
+	for range 2 { // a disk error may be temporary
 		if _, err = f.Seek(0, io.SeekStart); err != nil {
 			return fmt.Errorf("blobs: reading a blob: %w", err)
 		}
@@ -265,27 +267,27 @@ func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) er
 	return err
 }
 
-// mostQueued bounds the blobs that wait for the background check. What finds no
-// place is left to the weekly one.
+// mostQueued bounds the queue of the background check. The weekly check reads
+// the blobs that do not fit.
 const mostQueued = 256
 
-// checks are the blobs that are to be checked in the background, by one
-// goroutine that lives as long as there are some.
+// checks are the blobs waiting for the background check. One goroutine checks
+// them; it ends when the queue is empty.
 type checks struct {
 	check func(Ref, func(io.Reader) io.Reader) error // Store.check
 
 	mu      sync.Mutex
-	queue   []Ref // each once; the first is being checked
+	queue   []Ref // without duplicates; the first is being checked
 	over    context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
 }
 
-// CheckSoon has a blob checked in the background, one at a time. Close ends
-// that and waits for it.
+// CheckSoon has a blob checked in the background, one at a time. Close stops
+// the check and waits for it.
 func (s *Store) CheckSoon(ref Ref) { s.checks.add(ref) }
 
-// add has a blob checked by the goroutine, which it starts if there is none.
+// add queues a blob. It starts the goroutine if it is not running.
 func (c *checks) add(ref Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,8 +308,8 @@ func (c *checks) run() {
 		c.mu.Lock()
 		ref := c.queue[0]
 		c.mu.Unlock()
-		// Damage is told by Quarantine.add; a blob that is gone needs no check, and
-		// the weekly check tells of what cannot be opened.
+		// Quarantine.add reports damage. A blob that is gone needs no check,
+		// and the weekly check reports a blob that cannot be opened.
 		_ = c.check(ref, func(r io.Reader) io.Reader { return contextReader{c.over, r} })
 		c.mu.Lock()
 		c.queue = c.queue[1:]
@@ -319,7 +321,7 @@ func (c *checks) run() {
 	}
 }
 
-// stop ends the background check for good.
+// stop ends the background check permanently.
 func (c *checks) stop() {
 	c.mu.Lock()
 	if c.over == nil {

@@ -11,7 +11,7 @@ import (
 
 // Unwritable says that the disk or the system refused to write new content.
 type Unwritable struct {
-	Folder string // that was to hold it
+	Folder string // where it should have been written
 	Err    error
 }
 
@@ -19,22 +19,22 @@ func (e *Unwritable) Error() string { return fmt.Sprintf("cannot write to %s: %v
 
 func (e *Unwritable) Unwrap() error { return e.Err }
 
-// failing knows the folders to which content could not be written the last time.
+// failing knows the folders whose latest write failed.
 type failing struct {
 	mu sync.Mutex
 	in map[string]bool
-	// tell is nil, or is called with the error when writing begins to fail, and
+	// tell is nil, or called with the error when writing begins to fail, and
 	// with nil when it works again.
 	tell func(error)
 }
 
-// OnFailure sets a function that is called when content can no longer be
-// written, with an Unwritable, and when it can be written again, with nil. It is
-// set before the store is used by more than one goroutine.
+// OnFailure sets a function that is called with an Unwritable when content can
+// no longer be written, and with nil when it can be written again. Call
+// OnFailure before more than one goroutine uses the store.
 func (s *Store) OnFailure(tell func(error)) { s.failing.tell = tell }
 
-// wrap wraps the error of a step that writes content, and notes it if it
-// is the disk's or the system's. folder is where the step wrote.
+// wrap wraps the error of a step that writes content to folder. It records the
+// failure if the disk or the system caused it.
 func (f *failing) wrap(folder *tree, doing string, err error) error {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, fs.ErrPermission} {
 		if errors.Is(err, cause) {
@@ -46,8 +46,7 @@ func (f *failing) wrap(folder *tree, doing string, err error) error {
 	return fmt.Errorf("blobs: %s: %w", doing, err)
 }
 
-// note takes up whether content could be written to a folder; err is nil if it
-// could.
+// note records the outcome of writing to a folder; err is nil on success.
 func (f *failing) note(folder *tree, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,34 +66,34 @@ func (f *failing) note(folder *tree, err error) {
 	}
 }
 
-// failed reports whether content could not be written to the folder.
+// failed reports whether the latest write to the folder failed.
 func (f *failing) failed(folder *tree) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.in[folder.Name()]
 }
 
-// tryBytes is how much Try writes after content could not be written. Less
-// might fit into what is left of a quota.
+// tryBytes is how much Try writes to a folder after a failure. A smaller write
+// might fit into the rest of a quota.
 const tryBytes = 64 << 10
 
-// tryPart is the name of a part that is there only while Try writes it.
+// tryPart is the name of a part that exists only while Try writes it.
 const tryPart = "00000000-0000-0000-0000-000000000000"
 
-// Try reports why content cannot be written; nil if it can. It writes a byte and
-// leaves no trace of it. To a folder that failed it writes more and brings that
-// to the disk, so that it does not take the disk for sound too early.
+// Try reports why content cannot be written; nil if it can. It writes a byte
+// and leaves no trace of it. To a folder that failed it writes more and syncs
+// that, so that it does not report success too early.
 func (s *Store) Try() error {
 	inRoot, inUploads := s.failing.failed(s.root), s.failing.failed(s.uploads)
 	stage := s.Stage
-	if !s.unnamed { // Stage writes elsewhere than to the folder that content ends up in
+	if !s.unnamed { // Stage does not write to the folder of finished content
 		stage = s.stageInRoot
 	}
 	st, err := stage()
 	if err == nil {
 		err = st.try(inRoot)
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) { // there may be no files without a name
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EISDIR) { // the file system may not support files without a name
 		return err
 	}
 	if inUploads || !s.unnamed {
@@ -114,7 +113,7 @@ func (s *Store) Try() error {
 	return nil
 }
 
-// try writes some bytes, which need not be kept, and drops the stage.
+// try writes some bytes and drops the stage.
 func (st *Stage) try(thoroughly bool) error {
 	n := 1
 	if thoroughly {
@@ -129,8 +128,8 @@ func (st *Stage) try(thoroughly bool) error {
 	return errors.Join(err, st.Drop())
 }
 
-// stageInRoot begins to take in content in a file without a name in the store's
-// folder, also where such a file cannot be given one later.
+// stageInRoot stages content in a file without a name in the store's folder. It
+// does so even where such a file cannot be given a name later.
 func (s *Store) stageInRoot() (*Stage, error) {
 	st := &Stage{store: s, hash: sha256.New()}
 	if err := s.steps.do("create", st.openUnnamed); err != nil {
@@ -139,7 +138,7 @@ func (s *Store) stageInRoot() (*Stage, error) {
 	return st, nil
 }
 
-// folder is the one that the stage's file is in.
+// folder is the folder that has the stage's file.
 func (st *Stage) folder() *tree {
 	if st.part != "" || !st.store.unnamed {
 		return st.store.uploads

@@ -6,27 +6,27 @@ import (
 	"sync"
 )
 
-// Bounds of what is kept in memory, in bytes: of each blob and of all.
+// Bounds of the small blobs kept in memory, in bytes: for each blob and for
+// all.
 const (
 	hotOne = 128 << 10
 	hotAll = 8 << 20
 )
 
-// smallCache are small blobs that were asked for again within a short time: opening,
-// describing and closing a file takes longer than sending it. A ref names its
-// content for good, so that what is kept cannot be out of date; whether it may
-// be seen is for those who ask.
+// smallCache holds small blobs that were requested twice within a short time.
+// Opening, describing and closing a file takes longer than sending it. A ref
+// always names the same content, so a cached blob cannot be out of date. The
+// caller decides whether somebody may see it.
 type smallCache struct {
 	mu    sync.Mutex
 	kept  map[Ref][]byte
 	size  int
-	asked [1024]Ref // what was asked for recently, each in its one place
+	asked [1024]Ref // recent requests, each in the one place that its ref allows
 }
 
-// Small returns the content of a blob of the given size, which must not be
-// written into, if it is kept in memory; nil if it is not, which says nothing
-// of whether there is such a blob. It begins to keep a small one when that is
-// asked for the second time.
+// Small returns the content of a blob of the given size if it is in memory; the
+// caller must not modify it. Nil does not mean that the blob does not exist.
+// Small begins to keep a small blob when it is requested for the second time.
 func (s *Store) Small(ref Ref, size int64) []byte {
 	if size <= 0 || size > hotOne {
 		return nil
@@ -43,7 +43,7 @@ func (s *Store) Small(ref Ref, size int64) []byte {
 	return s.loadSmall(ref, size)
 }
 
-// loadSmall reads a blob and keeps it, if it is what its name says. If it is not,
+// loadSmall reads a blob and keeps it if its bytes hash to its ref. Otherwise
 // the blob goes into quarantine.
 func (s *Store) loadSmall(ref Ref, size int64) []byte {
 	f, err := s.Get(ref)
@@ -53,15 +53,15 @@ func (s *Store) loadSmall(ref Ref, size int64) []byte {
 	defer f.Close()
 	b := make([]byte, size)
 	if _, err := io.ReadFull(f, b); err != nil || Ref(sha256.Sum256(b)) != ref {
-		_ = s.prove(ref, f, nil) // Send meets the outcome
+		_ = s.prove(ref, f, nil) // Send reports the outcome
 		return nil
 	}
 	s.retain(ref, b)
 	return b
 }
 
-// retain keeps what was read of a blob, unless that was unlinked or found to be
-// damaged meanwhile: forget may have come before.
+// retain keeps the bytes of a blob, unless the blob was unlinked or found to be
+// damaged while it was read: forget may have run before.
 func (s *Store) retain(ref Ref, b []byte) {
 	s.hot.add(ref, b)
 	if _, err := s.Stat(ref); err != nil || s.Damaged.Err(ref) != nil {
@@ -69,14 +69,14 @@ func (s *Store) retain(ref Ref, b []byte) {
 	}
 }
 
-// add keeps a blob, in the place of others if need be.
+// add keeps a blob and drops others if the space is needed.
 func (h *smallCache) add(ref Ref, b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kept[ref] != nil {
-		return // somebody was faster
+		return // another request added it first
 	}
-	for old, content := range h.kept { // in no order: any will do
+	for old, content := range h.kept { // in random order, since any will do
 		if h.size+len(b) <= hotAll {
 			break
 		}
@@ -90,7 +90,7 @@ func (h *smallCache) add(ref Ref, b []byte) {
 	h.size += len(b)
 }
 
-// forget drops a blob that is unlinked or damaged.
+// forget drops a blob that was unlinked or is damaged.
 func (h *smallCache) forget(ref Ref) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

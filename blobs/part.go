@@ -14,25 +14,25 @@ import (
 	"kist/blobs/disk"
 )
 
-// partFolder holds, below the folder for uploads, content that comes in pieces and
-// is not complete. Its files outlive the process.
+// partFolder is the folder, below the folder for uploads, for unfinished
+// content that arrives in pieces. Its files outlive the process.
 const partFolder = "parts"
 
-// ErrPartLost says that the bytes of a part are not all there: the data
-// directory was restored or copied without them, for instance. The part can
-// only start again.
+// ErrPartLost says that bytes of a part are missing, for instance because the
+// data directory was restored or copied without them. The part must start
+// again.
 var ErrPartLost = errors.New("bytes of the part are missing")
 
-// Resume goes on with content that comes in pieces, perhaps over many days and
-// restarts. name is the caller's, of lower-case hex digits and hyphens; size
-// and state are what Sync returned of the piece before, 0 and nil at the
-// beginning, when the file is made. Bytes beyond size were never acknowledged
-// and are cut off. The error is ErrPartLost if there are not size bytes, or the
-// state is none.
+// Resume continues content that arrives in pieces, perhaps over many days and
+// restarts. The caller chooses name, from lower-case hex digits and hyphens.
+// size and state are the results of Sync after the previous piece. At the
+// beginning they are 0 and nil, and Resume makes the file. Bytes beyond size
+// were never acknowledged and are cut off. The error is ErrPartLost if there
+// are fewer than size bytes or the state is invalid.
 //
-// What is written is not for good before Sync; Drop leaves the part where the
-// last Sync was and Keep ends it, as a failed Keep does not. One goroutine at a
-// time may have a part open.
+// Written bytes are not permanent before Sync. Drop leaves the part as the last
+// Sync left it. Keep ends the part, but a failed Keep does not. Only one
+// goroutine at a time may have a part open.
 func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 	h, err := restored(size, state)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 	return st, nil
 }
 
-// restored is the hash of size bytes.
+// restored returns the hash of the first size bytes from its saved state.
 func restored(size int64, state []byte) (hash.Hash, error) {
 	h := sha256.New()
 	if size == 0 {
@@ -61,7 +61,7 @@ func restored(size int64, state []byte) (hash.Hash, error) {
 	return h, nil
 }
 
-// partName reports whether a part may have the name.
+// partName reports whether name is allowed for a part.
 func partName(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, "0123456789abcdef-") == ""
 }
@@ -101,7 +101,8 @@ func (st *Stage) openPart() error {
 		}
 	}
 	if st.size == 0 {
-		// Who made it may have failed or died before its name was durable.
+		// The process that made the file may have failed before its name was
+		// durable.
 		if err := s.uploads.syncFolder(partFolder, "sync parts"); err != nil {
 			return err
 		}
@@ -110,15 +111,15 @@ func (st *Stage) openPart() error {
 	return err
 }
 
-// Sync puts what was written so far on stable storage. With the size and the
-// state that it returns, Resume goes on from here, in another process too,
-// without reading the bytes again.
+// Sync puts the bytes written so far on stable storage. With the size and the
+// state that it returns, Resume continues from here without reading the bytes
+// again, even in another process.
 func (st *Stage) Sync() (size int64, state []byte, err error) {
 	if st.err != nil {
 		return 0, nil, st.err
 	}
 	if err := st.store.steps.do("sync part", func() error { return disk.Datasync(st.file) }); err != nil {
-		// The system may have given up pages that it could not write.
+		// The system may have dropped pages that it could not write.
 		st.err = st.store.failing.wrap(st.folder(), "syncing a part", err)
 		return 0, nil, st.err
 	}
@@ -126,10 +127,10 @@ func (st *Stage) Sync() (size int64, state []byte, err error) {
 	return st.size, state, err
 }
 
-// Adopt pins the content of a whole part whose Keep may have succeeded, in this
-// process or one before, without a record having been made of it. The error is
-// fs.ErrNotExist if it is not there or damaged. Like Keep, it leaves the content's name
-// on stable storage.
+// Adopt pins the content of a complete part whose Keep may have succeeded
+// without a record, in this process or an earlier one. The error is
+// fs.ErrNotExist if the blob is missing or damaged. Like Keep, it leaves the
+// blob's name on stable storage.
 func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	h, err := restored(size, state)
 	if err != nil {
@@ -140,7 +141,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 		return nil, err
 	}
 	if s.Damaged.Err(kept.Ref) != nil {
-		// Keep may have put the right bytes there and not removed the marker.
+		// Keep may have written the right bytes and not removed the marker.
 		if err = s.Check(kept.Ref); errors.Is(err, ErrDamaged) {
 			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
 		}
@@ -162,7 +163,7 @@ func (s *Store) Adopt(size int64, state []byte) (*Kept, error) {
 	return kept, nil
 }
 
-// Parts are the files of content that comes in pieces and is not complete.
+// Parts holds unfinished content that arrives in pieces.
 type Parts struct {
 	uploads *tree // has partFolder
 }
@@ -185,13 +186,13 @@ func (p *Parts) Open(name string, size int64) (*os.File, error) {
 		err = ErrPartLost
 	}
 	if err != nil {
-		_ = f.Close() // it was only read
+		_ = f.Close() // the file was only read
 		return nil, err
 	}
 	return f, nil
 }
 
-// Head reads the first bytes of a part; ErrPartLost if there are not so many.
+// Head reads the first size bytes of a part; ErrPartLost if it has fewer.
 func (p *Parts) Head(name string, size int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
@@ -216,8 +217,8 @@ func (p *Parts) Head(name string, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// Drop removes the bytes of a part, if there are any. A Stage that has it
-// open writes to no avail from then on.
+// Drop removes the bytes of a part, if any. A Stage that has the part open then
+// writes bytes that are lost.
 func (p *Parts) Drop(name string) error {
 	if !partName(name) {
 		return errForeign(partFolder + "/" + name)
@@ -229,8 +230,7 @@ func (p *Parts) Drop(name string) error {
 	return nil
 }
 
-// Names lists the names of the parts that have bytes. What is no part's is not
-// among them.
+// Names lists the parts that have bytes. It ignores foreign files.
 func (p *Parts) Names() ([]string, error) {
 	entries, err := p.uploads.list(partFolder)
 	if errors.Is(err, fs.ErrNotExist) {

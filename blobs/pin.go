@@ -7,24 +7,22 @@ import (
 	"sync"
 )
 
-// A Kept is a pin on a blob: until Release, no Unlink and no Sweep of the
-// store removes it. Any number of pins may be on one blob. Pins live in
-// memory only; after a crash the records alone say what is referred to.
+// A Kept is a pin on a blob: no Unlink and no Sweep of the store removes the
+// blob before Release. A blob may have any number of pins. Pins live in memory
+// only; after a crash only the records say what is referred to.
 type Kept struct {
 	Ref     Ref
 	Size    int64 // in bytes
 	release func()
 }
 
-// Release ends the pin. The caller calls it once the transaction that refers
-// to the blob has committed or has been given up. Calls after the first do
-// nothing.
+// Release ends the pin. Call it when the transaction that refers to the blob
+// has committed or has been abandoned. Calls after the first do nothing.
 func (k *Kept) Release() { k.release() }
 
-// Pin pins a blob that is there, so that one more record can be made of
-// content that a record refers to already. The error is fs.ErrNotExist when
-// it is gone. Pin neither reads nor syncs the blob: its name is durable
-// because the Keep that came before the first record made it so.
+// Pin pins an existing blob, so that another record can refer to it. The error
+// is fs.ErrNotExist when the blob is gone. Pin neither reads nor syncs the
+// blob: the Keep before the first record made its name durable.
 //
 // Like Keep, it may wait for the callback of an Unlink of the same content.
 func (s *Store) Pin(ref Ref) (*Kept, error) {
@@ -38,21 +36,21 @@ func (s *Store) Pin(ref Ref) (*Kept, error) {
 	return kept, nil
 }
 
-// Unlink removes the blob if nothing needs it, and says whether it did.
+// Unlink removes the blob if nothing needs it, and reports whether it did.
 //
-// A blob that is pinned stays, as does one that is missing or that another
-// Unlink is looking at. Otherwise Unlink calls unreferenced, which looks
-// whether any record refers to the blob, in a transaction that begins within
-// the call; only if it returns true is the blob removed. Meanwhile no pin on
-// this ref can be taken: a Keep or Pin waits and then finds the blob gone, or
-// came first and Unlink leaves the blob alone. So a blob is never removed
-// after somebody pinned it and before the record they pinned it for is
-// visible to unreferenced. Pins on other refs never wait.
+// A blob stays if it is pinned or missing, or if another Unlink is deciding
+// about it. Otherwise Unlink calls unreferenced, which checks whether any
+// record refers to the blob, in a transaction that begins within the call.
+// Unlink removes the blob only if unreferenced returns true. Meanwhile nobody
+// can pin this ref: a Keep or Pin waits and then finds the blob gone, or it
+// came first and Unlink leaves the blob alone. So Unlink never removes a blob
+// between its pin and the commit of the record it was pinned for. Pins on other
+// refs never wait.
 //
-// Within unreferenced, Keep and Pin of the same ref would wait for ever.
+// Within unreferenced, Keep and Pin of the same ref would wait forever.
 //
-// The removal is not synced. A crash may bring the blob back, without a
-// record, and the next sweep removes it again.
+// The removal is not synced. A crash may bring the blob back without a record;
+// the next sweep then removes it again.
 func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool, err error) {
 	lock := s.names.hold(ref)
 	defer s.names.drop(ref)
@@ -79,11 +77,11 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 	return true, s.Damaged.release(ref)
 }
 
-// nameLock decides between those who pin one ref, who share it for reading,
-// and the one who unlinks it, who takes it for writing and never waits for it.
+// nameLock protects one ref. Pins share it for reading. Unlink takes it for
+// writing and never waits for it.
 type nameLock struct {
 	sync.RWMutex
-	users int // how many hold it, guarded by nameLocks.mu
+	users int // how many goroutines hold it, guarded by nameLocks.mu
 }
 
 // nameLocks are the locks of the refs that somebody pins or tries to unlink.

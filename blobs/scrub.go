@@ -13,64 +13,65 @@ import (
 	"kist/blobs/disk"
 )
 
-// How a Scrubber works unless it is told otherwise.
+// Defaults of a Scrubber.
 const (
 	scrubEvery = 7 * 24 * time.Hour
-	scrubRate  = 20 << 20 // bytes in a second
+	scrubRate  = 20 << 20 // bytes per second
 )
 
 const (
 	scrubTick = 50 * time.Millisecond
-	scrubLeft = time.Minute // after which the progress is written again
+	scrubLeft = time.Minute // how often the progress is saved
 	scrubFile = "progress"
-	// scrubBlob is what opening a blob counts for, in bytes.
+	// scrubBlob is what opening a blob costs, in bytes.
 	scrubBlob = 16 << 10
-	// scrubSkip is how many ticks in a row are left to a busy server.
+	// scrubSkip is how many ticks in a row the scrubber leaves to a busy
+	// server.
 	scrubSkip = 9
 )
 
 // A Scrubber reads all blobs of a store, slowly, once a week. A blob whose
 // bytes are damaged goes into quarantine (see Store.Check).
 //
-// How far it is stays on the disk, so that a restart goes on where it was.
+// It saves its progress on disk, so that it continues there after a restart.
 type Scrubber struct {
 	Store *Store
-	Dir   string      // a folder for the progress, made when it is missing; its parent must exist
-	Busy  func() bool // whether others need the machine more: it is then ten times as slow; nil for never
+	Dir   string      // the folder for the progress, made when it is missing; its parent must exist
+	Busy  func() bool // whether others need the machine more, which makes the scrubber ten times as slow; nil means never
 	Log   *slog.Logger
 
-	every time.Duration // scrubEvery, but for tests
-	rate  int64         // scrubRate, but for tests
+	every time.Duration // scrubEvery, except in tests
+	rate  int64         // scrubRate, except in tests
 
 	mu   sync.Mutex
 	at   progress
-	last time.Time // when at was written
+	last time.Time // when at was last saved
 }
 
-// progress is what is kept of a round.
+// progress is the saved state of a round.
 type progress struct {
-	Begun    time.Time `json:"begun"`    // the latest round
-	After    string    `json:"after"`    // the ref up to which it is done
-	Damaged  int       `json:"damaged"`  // what it has found
-	Finished time.Time `json:"finished"` // the latest round that came to its end; before Begun while one is under way
+	Begun    time.Time `json:"begun"`    // of the latest round
+	After    string    `json:"after"`    // the last ref that was checked
+	Damaged  int       `json:"damaged"`  // blobs found damaged in this round
+	Finished time.Time `json:"finished"` // the end of the latest complete round; before Begun during a round
 }
 
-// Finished is when the latest whole round ended; zero if none has.
+// Finished is when the latest complete round ended; zero if none has.
 func (s *Scrubber) Finished() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at.Finished
 }
 
-// Run reads all blobs once a week until ctx ends. The blobs in quarantine are
-// read at once: somebody may have put the right bytes back.
+// Run reads all blobs once a week until ctx ends. It reads the blobs in
+// quarantine first: somebody may have put the right bytes back.
 func (s *Scrubber) Run(ctx context.Context) {
 	if s.every == 0 {
 		s.every, s.rate = scrubEvery, scrubRate
 	}
 	folder, err := disk.OpenFolder(s.Dir)
 	if err != nil {
-		s.Log.Error("the stored files are not checked: the progress cannot be kept", "error", err)
+		s.Log.Error("stored files are not checked: the progress cannot be saved", "error", err)
 		return
 	}
 	defer folder.Close()
@@ -81,13 +82,13 @@ func (s *Scrubber) Run(ctx context.Context) {
 		}
 		err := s.round(ctx, folder)
 		if e := s.save(folder); e != nil {
-			s.Log.Warn("the progress of checking the stored files is not kept", "error", e)
+			s.Log.Warn("the progress of checking the stored files was not saved", "error", e)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			s.Log.Error("the check of the stored files has stopped; it goes on in an hour", "error", err)
+			s.Log.Error("the check of the stored files failed; it continues in an hour", "error", err)
 			if wait(ctx, time.Hour) != nil {
 				return
 			}
@@ -95,7 +96,8 @@ func (s *Scrubber) Run(ctx context.Context) {
 	}
 }
 
-// load reads how far the process before was. Without that a round begins.
+// load reads the progress that the previous process saved. Without it a new
+// round begins.
 func (s *Scrubber) load(folder *disk.Folder) {
 	f, err := folder.Read(scrubFile)
 	if err != nil {
@@ -108,11 +110,11 @@ func (s *Scrubber) load(folder *disk.Folder) {
 		err = json.Unmarshal(b, &at)
 	}
 	if _, bad := ParseRef(at.After); err != nil || at.After != "" && bad != nil {
-		s.Log.Warn("the progress of checking the stored files cannot be read; it begins again", "error", errors.Join(err, bad))
+		s.Log.Warn("the progress of checking the stored files cannot be read; the check starts again", "error", errors.Join(err, bad))
 		return
 	}
-	// A time in the future is from a clock that was wrong. It must not make the
-	// round that was under way look finished.
+	// A time in the future comes from a wrong clock. It must not make an
+	// unfinished round look finished.
 	now := time.Now().UTC()
 	if at.Begun.After(now) {
 		at.Begun = now
@@ -134,7 +136,8 @@ func (s *Scrubber) save(folder *disk.Folder) error {
 	return folder.Publish(scrubFile, func(w io.Writer) error { _, err := w.Write(b); return err })
 }
 
-// pause waits until a round is to begin or to go on, and begins one.
+// pause waits until a round is due, and begins it. It does not wait if a round
+// is unfinished.
 func (s *Scrubber) pause(ctx context.Context) error {
 	if s.at.Begun.After(s.at.Finished) {
 		return nil
@@ -150,7 +153,7 @@ func (s *Scrubber) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait waits for the time or the end of ctx.
+// wait waits for the duration or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -162,7 +165,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// round reads what the round has not read yet.
+// round reads the blobs that this round has not read yet.
 func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 	tick := time.NewTicker(scrubTick)
 	defer tick.Stop()
@@ -178,14 +181,14 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 			return err
 		}
 	}
-	var first error // of what could not be read and is not known to be damaged
+	var first error // the first error about a blob that is not known to be damaged
 	unread := 0
 	for info, err := range s.Store.after(s.at.After) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, ErrForeign) {
-			continue // verify tells of it
+			continue // verify reports it
 		}
 		if err == nil {
 			err = check(info.Ref)
@@ -213,14 +216,14 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 	s.at.Finished = time.Now().UTC()
 	s.mu.Unlock()
 	if first != nil {
-		s.Log.Error("some stored files could not be checked; they are tried again in a week", "files", unread, "begun", s.at.Begun, "damaged", s.at.Damaged, "error", first)
+		s.Log.Error("some stored files could not be checked; the next attempt is in a week", "files", unread, "begun", s.at.Begun, "damaged", s.at.Damaged, "error", first)
 		return nil
 	}
 	s.Log.Info("all stored files were checked", "begun", s.at.Begun, "damaged", s.at.Damaged)
 	return nil
 }
 
-// A pacer lets so many bytes pass in a second.
+// A pacer limits how many bytes may pass in a second.
 type pacer struct {
 	ctx  context.Context
 	tick <-chan time.Time
@@ -229,7 +232,7 @@ type pacer struct {
 	left int64 // bytes that may pass before the next tick
 }
 
-// take waits until n bytes may pass.
+// take waits until bytes may pass, and counts n of them.
 func (p *pacer) take(n int64) error {
 	for skipped := 0; p.left <= 0; {
 		select {
@@ -248,7 +251,7 @@ func (p *pacer) take(n int64) error {
 	return nil
 }
 
-// through is a reader of what r has, at the pace.
+// through returns a reader of r that keeps the pace.
 func (p *pacer) through(r io.Reader) io.Reader { return pacedReader{p, r} }
 
 type pacedReader struct {

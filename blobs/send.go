@@ -14,35 +14,36 @@ import (
 	"time"
 )
 
-// provenFirst is the size in bytes up to which a blob is read and hashed before
-// its first byte is sent. A larger one is hashed while it is sent.
+// provenFirst is the size in bytes up to which a blob is hashed before its
+// first byte is sent. A larger one is hashed while it is sent.
 const provenFirst = 8 << 20
 
 // provenForPart is the size in bytes up to which a blob is hashed before a part
-// of it is sent: some seconds of reading at most.
+// of it is sent. That takes some seconds of reading at most.
 const provenForPart = 256 << 20
 
-// mostProven bounds the blobs of which a process remembers that it has read and
-// hashed them; an entry takes about 100 bytes.
+// mostProven bounds how many blobs a process remembers as hashed; an entry
+// takes about 100 bytes.
 const mostProven = 1 << 15
 
-// settled is the age from which the time of a file tells whether the file was
-// written to since: file systems keep times in steps of some milliseconds.
+// settled is how old a modification time must be to prove that the file was not
+// written to since. File systems keep times in steps of some milliseconds.
 const settled = time.Second
 
 // A proof is the state of a file whose bytes were read and were right.
 type proof struct {
-	size, changed int64 // changed is the modification time in nanoseconds
+	size, changed int64 // modification time in nanoseconds
 }
 
-// proven are blobs that this process has hashed.
+// proven remembers the blobs that this process has hashed.
 type proven struct {
 	mu   sync.Mutex
 	seen map[Ref]proof
-	now  map[Ref]*proving // those that are being hashed to be sent
+	now  map[Ref]*proving // blobs that are being hashed to be sent
 }
 
-// A proving is one reading of a blob, whose outcome all take who wait for it.
+// A proving is one reading of a blob. Everybody who waits for it takes its
+// outcome.
 type proving struct {
 	file fs.FileInfo
 	done chan struct{}
@@ -56,7 +57,7 @@ func (p *proven) has(ref Ref, info fs.FileInfo) bool {
 	return got && seen == proof{info.Size(), info.ModTime().UnixNano()}
 }
 
-// observed is a file as it was at an instant.
+// observed is the state of a file at an instant.
 type observed struct {
 	fs.FileInfo
 	at time.Time
@@ -67,8 +68,8 @@ func observe(f *os.File) (observed, error) {
 	return observed{info, time.Now()}, err
 }
 
-// add remembers a blob, in the place of another one if need be. info is what
-// the file was before it was read: what was written to it meanwhile shows.
+// add remembers a blob and drops another one if the map is full. info is the
+// state of the file before it was read, so a later write shows as a difference.
 func (p *proven) add(ref Ref, info observed) {
 	if info.at.Sub(info.ModTime()).Abs() < settled {
 		return
@@ -78,7 +79,7 @@ func (p *proven) add(ref Ref, info observed) {
 	if p.seen == nil {
 		p.seen = map[Ref]proof{}
 	}
-	for old := range p.seen { // in no order: any will do
+	for old := range p.seen { // in random order, since any will do
 		if len(p.seen) < mostProven {
 			break
 		}
@@ -93,25 +94,29 @@ func (p *proven) forget(ref Ref) {
 	delete(p.seen, ref)
 }
 
-// Send opens a blob of the given size for those who pass its bytes on. Whatever
-// leaves the process is opened by Send, so that no wrong bytes leave as a whole
-// content:
+// Send opens a blob of the given size for a caller that passes its bytes on.
+// Everything that leaves the process is opened by Send, so that wrong bytes
+// never leave as a complete content:
 //
-//   - A blob that this process has hashed is the file itself, or is in memory.
-//   - A smaller one, up to 8 MiB, is hashed by Send.
-//   - A larger one is hashed while it is read from its beginning. The read that
-//     would reach the end fails with ErrDamaged if the hash is wrong, so the
-//     last bytes are missing from what was sent. Reading it from elsewhere, or
-//     not to the end, has the blob checked in the background.
+//   - A blob that this process has hashed is returned as a bare file or from
+//     memory.
+//   - Another blob of up to 8 MiB is hashed by Send.
+//   - A larger one is hashed while it is read from its beginning. If the hash
+//     is
 //
-// The error is fs.ErrNotExist when there is no such blob, and ErrDamaged when
-// it is in quarantine, is put there by Send, or has another size.
+// wrong, the read that would reach the end fails with ErrDamaged, so the last
+// bytes are missing from what was sent. A blob that is read from elsewhere, or
+// not to the end, is checked in the background.
+//
+// The error is fs.ErrNotExist when the blob does not exist. It is ErrDamaged
+// when the blob is in quarantine, when Send puts it there, or when it has
+// another size.
 func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	if b := s.Small(ref, size); b != nil {
 		return memory{bytes.NewReader(b)}, nil
 	}
 	f, err := s.Get(ref)
-	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is no regular file
+	if errors.Is(err, ErrDamaged) && s.Damaged.Err(ref) == nil { // it is not a regular file
 		s.Damaged.add(ref, nil, err)
 	}
 	if err != nil {
@@ -140,12 +145,12 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// SendPart is Send for those who pass on a part of a blob. Nobody can tell that a
-// part is wrong, so a blob of up to 256 MiB is hashed before SendPart returns. A
-// part of a larger one may carry wrong bytes until the check in the background
-// comes to it.
+// SendPart is Send for a caller that passes on a part of a blob. Nobody can
+// tell that a part is wrong, so SendPart hashes a blob of up to 256 MiB before
+// it returns. A part of a larger one may carry wrong bytes until the background
+// check reads the blob.
 func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
-	if size > provenFirst && size <= provenForPart { // Send sees to smaller ones
+	if size > provenFirst && size <= provenForPart { // Send hashes smaller ones
 		if err := s.Prove(ref); err != nil {
 			return nil, fmt.Errorf("blobs: opening %s to send a part of it: %w", ref, err)
 		}
@@ -153,8 +158,8 @@ func (s *Store) SendPart(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	return s.Send(ref, size)
 }
 
-// Prove makes sure that this process has hashed the blob, by reading it if it
-// has not. Its errors are those of Check.
+// Prove ensures that this process has hashed the blob, and reads it if
+// necessary. Its errors are those of Check.
 func (s *Store) Prove(ref Ref) error {
 	f, err := s.Get(ref)
 	if err != nil {
@@ -171,8 +176,8 @@ func (s *Store) Prove(ref Ref) error {
 	return s.proven.once(ref, info, func() error { return s.prove(ref, f, nil) })
 }
 
-// once calls prove for a file unless another call is reading the same file; it
-// then waits for that call and returns its error.
+// once calls prove for a file. If another call is reading the same file, once
+// waits for it and returns its error.
 func (p *proven) once(ref Ref, info fs.FileInfo, prove func() error) error {
 	p.mu.Lock()
 	if other := p.now[ref]; other != nil && os.SameFile(other.file, info) {
@@ -209,9 +214,9 @@ type unproven struct {
 	was    observed // when it was opened
 	size   int64
 	at     int64     // where the next read begins
-	hash   hash.Hash // of the first bytes
-	hashed int64     // how many those are
-	open   bool      // bytes were given out and the hash is not known yet
+	hash   hash.Hash // of the first hashed bytes
+	hashed int64     // how many bytes are hashed
+	open   bool      // bytes were returned and the hash is not complete yet
 }
 
 func (u *unproven) Seek(offset int64, whence int) (int64, error) {
@@ -254,7 +259,7 @@ func (u *unproven) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decide compares the hash of all bytes.
+// decide compares the hash of all bytes with the ref.
 func (u *unproven) decide() error {
 	if got := Ref(u.hash.Sum(nil)); got != u.ref {
 		err := fmt.Errorf("blobs: the bytes of %s hash to %s: %w", u.ref, got, ErrDamaged)

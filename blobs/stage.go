@@ -18,14 +18,14 @@ import (
 )
 
 // copyBuffer is the unit in which content is read and written. The parts of a
-// multipart form come in pieces of 4 KiB at most; gathered, they cost a
-// fraction of the system calls.
+// multipart form arrive in pieces of 4 KiB at most. Gathering them saves most
+// of the system calls.
 type copyBuffer [128 << 10]byte
 
 var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 
 // A Stage takes in content that has no name yet and hashes it on the way. It
-// ends with Keep or Drop; a caller stages, defers Drop, writes, and keeps:
+// ends with Keep or Drop. A caller stages, defers Drop, writes, and keeps:
 //
 //	stage, err := store.Stage()
 //	…
@@ -40,11 +40,11 @@ var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 type Stage struct {
 	store *Store
 	file  *os.File
-	temp  string // the file's name in tempFolder, empty while it has none
-	part  string // in place of that, the name in partFolder of content that comes in pieces
+	temp  string // the file's name in tempFolder, empty if it has none
+	part  string // the file's name in partFolder, for content that arrives in pieces
 	hash  hash.Hash
 	size  int64
-	begun int64 // the bytes of the file whose writing to disk was started
+	begun int64 // how many bytes the system was told to start writing to disk
 	err   error // what every further call returns
 }
 
@@ -72,8 +72,8 @@ func (s *Store) Stage() (*Stage, error) {
 }
 
 // canLink reports whether content can be staged in a file without a name and
-// be given one later. Not every file system can do both, and not every system
-// has /proc, which the second takes.
+// get a name later. Not every file system can do both. The second also needs
+// /proc, which not every system has.
 func canLink(s *Store) bool {
 	st := &Stage{store: s}
 	defer st.discard()
@@ -86,8 +86,8 @@ func (st *Stage) openUnnamed() (err error) {
 	return err
 }
 
-// openNamed opens the staged file under a name of its own in the temporary
-// folder, which it makes when it is missing.
+// openNamed opens the staged file under its own name in the temporary folder.
+// It makes the folder when it is missing.
 func (st *Stage) openNamed() error {
 	return st.inTemp(func(name string) (err error) {
 		st.file, err = st.store.uploads.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -95,7 +95,7 @@ func (st *Stage) openNamed() error {
 	})
 }
 
-// linkTemp gives the file without a name one in the temporary folder.
+// linkTemp gives a file without a name a name in the temporary folder.
 func (st *Stage) linkTemp() error {
 	return st.inTemp(func(string) error {
 		folder, err := st.store.uploads.openFolder(tempFolder)
@@ -107,8 +107,8 @@ func (st *Stage) linkTemp() error {
 	})
 }
 
-// inTemp claims a new name in the temporary folder and has create put a file
-// there; path is that name below the folder for uploads.
+// inTemp claims a new name in the temporary folder and calls create, which puts
+// a file there; path is below the folder for uploads.
 func (st *Stage) inTemp(create func(path string) error) error {
 	s := st.store
 	st.temp = s.temps.claim()
@@ -125,7 +125,7 @@ func (st *Stage) inTemp(create func(path string) error) error {
 // Size is the number of bytes written so far.
 func (st *Stage) Size() int64 { return st.size }
 
-// Ref is what the content written so far hashes to.
+// Ref is the hash of the content written so far.
 func (st *Stage) Ref() Ref { return Ref(st.hash.Sum(nil)) }
 
 // Write adds p to the content.
@@ -135,7 +135,7 @@ func (st *Stage) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// write is Write, but for the hash.
+// write is Write without the hash.
 func (st *Stage) write(p []byte) (int, error) {
 	if st.err != nil {
 		return 0, st.err
@@ -157,17 +157,18 @@ func (st *Stage) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// What ReadFrom hashes on its own, in bytes, and how many buffers it has beyond
-// that at most; where r is slow, two do. To hash takes longer than to read and
-// to write together; beside them it is all that a large content takes.
+// ReadFrom hashes the first hashedAlone bytes on its own goroutine. Beyond that
+// it uses another goroutine and up to besideBuffs buffers; two are enough if r
+// is slow. Hashing takes longer than reading and writing together, so a large
+// content takes as long as its hash.
 const (
 	hashedAlone = 1 << 20
 	besideBuffs = 4
 )
 
-// ReadFrom adds everything that r has to the content, in large pieces. An
-// error of r, io.ErrUnexpectedEOF included, is returned as it is; the stage
-// does not fail by it.
+// ReadFrom adds everything that r has to the content, in large pieces. It
+// returns an error of r, io.ErrUnexpectedEOF included, unchanged; that error
+// does not make the stage fail.
 func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*copyBuffer)
 	total, err := st.gather(r, hashedAlone, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
@@ -177,17 +178,17 @@ func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 		more, err = st.readBeside(r)
 		total += more
 	}
-	if err == io.EOF { // readers return it bare
+	if err == io.EOF { // readers return it unwrapped
 		err = nil
 	}
 	return total, err
 }
 
-// readBeside is ReadFrom of what comes after hashedAlone; it does not return
-// before all of it is hashed. The error is io.EOF at the end of r.
+// readBeside is ReadFrom beyond hashedAlone. It returns only when everything is
+// hashed. The error is io.EOF at the end of r.
 func (st *Stage) readBeside(r io.Reader) (int64, error) {
 	full, free := make(chan filled, besideBuffs), make(chan *copyBuffer, besideBuffs)
-	taken := 0 // buffers
+	taken := 0 // number of buffers
 	take := func() *copyBuffer {
 		if len(free) == 0 && taken < besideBuffs {
 			taken++
@@ -213,19 +214,19 @@ func (st *Stage) readBeside(r io.Reader) (int64, error) {
 	return st.gather(r, math.MaxInt64, take, func(b *copyBuffer, n int) { full <- filled{b, n} })
 }
 
-// filled is a buffer of which n bytes are to be hashed.
+// filled is a buffer with n bytes to hash.
 type filled struct {
 	b *copyBuffer
 	n int
 }
 
-// gather reads until it has limit bytes or a few more, into the buffers that take
-// has; of each, what could be written is handed to give. At the end of r the
-// error is io.EOF.
+// gather reads until it has limit bytes or a little more. It gets its buffers
+// from take and passes what it has written from each to give. At the end of r
+// the error is io.EOF.
 func (st *Stage) gather(r io.Reader, limit int64, take func() *copyBuffer, give func(*copyBuffer, int)) (total int64, err error) {
 	for total < limit {
-		// Not io.ReadFull: it reports a short read with the same error by
-		// which a reader says that its source was cut off.
+		// Not io.ReadFull: it reports a short read with the same error that a
+		// reader uses for a truncated source.
 		buf := take()
 		var n int
 		var rerr error
@@ -249,7 +250,7 @@ func (st *Stage) gather(r io.Reader, limit int64, take func() *copyBuffer, give 
 	return total, nil
 }
 
-// Drop discards the content. After Keep, or a second time, it does nothing.
+// Drop discards the content. It does nothing after Keep or an earlier Drop.
 func (st *Stage) Drop() error {
 	if st.err == errKept || st.err == errDropped {
 		return nil
@@ -261,8 +262,8 @@ func (st *Stage) Drop() error {
 	return nil
 }
 
-// discard closes the file and takes away the name it has in the temporary
-// folder, if any. A part keeps its own: what came in is not lost by a failure.
+// discard closes the file and removes its name in the temporary folder, if any.
+// A part keeps its name: a failure does not lose the bytes that arrived.
 func (st *Stage) discard() error {
 	if st.file != nil {
 		// The bytes are either synced by now or not wanted.
@@ -279,7 +280,7 @@ func (st *Stage) discard() error {
 	return err
 }
 
-// released says that the stage has no name in the temporary folder any more.
+// released records that the stage has no name in the temporary folder any more.
 func (st *Stage) released() {
 	st.store.temps.release(st.temp)
 	st.temp = ""
@@ -289,28 +290,27 @@ func (st *Stage) released() {
 // without an error,
 //
 //  1. the bytes were synced, then
-//  2. the file was given its name, then
-//  3. the folder that holds the name was synced, and the one above it if the
+//  2. the file got its name, then
+//  3. the folder that holds the name was synced, and the folder above it if the
 //     folder was new,
 //
-// so a record that refers to the blob may be committed and acknowledged. The
-// caller releases the pin once that has happened, or has failed.
+// so the caller may commit and acknowledge a record that refers to the blob.
+// The caller releases the pin when the commit has succeeded or failed.
 //
-// One copy is kept of equal content. A copy that is there already is read
-// first (up to 256 MiB): if its bytes are right it is used, and its folder
-// synced all the same, since another upload may only just have named it; if
-// they are not, or the copy is larger or in quarantine, the staged bytes take
-// its place atomically, and a quarantine ends after that. So the right bytes stand under the name when Keep returns, and
-// content that was damaged on disk is mended by uploading it again.
+// Equal content is stored once. Keep first reads an existing copy of up to 256
+// MiB. If its bytes are right, Keep uses the copy and still syncs the folder,
+// since another upload may only just have named it. If the bytes are wrong, or
+// the copy is larger or in quarantine, the staged bytes replace it atomically.
+// A quarantine ends after that. So the right bytes are under the name when Keep
+// returns, and uploading damaged content again repairs it.
 //
-// When Keep fails, the stage is dropped and nothing is pinned; of a part the
-// bytes stay, and Resume takes them up again. If syncing the
-// folder was what failed, the complete blob may have got its name; the sweep
-// removes it.
+// When Keep fails, the stage is dropped and nothing is pinned. The bytes of a
+// part stay, and Resume continues with them. If syncing the folder failed, the
+// complete blob may already have its name; the sweep removes it.
 //
-// Keep may wait for the callback of an Unlink of the same content. So it must
-// not be called while holding anything that callback waits for, such as a
-// write transaction.
+// Keep may wait for the callback of an Unlink of the same content. So the
+// caller must not hold anything that the callback waits for, such as a write
+// transaction.
 func (st *Stage) Keep() (*Kept, error) {
 	if st.err != nil {
 		return nil, st.err
@@ -321,7 +321,7 @@ func (st *Stage) Keep() (*Kept, error) {
 	if err := st.keep(ref); err != nil {
 		kept.Release()
 		st.err = st.store.failing.wrap(st.store.root, "keeping staged content", err)
-		// What cannot be removed now is removed by the sweep or by Open.
+		// The sweep or Open removes what cannot be removed now.
 		_ = st.discard()
 		return nil, st.err
 	}
@@ -338,7 +338,7 @@ func (st *Stage) keep(ref Ref) error {
 	}
 	defer folder.Close()
 	if !disk.Missing(folder, ref.String()) && st.held(ref) {
-		_ = st.discard() // the sweep removes what this cannot
+		_ = st.discard() // the sweep removes a file that stays
 	} else if err := st.publish(ref, folder); err != nil {
 		return err
 	}
@@ -348,8 +348,8 @@ func (st *Stage) keep(ref Ref) error {
 	return s.Damaged.release(ref)
 }
 
-// held reports whether a copy of the staged bytes stands under ref, by reading
-// both: comparing costs less than hashing the copy would.
+// held reports whether the file under ref has the staged bytes. It reads both,
+// because comparing costs less than hashing the copy.
 func (st *Stage) held(ref Ref) bool {
 	info, err := st.store.Stat(ref)
 	if err != nil || info.Size != st.size || st.size > st.store.reread {
@@ -375,8 +375,8 @@ func (st *Stage) held(ref Ref) bool {
 	return true
 }
 
-// publish syncs the staged file and moves it to the name of ref, in place of
-// anything that stands there.
+// publish syncs the staged file and renames it to ref, replacing any file with
+// that name.
 func (st *Stage) publish(ref Ref, folder *os.File) error {
 	s := st.store
 	if err := s.steps.do("sync file", st.file.Sync); err != nil {
@@ -390,13 +390,13 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// A link cannot replace what has the name, but a rename can. That is
-		// a damaged copy, or one that another upload linked a moment ago.
+		// A link cannot replace an existing name, but a rename can. The name
+		// belongs to a damaged copy, or to one that another upload just linked.
 		if err := s.steps.do("link temp", st.linkTemp); err != nil {
 			return err
 		}
 	}
-	// Some systems do not rename an open file.
+	// Some systems cannot rename an open file.
 	_ = st.file.Close()
 	in, name := tempFolder, st.temp
 	if st.part != "" {
@@ -411,7 +411,7 @@ func (st *Stage) publish(ref Ref, folder *os.File) error {
 	err = s.steps.do("rename", rename)
 	if errors.Is(err, syscall.EISDIR) {
 		aside := ref.path() + "-folder-" + rand.Text()
-		if err = s.root.Rename(ref.path(), aside); err == nil { // All lists it as foreign
+		if err = s.root.Rename(ref.path(), aside); err == nil { // All lists the renamed folder as foreign
 			err = s.steps.do("rename", rename)
 		}
 	}

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Swept says what a sweep did.
+// Swept is the result of a sweep.
 type Swept struct {
-	Seen    int   // the blobs that are in the store
-	Removed int   // those of them that were unlinked
-	Bytes   int64 // the bytes of the content that was unlinked
-	Temps   int   // the stale temporary files that were removed
-	Foreign int   // the names that are not the store's, which stay
+	Seen    int   // blobs in the store
+	Removed int   // blobs that were unlinked
+	Bytes   int64 // size of the blobs that were unlinked
+	Temps   int   // stale temporary files that were removed
+	Foreign int   // foreign names, which stay
 }
 
-// Sweep walks all blobs and removes those that nothing refers to. A blob whose
-// file was modified before olderThan is offered to Unlink, with unreferenced
-// as the callback; a younger one stays. It also removes temporary files older
-// than that which no Stage of this store is using.
+// Sweep walks all blobs and removes those that nothing refers to. It offers a
+// blob whose file was modified before olderThan to Unlink, with unreferenced as
+// the callback; a younger one stays. It also removes temporary files older than
+// olderThan that no Stage of this store is using.
 //
-// The file of a blob is modified when its content is staged and never after,
-// also not when equal content is uploaded again or a record goes away. So
-// olderThan spares recent uploads; a delay that counts from the removal of the
-// last record is for unreferenced to keep.
+// The file of a blob is modified when its content is staged and never after
+// that. Uploading equal content again does not modify it, nor does deleting a
+// record. So olderThan protects recent uploads. If there is a delay after the
+// removal of the last record, unreferenced must enforce it.
 //
-// Sweep holds one ref at a time and waits for nobody, so uploads go on while
-// it runs. It ends with the first error, other than a foreign name, and when
-// ctx is done; Swept then holds what was done until then.
+// Sweep holds one ref at a time and waits for nobody, so uploads continue while
+// it runs. It ends with the first error, except for a foreign name, and when
+// ctx is done. Swept then holds what was done until then.
 func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced func(Ref) (bool, error)) (Swept, error) {
 	var swept Swept
 	var err error
@@ -69,7 +69,7 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Time, unreferenced fun
 // temps are the files in tempFolder, which have no final name yet.
 type temps struct {
 	mu   sync.Mutex
-	used map[string]struct{} // the names that a Stage is using
+	used map[string]struct{} // names that a Stage is using
 }
 
 // claim returns a new name.
@@ -95,8 +95,8 @@ func (t *temps) isUsed(name string) bool {
 	return used
 }
 
-// sweep removes the files in the temporary folder of a tree that are stale and
-// that no Stage is using.
+// sweep removes the stale files in a tree's temporary folder that no Stage is
+// using.
 func (t *temps) sweep(in *tree, stale func(fs.FileInfo) bool) (removed int, err error) {
 	folder, err := in.openFolder(tempFolder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +111,8 @@ func (t *temps) sweep(in *tree, stale func(fs.FileInfo) bool) (removed int, err 
 		return 0, fmt.Errorf("blobs: listing the temporary folder: %w", err)
 	}
 	for _, name := range names {
-		// A name is claimed before its file exists and is used once, so a
-		// file whose name nobody claims now is nobody's for good.
+		// A name is claimed before its file exists and is used once. So nobody
+		// will ever use a file whose name is not claimed now.
 		if t.isUsed(name) {
 			continue
 		}
