@@ -19,14 +19,14 @@ func (e *Superseded) Unwrap() error { return e.Err }
 // included, and tells problem what is wrong with it: as Superseded where it
 // does no harm. read is told how many more bytes were read.
 func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return err
 	}
 	first := uint64(0) // the newest log that all others may be missing before
 	found := map[uint64]error{}
 	for _, seq := range g.snaps {
-		_, err := j.src.readSnapshot(seq, nothing)
+		_, err := j.files.readSnapshot(seq, nothing)
 		switch {
 		case err == nil:
 			first = seq
@@ -35,7 +35,7 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 		default:
 			return err
 		}
-		if _, size, err := j.src.measure(fileName(snapName, seq)); err == nil {
+		if _, size, err := j.files.measure(fileName(snapName, seq)); err == nil {
 			read(size)
 		}
 	}
@@ -56,13 +56,13 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	// Each log is read on its own, so that the ones behind a gap are read too.
 	for i := 0; i < len(g.logs); i++ {
 		name := fileName(logName, g.logs[i])
-		h, size, err := j.src.measure(name)
+		h, size, err := j.files.measure(name)
 		next := uint64(0)
 		if i+1 < len(g.logs) {
 			next = g.logs[i+1]
 		}
 		if err == nil {
-			err = j.src.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
+			err = j.files.readLog(&Replayed{State: h.State}, g.logs[i], next, nothing)
 		}
 		if unusable(err) {
 			tell(g.logs[i], err)
@@ -82,7 +82,7 @@ func nothing([]Op) error { return nil }
 // are open until Close, so that they can be copied whatever becomes of their
 // names.
 func (j *Journal) Files() ([]Part, error) {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (j *Journal) Files() ([]Part, error) {
 	var parts []Part
 	for i := len(g.snaps) - 1; i >= 0; i-- {
 		var raw int64
-		if _, err = j.src.readSnapshot(g.snaps[i], func(ops []Op) error {
+		if _, err = j.files.readSnapshot(g.snaps[i], func(ops []Op) error {
 			for _, op := range ops {
 				raw += int64(len(op.Key) + len(op.Value) + opOverhead)
 			}
@@ -125,13 +125,13 @@ func (j *Journal) Files() ([]Part, error) {
 
 // Size is how many bytes the journal's files have, about.
 func (j *Journal) Size() (int64, error) {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return 0, err
 	}
 	total := int64(0)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
-		f, err := j.src.folder.Open(name)
+		f, err := j.files.folder.Open(name)
 		if err != nil {
 			continue // anyone who reads it will say so
 		}
@@ -158,7 +158,7 @@ type Part struct {
 
 // part opens the file.
 func (j *Journal) part(name string) (Part, error) {
-	f, r, h, err := j.src.open(name)
+	f, r, h, err := j.files.open(name)
 	if err != nil {
 		return Part{}, err
 	}

@@ -147,7 +147,7 @@ func TestNames(t *testing.T) {
 	}
 	j, err := New(m, format)
 	is.NoErr(err)
-	g, err := j.src.list()
+	g, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{0x10, 0xff}, []uint64{2, 0x10, math.MaxUint64}})
 	is.Equal(g.names(snapName, g.snaps), []string{"snap-0000000000000010", "snap-00000000000000ff"})

@@ -98,7 +98,7 @@ func FuzzSnapshot(f *testing.F) {
 			return
 		}
 		var digest Digest
-		state, err := j.src.readSnapshot(1, func(ops []Op) error {
+		state, err := j.files.readSnapshot(1, func(ops []Op) error {
 			for _, op := range ops {
 				digest.Add(op, nil)
 			}

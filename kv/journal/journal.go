@@ -102,7 +102,7 @@ func (f osFile) Size() (int64, error) {
 // A Journal is an open journal. One goroutine at a time may append to it or
 // begin a log; snapshots may be written meanwhile by another.
 type Journal struct {
-	src   source
+	files files
 	now   func() time.Time
 	most  int          // bytes of a record: MaxRecord
 	held  sync.RWMutex // for reading by who needs all files to stay
@@ -147,7 +147,7 @@ func Open(path string, format uint32) (*Journal, error) {
 // which files lie until they are whole: a copy of the journal then never lists
 // a name that vanishes.
 func (j *Journal) Aside(path string) {
-	if f, got := j.src.folder.(folder); got {
+	if f, got := j.files.folder.(folder); got {
 		f.Folder.Aside(path)
 	}
 }
@@ -167,13 +167,13 @@ func Read(path string, format uint32) (*Journal, error) {
 
 // New is Open for a folder of the caller's, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
-	j := &Journal{src: source{folder: f, format: format}, now: time.Now, most: MaxRecord}
-	g, err := j.src.list()
+	j := &Journal{files: files{folder: f, format: format}, now: time.Now, most: MaxRecord}
+	g, err := j.files.list()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
-		h, err := j.src.header(name)
+		h, err := j.files.header(name)
 		switch {
 		case errors.As(err, new(*Newer)):
 			return nil, err
@@ -214,7 +214,7 @@ func (j *Journal) Close() error {
 	if j.log != nil {
 		err = errors.Join(err, j.log.Close())
 	}
-	return errors.Join(err, j.src.folder.Close())
+	return errors.Join(err, j.files.folder.Close())
 }
 
 // Names of files: what they are, and the number of the record they begin
@@ -237,14 +237,14 @@ func (generations) names(kind string, seqs []uint64) []string {
 	return names
 }
 
-// A source reads the files of a journal.
-type source struct {
+// files reads the files of a journal.
+type files struct {
 	folder Folder
 	format uint32      // of the data that this program writes
 	tell   func(int64) // nil, or called with the bytes that were read: see Watch
 }
 
-func (s *source) list() (generations, error) {
+func (s *files) list() (generations, error) {
 	names, err := s.folder.Names()
 	if err != nil {
 		return generations{}, fmt.Errorf("cannot list the journal: %w", err)
@@ -264,7 +264,7 @@ func (s *source) list() (generations, error) {
 
 // Empty reports whether nothing was ever written to the journal.
 func (j *Journal) Empty() (bool, error) {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	return len(g.snaps)+len(g.logs) == 0, err
 }
 
@@ -274,22 +274,22 @@ func (j *Journal) Empty() (bool, error) {
 // has failed, Append tries again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name && j.data == j.src.format && j.begun == nil && !j.failed {
+	if name == j.name && j.data == j.files.format && j.begun == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
 	if err := j.harden(); err != nil {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
-	head := header{plainLayout, j.src.format, at, j.now().UnixMilli()}.append(nil, logMagic)
+	head := header{plainLayout, j.files.format, at, j.now().UnixMilli()}.append(nil, logMagic)
 	// A log that began here and got no acknowledged record is replaced: what
 	// it has was never acknowledged, or Replay would have gone past it.
-	err := j.src.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
+	err := j.files.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
 	var log File
 	if err == nil {
-		log, err = j.src.folder.Open(name)
+		log, err = j.files.folder.Open(name)
 	}
 	if err != nil {
-		if g, listed := j.src.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
+		if g, listed := j.files.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
 			j.begun = &at
 		}
 		return fmt.Errorf("cannot begin a log: %w", err)
@@ -297,7 +297,7 @@ func (j *Journal) Begin(at State) error {
 	if j.log != nil {
 		err = j.log.Close() // what is acknowledged of it is synced
 	}
-	j.log, j.name, j.data, j.begun = log, name, j.src.format, nil
+	j.log, j.name, j.data, j.begun = log, name, j.files.format, nil
 	j.end, j.before, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
 	j.at, j.prior = at, at
 	return err
@@ -311,7 +311,7 @@ func (j *Journal) harden() error {
 	if j.read.size == 0 {
 		return nil
 	}
-	f, err := j.src.folder.Open(j.read.name)
+	f, err := j.files.folder.Open(j.read.name)
 	if err != nil {
 		return err
 	}
@@ -329,14 +329,14 @@ func (j *Journal) harden() error {
 // bytes long. The error is ErrOther if it is another log, and Damaged if its
 // head or its last record is not what leads to the state.
 func (j *Journal) Resume(at State, name string, size int64) error {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return err
 	}
 	if len(g.logs) == 0 || fileName(logName, g.logs[len(g.logs)-1]) != name || g.logs[len(g.logs)-1] > at.Seq {
 		return ErrOther
 	}
-	log, r, h, err := j.src.open(name)
+	log, r, h, err := j.files.open(name)
 	if err != nil {
 		return fmt.Errorf("cannot open the log: %w", err)
 	}

@@ -109,7 +109,7 @@ func unpack(b, prefix, packed []byte) ([]byte, error) {
 // It takes a quarter of one core and about a megabyte of memory. Logs that
 // cannot be read whole stay as they are.
 func (j *Journal) Pack(ctx context.Context, at State) error {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return err
 	}
@@ -129,14 +129,14 @@ func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
 	j.held.RLock() // Prune must not remove it meanwhile
 	defer j.held.RUnlock()
 	name := fileName(logName, seq)
-	h, size, err := j.src.measure(name)
+	h, size, err := j.files.measure(name)
 	if err != nil {
 		return err
 	}
 	if s, known := j.disk(); h.layout != plainLayout || known && s.Free-s.Reserve < size {
 		return nil
 	}
-	return j.src.folder.Publish(name, func(file io.Writer) error {
+	return j.files.folder.Publish(name, func(file io.Writer) error {
 		h, w := h, bufio.NewWriterSize(file, writeSize)
 		h.layout = layout
 		if _, err := w.Write(h.append(nil, logMagic)); err != nil {
@@ -145,7 +145,7 @@ func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
 		p := &packer{w: w}
 		pace := pacer{begun: time.Now()}
 		done := Replayed{State: h.State}
-		if err := j.src.eachRecord(&done, seq, next, func(r *reader, payload []byte) error {
+		if err := j.files.eachRecord(&done, seq, next, func(r *reader, payload []byte) error {
 			if err := record(&done, r, payload, nothing); err != nil {
 				return err
 			}

@@ -145,7 +145,7 @@ func TestPackedDamageIsLocal(t *testing.T) {
 	is.True(len(marks) >= 4)
 	m.seen[name].data[marks[1]+100] ^= 1
 
-	_, rd, _, err := j.src.open(name)
+	_, rd, _, err := j.files.open(name)
 	is.NoErr(err)
 	read, last := 0, uint64(0)
 	for {

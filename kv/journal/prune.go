@@ -72,11 +72,11 @@ func (j *Journal) Prune() error {
 		return nil
 	}
 	defer j.held.Unlock()
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil || len(g.snaps) == 0 {
 		return err
 	}
-	all := j.src.generations(g)
+	all := j.files.generations(g)
 	if len(all) == 0 {
 		return nil
 	}
@@ -86,13 +86,13 @@ func (j *Journal) Prune() error {
 	snaps, _ := slices.BinarySearch(g.snaps, floor)
 	logs, _ := slices.BinarySearch(g.logs, floor)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
-		if _, err := j.src.header(name); errors.As(err, new(*Irregular)) {
+		if _, err := j.files.header(name); errors.As(err, new(*Irregular)) {
 			continue // it is not the journal's, and may not be removable
 		}
-		if err := j.src.folder.Remove(name); err != nil {
+		if err := j.files.folder.Remove(name); err != nil {
 			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
-		if err := j.src.folder.Sync(); err != nil {
+		if err := j.files.folder.Sync(); err != nil {
 			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
 		}
 	}
@@ -101,7 +101,7 @@ func (j *Journal) Prune() error {
 
 // generations are those that are there, oldest first. What cannot be read must
 // not count as one of the last, nor keep the others for good.
-func (s *source) generations(g generations) []generation {
+func (s *files) generations(g generations) []generation {
 	var all []generation
 	if slices.Contains(g.logs, 0) && !slices.Contains(g.snaps, 0) {
 		if h, _, err := s.measure(fileName(logName, 0)); err == nil {
@@ -128,7 +128,7 @@ func (s *source) generations(g generations) []generation {
 }
 
 // measure is the head of a file and its size in bytes.
-func (s *source) measure(name string) (header, int64, error) {
+func (s *files) measure(name string) (header, int64, error) {
 	f, r, h, err := s.open(name)
 	if err != nil {
 		return h, 0, err
@@ -170,12 +170,12 @@ type Retention struct {
 
 // Retention looks at the generations that are there.
 func (j *Journal) Retention() (Retention, error) {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return Retention{}, err
 	}
 	s, known := j.disk()
-	return retention(j.src.generations(g), j.now(), s, known), nil
+	return retention(j.files.generations(g), j.now(), s, known), nil
 }
 
 func retention(all []generation, now time.Time, s Space, known bool) Retention {

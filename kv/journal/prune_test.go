@@ -122,7 +122,7 @@ func TestPruneForSpace(t *testing.T) {
 	space := Space{Free: 100 << 30, Reserve: 1 << 30}
 	j.OnDisk(func() (Space, error) { return space, nil })
 	count := func() int {
-		g, err := j.src.list()
+		g, err := j.files.list()
 		is.NoErr(err)
 		return len(g.snaps)
 	}
@@ -132,7 +132,7 @@ func TestPruneForSpace(t *testing.T) {
 	is.True(log > 0)
 	space.Free = space.Reserve - log
 	is.NoErr(j.Prune())
-	g, err := j.src.list()
+	g, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{3, 6, 9, 12, 15}, []uint64{3, 6, 9, 12, 15}}) // its log alone makes the room
 	space.Free = space.Reserve / 2
@@ -146,7 +146,7 @@ func TestPrune(t *testing.T) {
 	m := newMemory(rand.New(rand.NewPCG(1, 12)))
 	j, b := generationsOf(t, m, 6)
 	is.NoErr(j.Prune()) // all are young
-	g, err := j.src.list()
+	g, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{3, 6, 9, 12, 15}, []uint64{0, 3, 6, 9, 12, 15}})
 
@@ -154,13 +154,13 @@ func TestPrune(t *testing.T) {
 	j.now = func() time.Time { return clock }
 	release := j.Hold()
 	is.NoErr(j.Prune())
-	again, err := j.src.list()
+	again, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(again, g) // somebody holds them
 	release()
 
 	is.NoErr(j.Prune())
-	g, err = j.src.list()
+	g, err = j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{9, 12, 15}, []uint64{9, 12, 15}})
 	is.True(holds(t, m).is(b))
@@ -195,7 +195,7 @@ func TestPruneHalf(t *testing.T) {
 		}
 	}
 	is.True(looked > 50)
-	g, err := j.src.list()
+	g, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{15, 18, 21}, []uint64{15, 18, 21}})
 }
@@ -212,7 +212,7 @@ func TestPruneWithDamage(t *testing.T) {
 		m.seen[name].data[20]++
 	}
 	is.NoErr(j.Prune())
-	g, err := j.src.list()
+	g, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(g, generations{[]uint64{9, 12, 15, 18}, []uint64{9, 12, 15, 18}})
 
@@ -220,7 +220,7 @@ func TestPruneWithDamage(t *testing.T) {
 		m.seen[fileName(snapName, seq)].data[20]++
 	}
 	is.NoErr(j.Prune())
-	again, err := j.src.list()
+	again, err := j.files.list()
 	is.NoErr(err)
 	is.Equal(again, g)
 }

@@ -95,14 +95,14 @@ type Torn struct {
 // passed over. The error is Damaged or Missing where acknowledged changes
 // cannot be read; those before them have been handed over by then.
 func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
-	done, err := j.src.replay(start, apply)
+	done, err := j.files.replay(start, apply)
 	if err == nil {
 		j.read = done.last
 	}
 	return done, err
 }
 
-func (s *source) replay(start func() error, apply func([]Op) error) (Replayed, error) {
+func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, error) {
 	g, err := s.list()
 	if err != nil {
 		return Replayed{}, err
@@ -140,11 +140,11 @@ func (s *source) replay(start func() error, apply func([]Op) error) (Replayed, e
 }
 
 // Watch has read told of the bytes of files that are read from now on.
-func (j *Journal) Watch(read func(bytes int64)) { j.src.tell = read }
+func (j *Journal) Watch(read func(bytes int64)) { j.files.tell = read }
 
 // Ahead is how many bytes Replay would read if the newest snapshot is whole.
 func (j *Journal) Ahead() (int64, error) {
-	g, err := j.src.list()
+	g, err := j.files.list()
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (j *Journal) Ahead() (int64, error) {
 	at, _ := slices.BinarySearch(g.logs, from)
 	var total int64
 	for _, name := range append(names, g.names(logName, g.logs[at:])...) {
-		if _, size, err := j.src.measure(name); err == nil { // Replay tells of those that cannot be read
+		if _, size, err := j.files.measure(name); err == nil { // Replay tells of those that cannot be read
 			total += size
 		}
 	}
@@ -173,7 +173,7 @@ func lacks(g generations, seq uint64) error {
 }
 
 // open opens a file of the journal behind its header.
-func (s *source) open(name string) (File, *reader, header, error) {
+func (s *files) open(name string) (File, *reader, header, error) {
 	f, err := s.folder.Open(name)
 	if errors.As(err, new(*Irregular)) {
 		return nil, nil, header{}, err
@@ -210,7 +210,7 @@ func (s *source) open(name string) (File, *reader, header, error) {
 	return nil, nil, header{}, errors.Join(damaged(name, 0, err), f.Close())
 }
 
-func (s *source) header(name string) (header, error) {
+func (s *files) header(name string) (header, error) {
 	f, _, h, err := s.open(name)
 	if err != nil {
 		return h, err
@@ -227,7 +227,7 @@ func damaged(name string, at int64, err error) error {
 }
 
 // readLogs hands over what the logs have after done.State.
-func (s *source) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
+func (s *files) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
 	from := slices.Index(g.logs, done.Seq)
 	if from < 0 {
 		return lacks(g, done.Seq)
@@ -246,13 +246,13 @@ func (s *source) readLogs(done *Replayed, g generations, apply func([]Op) error)
 
 // readLog hands over one log's records. The log after it begins at next; 0 if
 // there is none.
-func (s *source) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
+func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
 	return s.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
 }
 
 // eachRecord hands over the payload of each record of a log to take, which
 // notes in done that it has it: see record.
-func (s *source) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
+func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
 	name := fileName(logName, seq)
 	f, r, h, err := s.open(name)
 	if err != nil {

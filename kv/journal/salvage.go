@@ -27,7 +27,7 @@ type Survey struct {
 	// Like are the records, by number, whose digest is the one asked for.
 	Like []uint64
 
-	src   source
+	files files
 	like  Digest
 	snaps []foundSnapshot
 	runs  []run
@@ -64,14 +64,14 @@ type run struct {
 // store whose place in the history is wanted. read is told how many bytes were
 // read. The error is for what makes it impossible to go on.
 func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
-	s := &Survey{like: like, src: source{folder: lenient{j.src.folder}, format: j.src.format}}
-	g, err := s.src.list()
+	s := &Survey{like: like, files: files{folder: lenient{j.files.folder}, format: j.files.format}}
+	g, err := s.files.list()
 	if err != nil {
 		return nil, err
 	}
 	s.zero = slices.Contains(g.logs, 0)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
-		f, err := j.src.folder.Open(name)
+		f, err := j.files.folder.Open(name)
 		if isLink(err) {
 			s.harm(err)
 		} else if err == nil {
@@ -89,7 +89,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		return nil, err
 	}
 	for _, seq := range g.snaps {
-		at, err := s.src.readSnapshot(seq, nothing)
+		at, err := s.files.readSnapshot(seq, nothing)
 		switch {
 		case err == nil:
 			same(at)
@@ -98,7 +98,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		case !isLink(err): // that is told already
 			s.harm(err)
 		}
-		if h, size, err := s.src.measure(fileName(snapName, seq)); err == nil {
+		if h, size, err := s.files.measure(fileName(snapName, seq)); err == nil {
 			read(size)
 			same(h.State)
 		}
@@ -117,7 +117,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		if err := s.scan(seq, next, same); err != nil {
 			return nil, err
 		}
-		if _, size, err := s.src.measure(fileName(logName, seq)); err == nil {
+		if _, size, err := s.files.measure(fileName(logName, seq)); err == nil {
 			read(size)
 		}
 	}
@@ -156,14 +156,14 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 				return false
 			}
 			name := fileName(kind, seq)
-			h, wrong := s.src.header(name)
+			h, wrong := s.files.header(name)
 			if errors.As(wrong, new(*Newer)) {
 				err = errors.Join(err, wrong)
 			}
 			if err != nil || wrong == nil && h.Seq == seq {
 				return false
 			}
-			if f, r, failed := s.src.behindHead(name); failed == nil {
+			if f, r, failed := s.files.behindHead(name); failed == nil {
 				_, found := r.find(r.at, likely(seq))
 				_ = f.Close() // it was only read
 				if found {
@@ -191,7 +191,7 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 // if there is none.
 func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	name := fileName(logName, seq)
-	f, r, h, err := s.src.open(name)
+	f, r, h, err := s.files.open(name)
 	switch {
 	case err == nil:
 		same(h.State)
@@ -201,7 +201,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		if !isLink(err) { // that is told already
 			s.harm(err)
 		}
-		if f, r, err = s.src.behindHead(name); err != nil {
+		if f, r, err = s.files.behindHead(name); err != nil {
 			return nil //nolint:nilerr // it is in Harm
 		}
 	}
@@ -350,7 +350,7 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 // behindHead opens a file whose head may be damaged where its first frame
 // should be. What the head says of the layout is taken for right: if it is not,
 // no frame makes sense.
-func (s *source) behindHead(name string) (File, *reader, error) {
+func (s *files) behindHead(name string) (File, *reader, error) {
 	f, err := s.folder.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -459,7 +459,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	case whole:
 		done.Base = base
 		if base > 0 {
-			at, err := s.src.readSnapshot(base, to.Entries)
+			at, err := s.files.readSnapshot(base, to.Entries)
 			if err != nil {
 				return done, err
 			}
@@ -510,7 +510,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 		if run.last <= done.Seq {
 			continue
 		}
-		if err := s.src.readRun(run, func(at State, ops []Op) error {
+		if err := s.files.readRun(run, func(at State, ops []Op) error {
 			if at.Seq <= done.Seq {
 				return nil
 			}
@@ -530,7 +530,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 }
 
 // readRun hands over the records of a run.
-func (s *source) readRun(run run, each func(at State, ops []Op) error) (err error) {
+func (s *files) readRun(run run, each func(at State, ops []Op) error) (err error) {
 	f, r, err := s.behindHead(fileName(logName, run.log))
 	if err != nil {
 		return err
@@ -560,7 +560,7 @@ func (s *source) readRun(run run, each func(at State, ops []Op) error) (err erro
 // pieces hands over the frames of a snapshot that are whole.
 func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 	name := fileName(snapName, seq)
-	f, r, err := s.src.behindHead(name)
+	f, r, err := s.files.behindHead(name)
 	if errors.As(err, new(*Irregular)) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

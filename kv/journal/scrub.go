@@ -23,8 +23,8 @@ type Mark struct {
 // read with its length and may wait; its error ends the scrub and is returned
 // as err. The caller holds the journal.
 func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) {
-	p := &paced{Folder: j.src.folder, to: to, pace: pace}
-	wrong = (&source{folder: p, format: j.src.format}).scrub(to)
+	p := &paced{Folder: j.files.folder, to: to, pace: pace}
+	wrong = (&files{folder: p, format: j.files.format}).scrub(to)
 	switch {
 	case p.err != nil:
 		return nil, p.err
@@ -34,7 +34,7 @@ func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) 
 	return nil, wrong
 }
 
-func (s *source) scrub(to Mark) error {
+func (s *files) scrub(to Mark) error {
 	g, err := s.list()
 	if err != nil {
 		return err

@@ -26,10 +26,10 @@ const writeSize = 256 << 10
 // state must be there already, or none at all. Data of an older format is for
 // older programs and is not compressed, as they might not read that.
 func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all iter.Seq[Op]) error {
-	err := j.src.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
+	err := j.files.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, writeSize)
 		version := uint32(layout)
-		if format < j.src.format {
+		if format < j.files.format {
 			version = plainLayout
 		}
 		if _, err := w.Write(header{version, format, at, j.now().UnixMilli()}.append(nil, snapMagic)); err != nil {
@@ -88,7 +88,7 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 }
 
 // readSnapshot hands over what a snapshot holds.
-func (s *source) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err error) {
+func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err error) {
 	name := fileName(snapName, seq)
 	f, r, h, err := s.open(name)
 	if err != nil {
