@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Datasync makes the bytes of the file durable, and of what is known about it
-// that much as is needed to read them back.
+// Datasync makes the bytes of the file durable, and as much of its metadata as
+// is needed to read them back.
 func Datasync(file *os.File) error {
 	for {
 		err := unix.Fdatasync(int(file.Fd()))

@@ -8,7 +8,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A name is missing when nothing has it: a folder and a link to nowhere do.
+// A name is missing when nothing has it. A folder has a name, and so does a
+// dangling link.
 func TestMissing(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
@@ -21,5 +22,5 @@ func TestMissing(t *testing.T) {
 		is.Equal(Missing(folder, name), missing)
 	}
 	is.NoErr(folder.Close())
-	is.True(!Missing(folder, "nowhere")) // what cannot be looked at is not missing
+	is.True(!Missing(folder, "nowhere")) // a folder that cannot be examined has no missing names
 }

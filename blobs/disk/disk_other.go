@@ -7,13 +7,13 @@ import (
 	"os"
 )
 
-// CreateUnnamed is not to be had here; content is staged under a name.
+// CreateUnnamed is not supported here; content is staged under a name.
 func CreateUnnamed(*os.Root) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// LinkUnnamed is not to be had here.
+// LinkUnnamed is not supported here.
 func LinkUnnamed(_, _ *os.File, _ string) error { return errors.ErrUnsupported }
 
-// Missing reports nothing here.
+// Missing reports false here.
 func Missing(*os.File, string) bool { return false }
 
 // StartWriteBack does nothing here.

@@ -55,7 +55,7 @@ func TestPublish(t *testing.T) {
 
 	is.NoErr(f.Publish("a", text("two")))
 	is.Equal(read(t, filepath.Join(dir, "a")), "two")
-	b, err := io.ReadAll(old) // who has it open has it still
+	b, err := io.ReadAll(old) // a reader that has the old file open still reads it
 	is.NoErr(err)
 	is.Equal(string(b), "one")
 	is.Equal(names(t, f), []string{"a"})
@@ -71,7 +71,7 @@ func TestPublish(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
-// What could not be written leaves nothing behind, and what had the name stays.
+// A failed Publish leaves nothing behind, and the previous file stays.
 func TestPublishFails(t *testing.T) {
 	is := is.New(t)
 	f, dir := openFolder(t)
@@ -93,8 +93,8 @@ func TestPublishFails(t *testing.T) {
 	is.Equal(names(t, f), []string{"a", "folder"})
 }
 
-// Nobody sees a part of what is published, nor the name missing, while it is
-// replaced again and again.
+// Nobody sees an incomplete file or a missing name while a file is replaced
+// again and again.
 func TestPublishIsAtomic(t *testing.T) {
 	f, dir := openFolder(t)
 	is := is.New(t)
@@ -137,8 +137,8 @@ func TestPublishIsAtomic(t *testing.T) {
 	is.Equal(names(t, f), []string{"a"})
 }
 
-// What a crash left unfinished goes; nothing else does, and a folder that is
-// opened for reading keeps all.
+// OpenFolder removes unfinished files and nothing else. ReadFolder removes
+// nothing.
 func TestOpenFolderRemovesLeftovers(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
@@ -169,8 +169,8 @@ func TestOpenFolderRemovesLeftovers(t *testing.T) {
 	is.True(err != nil) // a file
 }
 
-// A file that replaces another is made in the folder aside, so that no name
-// vanishes from its own; without that folder it is made in its own.
+// A file that replaces another is written in the folder aside, so that no name
+// vanishes from its own. Without that folder it is written in its own.
 func TestAside(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

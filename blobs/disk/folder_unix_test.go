@@ -13,8 +13,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// Modes are what they should be whatever the umask, whether the file is new or
-// replaces one.
+// Modes do not depend on the umask, whether the file is new or replaces
+// another.
 func TestModes(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o777} {
 		is := is.New(t)
@@ -33,7 +33,7 @@ func TestModes(t *testing.T) {
 		}
 		is.NoErr(f.Close())
 	}
-	// A folder that was there keeps what its owner chose.
+	// An existing folder keeps the mode that its owner chose.
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "folder")
 	is.NoErr(os.Mkdir(dir, 0o750))
@@ -46,8 +46,8 @@ func TestModes(t *testing.T) {
 	is.Equal(info.Mode().Perm(), fs.FileMode(0o750))
 }
 
-// A symbolic link is never a way out: it is not read, not written through, and
-// Publish and Remove are about the link itself.
+// A symbolic link never leads out: it is not read and not written through.
+// Publish and Remove act on the link itself.
 func TestLinks(t *testing.T) {
 	is := is.New(t)
 	f, dir := openFolder(t)

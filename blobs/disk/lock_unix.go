@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock locks the file for this process alone; the lock ends when the file is
-// closed, or with the process. The error is ErrLocked if another has it.
+// TryLock locks the file for this process alone. The lock ends when the file is
+// closed or the process ends. The error is ErrLocked if another process has it.
 func TryLock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Rename moves a file from one folder to another, in the place of what has the
-// name there.
+// Rename moves a file from one folder to another and replaces a file of that
+// name.
 func Rename(from *os.File, name string, to *os.File, as string) error {
 	return os.Rename(filepath.Join(from.Name(), name), filepath.Join(to.Name(), as))
 }

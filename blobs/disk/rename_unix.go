@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename moves a file from one folder to another, in the place of what has the
-// name there.
+// Rename moves a file from one folder to another and replaces a file of that
+// name.
 func Rename(from *os.File, name string, to *os.File, as string) error {
 	for {
 		err := unix.Renameat(int(from.Fd()), name, int(to.Fd()), as)
@@ -23,14 +23,14 @@ func Rename(from *os.File, name string, to *os.File, as string) error {
 	}
 }
 
-// Joined reports whether files can be moved from one folder to the other: they
-// are on one file system, and in one mount of it.
+// Joined reports whether files can be moved from one folder to the other. They
+// can if both are on one file system and in one mount of it.
 func Joined(a, b *os.File) bool {
 	var x, y unix.Stat_t
 	if unix.Fstat(int(a.Fd()), &x) != nil || unix.Fstat(int(b.Fd()), &y) != nil || x.Dev != y.Dev {
 		return false
 	}
-	// The system compares the mounts before it looks for the name.
+	// The system compares the mounts before it looks up the name.
 	const nothing = ".kist-is-here-no-such-file"
 	return !errors.Is(Rename(a, nothing, b, nothing), unix.EXDEV)
 }

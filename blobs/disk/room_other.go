@@ -4,5 +4,5 @@ package disk
 
 import "errors"
 
-// Space is not to be had here: the error is errors.ErrUnsupported.
+// Space is not supported here: the error is errors.ErrUnsupported.
 func Space(string) (Room, error) { return Room{}, errors.ErrUnsupported }

@@ -4,8 +4,8 @@ package disk
 
 import "golang.org/x/sys/unix"
 
-// Space says how much of the file system that holds path is there and how much
-// of it this process may still use.
+// Space returns the size of the file system that holds path, and how much of it
+// this process may still use.
 func Space(path string) (Room, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -14,8 +14,8 @@ import (
 // ErrLocked says that another process has locked a file.
 var ErrLocked = errors.New("locked")
 
-// A Scratch is a folder, of mode 0700, for files that a process needs while it
-// runs. It is locked for as long as its process lives.
+// A Scratch is a folder of mode 0700 for files that a process needs while it
+// runs. It is locked as long as its process lives.
 type Scratch struct {
 	Path  string
 	owner *os.File
@@ -23,13 +23,14 @@ type Scratch struct {
 
 const (
 	ownerName = "owner" // the file in a scratch folder that is locked
-	// youngScratch is how old a folder without an owner must be to be taken for
-	// a left-over: its process may be about to lock it.
+	// youngScratch is how old a folder without an owner must be to count as
+	// left over: its process may be about to lock it.
 	youngScratch = time.Minute
 )
 
-// NewScratch makes a scratch folder in the parent, which must be there. Its
-// name begins with the prefix. Left-overs of the same prefix are removed first.
+// NewScratch makes a scratch folder in the parent, which must exist. Its name
+// begins with the prefix. NewScratch first removes left-over folders with the
+// same prefix.
 func NewScratch(parent, prefix string) (*Scratch, error) {
 	if err := SweepScratch(parent, prefix); err != nil {
 		return nil, err
@@ -53,13 +54,13 @@ func NewScratch(parent, prefix string) (*Scratch, error) {
 		if s.owner != nil {
 			err = errors.Join(err, s.Close())
 		}
-		if !errors.Is(err, ErrLocked) && !errors.Is(err, fs.ErrNotExist) { // a sweep came in between
+		if !errors.Is(err, ErrLocked) && !errors.Is(err, fs.ErrNotExist) { // a sweep removed it meanwhile
 			return nil, err
 		}
 	}
 }
 
-// Close removes the folder and what is in it.
+// Close removes the folder and its files.
 func (s *Scratch) Close() error { return errors.Join(s.owner.Close(), os.RemoveAll(s.Path)) }
 
 // SweepScratch removes the scratch folders in the parent whose names begin with
@@ -90,7 +91,7 @@ func sweepScratch(path string) error {
 		return os.RemoveAll(path)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // it is another user's
+		return nil // it belongs to another user
 	}
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A scratch folder is for its owner alone, stays as long as that lives, and is
-// swept afterwards.
+// A scratch folder is private to its owner. It stays while the owner lives and
+// is swept afterwards.
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -33,7 +33,7 @@ func TestScratch(t *testing.T) {
 	is.NoErr(other.Close())
 	is.Equal(names(), 1)
 
-	is.NoErr(s.owner.Close()) // as when its process is killed
+	is.NoErr(s.owner.Close()) // as if its process was killed
 	is.NoErr(os.Mkdir(filepath.Join(dir, "x-new"), 0o700))
 	is.NoErr(os.Mkdir(filepath.Join(dir, "x-old"), 0o700))
 	old := time.Now().Add(-2 * youngScratch)

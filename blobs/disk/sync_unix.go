@@ -9,7 +9,7 @@ import (
 )
 
 // SyncFolder makes the names in the folder durable. Some network file systems
-// have no such operation; there, a name is as durable as their server makes it.
+// have no such operation; a name there is as durable as the server makes it.
 func SyncFolder(folder *os.File) error {
 	err := folder.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
