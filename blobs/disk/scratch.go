@@ -75,7 +75,7 @@ func SweepScratch(parent, prefix string) error {
 			continue
 		}
 		if gone := sweepScratch(filepath.Join(parent, e.Name())); gone != nil {
-			err = errors.Join(err, fmt.Errorf("cannot remove what another run has left: %w", gone))
+			err = errors.Join(err, fmt.Errorf("cannot remove the left-over folder of another run: %w", gone))
 		}
 	}
 	return err

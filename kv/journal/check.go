@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Superseded says that something is wrong with a part of the journal that a
-// start does not need: a newer snapshot is whole.
+// Superseded says that a part of the journal is damaged that a start does not
+// need, because a newer snapshot is whole.
 type Superseded struct{ Err error }
 
-func (e *Superseded) Error() string { return e.Err.Error() + "; a newer snapshot has what it held" }
+func (e *Superseded) Error() string { return e.Err.Error() + "; a newer snapshot has the same data" }
 
 func (e *Superseded) Unwrap() error { return e.Err }
 
-// Check reads every byte of the journal, the parts that Replay does not need
-// included, and tells problem what is wrong with it: as Superseded where it
-// does no harm. read is told how many more bytes were read.
+// Check reads every byte of the journal, including the parts that Replay does
+// not need. It calls problem with each error, as Superseded if it does no harm,
+// and read with the number of bytes read.
 func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	g, err := j.files.list()
 	if err != nil {
 		return err
 	}
-	first := uint64(0) // the newest log that all others may be missing before
+	first := uint64(0) // a start needs no files older than this one
 	found := map[uint64]error{}
 	for _, seq := range g.snaps {
 		_, err := j.files.readSnapshot(seq, nothing)
@@ -53,7 +53,7 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 	if len(g.logs)+len(g.snaps) > 0 && !slices.Contains(g.logs, first) {
 		problem(lacks(g, first))
 	}
-	// Each log is read on its own, so that the ones behind a gap are read too.
+	// Read each log on its own, to include the logs after a gap.
 	for i := 0; i < len(g.logs); i++ {
 		name := fileName(logName, g.logs[i])
 		h, size, err := j.files.measure(name)
@@ -76,11 +76,10 @@ func (j *Journal) Check(read func(bytes int64), problem func(error)) error {
 
 func nothing([]Op) error { return nil }
 
-// Files are the journal's files that a copy needs which is to hold the store
-// as it is now: the newest snapshot that is whole, which is read for that, and
-// the logs from there. Of the last log only Size bytes belong to the copy. They
-// are open until Close, so that they can be copied whatever becomes of their
-// names.
+// Files returns the files that a copy of the current store needs: the newest
+// whole snapshot, which it reads to check it, and the logs after that. Only
+// Size bytes of the last log belong to the copy. The files stay open until
+// Close, so they can be copied even if they lose their names.
 func (j *Journal) Files() ([]Part, error) {
 	g, err := j.files.list()
 	if err != nil {
@@ -123,7 +122,7 @@ func (j *Journal) Files() ([]Part, error) {
 	return parts, nil
 }
 
-// Size is how many bytes the journal's files have, about.
+// Size is the approximate size of the journal's files in bytes.
 func (j *Journal) Size() (int64, error) {
 	g, err := j.files.list()
 	if err != nil {
@@ -133,7 +132,7 @@ func (j *Journal) Size() (int64, error) {
 	for _, name := range slices.Concat(g.names(snapName, g.snaps), g.names(logName, g.logs)) {
 		f, err := j.files.folder.Open(name)
 		if err != nil {
-			continue // anyone who reads it will say so
+			continue // readers of the file report it
 		}
 		size, err := f.Size()
 		total += size
@@ -144,19 +143,20 @@ func (j *Journal) Size() (int64, error) {
 	return total, nil
 }
 
-// opOverhead is about what an Op takes in a file besides its key and value.
+// opOverhead is about how many bytes an Op takes in a file besides its key and
+// value.
 const opOverhead = 4
 
 // A Part is a file of the journal.
 type Part struct {
 	Name  string
 	Size  int64 // in bytes
-	Raw   int64 // what it holds when it is not compressed, in bytes, about
-	Final bool  // it never changes any more
+	Raw   int64 // the approximate uncompressed size in bytes
+	Final bool  // it never changes again
 	file  File
 }
 
-// part opens the file.
+// part opens a file and describes it.
 func (j *Journal) part(name string) (Part, error) {
 	f, r, h, err := j.files.open(name)
 	if err != nil {
@@ -170,11 +170,11 @@ func (j *Journal) part(name string) (Part, error) {
 	return p, nil
 }
 
-// packedShare is how many times its own size a compressed log is taken to hold.
+// packedShare is the assumed ratio of a compressed log's content to its size.
 const packedShare = 5
 
-// Copy writes the first bytes of a part, as many as its Size says. The error is
-// io.ErrUnexpectedEOF if there are fewer now: an Append has failed since.
+// Copy writes the first Size bytes of a part. The error is io.ErrUnexpectedEOF
+// if the file is shorter now, because an Append has failed since.
 func (j *Journal) Copy(w io.Writer, p Part) error {
 	n, err := io.Copy(w, io.NewSectionReader(p.file, 0, p.Size))
 	if err == nil && n < p.Size {

@@ -12,14 +12,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// An Op is one change of the store: Key of Bucket holds Value from now on, or
-// nothing if Value is nil. Bucket is at most 127.
+// An Op is one change of the store. It sets Key of Bucket to Value, or removes
+// the key if Value is nil. Bucket is at most 127.
 type Op struct {
 	Bucket     byte
 	Key, Value []byte
 }
 
-// removal marks the bucket of an Op that empties the key.
+// removal marks the bucket of an Op that removes the key.
 const removal = 0x80
 
 func (op Op) append(b []byte) []byte {
@@ -35,8 +35,8 @@ func (op Op) append(b []byte) []byte {
 	return append(b, op.Value...)
 }
 
-// parseOps reads what append wrote and appends it to ops. The result shares
-// b's memory.
+// parseOps reads the ops that append wrote and appends them to ops. The result
+// shares b's memory.
 func parseOps(ops []Op, b []byte) ([]Op, error) {
 	text := func() []byte {
 		n, w := binary.Uvarint(b)
@@ -64,39 +64,39 @@ func parseOps(ops []Op, b []byte) ([]Op, error) {
 	return ops, nil
 }
 
-var errOps = fmt.Errorf("%w: the changes in it make no sense", errFrame)
+var errOps = fmt.Errorf("%w: its changes are invalid", errFrame)
 
 // A Digest is the sum, modulo 2^64, of the xxHash64 of every (bucket, key,
-// value) that the store holds. It finds accidents, not forgery.
+// value) in the store. It detects accidents, not forgery.
 type Digest uint64
 
-// add counts an entry in, given its encoding in a record.
+// add adds an entry, given its encoding in a record.
 func (d *Digest) add(encoded []byte) { *d += Digest(xxhash.Sum64(encoded)) }
 
-// Add counts an entry in.
+// Add adds an entry to the digest. It returns scratch for the next call.
 func (d *Digest) Add(op Op, scratch []byte) []byte {
 	scratch = op.append(scratch[:0])
 	d.add(scratch)
 	return scratch
 }
 
-// A Record is what one commit changes.
+// A Record holds the changes of one commit.
 type Record struct {
 	buf     []byte
 	scratch []byte
 	digest  Digest
 }
 
-// frameHead is what is before the payload of a frame: length and CRC-32C of
-// the payload, four bytes each. A record's payload begins with its State.
+// frameHead is the size of a frame's head: the length and the CRC-32C of the
+// payload, four bytes each. A record's payload begins with its State.
 const (
 	frameHead = 8
 	stateSize = 16
 )
 
-// Reset empties the record; digest is that of the store as it is.
+// Reset empties the record; digest is that of the store now.
 func (r *Record) Reset(digest Digest) {
-	const keep = 4 << 20 // bytes: one large record must not hold memory for good
+	const keep = 4 << 20 // bytes; a large record must not hold its memory permanently
 	if cap(r.buf) > keep {
 		r.buf = nil
 	}
@@ -104,7 +104,8 @@ func (r *Record) Reset(digest Digest) {
 	r.digest = digest
 }
 
-// Add adds a change to the record; old is what the key held, nil for nothing.
+// Add adds a change to the record; old is the previous value, or nil if the key
+// had none.
 func (r *Record) Add(op Op, old []byte) {
 	start := len(r.buf)
 	r.buf = op.append(r.buf)
@@ -117,10 +118,10 @@ func (r *Record) Add(op Op, old []byte) {
 	}
 }
 
-// Digest is that of the store after the changes added so far.
+// Digest is the store's digest after the changes added so far.
 func (r *Record) Digest() Digest { return r.digest }
 
-// seal makes the frame complete.
+// seal completes the frame.
 func (r *Record) seal(to State) []byte {
 	binary.BigEndian.PutUint64(r.buf[frameHead:], to.Seq)
 	binary.BigEndian.PutUint64(r.buf[frameHead+8:], uint64(to.Digest))
@@ -137,15 +138,16 @@ func sealFrame(b []byte) []byte {
 	return b
 }
 
-// MaxRecord is how long a record may be, in bytes: so that its length, and that
-// of a snapshot's frame with a value of it, fits its head and any system's int.
+// MaxRecord is the maximum length of a record in bytes. It ensures that the
+// length of a record, and of a snapshot's frame with one of its values, fits
+// its field and any system's int.
 const MaxRecord = 1 << 30
 
-// errFrame says that no whole frame is there.
+// errFrame says that there is no whole frame at this place.
 var errFrame = fmt.Errorf("no whole record")
 
-// ErrRead says that bytes of a file of the journal that should be there could
-// not be read: the disk or the system has failed.
+// ErrRead says that existing bytes of a journal file could not be read: the
+// disk or the system has failed.
 var ErrRead = errors.New("reading")
 
 // reader reads a file's frames.
@@ -153,33 +155,33 @@ type reader struct {
 	file io.ReaderAt
 	at   int64 // where the next frame begins
 	size int64
-	buf  []byte // of the file, from at on; the end of mem
-	mem  []byte // used for every frame
-	list []Op   // used for the ops of every frame
+	buf  []byte // the file from at on; the end of mem
+	mem  []byte // reused for every frame
+	list []Op   // reused for the ops of every frame
 	tell func(bytes int64)
 
 	kind  frameKind
-	plain []byte // used for every frame that is unpacked
-	rest  []byte // records of the frame before at, unpacked and not returned yet
-	last  []byte // the State after them
+	plain []byte // reused for every unpacked frame
+	rest  []byte // unpacked records of the frame before at that were not returned yet
+	last  []byte // the State after rest
 }
 
-// What is read at once, in bytes: at the beginning of a file, of which often
-// the header alone is wanted, and then.
+// How many bytes are read at once: at the beginning of a file, where often only
+// the header is needed, and later.
 const (
 	aheadFirst = 4 << 10
 	ahead      = 512 << 10
 )
 
-// A reader keeps the memory it has for the next frame, up to these bounds.
+// A reader reuses its memory for the next frame, up to these bounds.
 const (
 	keepBytes = 1 << 20
 	keepOps   = 64 << 10
 )
 
-// frame is the payload of the next frame. It is valid until the next call. The
-// error is io.EOF at the end of the file, errFrame where no whole frame is, or
-// the file's own.
+// frame returns the payload of the next frame, valid until the next call. The
+// error is io.EOF at the end of the file, errFrame if there is no whole frame,
+// or the file's own.
 func (r *reader) frame() ([]byte, error) {
 	if r.at == r.size {
 		return nil, io.EOF
@@ -193,7 +195,8 @@ func (r *reader) frame() ([]byte, error) {
 		return nil, fmt.Errorf("%w: its length is out of range", errFrame)
 	}
 	if n > keepBytes {
-		// Read it in pieces first: a wrong length must not take memory.
+		// Check the sum in pieces first: a wrong length must not allocate
+		// memory.
 		if got, err := r.sum(r.at+frameHead, n); err != nil {
 			return nil, err
 		} else if got != sum {
@@ -213,8 +216,8 @@ func (r *reader) frame() ([]byte, error) {
 	return payload, nil
 }
 
-// ops reads the ops of a payload. They are valid until the next call of next
-// or ops.
+// ops reads the ops of a payload. They are valid until the next call of next or
+// ops.
 func (r *reader) ops(payload []byte) ([]Op, error) {
 	if cap(r.list) > keepOps {
 		r.list = nil
@@ -226,7 +229,7 @@ func (r *reader) ops(payload []byte) ([]Op, error) {
 	return list, err
 }
 
-// peek is the next n bytes. They are valid until the next call.
+// peek returns the next n bytes, valid until the next call.
 func (r *reader) peek(n int) ([]byte, error) {
 	if len(r.buf) >= n {
 		return r.buf[:n:n], nil
@@ -256,7 +259,7 @@ func (r *reader) peek(n int) ([]byte, error) {
 	return r.buf[:n:n], nil
 }
 
-// sum is the CRC-32C of n bytes of the file, which are read in pieces.
+// sum returns the CRC-32C of n bytes of the file. It reads them in pieces.
 func (r *reader) sum(at, n int64) (uint32, error) {
 	h := crc32.New(castagnoli)
 	if m, err := io.Copy(h, io.NewSectionReader(r.file, at, n)); m < n {
@@ -265,12 +268,12 @@ func (r *reader) sum(at, n int64) (uint32, error) {
 	return h.Sum32(), nil
 }
 
-// resync looks from a bad frame on for a whole record that comes after seq: one
-// that was acknowledged, as they are written one after another. A frame that is
-// bad for what it says is such a record itself. Older ones may be what the disk
-// has kept of a log that was removed.
+// resync searches from a bad frame on for a whole record that comes after seq.
+// Such a record was acknowledged, because records are written one after
+// another. A frame whose content is bad can itself be such a record. Older
+// records may be remains of a removed log on the disk.
 func (r *reader) resync(seq uint64) (at int64, found bool) {
-	const near = 1 << 20 // records; numbers that a file may have after seq
+	const near = 1 << 20 // how far a record's number may be above seq
 	const least = frameHead + stateSize
 	mem := make([]byte, min(ahead, r.size-r.at))
 	for from := r.at; from+least <= r.size; {
@@ -297,24 +300,24 @@ func (r *reader) resync(seq uint64) (at int64, found bool) {
 	return 0, false
 }
 
-// layout is the newest version of the formats in this file, in which files are
-// compressed; plainLayout the one before, in which they are not.
+// layout is the newest version of the formats in this file; its files are
+// compressed. plainLayout is the version before, without compression.
 const (
 	layout      = 2
 	plainLayout = 1
 )
 
-// Magics begin the files, in eight bytes.
+// Each file begins with one of these, in eight bytes.
 const (
 	logMagic  = "kist-log"
 	snapMagic = "kistsnap"
 )
 
-// header begins a file.
+// header is the beginning of a file.
 type header struct {
 	layout, format uint32
 	State
-	made int64 // when, by the wall clock, in milliseconds since 1970
+	made int64 // wall clock, in milliseconds since 1970
 }
 
 const headerSize = 44
@@ -330,8 +333,8 @@ func (h header) append(b []byte, magic string) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// misread reports whether the head is one of a known layout, and only the
-// number of the layout is not what was written.
+// misread reports whether the head has a known layout and only the number of
+// the layout is wrong.
 func misread(b []byte) bool {
 	before := [headerSize - 4]byte(b)
 	for n := uint32(plainLayout); n <= layout; n++ {
@@ -350,7 +353,7 @@ func parseHeader(b []byte, magic string) (header, error) {
 	case string(b[:8]) != magic:
 		return header{}, fmt.Errorf("%w: it does not begin like a file of the journal", errFrame)
 	case binary.BigEndian.Uint32(b[8:]) > layout && !misread(b):
-		return header{layout: binary.BigEndian.Uint32(b[8:])}, nil // what comes after is not known
+		return header{layout: binary.BigEndian.Uint32(b[8:])}, nil // the rest is unknown
 	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.BigEndian.Uint32(b[headerSize-4:]):
 		return header{}, fmt.Errorf("%w: the checksum of its head differs", errFrame)
 	}

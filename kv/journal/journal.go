@@ -1,13 +1,14 @@
-// Package journal is the write-ahead log of a store of (bucket, key, value):
-// append-only logs, one record and one sync for each commit, and immutable
-// snapshots of everything. They alone bring the store back. DESIGN.md of
-// package kv has the formats.
+// Package journal is the write-ahead log of a store of (bucket, key, value). It
+// has append-only logs, with one record and one sync for each commit, and
+// immutable snapshots of the whole store. These files alone can restore the
+// store. DESIGN.md of package kv has the formats.
 //
-// What Append has acknowledged is on stable storage. A crash may leave one
-// record more than that, never one less. A copy of the folder, made by any
-// tool that lists it before it reads, in any order and at any speed, holds
-// what had been acknowledged before the copy began: logs only grow, snapshots
-// and the beginnings of logs appear whole, and names stay for long.
+// When Append returns, its record is on stable storage. A crash may leave one
+// record more than were acknowledged, never one less. A copy of the folder
+// holds everything that was acknowledged before the copy began. That is true
+// for any tool that lists the folder before it reads, in any order and at any
+// speed: logs only grow, snapshots and the beginnings of logs appear complete,
+// and names stay for a long time.
 package journal
 
 import (
@@ -31,16 +32,16 @@ type State struct {
 	Digest Digest
 }
 
-// Folder is where a journal lies. Open makes one of a folder on disk; tests
-// have one that loses what was not synced.
+// Folder is the folder of a journal. Open uses a folder on disk; tests use one
+// that loses unsynced data.
 type Folder interface {
 	Names() ([]string, error)
 	Open(name string) (File, error)
-	// Publish gives the name to a new file with what fill writes, which may be
-	// called twice. Bytes and name are on stable storage when it returns, and
-	// nobody sees a part of them before.
+	// Publish creates or replaces the named file with the bytes that fill
+	// writes; fill may be called twice. Bytes and name are on stable storage
+	// when it returns, and nobody sees an incomplete file before.
 	Publish(name string, fill func(io.Writer) error) error
-	// Remove takes a name away, for good when Sync has returned.
+	// Remove removes a name. The removal is permanent when Sync has returned.
 	Remove(name string) error
 	Sync() error
 	Close() error
@@ -60,21 +61,21 @@ type folder struct{ *disk.Folder }
 
 func (f folder) Open(name string) (File, error) { return openRegular(f.Folder, name, f.Folder.Open) }
 
-// readOnly is a folder whose files are opened for reading alone.
+// readOnly is a folder whose files are opened only for reading.
 type readOnly struct{ *disk.Folder }
 
 func (f readOnly) Open(name string) (File, error) { return openRegular(f.Folder, name, f.Read) }
 
 // OpenLinked opens the regular file that a symbolic link of the name leads to,
-// wherever that is. Only a salvage may read it: checksums and record numbers
-// tell whether it is the journal's.
+// wherever that is. Only a salvage may read it, because it checks by checksums
+// and record numbers that the file belongs to the journal.
 func (f readOnly) OpenLinked(name string) (File, error) {
 	file, err := f.ReadLinked(name)
 	return osFile{file}, err
 }
 
-// openRegular opens a file of the folder, and nothing else that has its name:
-// the error is Irregular then.
+// openRegular opens a regular file of the folder. The error is Irregular if the
+// name belongs to anything else.
 func openRegular(f *disk.Folder, name string, open func(string) (*os.File, error)) (File, error) {
 	info, err := f.Lstat(name)
 	if err != nil {
@@ -100,25 +101,25 @@ func (f osFile) Size() (int64, error) {
 }
 
 // A Journal is an open journal. One goroutine at a time may append to it or
-// begin a log; snapshots may be written meanwhile by another.
+// begin a log. Another may write snapshots meanwhile.
 type Journal struct {
 	files files
 	now   func() time.Time
-	most  int          // bytes of a record: MaxRecord
-	held  sync.RWMutex // for reading by who needs all files to stay
+	most  int          // maximum bytes of a record: MaxRecord, except in tests
+	held  sync.RWMutex // held for reading by callers that need all files to stay
 	space func() (Space, error)
-	parts []File // that Files has opened
+	parts []File // opened by Files
 
 	log    File   // nil until Begin or Resume
 	name   string // of log
-	data   uint32 // the format that its head says
-	end    int64  // where the last acknowledged record of log ends
-	before int64  // where it begins
-	at     State  // what it leads to
-	prior  State  // what that was one record before
-	dirty  bool   // there may be more in log than that
-	failed bool   // a sync of log failed: nothing more goes into it
-	begun  *State // where a log begins that may be there to see and is not log: Begin failed
+	data   uint32 // the format in its head
+	end    int64  // the end of the last acknowledged record of log
+	before int64  // the beginning of that record
+	at     State  // the state after that record
+	prior  State  // the state before that record
+	dirty  bool   // log may have bytes after end
+	failed bool   // a sync of log failed: nothing more is written to it
+	begun  *State // the state of a log that may exist and is not in use because Begin failed
 	read   extent // the last record that Replay read, until it is on stable storage
 }
 
@@ -128,9 +129,9 @@ type extent struct {
 	at, size int64 // in bytes
 }
 
-// Open opens the journal in the folder with the path, which is made if it is
-// missing. Format is the version of the data that this program writes: a
-// journal of a newer one is refused and nothing is changed.
+// Open opens the journal in the folder with the path, which it makes if
+// missing. Format is the version of the data that this program writes. A
+// journal with a newer version is refused and left unchanged.
 func Open(path string, format uint32) (*Journal, error) {
 	f, err := disk.OpenFolder(path)
 	if err != nil {
@@ -143,16 +144,16 @@ func Open(path string, format uint32) (*Journal, error) {
 	return j, nil
 }
 
-// Aside names a folder on the same file system, other than the journal's, in
-// which files lie until they are whole: a copy of the journal then never lists
-// a name that vanishes.
+// Aside sets a folder for incomplete files, on the same file system and outside
+// the journal's folder. A copy of the journal then never lists a name that
+// vanishes.
 func (j *Journal) Aside(path string) {
 	if f, got := j.files.folder.(folder); got {
 		f.Folder.Aside(path)
 	}
 }
 
-// Read opens the journal for replaying and checking; nothing in it is changed.
+// Read opens the journal for replaying and checking; it changes nothing.
 func Read(path string, format uint32) (*Journal, error) {
 	f, err := disk.ReadFolder(path)
 	if err != nil {
@@ -165,7 +166,7 @@ func Read(path string, format uint32) (*Journal, error) {
 	return j, nil
 }
 
-// New is Open for a folder of the caller's, which Close closes.
+// New is Open for the caller's own folder, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
 	j := &Journal{files: files{folder: f, format: format}, now: time.Now, most: MaxRecord}
 	g, err := j.files.list()
@@ -177,7 +178,7 @@ func New(f Folder, format uint32) (*Journal, error) {
 		switch {
 		case errors.As(err, new(*Newer)):
 			return nil, err
-		case unusable(err): // whether that matters is for Replay to say
+		case unusable(err): // Replay decides whether that matters
 		case err != nil:
 			return nil, err
 		case h.format > format:
@@ -187,12 +188,11 @@ func New(f Folder, format uint32) (*Journal, error) {
 	return j, nil
 }
 
-// SetClock sets the clock that tells when files are begun and how old they
-// are, instead of the wall clock. It is called before Append and Begin.
+// SetClock replaces the wall clock as the source of the times of files. Call it
+// before Append and Begin.
 func (j *Journal) SetClock(now func() time.Time) { j.now = now }
 
-// Newer says that a version of the program wrote the journal that is newer
-// than this one.
+// Newer says that a newer version of the program wrote the journal.
 type Newer struct {
 	Name                  string // of the file
 	Layout, Format, Reads uint32
@@ -205,7 +205,7 @@ func (e *Newer) Error() string {
 	return fmt.Sprintf("journal/%s has data of format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Name, e.Format, e.Reads)
 }
 
-// Close ends the use of the journal.
+// Close closes the journal.
 func (j *Journal) Close() error {
 	var err error
 	for _, f := range j.parts {
@@ -217,8 +217,8 @@ func (j *Journal) Close() error {
 	return errors.Join(err, j.files.folder.Close())
 }
 
-// Names of files: what they are, and the number of the record they begin
-// after, in hexadecimal.
+// A file's name has its kind and, in hexadecimal, the number of the record that
+// precedes it.
 const (
 	logName  = "log-"
 	snapName = "snap-"
@@ -226,7 +226,7 @@ const (
 
 func fileName(kind string, seq uint64) string { return fmt.Sprintf("%s%016x", kind, seq) }
 
-// generations are the numbers in the names of a journal's files, in order.
+// generations holds the numbers in the names of a journal's files, in order.
 type generations struct{ snaps, logs []uint64 }
 
 func (generations) names(kind string, seqs []uint64) []string {
@@ -241,7 +241,7 @@ func (generations) names(kind string, seqs []uint64) []string {
 type files struct {
 	folder Folder
 	format uint32      // of the data that this program writes
-	tell   func(int64) // nil, or called with the bytes that were read: see Watch
+	tell   func(int64) // nil, or called with the number of bytes read: see Watch
 }
 
 func (s *files) list() (generations, error) {
@@ -262,16 +262,16 @@ func (s *files) list() (generations, error) {
 	return g, nil
 }
 
-// Empty reports whether nothing was ever written to the journal.
+// Empty reports whether the journal has no files.
 func (j *Journal) Empty() (bool, error) {
 	g, err := j.files.list()
 	return len(g.snaps)+len(g.logs) == 0, err
 }
 
-// Begin starts a new log at the state, which is what Replay reached or the
-// last Append left. The log before ends there. When it fails, the log before
-// goes on, or, if the new one may be there to see, or a sync of the log before
-// has failed, Append tries again first.
+// Begin starts a new log at the given state, which Replay reached or the last
+// Append left. The previous log ends there. If Begin fails, the previous log
+// stays in use. If the new log may exist already, or if a sync of the previous
+// one has failed, Append calls Begin again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
 	if name == j.name && j.data == j.files.format && j.begun == nil && !j.failed {
@@ -281,8 +281,9 @@ func (j *Journal) Begin(at State) error {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
 	head := header{plainLayout, j.files.format, at, j.now().UnixMilli()}.append(nil, logMagic)
-	// A log that began here and got no acknowledged record is replaced: what
-	// it has was never acknowledged, or Replay would have gone past it.
+	// Publish may replace a log that began here and has no acknowledged record.
+	// Its bytes were never acknowledged, or Replay would have reached past
+	// them.
 	err := j.files.folder.Publish(name, func(w io.Writer) error { _, err := w.Write(head); return err })
 	var log File
 	if err == nil {
@@ -295,7 +296,7 @@ func (j *Journal) Begin(at State) error {
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
 	if j.log != nil {
-		err = j.log.Close() // what is acknowledged of it is synced
+		err = j.log.Close() // its acknowledged records are synced
 	}
 	j.log, j.name, j.data, j.begun = log, name, j.files.format, nil
 	j.end, j.before, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
@@ -303,10 +304,10 @@ func (j *Journal) Begin(at State) error {
 	return err
 }
 
-// harden brings the last record that Replay read to stable storage. A process
-// that ended in Append leaves one that is whole to see and nowhere else; the
-// log that goes on from it must not outlive it. It is written once more, as a
-// sync that failed before makes later ones pass over what it lost.
+// harden puts the last record that Replay read on stable storage. A process
+// that died in Append may leave a record that is readable but not yet on the
+// disk. The next log must not outlive it. harden writes the record again: after
+// a failed sync, later syncs skip the bytes that it lost.
 func (j *Journal) harden() error {
 	if j.read.size == 0 {
 		return nil
@@ -325,9 +326,9 @@ func (j *Journal) harden() error {
 	return err
 }
 
-// Resume goes on with the newest log, which was closed with the state and size
-// bytes long. The error is ErrOther if it is another log, and Damaged if its
-// head or its last record is not what leads to the state.
+// Resume continues the newest log, which was closed with the given state and
+// size in bytes. The error is ErrOther if the newest log is another one, and
+// Damaged if its head is wrong or its last record does not lead to the state.
 func (j *Journal) Resume(at State, name string, size int64) error {
 	g, err := j.files.list()
 	if err != nil {
@@ -351,21 +352,21 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	return nil
 }
 
-// ErrOther says that the journal is not the one it was.
+// ErrOther says that the journal is not the one that was closed.
 var ErrOther = errors.New("the journal has changed since it was closed")
 
-// End is the name of the log that is being written and where its last
-// acknowledged record ends.
+// End returns the name of the current log and the end of its last acknowledged
+// record.
 func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 
-// Append writes the record that leads to the state, which is one of no more
-// than MaxRecord bytes, and syncs it. When it fails, nothing has happened; it
-// may be tried again, and works again when the disk does.
+// Append writes the record that leads to the given state and syncs it. The
+// record has at most MaxRecord bytes. If Append fails, nothing has happened.
+// The caller may try again; Append works again when the disk does.
 //
-// After a sync that failed, the system may say of a later one that it worked
-// though it has dropped what the first should have written (Linux marks the
-// pages as clean). So nothing more is written to that log: the next Append
-// begins another, after the last record that was acknowledged.
+// After a failed sync, the system may report success for a later sync although
+// it has dropped what the first should have written: Linux marks the pages as
+// clean. So nothing more is written to that log. The next Append begins another
+// log after the last acknowledged record.
 func (j *Journal) Append(r *Record, to State) error {
 	if n := len(r.buf); n > j.most {
 		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.most)
@@ -398,14 +399,14 @@ func (j *Journal) Append(r *Record, to State) error {
 	return nil
 }
 
-// Retract takes the last record back that Append wrote: what it says has not
-// happened. Until that works, nothing else is written.
+// Retract removes the last record that Append wrote, so that its commit has not
+// happened. Nothing else is written until that works.
 func (j *Journal) Retract() error {
 	j.end, j.at, j.dirty = j.before, j.prior, true
 	return j.settle()
 }
 
-// settle cuts off what was not acknowledged.
+// settle cuts off bytes that were not acknowledged.
 func (j *Journal) settle() error {
 	if !j.dirty {
 		return nil
@@ -420,7 +421,7 @@ func (j *Journal) settle() error {
 	return nil
 }
 
-// sync brings the log to stable storage.
+// sync puts the log on stable storage.
 func (j *Journal) sync() error {
 	err := j.log.Datasync()
 	j.failed = j.failed || err != nil

@@ -14,34 +14,34 @@ import (
 	"github.com/golang/snappy"
 )
 
-// Files of layout 2 are compressed, frame by frame: damage to one frame leaves
-// the others readable. Compression is Snappy's block format, whose blocks say
-// how long they are when unpacked.
+// Files of layout 2 are compressed frame by frame, so damage to one frame
+// leaves the others readable. Compression is Snappy's block format. A block
+// says how long it is when unpacked.
 const (
 	packTarget = 64 << 10 // bytes of records or entries that are compressed together
-	packMost   = 1 << 20  // a longer record or entry is stored as it is
+	packMost   = 1 << 20  // a longer record or entry is not compressed
 )
 
-// The last byte of a frame in a log of layout 2 says what comes after the
-// State, which is that after the last record in the frame.
+// The last byte of a frame in a log of layout 2 says what follows the State.
+// The State is the one after the last record in the frame.
 const (
 	plainRecord   = 0 // the changes of one record
-	packedRecords = 1 // compressed: the length of a record's payload (uvarint) and the payload, for each
+	packedRecords = 1 // compressed; for each record, the length of its payload (uvarint) and the payload
 )
 
 // frameKind says what the frames of a file hold.
 type frameKind int
 
 const (
-	plainFrames    frameKind = iota // payloads as they are
+	plainFrames    frameKind = iota // uncompressed payloads
 	packedLog                       // of a log of layout 2
 	packedSnapshot                  // of a snapshot of layout 2
 )
 
-// next is the payload of the next record of a log, or of the next frame of a
-// snapshot with its entries uncompressed. It is valid until the next call. The
-// error is io.EOF at the end of the file, errFrame where no whole frame
-// is, or the file's own.
+// next returns the payload of the next record of a log, or of the next frame of
+// a snapshot with its entries uncompressed. It is valid until the next call.
+// The error is io.EOF at the end of the file, errFrame if there is no whole
+// frame, or the file's own.
 func (r *reader) next() ([]byte, error) {
 	if len(r.rest) > 0 {
 		return r.shift()
@@ -74,12 +74,12 @@ func (r *reader) next() ([]byte, error) {
 	return nil, fmt.Errorf("%w: it is of an unknown kind", errFrame)
 }
 
-// shift takes the next record out of those that were unpacked.
+// shift returns the next of the unpacked records.
 func (r *reader) shift() ([]byte, error) {
 	n, w := binary.Uvarint(r.rest)
 	if w <= 0 || n < stateSize || n > uint64(len(r.rest)-w) {
 		r.rest = nil
-		return nil, fmt.Errorf("%w: the records in it make no sense", errFrame)
+		return nil, fmt.Errorf("%w: its records are invalid", errFrame)
 	}
 	payload := r.rest[w : w+int(n) : w+int(n)]
 	r.rest = r.rest[w+int(n):]
@@ -89,7 +89,8 @@ func (r *reader) shift() ([]byte, error) {
 	return payload, nil
 }
 
-// unpack is prefix and what was compressed, in the memory of b if it fits.
+// unpack returns prefix followed by the unpacked bytes. It reuses b if they
+// fit.
 func unpack(b, prefix, packed []byte) ([]byte, error) {
 	n, err := snappy.DecodedLen(packed)
 	if err != nil || n < 1 || n > packMost+binary.MaxVarintLen64 {
@@ -103,11 +104,11 @@ func unpack(b, prefix, packed []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Pack compresses the logs that ended before the state, of which a snapshot is
-// there, one after another. Each keeps its name: it is replaced when the new
-// file is whole, so that anyone who has the old one open can read it to its end.
-// It takes a quarter of one core and about a megabyte of memory. Logs that
-// cannot be read whole stay as they are.
+// Pack compresses, one after another, the logs that ended before the state; the
+// state must have a snapshot. Each log keeps its name. The new file replaces it
+// when complete, so that a reader of the old one can read it to its end. Pack
+// takes a quarter of one core and about a megabyte of memory. It skips logs
+// that cannot be read completely.
 func (j *Journal) Pack(ctx context.Context, at State) error {
 	g, err := j.files.list()
 	if err != nil {
@@ -124,9 +125,9 @@ func (j *Journal) Pack(ctx context.Context, at State) error {
 	return nil
 }
 
-// packLog compresses the log from seq to next, where the log after it begins.
+// packLog compresses the log from seq to next, where the next log begins.
 func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
-	j.held.RLock() // Prune must not remove it meanwhile
+	j.held.RLock() // Prune must not remove the log meanwhile
 	defer j.held.RUnlock()
 	name := fileName(logName, seq)
 	h, size, err := j.files.measure(name)
@@ -160,9 +161,9 @@ func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
 // packer writes the frames of a log of layout 2.
 type packer struct {
 	w              io.Writer
-	records        []byte // that the next frame is to have
+	records        []byte // records for the next frame
 	last           [stateSize]byte
-	packed, backup []byte // memory that is used again
+	packed, backup []byte // reused memory
 	frame          []byte
 }
 
@@ -185,7 +186,7 @@ func (p *packer) add(payload []byte) error {
 	return nil
 }
 
-// flush writes what was added in a frame.
+// flush writes the added records in a frame.
 func (p *packer) flush() error {
 	if len(p.records) == 0 {
 		return nil
@@ -206,25 +207,26 @@ func (p *packer) write(kind byte) error {
 	return err
 }
 
-// pack compresses b into packed, and unpacks that into check to see that it is
-// right: it is to replace what is there. It returns both for the next call.
+// pack compresses b into packed. It unpacks that into check and compares,
+// because the result replaces an existing file. It returns both for the next
+// call.
 func pack(packed, check, b []byte) (p, c []byte, err error) {
 	packed = snappy.Encode(packed[:cap(packed)], b)
 	check, err = snappy.Decode(check[:cap(check)], packed)
 	if err != nil || !bytes.Equal(check, b) {
-		return nil, nil, errors.Join(errors.New("what was compressed does not unpack to the same; is the memory of this machine sound?"), err)
+		return nil, nil, errors.Join(errors.New("compressed data does not unpack to the original; does this machine have faulty memory?"), err)
 	}
 	return packed, check, nil
 }
 
 // pacer leaves three quarters of the time to others.
 type pacer struct {
-	begun time.Time // of the present stretch of work
+	begun time.Time // of the current stretch of work
 	bytes int
 }
 
-// wait is told of more work, in bytes, and pauses now and then. The error is
-// that the context has ended.
+// wait counts work in bytes and sometimes pauses. The error says that the
+// context has ended.
 func (p *pacer) wait(ctx context.Context, bytes int) error {
 	if p.bytes += bytes; p.bytes < 1<<20 {
 		return context.Cause(ctx)

@@ -8,30 +8,31 @@ import (
 )
 
 // Retention of old generations. A copy of a running store's folder that takes
-// no longer than Keep never misses a file that it needs of those it has listed,
-// unless more than keepBudget was written meanwhile: Retention says how long it
-// may take. The oldest, which it does not need, may go before it comes to them.
+// at most Keep never misses a listed file that it needs, unless more than
+// keepBudget was written meanwhile. Retention says how long a copy may take.
+// The oldest files, which the copy does not need, may vanish before it reads
+// them.
 const (
 	Keep = 72 * time.Hour
-	// keepShare is how much of the free space generations may have that are
-	// kept for their age alone: a tenth; and if that is less, keepAnyway and
-	// four times what the newest generation has.
+	// keepShare is the share of the free space, a tenth, for generations that
+	// are kept only for their age. If that is less, keepAnyway and four times
+	// the size of the newest generation is the bound.
 	keepShare  = 10
 	keepAnyway = 1 << 30
-	// keepLeast is how many stay whatever their age and size.
+	// keepLeast is how many generations stay whatever their age and size.
 	keepLeast = 3
 )
 
-// Space is what is left on the disk that the journal is on, in bytes.
+// Space is the space on the disk of the journal, in bytes.
 type Space struct {
 	Free    int64
-	Reserve int64 // of that, what old generations must leave free
+	Reserve int64 // how much of it old generations must leave free
 }
 
-// OnDisk tells the journal how to find out about the space on its disk.
+// OnDisk sets the function that reports the space on the journal's disk.
 func (j *Journal) OnDisk(space func() (Space, error)) { j.space = space }
 
-// disk is the space on the disk, if it is known.
+// disk returns the space on the disk, and whether it is known.
 func (j *Journal) disk() (Space, bool) {
 	if j.space == nil {
 		return Space{}, false
@@ -40,19 +41,20 @@ func (j *Journal) disk() (Space, bool) {
 	return s, err == nil
 }
 
-// keepBudget is how many bytes generations may have that are kept for their
-// age alone. They have aged now, and the newest generation has newest.
+// keepBudget is how many bytes the generations that are kept only for their age
+// may have. They have aged bytes now, and the newest generation has newest
+// bytes.
 func keepBudget(aged, newest int64, s Space, known bool) int64 {
 	minimum := keepAnyway + 4*newest
 	if !known {
 		return minimum
 	}
-	free := s.Free + aged // without them
+	free := s.Free + aged // the free space without them
 	return max(0, min(max(free/keepShare, minimum), free-s.Reserve))
 }
 
-// A generation is a snapshot, or the empty store, and the logs from there to
-// the next one.
+// A generation is a snapshot, or the empty store, and the logs up to the next
+// one.
 type generation struct {
 	seq  uint64
 	made time.Time
@@ -65,8 +67,8 @@ func (j *Journal) Hold() (release func()) {
 	return j.held.RUnlock
 }
 
-// Prune removes generations that are not needed any more, unless somebody
-// holds the files; it is due when a snapshot was written.
+// Prune removes generations that are no longer needed, unless somebody holds
+// the files. Call it after writing a snapshot.
 func (j *Journal) Prune() error {
 	if !j.held.TryLock() {
 		return nil
@@ -82,12 +84,12 @@ func (j *Journal) Prune() error {
 	}
 	s, known := j.disk()
 	floor := all[outdated(all, j.now(), keepBudget(aged(all), all[len(all)-1].size, s, known))].seq
-	// Oldest first and one by one, so that what a crash leaves has no gap.
+	// Remove the oldest first and one by one, so that a crash leaves no gap.
 	snaps, _ := slices.BinarySearch(g.snaps, floor)
 	logs, _ := slices.BinarySearch(g.logs, floor)
 	for _, name := range slices.Concat(g.names(snapName, g.snaps[:snaps]), g.names(logName, g.logs[:logs])) {
 		if _, err := j.files.header(name); errors.As(err, new(*Irregular)) {
-			continue // it is not the journal's, and may not be removable
+			continue // it is foreign, and may not be removable
 		}
 		if err := j.files.folder.Remove(name); err != nil {
 			return fmt.Errorf("cannot remove old parts of the journal: %w", err)
@@ -99,8 +101,8 @@ func (j *Journal) Prune() error {
 	return nil
 }
 
-// generations are those that are there, oldest first. What cannot be read must
-// not count as one of the last, nor keep the others for good.
+// generations returns the generations, oldest first. A file that cannot be read
+// must not count as one of the last, and must not keep the others permanently.
 func (s *files) generations(g generations) []generation {
 	var all []generation
 	if slices.Contains(g.logs, 0) && !slices.Contains(g.snaps, 0) {
@@ -127,7 +129,7 @@ func (s *files) generations(g generations) []generation {
 	return all
 }
 
-// measure is the head of a file and its size in bytes.
+// measure returns the head of a file and its size in bytes.
 func (s *files) measure(name string) (header, int64, error) {
 	f, r, h, err := s.open(name)
 	if err != nil {
@@ -136,8 +138,8 @@ func (s *files) measure(name string) (header, int64, error) {
 	return h, r.size, f.Close()
 }
 
-// aged is how many bytes the generations have that are kept for their age
-// alone.
+// aged is the size in bytes of the generations that are kept only for their
+// age.
 func aged(all []generation) int64 {
 	size := int64(0)
 	for _, g := range all[:max(0, len(all)-keepLeast)] {
@@ -146,14 +148,14 @@ func aged(all []generation) int64 {
 	return size
 }
 
-// outdated is how many of the generations, oldest first, are not needed any
-// more at the instant now. Those that are kept for their age alone may have
-// budget bytes.
+// outdated is how many of the generations, oldest first, are no longer needed
+// at the instant now. Those that are kept only for their age may have budget
+// bytes.
 func outdated(all []generation, now time.Time, budget int64) int {
 	size := aged(all)
 	n := 0
 	for ; n < len(all)-keepLeast; n++ {
-		// It is needed by copies that began before the one after it was made.
+		// Copies that began before the next generation was made need it.
 		if now.Sub(all[n+1].made) < Keep && size <= budget {
 			break
 		}
@@ -164,11 +166,11 @@ func outdated(all []generation, now time.Time, budget int64) int {
 
 // A Retention says how long a copy of the running store's folder may take.
 type Retention struct {
-	PerHour int64         // bytes that the journal has grown by in an hour, lately
-	For     time.Duration // how long a copy may take at that rate; Keep at most
+	PerHour int64         // recent growth of the journal in bytes per hour
+	For     time.Duration // how long a copy may take at that rate; at most Keep
 }
 
-// Retention looks at the generations that are there.
+// Retention computes the retention from the existing generations.
 func (j *Journal) Retention() (Retention, error) {
 	g, err := j.files.list()
 	if err != nil {

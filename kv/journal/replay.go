@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Damaged says where the journal is not what was written.
+// Damaged says where the journal differs from what was written.
 type Damaged struct {
 	Name string // of the file
 	At   int64  // in bytes
 	Why  string
-	Lost string // what comes after the damage, if that is known
+	Lost string // what follows the damage, if that is known
 }
 
 func (e *Damaged) Error() string {
@@ -26,16 +26,15 @@ func (e *Damaged) Error() string {
 	return text
 }
 
-// Missing says that a file of the journal is not there.
+// Missing says that a file of the journal does not exist.
 type Missing struct{ Name, Because string }
 
 func (e *Missing) Error() string {
 	return fmt.Sprintf("journal/%s is missing: %s", e.Name, e.Because)
 }
 
-// Irregular says that something that is no regular file has the name of a file
-// of the journal. It is not read, as a link may lead anywhere; only a salvage
-// reads what a link leads to.
+// Irregular says that a file of the journal is not a regular file. It is not
+// read, as a link may lead anywhere. Only a salvage reads the target of a link.
 type Irregular struct {
 	Name string
 	Type fs.FileMode // the type bits
@@ -52,48 +51,48 @@ func (e *Irregular) Error() string {
 	return fmt.Sprintf("journal/%s is %s", e.Name, got)
 }
 
-// IsDamage reports whether the error is about what the journal's files hold, or
-// that one is not there. It is not about a disk or a system that fails.
+// IsDamage reports whether the error is about the content of the journal's
+// files or a missing file. It is false if the disk or the system failed.
 func IsDamage(err error) bool {
 	return errors.As(err, new(*Damaged)) || errors.As(err, new(*Missing)) || errors.As(err, new(*Irregular))
 }
 
-// unusable reports whether the error is about what a file holds or that it
-// cannot be read any more, and not about the system.
+// unusable reports whether the error is about the content of a file, or about
+// bytes that can no longer be read. It is false if the system failed.
 func unusable(err error) bool {
 	return errors.Is(err, ErrRead) || errors.As(err, new(*Damaged)) || errors.As(err, new(*Irregular)) || errors.As(err, new(*Newer))
 }
 
-// Replayed says what Replay did.
+// Replayed is the result of Replay.
 type Replayed struct {
 	State
-	Snapshot uint64 // what it began from; 0 is the empty store
-	Records  int    // of logs
-	Cut      int64  // bytes at the end of the newest log that are no whole record
-	// Torn is the record that those bytes say they are, if they have its length.
-	// A power cut may leave that of one that was never acknowledged, and damage
-	// that of one that was.
+	Snapshot uint64 // the snapshot it began with; 0 is the empty store
+	Records  int    // read from logs
+	Cut      int64  // bytes after the last whole record of the newest log
+	// Torn is the record in those bytes, if they have the length that it
+	// claims. A power cut may leave a record that was never acknowledged.
+	// Damage may leave one that was.
 	Torn *Torn
-	Bad  []string // snapshots that could not be used
+	Bad  []string // snapshots that are unusable
 
-	last extent // of the records of logs
+	last extent // the last record read from a log
 }
 
 // A Torn is a last record whose checksum is wrong.
 type Torn struct {
 	Damaged
-	To State // what it says it leads to
+	To State // the state that it claims to lead to
 }
 
-// Replay hands everything the journal holds to apply, in order: the newest
-// whole snapshot, then what the logs have after it. start is called before the
-// first, and again when a snapshot turns out to be damaged half way and
-// another is begun with. The ops are valid until apply returns. No log has been
-// begun or resumed yet.
+// Replay passes everything the journal holds to apply, in order: the newest
+// whole snapshot, then the records that follow in the logs. It calls start
+// before the first, and again if a snapshot turns out to be damaged half way
+// and Replay begins with another. The ops are valid until apply returns. Call
+// Replay before Begin and Resume.
 //
-// What a crash left at the end of the newest log was never acknowledged and is
-// passed over. The error is Damaged or Missing where acknowledged changes
-// cannot be read; those before them have been handed over by then.
+// Replay skips what a crash left at the end of the newest log: it was never
+// acknowledged. The error is Damaged or Missing if acknowledged changes cannot
+// be read. By then apply has received the changes before them.
 func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
 	done, err := j.files.replay(start, apply)
 	if err == nil {
@@ -139,10 +138,11 @@ func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, er
 	return done, err
 }
 
-// Watch has read told of the bytes of files that are read from now on.
+// Watch sets a function that is called with the number of bytes read from now
+// on.
 func (j *Journal) Watch(read func(bytes int64)) { j.files.tell = read }
 
-// Ahead is how many bytes Replay would read if the newest snapshot is whole.
+// Ahead is how many bytes Replay reads if the newest snapshot is whole.
 func (j *Journal) Ahead() (int64, error) {
 	g, err := j.files.list()
 	if err != nil {
@@ -157,22 +157,22 @@ func (j *Journal) Ahead() (int64, error) {
 	at, _ := slices.BinarySearch(g.logs, from)
 	var total int64
 	for _, name := range append(names, g.names(logName, g.logs[at:])...) {
-		if _, size, err := j.files.measure(name); err == nil { // Replay tells of those that cannot be read
+		if _, size, err := j.files.measure(name); err == nil { // Replay reports a file that cannot be read
 			total += size
 		}
 	}
 	return total, nil
 }
 
-// lacks says that what goes on from a state is not there.
+// lacks returns the error for a missing log that follows a state.
 func lacks(g generations, seq uint64) error {
 	if seq == 0 && len(g.snaps) == 0 {
-		return &Missing{snapName + "…", "the logs that are there go on from a snapshot, and there is none"}
+		return &Missing{snapName + "…", "the existing logs continue a snapshot, and there is no snapshot"}
 	}
-	return &Missing{fileName(logName, seq), "it goes on from the snapshot of the same number"}
+	return &Missing{fileName(logName, seq), "it continues the snapshot with the same number"}
 }
 
-// open opens a file of the journal behind its header.
+// open opens a file of the journal and reads past its header.
 func (s *files) open(name string) (File, *reader, header, error) {
 	f, err := s.folder.Open(name)
 	if errors.As(err, new(*Irregular)) {
@@ -218,7 +218,7 @@ func (s *files) header(name string) (header, error) {
 	return h, f.Close()
 }
 
-// damaged is the error of a file whose bytes are there and wrong.
+// damaged returns the error for a frame that could not be read or is wrong.
 func damaged(name string, at int64, err error) error {
 	if !errors.Is(err, errFrame) {
 		return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
@@ -226,7 +226,7 @@ func damaged(name string, at int64, err error) error {
 	return &Damaged{Name: name, At: at, Why: err.Error()}
 }
 
-// readLogs hands over what the logs have after done.State.
+// readLogs passes the records after done.State to apply.
 func (s *files) readLogs(done *Replayed, g generations, apply func([]Op) error) error {
 	from := slices.Index(g.logs, done.Seq)
 	if from < 0 {
@@ -244,14 +244,14 @@ func (s *files) readLogs(done *Replayed, g generations, apply func([]Op) error) 
 	return nil
 }
 
-// readLog hands over one log's records. The log after it begins at next; 0 if
-// there is none.
+// readLog passes the records of one log to apply. The next log begins at next;
+// 0 means that this is the last log.
 func (s *files) readLog(done *Replayed, seq, next uint64, apply func([]Op) error) error {
 	return s.eachRecord(done, seq, next, func(r *reader, payload []byte) error { return record(done, r, payload, apply) })
 }
 
-// eachRecord hands over the payload of each record of a log to take, which
-// notes in done that it has it: see record.
+// eachRecord passes the payload of each record of a log to take, which updates
+// done: see record.
 func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader, payload []byte) error) (err error) {
 	name := fileName(logName, seq)
 	f, r, h, err := s.open(name)
@@ -260,7 +260,7 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if h.State != done.State {
-		return &Damaged{Name: name, Why: fmt.Sprintf("it goes on from record %d with digest %016x, but %d with %016x is what was reached", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
+		return &Damaged{Name: name, Why: fmt.Sprintf("it continues record %d with digest %016x, but the logs before it lead to record %d with %016x", h.Seq, uint64(h.Digest), done.Seq, uint64(done.Digest))}
 	}
 	for next == 0 || done.Seq < next {
 		at := r.at
@@ -276,9 +276,9 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 		case errors.Is(err, ErrRead):
 			return fmt.Errorf("cannot read journal/%s at byte %d: %w", name, at, err)
 		case !errors.Is(err, errFrame) && err != io.EOF: //nolint:errorlint // a wrapped one is of a read, not the end
-			return err // take's own: the file has no part in it
+			return err // take's own error: the file is not its cause
 		case next != 0 && done.Seq < next:
-			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s goes on after them", done.Seq+1, next, fileName(logName, next))}
+			bad := &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read, and journal/%s continues after them", done.Seq+1, next, fileName(logName, next))}
 			if err == io.EOF { //nolint:errorlint // as above
 				bad.Why = "it ends too early"
 			}
@@ -288,7 +288,7 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 		}
 		r.at = at
 		if whole, found := r.resync(done.Seq); found {
-			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", whole)}
+			return &Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("whole records follow from byte %d on", whole)}
 		}
 		done.Cut = r.size - at
 		if to, ok := r.claim(at); ok && to.Seq == done.Seq+1 && r.fills(at) {
@@ -299,7 +299,7 @@ func (s *files) eachRecord(done *Replayed, seq, next uint64, take func(r *reader
 	return nil
 }
 
-// record hands over one record.
+// record passes the ops of one record to apply.
 func record(done *Replayed, r *reader, payload []byte, apply func([]Op) error) error {
 	if len(payload) < stateSize {
 		return fmt.Errorf("%w: it is too short", errFrame)

@@ -14,17 +14,17 @@ import (
 
 // A Survey is what can still be read of a journal, damaged or not.
 type Survey struct {
-	Reached uint64  // the number of the latest record that a file of the journal tells of
-	Harm    []error // what is damaged, missing or no file, in the order of the files; at most mostHarm
-	More    int     // how much more of it there is
-	Tail    int64   // bytes at the end of the newest log that hold no whole record
-	// Blind says that the newest log is missing, or that nothing in it can be
-	// read: how many records it had cannot be told.
+	Reached uint64  // the highest record number found in the journal
+	Harm    []error // what is damaged, missing or irregular, in the order of the files; at most mostHarm
+	More    int     // how many errors did not fit into Harm
+	Tail    int64   // bytes after the last whole record of the newest log
+	// Blind says that the newest log is missing or completely unreadable, so
+	// that the number of its records is unknown.
 	Blind bool
-	// Unplaced are the names of logs and snapshots in which nothing can be read,
-	// and whose numbers are beyond Reached. They may be no part of the journal.
+	// Unplaced are the names of completely unreadable logs and snapshots whose
+	// numbers are beyond Reached. They may not belong to the journal.
 	Unplaced []string
-	// Like are the records, by number, whose digest is the one asked for.
+	// Like are the numbers of the records whose digest is the given one.
 	Like []uint64
 
 	files files
@@ -34,7 +34,7 @@ type Survey struct {
 	zero  bool // the logs begin with the empty store
 }
 
-// foundSnapshot is a snapshot, of which some frames may be damaged.
+// foundSnapshot is a snapshot. Some of its frames may be damaged.
 type foundSnapshot struct {
 	seq   uint64
 	whole bool
@@ -51,7 +51,7 @@ func (s *Survey) harm(err error) {
 	s.Harm = append(s.Harm, err)
 }
 
-// run is a stretch of a log in which whole records follow each other.
+// run is a stretch of whole, consecutive records in a log.
 type run struct {
 	log         uint64 // the number in the log's name
 	kind        frameKind
@@ -59,10 +59,10 @@ type run struct {
 	first, last uint64 // records
 }
 
-// Survey reads every file of the journal and goes on behind whatever is
-// damaged: each record has a number and a checksum. like is the digest of a
-// store whose place in the history is wanted. read is told how many bytes were
-// read. The error is for what makes it impossible to go on.
+// Survey reads every file of the journal and continues after damage, because
+// each record has a number and a checksum. like is the digest of a store whose
+// place in the history is wanted. Survey calls read with the number of bytes
+// read. It fails only if it cannot continue.
 func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	s := &Survey{like: like, files: files{folder: lenient{j.files.folder}, format: j.files.format}}
 	g, err := s.files.list()
@@ -75,7 +75,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 		if isLink(err) {
 			s.harm(err)
 		} else if err == nil {
-			_ = f.Close() // only its name was wanted
+			_ = f.Close() // the survey reads it later
 		}
 	}
 	same := func(at State) {
@@ -95,7 +95,7 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 			same(at)
 		case errors.As(err, new(*Newer)):
 			return nil, err
-		case !isLink(err): // that is told already
+		case !isLink(err): // a link is reported above
 			s.harm(err)
 		}
 		if h, size, err := s.files.measure(fileName(snapName, seq)); err == nil {
@@ -123,8 +123,8 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	}
 	slices.Sort(s.Like)
 	for _, f := range unread {
-		// Nothing but its name tells where it belongs. The newest log goes on from
-		// the last record before it, of which one may never have been acknowledged.
+		// Only its name tells where the file belongs. The newest log follows
+		// the last record before it, which may never have been acknowledged.
 		switch {
 		case f.seq > s.Reached:
 			s.Unplaced = append(s.Unplaced, fileName(f.kind, f.seq))
@@ -139,16 +139,16 @@ func (j *Journal) Survey(like Digest, read func(bytes int64)) (*Survey, error) {
 	return s, nil
 }
 
-// named is what the name of a file says.
+// named is the content of a file's name.
 type named struct {
 	kind string
 	seq  uint64
 }
 
-// setAside takes out of g the files in which nothing can be read, neither a head
-// with the number of the name nor anything behind it, and returns them: their
-// names alone must not tell how long other logs are, nor how many records there
-// were. Anything may have such a name.
+// setAside removes from g, and returns, the completely unreadable files. Their
+// heads do not have the number in the name, and no frame after the head is
+// whole. Any file may have such a name. So the name alone must not decide how
+// long other logs are, or how many records there were.
 func (s *Survey) setAside(g *generations) (unread []named, err error) {
 	doubt := func(kind string, all []uint64, sure func(seq uint64) bool, likely func(seq uint64) func(first []byte) bool) []uint64 {
 		return slices.DeleteFunc(slices.Clone(all), func(seq uint64) bool {
@@ -165,7 +165,7 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 			}
 			if f, r, failed := s.files.behindHead(name); failed == nil {
 				_, found := r.find(r.at, likely(seq))
-				_ = f.Close() // it was only read
+				_ = f.Close() // the file was only read
 				if found {
 					return false
 				}
@@ -173,7 +173,7 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 			if wrong == nil {
 				wrong = &Damaged{Name: name, Why: fmt.Sprintf("its head is that of record %d", h.Seq)}
 			}
-			if !isLink(wrong) { // that is told already
+			if !isLink(wrong) { // a link is reported already
 				s.harm(wrong)
 			}
 			unread = append(unread, named{kind, seq})
@@ -187,8 +187,8 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 	return unread, err
 }
 
-// scan looks for the whole records of one log. The next log begins at next; 0
-// if there is none.
+// scan searches one log for whole records. The next log begins at next; 0 means
+// that this is the last log.
 func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	name := fileName(logName, seq)
 	f, r, h, err := s.files.open(name)
@@ -198,7 +198,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	case errors.As(err, new(*Newer)):
 		return err
 	default:
-		if !isLink(err) { // that is told already
+		if !isLink(err) { // a link is reported already
 			s.harm(err)
 		}
 		if f, r, err = s.files.behindHead(name); err != nil {
@@ -211,9 +211,9 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	if next == 0 {
 		limit = last + near
 	}
-	open := false   // the last of the runs goes on
-	sought := false // the frame was found behind what is damaged
-	at := r.at      // where the frame begins; a compressed one has several records
+	open := false   // the last run continues
+	sought := false // the frame was found after damage
+	at := r.at      // the beginning of the frame; a compressed one has several records
 	for last < limit {
 		if len(r.rest) == 0 {
 			at = r.at
@@ -228,7 +228,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 				s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
 			} else {
 				if to.Seq != last+1 && !sought {
-					s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are not there", last+1, to.Seq-1)})
+					s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are missing", last+1, to.Seq-1)})
 				}
 				s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
 				open, sought = true, false
@@ -239,13 +239,13 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		}
 		if err == io.EOF { //nolint:errorlint // a wrapped one is of a read, not the end
 			if next != 0 {
-				s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are not there", last+1, next)})
+				s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("it ends too early; records %d to %d are missing", last+1, next)})
 			}
 			break
 		}
 		open = false
-		// What a damaged record says of itself may still be right: 64 bits that
-		// agree with a digest do so for a reason.
+		// A damaged record may still have the right state. A match of 64 bits
+		// with a digest is no accident.
 		if claim, ok := r.claim(at); ok && claim.Seq > last && claim.Seq <= limit {
 			same(claim)
 		}
@@ -253,7 +253,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		found, ok := r.find(at+1, func(first []byte) bool { return claims(first, last, limit) })
 		switch {
 		case ok:
-			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records that are whole follow from byte %d on", found)})
+			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("whole records follow from byte %d on", found)})
 			r.at, r.buf, sought = found, nil, true
 			continue
 		case next != 0:
@@ -267,12 +267,12 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	return nil
 }
 
-// near is how many records a log may have: numbers that are farther off than
-// that are no numbers of records.
+// near is the maximum number of records in a log. A number that is farther off
+// is not a record's number.
 const near = 1 << 32
 
-// wholeRecord is the state that a record leads to, if it is one that may come
-// after last and is not past most.
+// wholeRecord returns the state that a record leads to. Its number must be
+// above last and at most limit.
 func (r *reader) wholeRecord(payload []byte, last, limit uint64) (State, error) {
 	if len(payload) < stateSize {
 		return State{}, fmt.Errorf("%w: it is too short", errFrame)
@@ -285,7 +285,7 @@ func (r *reader) wholeRecord(payload []byte, last, limit uint64) (State, error) 
 	return to, err
 }
 
-// claims reports whether bytes may be the beginning of a record's payload.
+// claims reports whether the bytes may be the beginning of a record's payload.
 func claims(first []byte, last, limit uint64) bool {
 	if len(first) < stateSize {
 		return false
@@ -294,7 +294,7 @@ func claims(first []byte, last, limit uint64) bool {
 	return seq > last && seq <= limit
 }
 
-// claim is what the frame at the place says of itself, whole or not.
+// claim returns the state in the frame at the given place, whole or not.
 func (r *reader) claim(at int64) (State, bool) {
 	var b [stateSize]byte
 	if _, err := r.file.ReadAt(b[:], at+frameHead); err != nil {
@@ -303,19 +303,19 @@ func (r *reader) claim(at int64) (State, bool) {
 	return State{binary.BigEndian.Uint64(b[:]), Digest(binary.BigEndian.Uint64(b[8:]))}, true
 }
 
-// fills reports whether the frame at the place has the length of the rest of
-// the file.
+// fills reports whether the frame at the given place has the length of the rest
+// of the file.
 func (r *reader) fills(at int64) bool {
 	var b [4]byte
 	_, err := r.file.ReadAt(b[:], at)
 	return err == nil && at+frameHead+int64(binary.BigEndian.Uint32(b[:])) == r.size
 }
 
-// window is how much of a file find looks at at once, in bytes.
+// window is how many bytes of a file find examines at once.
 const window = 1 << 20
 
-// find looks from a place on for a frame whose checksum is right. likely is
-// asked first, with the first bytes of the payload, as working out a checksum
+// find searches from the given place on for a frame whose checksum is right. It
+// first calls likely with the first bytes of the payload, because a checksum
 // takes long.
 func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, found bool) {
 	const first = stateSize
@@ -347,9 +347,8 @@ func (r *reader) find(from int64, likely func(first []byte) bool) (at int64, fou
 	return 0, false
 }
 
-// behindHead opens a file whose head may be damaged where its first frame
-// should be. What the head says of the layout is taken for right: if it is not,
-// no frame makes sense.
+// behindHead opens a file whose head may be damaged, at the place of its first
+// frame. It trusts the layout in the head: if that is wrong, no frame is valid.
 func (s *files) behindHead(name string) (File, *reader, error) {
 	f, err := s.folder.Open(name)
 	if err != nil {
@@ -370,8 +369,8 @@ func (s *files) behindHead(name string) (File, *reader, error) {
 	return f, r, nil
 }
 
-// packed guesses from a head that may be damaged whether the file is
-// compressed: by its layout, and by its checksum with one layout or the other.
+// packed guesses whether the file is compressed from a head that may be
+// damaged. It uses the layout, and the checksum with one layout or the other.
 func (r *reader) packed(head []byte) bool {
 	n := binary.BigEndian.Uint32(head[8:])
 	if n != plainLayout && n != layout {
@@ -391,12 +390,12 @@ type Span struct {
 	Last  uint64 `json:"last"`
 }
 
-// Salvaged says what Salvage has handed over.
+// Salvaged is the result of Salvage.
 type Salvaged struct {
-	Seq     uint64 // of the last record, or of what it began with
-	Digest  Digest // that the store has then, if nothing is missing
-	Base    uint64 // what it began with; 0 is the empty store
-	Partial bool   // what it began with is not whole: how much it lacks is not known
+	Seq     uint64 // of the last record, or of Base
+	Digest  Digest // the store's digest then, if nothing is missing
+	Base    uint64 // the snapshot it began with; 0 is the empty store
+	Partial bool   // the snapshot it began with is incomplete, by an unknown amount
 	Gaps    []Span // the records that are missing
 }
 
@@ -409,20 +408,20 @@ func (s Salvaged) Missing() uint64 {
 	return n
 }
 
-// A Source receives what Salvage hands over.
+// A Source receives what Salvage finds.
 type Source interface {
-	// Start is called first; the store is empty then, or holds what the caller
-	// has of it.
+	// Start is called first. The store is then empty, or holds the caller's
+	// copy.
 	Start() error
-	// Entries are entries of a snapshot.
+	// Entries passes entries of a snapshot.
 	Entries([]Op) error
-	// Record is one record, in full.
+	// Record passes one complete record.
 	Record(seq uint64, ops []Op) error
-	// Gap says that records are missing before what comes next.
+	// Gap says that records are missing before the next call.
 	Gap(Span) error
 }
 
-// Best is the snapshot that Salvage would begin with.
+// Best is the snapshot that Salvage begins with.
 func (s *Survey) Best() (seq uint64, whole bool) {
 	for i := len(s.snaps) - 1; i >= 0; i-- {
 		if s.snaps[i].whole {
@@ -432,8 +431,7 @@ func (s *Survey) Best() (seq uint64, whole bool) {
 	return 0, s.zero
 }
 
-// Last is the number of the last record that is whole, of a log or in a
-// snapshot.
+// Last is the number of the last whole record, in a log or a snapshot.
 func (s *Survey) Last() uint64 {
 	last, _ := s.Best()
 	for _, r := range s.runs {
@@ -442,11 +440,11 @@ func (s *Survey) Last() uint64 {
 	return last
 }
 
-// Salvage hands over everything that the survey has found, in order: the newest
-// whole snapshot, then every whole record after it, and, where records are
-// missing, what later damaged snapshots still have. With from, the caller
-// holds the store as it was after the record of that number already. What is
-// handed over is valid until the call returns.
+// Salvage passes everything that the survey has found to to, in order: the
+// newest whole snapshot, then every whole record after it. If records are
+// missing, it adds what later damaged snapshots still have. If from is not nil,
+// the caller already holds the store as it was after that record. Each argument
+// is valid until its call returns.
 func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	base, whole := s.Best()
 	var done Salvaged
@@ -465,7 +463,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 			}
 			done.Digest = at.Digest
 		}
-	case len(s.snaps) > 0: // none is whole, and there is nothing before the first
+	case len(s.snaps) > 0: // no snapshot is whole, and the records before the first are gone
 		done.Base, done.Partial = s.snaps[0].seq, true
 		if err := s.pieces(done.Base, to.Entries); err != nil {
 			return done, err
@@ -478,8 +476,8 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	}
 	done.Seq = done.Base
 	snaps := slices.DeleteFunc(slices.Clone(s.snaps), func(f foundSnapshot) bool { return f.seq <= done.Base })
-	// reach notes a gap if there is one before the record of the number, and what
-	// damaged snapshots have of it.
+	// reach records a gap before the record with the given number, if there is
+	// one, and passes what damaged snapshots have of it.
 	reach := func(seq uint64) error {
 		for len(snaps) > 0 && snaps[0].seq < seq {
 			at := snaps[0].seq
@@ -529,7 +527,7 @@ func (s *Survey) Salvage(from *uint64, to Source) (Salvaged, error) {
 	return done, nil
 }
 
-// readRun hands over the records of a run.
+// readRun passes the records of a run to each.
 func (s *files) readRun(run run, each func(at State, ops []Op) error) (err error) {
 	f, r, err := s.behindHead(fileName(logName, run.log))
 	if err != nil {
@@ -557,7 +555,7 @@ func (s *files) readRun(run run, each func(at State, ops []Op) error) (err error
 	return nil
 }
 
-// pieces hands over the frames of a snapshot that are whole.
+// pieces passes the whole frames of a snapshot to apply.
 func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 	name := fileName(snapName, seq)
 	f, r, err := s.files.behindHead(name)
@@ -598,8 +596,8 @@ func (s *Survey) pieces(seq uint64, apply func([]Op) error) error {
 	}
 }
 
-// likelyEntries tells find what may be a frame of entries of a snapshot. It
-// bounds the checksums that are worked out in vain, of about chunk bytes each.
+// likelyEntries returns a test for frames that may hold entries of a snapshot.
+// It limits the number of useless checksums, of about packTarget bytes each.
 func likelyEntries() func(first []byte) bool {
 	tries := 1 << 12
 	return func(first []byte) bool {
@@ -611,15 +609,14 @@ func likelyEntries() func(first []byte) bool {
 	}
 }
 
-// isLink reports whether the error is that a symbolic link has the name of a
-// file.
+// isLink reports whether the error says that a file's name is a symbolic link.
 func isLink(err error) bool {
 	got, ok := errors.AsType[*Irregular](err)
 	return ok && got.Type&fs.ModeSymlink != 0
 }
 
-// lenient is a folder in whose files zeros are read where the disk cannot read
-// any more, and whose symbolic links are followed: checksums tell what is whole.
+// lenient is a folder that follows symbolic links and returns zeros for bytes
+// that the disk cannot read. Checksums tell what is whole.
 type lenient struct{ Folder }
 
 func (l lenient) Open(name string) (File, error) {

@@ -89,11 +89,11 @@ func TestSurvey(t *testing.T) {
 		"the end is cut":       {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at+5) }, nil, false, true, 8},
 		"the end is missing":   {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[2]); cutOff(m, logs[2], at) }, nil, false, false, 8},
 		"a log is cut":         {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at+5) }, []string{"records 6 to 6 cannot be read"}, false, false, 9},
-		"a log ends too early": {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at) }, []string{"it ends too early; records 6 to 6 are not there"}, false, false, 9},
+		"a log ends too early": {func(t *testing.T, m *memory) { at, _ := lastOf(t, m, logs[1]); cutOff(m, logs[1], at) }, []string{"it ends too early; records 6 to 6 are missing"}, false, false, 9},
 		"a record is damaged": {func(t *testing.T, m *memory) {
 			marks, _ := frames(t, m.seen[logs[1]].data)
 			m.seen[logs[1]].data[marks[1]+12]++
-		}, []string{"records that are whole follow from byte "}, false, false, 9},
+		}, []string{"whole records follow from byte "}, false, false, 9},
 		"the newest log is missing": {func(_ *testing.T, m *memory) { delete(m.seen, logs[2]) }, []string{"journal/" + logs[2] + " is missing"}, true, false, 6},
 	} {
 		t.Run(name, func(t *testing.T) {

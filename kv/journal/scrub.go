@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// A Mark is how far a journal goes: its state, and the log and the number of
-// bytes of it that lead there.
+// A Mark is a place in a journal: a state, and the log and the number of its
+// bytes that lead there.
 type Mark struct {
 	State
 	Log  string
 	Size int64
 }
 
-// Scrub reads the newest snapshot and the logs from there up to the mark, and
-// returns what is wrong with them, which is nil if a start would reach the
-// mark's state. Records may be appended meanwhile. pace is called before each
-// read with its length and may wait; its error ends the scrub and is returned
-// as err. The caller holds the journal.
+// Scrub reads the newest snapshot and the logs after it up to the mark. It
+// returns what is wrong with them; wrong is nil if a start would reach the
+// mark's state. Records may be appended meanwhile. Scrub calls pace before each
+// read with its length; pace may wait, and its error ends the scrub and is
+// returned as err. The caller must hold the journal.
 func (j *Journal) Scrub(to Mark, pace func(bytes int) error) (wrong, err error) {
 	p := &paced{Folder: j.files.folder, to: to, pace: pace}
 	wrong = (&files{folder: p, format: j.files.format}).scrub(to)
@@ -39,7 +39,7 @@ func (s *files) scrub(to Mark) error {
 	if err != nil {
 		return err
 	}
-	// A log that was begun meanwhile is later than the mark.
+	// A log that was started meanwhile comes after the mark.
 	g.logs = slices.DeleteFunc(g.logs, func(seq uint64) bool { return fileName(logName, seq) > to.Log })
 	g.snaps = slices.DeleteFunc(g.snaps, func(seq uint64) bool { return seq > to.Seq })
 	if !slices.Contains(g.names(logName, g.logs), to.Log) {
@@ -61,20 +61,21 @@ func (s *files) scrub(to Mark) error {
 	return nil
 }
 
-// vanished is the error of a file that was there when the folder was listed.
+// vanished returns the error for a file that existed when the folder was
+// listed.
 func vanished(err error, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Missing{name, "it was there a moment ago"}
+		return &Missing{name, "it existed a moment ago"}
 	}
 	return err
 }
 
-// paced is a folder as it was at a mark, in which reading waits its turn.
+// paced is a folder as it was at a mark. Its reads wait for pace.
 type paced struct {
 	Folder
 	to   Mark
 	pace func(int) error
-	err  error // of pace
+	err  error // returned by pace
 }
 
 func (p *paced) Open(name string) (File, error) {
@@ -88,7 +89,7 @@ func (p *paced) Open(name string) (File, error) {
 type pacedFile struct {
 	File
 	p    *paced
-	last bool // it is the log that is being written
+	last bool // whether it is the log that is being written
 }
 
 func (f pacedFile) ReadAt(b []byte, off int64) (int, error) {
@@ -101,7 +102,7 @@ func (f pacedFile) ReadAt(b []byte, off int64) (int, error) {
 	return f.File.ReadAt(b, off)
 }
 
-// Size is that at the mark: what is after it may be half a record.
+// Size is the size at the mark: the bytes after it may be half a record.
 func (f pacedFile) Size() (int64, error) {
 	size, err := f.File.Size()
 	if f.last {
@@ -110,10 +111,10 @@ func (f pacedFile) Size() (int64, error) {
 	return size, err
 }
 
-// endsWith reports whether a log's last record is the one that leads to the
-// state. Frames tell nothing of those before them, so that the record is found
-// by what it says, in the last bytes of the file. One that is longer than that
-// is taken for right: a scrub reads it.
+// endsWith reports whether a log's last record leads to the state. A frame does
+// not tell where the previous one begins, so endsWith searches the last bytes
+// of the file for a record that says so. It accepts a log whose last record may
+// be longer than that: a scrub reads it.
 func endsWith(r *reader, name string, h header, at State) error {
 	const most = 1 << 20
 	if h.State == at && r.size == headerSize {

@@ -10,21 +10,21 @@ import (
 	"iter"
 )
 
-// The frames of a snapshot begin with what they are.
+// A frame of a snapshot begins with its kind.
 const (
 	entriesFrame = 0 // about packTarget bytes of ops
 	lastFrame    = 1 // number of entries (8), digest (8)
-	packedFrame  = 2 // compressed: what comes after the kind of an entriesFrame; since layout 2
+	packedFrame  = 2 // an entriesFrame whose ops are compressed; since layout 2
 )
 
 // writeSize is how many bytes of a file are written at once.
 const writeSize = 256 << 10
 
-// Snapshot writes what the store held at the state, which all yields in any
-// order and which is data of the format, in a file that appears when it is
-// whole. A log that begins at the
-// state must be there already, or none at all. Data of an older format is for
-// older programs and is not compressed, as they might not read that.
+// Snapshot writes the store's content at the state to a file that appears when
+// it is complete. all yields the content in any order, and its data has the
+// given format. A log that begins at the state must already exist, unless there
+// are no logs. Data of an older format is for older programs and is not
+// compressed, as they may not read compressed files.
 func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all iter.Seq[Op]) error {
 	err := j.files.folder.Publish(fileName(snapName, at.Seq), func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, writeSize)
@@ -71,7 +71,7 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 			}
 		}
 		if digest != at.Digest {
-			return fmt.Errorf("the store has the digest %016x, and its journal %016x: what is in cache/kist.db is not what was written", uint64(digest), uint64(at.Digest))
+			return fmt.Errorf("the store has the digest %016x, and its journal %016x: cache/kist.db does not have the data that was written", uint64(digest), uint64(at.Digest))
 		}
 		begin(lastFrame)
 		frame = binary.BigEndian.AppendUint64(frame, count)
@@ -87,7 +87,7 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 	return nil
 }
 
-// readSnapshot hands over what a snapshot holds.
+// readSnapshot passes the entries of a snapshot to apply.
 func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err error) {
 	name := fileName(snapName, seq)
 	f, r, h, err := s.open(name)
@@ -112,9 +112,9 @@ func (s *files) readSnapshot(seq uint64, apply func([]Op) error) (_ State, err e
 			case len(payload) != 17 || r.at != r.size:
 				err = fmt.Errorf("%w: it does not end where it should", errFrame)
 			case binary.BigEndian.Uint64(payload[1:]) != count || binary.BigEndian.Uint64(payload[9:]) != uint64(digest):
-				err = fmt.Errorf("%w: it does not hold what it says at its end", errFrame)
+				err = fmt.Errorf("%w: its content does not match its end", errFrame)
 			case h.Seq != seq || h.Digest != digest:
-				err = fmt.Errorf("%w: it is not the one its name says", errFrame)
+				err = fmt.Errorf("%w: its number does not match its name", errFrame)
 			default:
 				return h.State, nil
 			}

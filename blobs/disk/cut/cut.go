@@ -1,4 +1,5 @@
-// Package cut is what tests know of power cuts: what one may leave of a file.
+// Package cut models power cuts for tests: it knows what a cut may leave of a
+// file.
 package cut
 
 import (
@@ -8,9 +9,9 @@ import (
 	"slices"
 )
 
-// A File is what stable storage has of a file: what was synced last, and in
-// place of each block that has changed since perhaps one of its later versions.
-// The zero value, with a block size, is an empty file that was synced.
+// A File is what stable storage has of a file. A block has the bytes of the
+// last sync, or one of its later versions if it has changed since. The zero
+// value, with a block size, is an empty file that was synced.
 type File struct {
 	Block int // bytes that a disk writes as one
 

@@ -254,7 +254,7 @@ func (g *gauge) Read(b []byte) (int, error) {
 func skipBOM(r io.Reader) *bufio.Reader {
 	b := bufio.NewReader(r)
 	if head, _ := b.Peek(3); string(head) == "\ufeff" {
-		_, _ = b.Discard(3) // it was there a moment ago
+		_, _ = b.Discard(3) // it existed a moment ago
 	}
 	return b
 }
