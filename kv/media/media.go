@@ -1,5 +1,5 @@
-// Package media works out what kind of bytes a file holds. It is pure: the bytes
-// and names it looks at are handed over.
+// Package media determines what kind of bytes a file holds. It is pure: the
+// caller passes the bytes and names.
 package media
 
 import (
@@ -12,7 +12,8 @@ import (
 	"kist/kv/record"
 )
 
-// byExtension is the media type of files whose bytes do not tell.
+// byExtension is the media type of files that cannot be recognised by their
+// bytes.
 var byExtension = map[string]string{
 	".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain", ".log": "text/plain", ".csv": "text/csv",
 	".tsv": "text/tab-separated-values", ".svg": "image/svg+xml", ".xml": "text/xml", ".html": "text/html", ".htm": "text/html",
@@ -32,15 +33,15 @@ var byExtension = map[string]string{
 	".mht": "multipart/related", ".mhtml": "multipart/related",
 }
 
-// Of works out what a file is: from its bytes where they tell, else
-// from its name, else from what the client says if that has the form of a
-// media type. Nothing of it is taken over unread, and it has no parameters. The
-// first Sniffed bytes tell all that can be told.
+// Of determines a file's type: from its bytes if they tell, else from its name,
+// else from the client's type if that has the form of a media type. The result
+// never repeats unchecked input and has no parameters. The first Sniffed bytes
+// are enough.
 func Of(claimed, name string, head []byte) string {
 	seen, _, _ := mime.ParseMediaType(http.DetectContentType(head))
 	svg := isSVG(head)
 	if svg {
-		seen = "text/xml" // which a comment at its beginning makes look like HTML
+		seen = "text/xml" // a comment at its beginning makes it look like HTML
 	}
 	if t := byExtension[strings.ToLower(path.Ext(name))]; t != "" && narrows(t, seen) {
 		return t
@@ -55,12 +56,12 @@ func Of(claimed, name string, head []byte) string {
 	return seen
 }
 
-// Sniffed is how many bytes of the beginning tell a file's type (WHATWG MIME
-// Sniffing, section 5.2, asks for at least as many).
+// Sniffed is how many bytes at the beginning tell a file's type. WHATWG MIME
+// Sniffing, section 5.2, asks for at least as many.
 const Sniffed = 512
 
-// Inline reports whether a browser may show bytes of the type; what it may not
-// show is saved.
+// Inline reports whether a browser may show bytes of the type; other types are
+// saved.
 func Inline(media string) bool { return inline[media] }
 
 var inline = map[string]bool{
@@ -71,9 +72,9 @@ var inline = map[string]bool{
 	"text/plain": true, "application/pdf": true,
 }
 
-// narrows reports whether bytes that look like seen can be of the type. What
-// looks like text is no picture, and what does not is no text; and what looks
-// like HTML is nothing that a browser shows.
+// narrows reports whether bytes that look like seen can be of the type. Bytes
+// that look like text are not a picture, and other bytes are not text. Bytes
+// that look like HTML are never a type that a browser shows.
 func narrows(media, seen string) bool {
 	class := record.ClassOf(media)
 	textual := class == record.Text || media == "image/svg+xml" || strings.HasSuffix(media, "+xml") || strings.HasSuffix(media, "+json")
@@ -92,7 +93,7 @@ func narrows(media, seen string) bool {
 	return false
 }
 
-// isSVG reports whether the document that begins with head is an SVG one.
+// isSVG reports whether the document that begins with head is an SVG document.
 func isSVG(head []byte) bool {
 	text := bytes.TrimPrefix(head, []byte("\ufeff"))
 	for found := true; found; {

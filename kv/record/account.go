@@ -40,7 +40,7 @@ type User struct {
 }
 
 // Key is a credential: an API key, or the session of a browser that is signed
-// in. Its secret is not kept, only the SHA-256 of it.
+// in. Only the SHA-256 of its secret is kept.
 type Key struct {
 	ID       ID        `json:"ID"`
 	Owner    ID        `json:"Owner"`
@@ -59,17 +59,17 @@ type Key struct {
 	Address string        `json:"Address,omitempty"` // of a session: where it signed in from
 }
 
-// SlideTime is how long sessions, and keys that clients got by the device
-// flow, hold without use; SessionTime is how long a session holds at all.
+// SlideTime is how long a session, or a key from the device flow, stays valid
+// without use. SessionTime is the maximum life of a session.
 const (
 	SlideTime   = 30 * 24 * time.Hour
 	SessionTime = 365 * 24 * time.Hour
 )
 
-// slideStep is the least by which use moves an end.
+// slideStep is the minimum by which use moves an expiry.
 const slideStep = time.Hour
 
-// Slide moves the end because the key was used at the given instant. It
+// Slide moves the expiry because the key was used at the given instant. It
 // reports whether it did.
 func (k *Key) Slide(at time.Time) bool {
 	ends := at.Add(k.Slides)
@@ -86,9 +86,8 @@ func (k *Key) Slide(at time.Time) bool {
 // Scope is what a key may be used for.
 type Scope string
 
-// The scopes. ScopeAdmin includes ScopeAll, and reaches the administration
-// too if the key's user is an administrator; ScopeAll is all of read, write
-// and upload.
+// The scopes. ScopeAll is read, write and upload. ScopeAdmin includes ScopeAll,
+// and the administration if the key's user is an administrator.
 const (
 	ScopeAll    Scope = "all"
 	ScopeRead   Scope = "read"
@@ -100,7 +99,7 @@ const (
 // Scopes lists the scopes.
 var Scopes = []Scope{ScopeAll, ScopeRead, ScopeWrite, ScopeUpload, ScopeAdmin}
 
-// Allows reports whether the key has the scope, on its own or by a wider one.
+// Allows reports whether the key has the scope or a wider one.
 func (k *Key) Allows(s Scope) bool {
 	switch {
 	case slices.Contains(k.Scopes, ScopeAdmin), slices.Contains(k.Scopes, s):
@@ -111,7 +110,7 @@ func (k *Key) Allows(s Scope) bool {
 	return s != ScopeAdmin && slices.Contains(k.Scopes, ScopeAll)
 }
 
-// CleanScope is the rule of scopes.
+// CleanScope is the rule for scopes.
 func CleanScope(t string) (string, error) {
 	if !slices.Contains(Scopes, Scope(t)) {
 		return "", errors.New("must be one of: all, read, write, upload, admin")
@@ -125,12 +124,12 @@ const (
 	MaxPassword = field.MaxSecret
 )
 
-// CheckPassword is the rule of a new password of an account: one line of
-// MinPassword to MaxPassword bytes of UTF-8 which is not common and does not
-// contain the name of the user, in any case, if that has at least three
-// characters. It is kept as given, so what a person cannot type again into one
-// line is refused. common reports whether a password is one that many use; it
-// is asked without regard to case. An empty name is not looked for.
+// CheckPassword is the rule for a new password of an account: one line of
+// MinPassword to MaxPassword bytes of UTF-8. It must not be common, and must
+// not contain the user's name, in any case, if the name has at least three
+// characters. The password is kept as given, so it must be something that a
+// person can type into one line again. common reports whether many people use a
+// password, ignoring case. An empty name is ignored.
 func CheckPassword(t, name string, common func(string) bool) error {
 	switch {
 	case len(t) < MinPassword || len(t) > MaxPassword:
@@ -147,20 +146,20 @@ func CheckPassword(t, name string, common func(string) bool) error {
 	return nil
 }
 
-// Settings are what an administrator sets for the whole instance.
+// Settings are the administrator's settings for the whole instance.
 type Settings struct {
 	TokensOff    bool  `json:"TokensOff"`    // all API keys are off
 	DefaultQuota int64 `json:"DefaultQuota"` // bytes a user may keep; 0 is no limit
 	MaxUpload    int64 `json:"MaxUpload"`    // bytes of one file; 0 leaves it to the command line
-	LinkChecks   bool  `json:"LinkChecks"`   // the pages of bookmarks are looked at
+	LinkChecks   bool  `json:"LinkChecks"`   // whether the pages of bookmarks are checked
 
 	Captcha        CaptchaProvider `json:"Captcha,omitempty"` // "" leaves it to the command line
 	CaptchaSiteKey string          `json:"CaptchaSiteKey,omitempty"`
 	CaptchaSecret  string          `json:"CaptchaSecret,omitempty"`
-	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" is the provider's own
+	CaptchaURL     string          `json:"CaptchaURL,omitempty"` // where tokens are verified; "" means the provider's own
 }
 
-// CaptchaProvider is who tells people from programs.
+// CaptchaProvider is the service that tells people from programs.
 type CaptchaProvider string
 
 // The providers.
@@ -174,7 +173,7 @@ const (
 // CaptchaProviders lists the providers.
 var CaptchaProviders = []CaptchaProvider{CaptchaNone, CaptchaPow, CaptchaTurnstile, CaptchaHCaptcha}
 
-// Provider is the captcha provider that holds if nothing else was configured.
+// Provider is the captcha provider to use if nothing else was configured.
 func (v *Settings) Provider() CaptchaProvider { return cmp.Or(v.Captcha, CaptchaPow) }
 
 // Check says what is wrong with the settings together.
@@ -204,34 +203,34 @@ func (v *Settings) Fields(s *field.Set) {
 	s.URL("captchaVerifyUrl", &v.CaptchaURL).Says("Where tokens are verified; empty is the provider's own address.", `"https://challenges.cloudflare.com/turnstile/v0/siteverify"`)
 }
 
-// clientNames are the names of clients that call themselves by an id.
+// clientNames are the names of clients that identify themselves by an id.
 var clientNames = map[string]string{
 	"cgdfgoapmfgdjapeehbgcnldocokgbae": "Swush extension",
 	"swush-cli":                        "Swush command line",
 }
 
-// ClientName is what people are shown of what a client calls itself.
+// ClientName is the name that people see for a client.
 func ClientName(id string) string { return cmp.Or(clientNames[id], id) }
 
-// Device is a client's request to be let in by the device flow (RFC 8628).
+// Device is a client's sign-in request by the device flow (RFC 8628).
 type Device struct {
 	Digest   [32]byte      `json:"Digest"`  // of the device code
 	Code     string        `json:"Code"`    // the user code, XXXX-XXXX
 	Client   string        `json:"Client"`  // what the client calls itself
-	Address  string        `json:"Address"` // where it asks from; "" if that is not known
-	Network  string        `json:"Network"` // that of the address: few may wait of one
+	Address  string        `json:"Address"` // where it asks from; "" if unknown
+	Network  string        `json:"Network"` // the network of the address; few requests of one network may wait
 	Created  time.Time     `json:"Created"`
 	Expires  time.Time     `json:"Expires"`
 	Interval time.Duration `json:"Interval"` // between two polls
-	Polled   time.Time     `json:"Polled"`   // the last time
+	Polled   time.Time     `json:"Polled"`   // the last poll
 	State    DeviceState   `json:"State"`
 	Owner    ID            `json:"Owner"` // who decided
 }
 
-// DeviceState is how far a request is.
+// DeviceState is the state of a sign-in request.
 type DeviceState string
 
-// The states of a request. One that was let in is gone once its key was
+// The states of a request. An approved request is removed once its key was
 // fetched.
 const (
 	DeviceWaits    DeviceState = ""
@@ -239,18 +238,18 @@ const (
 	DeviceDenied   DeviceState = "denied"
 )
 
-// DeviceError is an answer to a poll that is no key (RFC 8628, section 3.5).
+// DeviceError is the answer to a poll that gets no key (RFC 8628, section 3.5).
 type DeviceError struct {
 	Code     string
 	Text     string
-	Interval time.Duration // to poll at, if it is to poll on
+	Interval time.Duration // between polls, if the client may poll again
 	Off      bool          // API keys are turned off
 }
 
 func (e *DeviceError) Error() string { return e.Text }
 
-// userCodeLetters have no vowels, so that no words come about, and none that
-// look like others (RFC 8628, section 6.1).
+// userCodeLetters have no vowels, so that they form no words, and no letters
+// that look alike (RFC 8628, section 6.1).
 const userCodeLetters = "BCDFGHJKLMNPQRSTVWXZ"
 
 // NewUserCode makes a code of eight letters, 34.5 bits.
@@ -259,7 +258,7 @@ func NewUserCode(random func([]byte)) string {
 	for len(code) < 9 {
 		var b [1]byte
 		if random(b[:]); int(b[0]) >= 256/len(userCodeLetters)*len(userCodeLetters) {
-			continue // each letter is as likely as the others
+			continue // each letter must be equally likely
 		}
 		code = append(code, userCodeLetters[int(b[0])%len(userCodeLetters)])
 		if len(code) == 4 {
@@ -269,7 +268,7 @@ func NewUserCode(random func([]byte)) string {
 	return string(code)
 }
 
-// CleanUserCode brings a code that was typed into the form it was made in.
+// CleanUserCode brings a typed code into its original form.
 func CleanUserCode(t string) string {
 	var b strings.Builder
 	for _, r := range strings.ToUpper(t) {

@@ -13,32 +13,32 @@ type Fault uint8
 
 const (
 	Malformed    Fault = iota + 1 // the request cannot be read
-	Unauthorized                  // no credential, or one that does not hold
-	Denied                        // the credential holds and does not suffice
-	Missing                       // not there, not yours, or private
+	Unauthorized                  // no credential, or an invalid one
+	Denied                        // the credential is valid and not sufficient
+	Missing                       // missing, or not visible to the caller
 	Taken                         // a name that must be unique is in use, or the state forbids it
 	Gone                          // expired, or used up
 	TooLarge                      // a body or file over its limit
-	WrongType                     // a body of a type that is not read here
-	Invalid                       // well formed, and against a rule
+	WrongType                     // a body of an unsupported type
+	Invalid                       // well formed, but against a rule
 	TooMany                       // too often: try again later
 	Busy                          // not now: try again soon
-	Full                          // no room on the disk
+	Full                          // no space on the disk
 )
 
-// Error is the one error that reaches a client. Everything else that goes
-// wrong is logged and answered without detail.
+// Error is the only error that reaches a client. Every other error is logged
+// and answered without detail.
 type Error struct {
 	Fault  Fault
 	Code   string            // snake_case, for programs
 	Text   string            // one sentence, for people
-	Fields map[string]string // with Invalid: what is wrong, by field
-	Retry  time.Duration     // with TooMany and Busy: when to come back
+	Fields map[string]string // with Invalid: the problem of each field
+	Retry  time.Duration     // with TooMany and Busy: when to try again
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// Bad is the Invalid error that names every bad field; nil if there is none.
+// Bad is the Invalid error that names every bad field; nil if all are good.
 func Bad(fields map[string]string) error {
 	if len(fields) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func Bad(fields map[string]string) error {
 	return &Error{Fault: Invalid, Code: "invalid_fields", Text: strings.ToUpper(text[:1]) + text[1:], Fields: fields}
 }
 
-// spoken is what a sentence calls the fields that people fill in. Sentences never
-// begin with the name of a member.
+// spoken has the words for fields in sentences. A sentence never begins with
+// the name of a member.
 var spoken = map[string]string{
 	"action":          "the action",
 	"allowedTypes":    "the list of allowed types",
@@ -97,7 +97,7 @@ var spoken = map[string]string{
 	"username":        "the user name",
 }
 
-// NotFound says that there is no such thing for the caller.
+// NotFound says that nothing with that name is visible to the caller.
 func NotFound(what string) error {
 	return &Error{Fault: Missing, Code: "not_found", Text: "There is no such " + what + "."}
 }

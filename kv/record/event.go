@@ -12,10 +12,10 @@ import (
 	"kist/kv/field"
 )
 
-// Event is something that a webhook can be told of.
+// Event is something that a webhook can report.
 type Event string
 
-// Events that are not of one kind.
+// Events that do not belong to one kind.
 const (
 	LimitReached   Event = "limit.reached"
 	ItemExpired    Event = "item.expired"
@@ -52,7 +52,7 @@ func Events() []Event {
 	return append(all, PageGone, UploadReceived, UploadApproved, UploadRejected, LimitReached, ItemExpired, WebhookTest)
 }
 
-// CleanEvent is the rule of the events in a webhook's list.
+// CleanEvent is the rule for the events in a webhook's list.
 func CleanEvent(t string) (string, error) {
 	all := append(Events(), AllEvents)
 	if !slices.Contains(all, Event(t)) {
@@ -61,7 +61,7 @@ func CleanEvent(t string) (string, error) {
 	return t, nil
 }
 
-// Format is the form of what a webhook is sent.
+// Format is the form of a webhook's messages.
 type Format string
 
 // The formats.
@@ -73,7 +73,7 @@ const (
 // Formats lists the formats.
 var Formats = []Format{FormatJSON, FormatDiscord}
 
-// Webhook is where an owner's events are delivered to.
+// Webhook is a target of an owner's events.
 type Webhook struct {
 	ID      ID        `json:"ID"`
 	Owner   ID        `json:"Owner"`
@@ -85,30 +85,30 @@ type Webhook struct {
 	Enabled bool      `json:"Enabled"`
 	Created time.Time `json:"Created"`
 
-	Former     string    `json:"Former,omitempty"` // the secret before
-	FormerEnds time.Time `json:"FormerEnds"`       // until when Former signs too
+	Former     string    `json:"Former,omitempty"` // the previous secret
+	FormerEnds time.Time `json:"FormerEnds"`       // until when Former also signs
 
-	// What came of the latest tries.
+	// The result of the latest tries.
 	LastStatus    int           `json:"LastStatus"`
 	LastError     string        `json:"LastError"`
 	LastTried     time.Time     `json:"LastTried"`
 	LastTook      time.Duration `json:"LastTook"`
 	LastDelivered time.Time     `json:"LastDelivered"`
-	Failures      int           `json:"Failures"` // tries in a row that failed
-	Failing       time.Time     `json:"Failing"`  // since when nothing but failures; zero if the last try went well
+	Failures      int           `json:"Failures"` // failed tries in a row
+	Failing       time.Time     `json:"Failing"`  // when the present run of failures began; zero if the last try succeeded
 	Tried         time.Time     `json:"Tried"`    // the last try, by the clock of Failing
-	Paused        time.Time     `json:"Paused"`   // since when nothing is sent because Failing is long ago; zero if not
+	Paused        time.Time     `json:"Paused"`   // since when nothing is sent because Failing is long ago; zero if it is not paused
 }
 
-// Wants reports whether the webhook is to be told of e.
+// Wants reports whether the webhook wants the event e.
 func (w *Webhook) Wants(e Event) bool {
 	return w.Enabled && (slices.Contains(w.Events, e) || slices.Contains(w.Events, AllEvents))
 }
 
-// SecretOverlap is how long the secret before a new one signs too.
+// SecretOverlap is how long the previous secret signs beside a new one.
 const SecretOverlap = 24 * time.Hour
 
-// SetSecret changes the secret; "" removes it, and the one before as well.
+// SetSecret changes the secret; "" removes it and the previous one.
 func (w *Webhook) SetSecret(secret string, now time.Time) {
 	if secret == w.Secret {
 		return
@@ -120,7 +120,7 @@ func (w *Webhook) SetSecret(secret string, now time.Time) {
 	w.Secret = secret
 }
 
-// Forget drops the secret before the present one when it signs no more.
+// Forget drops the previous secret when it no longer signs.
 func (w *Webhook) Forget(now time.Time) {
 	if !now.Before(w.FormerEnds) {
 		w.Former, w.FormerEnds = "", time.Time{}
@@ -141,8 +141,8 @@ func (w *Webhook) Secrets(now time.Time) []string {
 // secretPrefix begins a secret in the form of Standard Webhooks.
 const secretPrefix = "whsec_"
 
-// CheckSecret is the rule of a webhook's secret: whsec_ and 24 to 64 bytes in
-// base64, as Standard Webhooks has it, or any other text.
+// CheckSecret is the rule for a webhook's secret: whsec_ and 24 to 64 bytes in
+// base64, as in Standard Webhooks, or any other text.
 func CheckSecret(t string) error {
 	if !strings.HasPrefix(t, secretPrefix) {
 		return nil
@@ -153,7 +153,7 @@ func CheckSecret(t string) error {
 	return nil
 }
 
-// SecretKey is what signs with a secret by Standard Webhooks.
+// SecretKey is the signing key of a secret in Standard Webhooks.
 func SecretKey(t string) []byte {
 	if text, ok := strings.CutPrefix(t, secretPrefix); ok {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil {
@@ -163,9 +163,9 @@ func SecretKey(t string) []byte {
 	return []byte(t)
 }
 
-// SecretKeys are what sign with a secret: SecretKey, and, of a secret that is
-// base64 without whsec_, what that stands for, which the libraries of Standard
-// Webhooks take for the key.
+// SecretKeys are the signing keys of a secret: SecretKey, and the decoded bytes
+// of a secret that is base64 without whsec_, because the libraries of Standard
+// Webhooks use those as the key.
 func SecretKeys(t string) [][]byte {
 	keys := [][]byte{SecretKey(t)}
 	if key, err := base64.StdEncoding.DecodeString(t); err == nil && len(key) > 0 && !strings.HasPrefix(t, secretPrefix) {
@@ -177,20 +177,20 @@ func SecretKeys(t string) [][]byte {
 // tries are the waits before each try of a delivery.
 var tries = []time.Duration{0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, MaxRetry}
 
-// MaxRetry is the longest time until something that failed is tried again.
+// MaxRetry is the longest time until a failed delivery is tried again.
 const MaxRetry = 24 * time.Hour
 
 // maxWait bounds the wait that a target may ask for.
 const maxWait = time.Hour
 
-// maxGap is how far apart tries may be that count as one run of failures: the
+// maxGap is the longest time between two tries of one run of failures: the
 // longest wait, and time for the try.
 const maxGap = 25 * time.Hour
 
-// PauseAfter is how long a target fails before nothing more is sent to it.
+// PauseAfter is how long a target must fail before nothing more is sent to it.
 const PauseAfter = 3 * 24 * time.Hour
 
-// DeliveryState is how far a delivery is.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 // The states of a delivery.
@@ -205,7 +205,7 @@ type Delivery struct {
 	ID      ID            `json:"ID"`
 	Hook    ID            `json:"Hook"`
 	Owner   ID            `json:"Owner"`
-	Subject ID            `json:"Subject"` // what the event is about; those of one subject arrive in order
+	Subject ID            `json:"Subject"` // what the event is about; deliveries about one subject arrive in order
 	Event   Event         `json:"Event"`
 	At      time.Time     `json:"At"`   // of the event
 	Size    int64         `json:"Size"` // of the notice, in bytes
@@ -218,19 +218,19 @@ type Delivery struct {
 	Try
 }
 
-// Try is what came of sending a delivery once.
+// Try is the result of sending a delivery once.
 type Try struct {
 	At     time.Time     `json:"TryAt"`
 	Took   time.Duration `json:"Took"`
 	URL    string        `json:"URL"`
 	Format Format        `json:"Format"`
 	Status int           `json:"Status"` // 0: no answer
-	Error  string        `json:"Error"`  // a sentence; "" if it went well
+	Error  string        `json:"Error"`  // a sentence; "" on success
 	Answer string        `json:"Answer"` // the beginning of the answer's body
 	Wait   time.Duration `json:"-"`      // that the target asks for
 }
 
-// Record notes a try at the given time of the clock that retries go by.
+// Record records a try at the given time of the clock for retries.
 func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	d.Try, d.Noted, d.Due = t, now, time.Time{}
 	d.Tries++
@@ -244,7 +244,7 @@ func (d *Delivery) Record(t Try, now, monotonic time.Time) {
 	}
 }
 
-// Record notes what came of a try.
+// Record records the result of a try.
 func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 	w.Forget(now)
 	w.LastStatus, w.LastError, w.LastTried, w.LastTook = t.Status, t.Error, now, t.Took
@@ -254,7 +254,7 @@ func (w *Webhook) Record(t Try, now, monotonic time.Time) {
 		return
 	}
 	if w.Failures++; w.Failing.IsZero() || monotonic.Sub(w.Tried) > maxGap {
-		w.Failing = monotonic // what failed long ago says nothing of the time since
+		w.Failing = monotonic // an old failure says nothing about the time since
 	}
 	w.Tried = monotonic
 	if w.Paused.IsZero() && monotonic.Sub(w.Failing) >= PauseAfter {
@@ -267,7 +267,7 @@ func (w *Webhook) Resume() {
 	w.Failures, w.Failing, w.Paused = 0, time.Time{}, time.Time{}
 }
 
-// Notice is what a delivery tells: a record as it was, or anything else.
+// Notice is the content of a delivery: a record as it was, or something else.
 type Notice struct {
 	// Of a record.
 	Key    []byte `json:"Key,omitempty"`
@@ -293,7 +293,7 @@ func NoticeOf(v *Shown) Notice {
 	return n
 }
 
-// Shown is the record that the notice is of.
+// Shown is the record of the notice.
 func (n *Notice) Shown() (*Shown, error) {
 	r, err := ParseRow(n.Key, n.Row)
 	if err != nil {
@@ -306,12 +306,12 @@ func (n *Notice) Shown() (*Shown, error) {
 	return v, nil
 }
 
-// A Change is a place in the feed of changes: the record was written there for
-// the last time, or removed.
+// A Change is a place in the feed of changes, where the record was last written
+// or was removed.
 type Change struct {
 	Seq    uint64
 	Owner  ID
 	Kind   *Kind
 	ID     ID
-	Record *Record // nil: it is not there any more
+	Record *Record // nil: it was removed
 }

@@ -7,10 +7,10 @@ import (
 	"kist/kv/field"
 )
 
-// A Form is what a caller may say of a record. Reading input into the form of
-// a stored record changes only what the input names.
+// A Form is a caller's input for a record. Reading input into the form of a
+// stored record changes only what the input names.
 type Form struct {
-	Slug             string // "" keeps the slug, or has one made
+	Slug             string // "" keeps the slug, or generates one
 	Public, Favorite bool
 	Password         field.Secret
 	Limit            int64
@@ -18,23 +18,23 @@ type Form struct {
 	Expires          time.Time
 	Body             Body
 
-	// Tags by name replace the record's; nil leaves them as they are. AddTags
-	// and DropTags are ids. NewTags are names added to those.
+	// Tags by name replace the record's tags; nil keeps them. AddTags and
+	// DropTags are ids. NewTags are names of further tags to add.
 	Tags, NewTags     []string
 	AddTags, DropTags []string
-	// Folder is where a file lies; FolderName, if not "", names it instead
-	// and makes it if there is none of that name.
+	// Folder is a file's folder. FolderName, if not "", names it instead and
+	// makes it if no folder has that name.
 	Folder     ID
 	FolderName string
 
 	kind      *Kind
-	published bool // the input of a patch says whether it is public
+	published bool // the input of a patch sets the visibility
 }
 
 // NewForm is the empty form of a kind.
 func NewForm(k *Kind) *Form { return &Form{Body: k.New(), kind: k} }
 
-// Form is the form of a stored record, filled in.
+// Form is the form of a stored record with its values.
 func (r *Record) Form() (*Form, error) {
 	b, err := r.Decode()
 	if err != nil {
@@ -46,9 +46,8 @@ func (r *Record) Form() (*Form, error) {
 	}, nil
 }
 
-// Patch reads the input of a patch into the form. To say again that an item
-// is private says something: that its owner wants it so, whatever its limit
-// did.
+// Patch reads the input of a patch into the form. Saying again that an item is
+// private has a meaning: its owner wants it private, whatever its limit did.
 func (f *Form) Patch(in field.Object) error {
 	_, f.published = in["isPublic"]
 	if f.kind == Files {
@@ -57,7 +56,7 @@ func (f *Form) Patch(in field.Object) error {
 	return field.Patch(f, in)
 }
 
-// Fields is the shape of a create and of a patch, for all kinds but files.
+// Fields is the shape of a create and of a patch, for all kinds except files.
 func (f *Form) Fields(s *field.Set) {
 	f.Body.Fields(s)
 	f.slug(s, "slug")
@@ -120,8 +119,8 @@ func (f *Form) folderName(s *field.Set) {
 	s.Name("folderName", &f.FolderName, MaxName).Says("Folder by name; made if there is none.", `"Holidays"`)
 }
 
-// CheckNew says what is wrong with the form for a new record at the given
-// instant, beyond what each field is checked for on its own.
+// CheckNew says what is wrong with the form of a new record at the given
+// instant, in addition to the checks of each field.
 func (f *Form) CheckNew(now time.Time) error {
 	if err := CheckEnd(f.Expires, now); err != nil {
 		return field.Problems{"expiresAt": err.Error()}
@@ -129,8 +128,8 @@ func (f *Form) CheckNew(now time.Time) error {
 	return nil
 }
 
-// CheckEnd is the rule of when what is new ends: after now, or never, which is
-// the zero time.
+// CheckEnd is the rule for the expiry of a new record: after now, or never,
+// which is the zero time.
 func CheckEnd(at, now time.Time) error {
 	if !at.IsZero() && !at.After(now) {
 		return errors.New("must be in the future")
@@ -138,8 +137,8 @@ func CheckEnd(at, now time.Time) error {
 	return nil
 }
 
-// Past is what a record was before it came here. The zero value is that of
-// what is new.
+// Past is the history of an imported record. The zero value is that of a new
+// one.
 type Past struct {
 	Created, Updated time.Time // zero: now
 	Password         string    // hash; "" means none
@@ -147,10 +146,11 @@ type Past struct {
 	Reached          bool      // its limit made it private
 }
 
-// Fill copies the form into r, tags, folder and password aside, which take a
-// look into the store. It reports whether the count of the limit starts again:
-// when the item is published again, and when it gets a limit. An item that
-// loses its limit is as private as the limit made it, but used up no more.
+// Fill copies the form into r, except tags, folder and password, which need the
+// store. It reports whether the count of the limit starts again. It does when
+// the item is published again, and when it gets a limit. An item that loses its
+// limit stays as private as the limit made it, with no views counted against
+// it.
 func (f *Form) Fill(r *Record) (restart bool) {
 	if f.Slug != "" {
 		r.Slug = f.Slug

@@ -14,14 +14,14 @@ const (
 	MaxContent     = 1 << 20
 )
 
-// A Kind is a row of Kinds: everything that is particular to one kind of
+// A Kind is a row of Kinds. It has everything that is particular to one kind of
 // content.
 type Kind struct {
 	Code byte   // as stored; never given to another kind
 	Name string // in answers and events
 	Path string // the collection, below the API's prefix
-	// Shape counts the versions of the kind's own fields. A row of an older
-	// shape is read by the present one when it is next shown.
+	// Shape counts the versions of the kind's own fields. When a row of an
+	// older shape is next shown, it is read by the present one.
 	Shape byte
 	// Counter and Limit are what clients call the views and their limit.
 	Counter, Limit string
@@ -34,7 +34,7 @@ type Kind struct {
 // Body is the part of a record that differs by kind.
 type Body interface {
 	field.Shaped
-	// Title is what a list sorts by and a page is headed with; it may be "".
+	// Title is the heading of a page and the sort key of a list; it may be "".
 	Title() string
 }
 
@@ -53,7 +53,7 @@ var (
 // method and one row here.
 var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links}
 
-// KindOf is the kind stored as code, or nil.
+// KindOf returns the kind stored as code, or nil.
 func KindOf(code byte) *Kind {
 	if code == 0 || int(code) > len(Kinds) {
 		return nil
@@ -61,8 +61,8 @@ func KindOf(code byte) *Kind {
 	return Kinds[code-1]
 }
 
-// File is what is known of a file beside its bytes. All but the description
-// and the name is set by the server.
+// File is the data of a file beside its bytes. The server sets all of it except
+// the description and the name.
 type File struct {
 	OriginalName, MimeType, SHA256, Description string
 	Size                                        int64
@@ -81,7 +81,7 @@ func (b *File) Fields(f *field.Set) {
 
 func (b *File) Title() string { return b.OriginalName }
 
-// Bookmark is a kept address.
+// Bookmark is a saved address.
 type Bookmark struct{ URL, Name, Description, ImageURL string }
 
 func (b *Bookmark) Fields(f *field.Set) {
@@ -146,13 +146,13 @@ func (b *Recipe) Fields(f *field.Set) {
 
 func (b *Recipe) Title() string { return b.Name }
 
-// GameStatus says how far someone is with a game.
+// GameStatus is how far somebody is with a game.
 type GameStatus string
 
 // The states of a game.
 var GameStatuses = []GameStatus{"wishlist", "backlog", "playing", "finished", "dropped"}
 
-// Game is an entry of a game list. Rating and Playtime are -1 when not given.
+// Game is an entry of a game list. Rating and Playtime are -1 if not given.
 type Game struct {
 	Name, Platform, CoverURL, StoreURL, Notes string
 	Status                                    GameStatus
@@ -191,8 +191,7 @@ func (b *Link) Title() string {
 // briefly is how much of a long text a list needs, in characters.
 const briefly = 300
 
-// Brief is the record with its long texts cut short: what a list of many shows
-// of it.
+// Brief is the record with its long texts shortened, for long lists.
 func (r *Record) Brief() (*Record, error) {
 	b, err := r.Decode()
 	if err != nil {
@@ -213,8 +212,8 @@ func (r *Record) Brief() (*Record, error) {
 	return &short, nil
 }
 
-// firstLine is the first line of text with something on it that can be seen, as
-// a title, cut to MaxName characters.
+// firstLine is the first line of text with a visible character, as a title. It
+// is cut to MaxName characters.
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(printable(line)); line != "" {

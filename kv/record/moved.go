@@ -2,37 +2,37 @@ package record
 
 import "time"
 
-// Moved is what an import made, or would make.
+// Moved is what an import created, or would create.
 type Moved struct {
 	Format  string           `json:"format"`
 	DryRun  bool             `json:"dryRun"`
-	Entries int              `json:"entries"` // that were read
-	Made    map[string]int64 `json:"made"`    // by kind; tag and folder too
-	There   int              `json:"there"`   // entries that were there already
-	Updated int              `json:"updated"` // of those, how many were filled in
+	Entries int              `json:"entries"` // entries read
+	Made    map[string]int64 `json:"made"`    // created records by kind; also tags and folders
+	There   int              `json:"there"`   // entries that already existed
+	Updated int              `json:"updated"` // existing entries that were filled in
 	Refused int              `json:"refused"` // entries that cannot be kept
-	Remarks []Remark         `json:"remarks"` // a row for each entry that was refused, and for what could not be kept of others
+	Remarks []Remark         `json:"remarks"` // a row for each refused entry, and for what could not be kept of other entries
 	More    int              `json:"more"`    // remarks beyond MaxRemarks
 }
 
-// MaxRemarks is how many rows a report has at most.
+// MaxRemarks is the maximum number of rows in a report.
 const MaxRemarks = 5000
 
 // A Remark is a row of the report of an import.
 type Remark struct {
-	At      string `json:"at"`   // where the entry stands
-	Name    string `json:"name"` // what people know it by
+	At      string `json:"at"`   // the place of the entry
+	Name    string `json:"name"` // the name that people know it by
 	Refused bool   `json:"refused"`
 	Text    string `json:"text"` // why, or what could not be kept
 }
 
-// maxRemark is how many characters of a name or text a remark has.
+// maxRemark is the maximum length of a name or text in a remark, in characters.
 const maxRemark = 300
 
-// forWhole is how many rows are kept for what concerns a source as a whole.
+// forWhole is how many rows are reserved for remarks about a source as a whole.
 const forWhole = 400
 
-// Remark adds a row on an entry.
+// Remark adds a row about an entry.
 func (m *Moved) Remark(at, name, text string, refused bool) {
 	if refused {
 		m.Refused++
@@ -40,8 +40,8 @@ func (m *Moved) Remark(at, name, text string, refused bool) {
 	m.add(at, name, text, refused, MaxRemarks-forWhole)
 }
 
-// RemarkWhole adds a row on the source as a whole. However many entries have
-// rows, there is room for it.
+// RemarkWhole adds a row about the source as a whole. It has reserved rows,
+// however many entries have rows.
 func (m *Moved) RemarkWhole(at, text string) { m.add(at, "", text, false, MaxRemarks) }
 
 // add adds a row if there are fewer than limit.
@@ -61,15 +61,15 @@ func short(t string) string {
 	return t
 }
 
-// ImportState is how far an import is.
+// ImportState is the state of an import.
 type ImportState string
 
-// The states of an import. One that runs by the store and not in the server was
-// cut short by the server's end.
+// The states of an import. One that is running in the store and not in the
+// server was interrupted by the server's stop.
 const (
 	ImportRuns    ImportState = "running"
 	ImportDone    ImportState = "done"
-	ImportStopped ImportState = "stopped" // by its owner, or by the server's end
+	ImportStopped ImportState = "stopped" // by its owner, or by the server's stop
 	ImportFailed  ImportState = "failed"
 )
 
@@ -83,7 +83,7 @@ type Import struct {
 	Name    string      `json:"Name"` // of the file
 	State   ImportState `json:"State"`
 	Created time.Time   `json:"Created"`
-	Ended   time.Time   `json:"Ended"`   // zero: it runs
+	Ended   time.Time   `json:"Ended"`   // zero: running
 	Problem string      `json:"Problem"` // why it failed or was stopped
 	Moved   Moved       `json:"Moved"`
 }

@@ -22,8 +22,8 @@ const MaxSlug = 128
 // SlugPattern describes slugs to readers of the schema.
 const SlugPattern = `^[A-Za-z0-9][A-Za-z0-9._~@-]{0,127}$`
 
-// reserved are the first path segments that the server uses or may come to
-// use, so that no item can stand in their place.
+// reserved are the first path segments that the server uses or may use later.
+// No item may have such a slug.
 var reserved = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(`about account admin api app apps assets auth backup bookmarks callback captcha
@@ -42,8 +42,8 @@ var reserved = func() map[string]bool {
 
 var errSlug = errors.New("must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ @ - and begin with a letter or digit")
 
-// CleanSlug is the rule of slugs. Case counts. Reserved words, in any case,
-// and what could be taken for an id are refused.
+// CleanSlug is the rule for slugs. Case counts. It refuses reserved words, in
+// any case, and slugs that look like an id.
 func CleanSlug(t string) (string, error) {
 	if len(t) > MaxSlug {
 		return "", errSlug
@@ -67,15 +67,15 @@ func CleanSlug(t string) (string, error) {
 	return t, nil
 }
 
-// slugLetters are the letters and digits without those that are easily taken
-// for one another: 0 O, 1 l I.
+// slugLetters are the letters and digits without those that are easily
+// confused: 0 O, 1 l I.
 const slugLetters = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// SlugLength is how many characters a generated slug has: with 57 letters to
-// choose from, 58 bits.
+// SlugLength is the length of a generated slug in characters. With 57 letters
+// to choose from, that is 58 bits.
 const SlugLength = 10
 
-// NewSlug makes a slug out of random bytes, which fill is to supply from a
+// NewSlug makes a slug from random bytes. fill must supply them from a
 // cryptographic source.
 func NewSlug(fill func([]byte)) string {
 	var slug [SlugLength]byte
@@ -102,12 +102,12 @@ const (
 	MaxTags = 64 // tags of one record
 )
 
-// CleanTag is the rule of tag names: one line of 1 to MaxTag characters, white
+// CleanTag is the rule for tag names: one line of 1 to MaxTag characters, white
 // space trimmed and folded, NFC, without control characters and commas.
 func CleanTag(t string) (string, error) {
 	t = norm.NFC.String(strings.Join(strings.Fields(t), " "))
 	switch n := utf8.RuneCountInString(t); {
-	case !utf8.ValidString(t): // it would be kept as other text than it is filed under
+	case !utf8.ValidString(t): // it would be filed under a different text than it is kept as
 		return "", errors.New("must be valid UTF-8")
 	case n == 0:
 		return "", errors.New("must not be empty")
@@ -121,8 +121,8 @@ func CleanTag(t string) (string, error) {
 	return t, nil
 }
 
-// Fold is the form under which names and words are compared: NFC, without
-// regard to case (Unicode case folding).
+// Fold is the form in which names and words are compared: NFC, without regard
+// to case (Unicode case folding).
 func Fold(t string) string {
 	for i := range len(t) {
 		if t[i] >= utf8.RuneSelf {
@@ -132,11 +132,11 @@ func Fold(t string) string {
 	return strings.ToLower(t)
 }
 
-// SamePage is a key under which the addresses of one page are the same: as
-// written by field.CleanURL, without the scheme's own port, slashes at the end of
-// the path, what only tells where a visitor came from, and a fragment, unless
-// that looks like a route of a page that is made by a script (#/ and #!). What
-// is no address is its own key.
+// SamePage is a key that is equal for all addresses of one page. It starts from
+// field.CleanURL and ignores the scheme's default port, slashes at the end of
+// the path, tracking parameters, and the fragment. A fragment that looks like
+// the route of a script-made page (#/ and #!) counts. Text that is not an
+// address is its own key.
 func SamePage(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -183,9 +183,9 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || field.Bidi(r) || r == '\u2028' || r == '\u2029'
 }
 
-// CleanTitle is the rule of titles: one line of at most MaxName characters. Line
-// breaks and tabs become spaces; other control characters and those that change
-// the direction of text are left out, as they are in file names.
+// CleanTitle is the rule for titles: one line of at most MaxName characters.
+// Line breaks and tabs become spaces. Other control characters, and those that
+// change the direction of text, are removed, as in file names.
 func CleanTitle(t string) (string, error) {
 	t = printable(t)
 	if utf8.RuneCountInString(t) > MaxName {
@@ -194,7 +194,7 @@ func CleanTitle(t string) (string, error) {
 	return t, nil
 }
 
-// printable makes one line of any text, as titles are.
+// printable turns any text into one line, like a title.
 func printable(t string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -210,11 +210,11 @@ func printable(t string) string {
 // MaxFileName is the longest file name in bytes.
 const MaxFileName = 255
 
-// CleanFileName makes any text into a name that is safe to save under: the
-// last part of a path (of either kind of slash), NFC, without control and
-// direction characters, at most MaxFileName bytes with its extension kept. A
-// name with nothing left is "file"; names that Windows gives to devices get a
-// "_" in front. It never fails.
+// CleanFileName turns any text into a name that is safe to save under. It takes
+// the last part of a path (with either kind of slash), NFC, without control and
+// direction characters, and at most MaxFileName bytes including the extension.
+// An empty name becomes "file". A name that Windows gives to devices gets a "_"
+// in front. It never fails.
 func CleanFileName(t string) (string, error) {
 	t = strings.ToValidUTF8(t, "\uFFFD")
 	if i := strings.LastIndexAny(t, `/\`); i >= 0 {
@@ -247,13 +247,13 @@ func CleanFileName(t string) (string, error) {
 	return t, nil
 }
 
-// trimEnd takes away what Windows does not keep at the end of a name.
+// trimEnd removes what Windows does not keep at the end of a name.
 func trimEnd(t string) string {
 	return strings.TrimRightFunc(t, func(r rune) bool { return r == '.' || unicode.IsSpace(r) })
 }
 
-// device reports whether Windows takes the name for a device's, which it does
-// whatever the extension.
+// device reports whether Windows treats the name as a device, whatever its
+// extension.
 func device(t string) bool {
 	stem, _, _ := strings.Cut(strings.ToUpper(t), ".")
 	switch stem = strings.TrimSpace(stem); stem {
@@ -272,8 +272,8 @@ var errColor = errors.New("must be a colour of the form #RRGGBB")
 // ColorPattern describes colours to readers of the schema.
 const ColorPattern = `^#[0-9A-F]{6}$`
 
-// CleanColor is the rule of colours: #RRGGBB, in upper case; # may be left
-// out and three digits stand for six (#abc is #AABBCC).
+// CleanColor is the rule for colours: #RRGGBB, in upper case. The # may be left
+// out, and three digits stand for six (#abc is #AABBCC).
 func CleanColor(t string) (string, error) {
 	t = strings.ToUpper(strings.TrimPrefix(t, "#"))
 	if strings.Trim(t, "0123456789ABCDEF") != "" {
@@ -288,8 +288,8 @@ func CleanColor(t string) (string, error) {
 	return "", errColor
 }
 
-// CleanName is the rule of the names that people see, of accounts, keys and
-// folders: the rule of Name fields. It may be empty.
+// CleanName is the rule for the visible names of accounts, keys and folders:
+// the rule of Name fields. The name may be empty.
 func CleanName(t string) (string, error) {
 	if !utf8.ValidString(t) {
 		return "", errors.New("must be valid UTF-8")
@@ -306,7 +306,7 @@ var oneLine = field.CleanName(MaxName)
 // UserNamePattern describes user names to readers of the schema.
 const UserNamePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
-// CleanUserName is the rule of user names. They are compared without case.
+// CleanUserName is the rule for user names. They are compared without case.
 func CleanUserName(t string) (string, error) {
 	for i := range len(t) {
 		c := t[i]

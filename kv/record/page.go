@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Reach says whether the page of a bookmark can be reached.
+// Reach is whether the page of a bookmark can be reached.
 type Reach string
 
-// The states of a page. One that fails is told of when it has done so for a
-// while.
+// The states of a page. A failing page is reported only after it has failed for
+// a while.
 const (
 	NotKnown    Reach = "unknown"
 	Reachable   Reach = "yes"
@@ -23,8 +23,8 @@ const (
 // Reaches lists the states.
 var Reaches = []Reach{NotKnown, Reachable, Unreachable}
 
-// A Page is what the server knows of the page that a bookmark leads to. It
-// changes without the bookmark being edited.
+// A Page is what the server knows about the page of a bookmark. It changes
+// without an edit of the bookmark.
 type Page struct {
 	Owner ID `json:"-"`
 	ID    ID `json:"-"` // of the bookmark
@@ -32,31 +32,32 @@ type Page struct {
 	Key  ID     `json:"Key"`  // the same for all addresses of the page
 	Host uint64 `json:"Host"` // the same for all pages of the host
 
-	Due   time.Time `json:"Due"`             // the next look, by the clock of retries
-	Fill  bool      `json:"Fill,omitempty"`  // something of the page is wanted for the bookmark
-	Tries int       `json:"Tries,omitempty"` // looks since then that did not bring it
+	Due   time.Time `json:"Due"`             // the next check, by the clock for retries
+	Fill  bool      `json:"Fill,omitempty"`  // the bookmark wants data from the page
+	Tries int       `json:"Tries,omitempty"` // checks since then that did not provide it
 
 	State    Reach     `json:"State,omitempty"`    // "" is NotKnown
-	Checked  time.Time `json:"Checked,omitzero"`   // the latest look that came to a result
-	Failures int       `json:"Failures,omitempty"` // looks in a row
-	Failing  time.Time `json:"Failing,omitzero"`   // the first of them
+	Checked  time.Time `json:"Checked,omitzero"`   // the latest check with a result
+	Failures int       `json:"Failures,omitempty"` // failed checks in a row
+	Failing  time.Time `json:"Failing,omitzero"`   // the first of these
 	Gone     time.Time `json:"Gone,omitzero"`      // since when it is Unreachable
 
-	Icon ID `json:"Icon,omitzero"` // the site whose icon is the page's; zero if none is known
+	Icon ID `json:"Icon,omitzero"` // the site whose icon the page has; zero if unknown
 }
 
-// NewPage is what is known of the page of an address that nobody has looked at.
+// NewPage is a page that was never checked.
 func NewPage(owner, id ID, address string, due time.Time) *Page {
 	return &Page{Owner: owner, ID: id, Key: PageKey(address), Host: hostKey(address), Due: due, Fill: true}
 }
 
-// PageKey is the same for all addresses that SamePage holds to be of one page.
+// PageKey is the same for all addresses that SamePage treats as one page.
 func PageKey(address string) ID {
 	sum := sha256.Sum256([]byte(SamePage(address)))
 	return ID(sum[:16])
 }
 
-// SiteKey is the same for all addresses of a site: of a scheme, host and port.
+// SiteKey is the same for all addresses of a site, which is a scheme, host and
+// port.
 func SiteKey(u *url.URL) ID {
 	scheme, port := strings.ToLower(u.Scheme), u.Port()
 	if port == "" {
@@ -78,48 +79,48 @@ func hostKey(address string) uint64 {
 	return h.Sum64()
 }
 
-// Verdict is what a look says of a page.
+// Verdict is the result of a check.
 type Verdict byte
 
 // The verdicts.
 const (
 	Answers Verdict = iota + 1 // the site answered, and did not say that the page is gone
-	Fails                      // there is no page, or nobody who would answer for it
-	Offline                    // the server could not ask anybody
+	Fails                      // the page is missing, or nobody answers for it
+	Offline                    // the server could not reach anybody
 	Barred                     // the server must not ask this host
 )
 
-// A Look is what came of asking for a page.
+// A Look is the outcome of one check of a page.
 type Look struct {
 	Verdict Verdict
-	Wait    time.Duration // that the site asks for
+	Wait    time.Duration // the wait that the site asks for
 
-	Read               bool // what the page says of itself was read
+	Read               bool // the page's own data was read
 	Title, Description string
 
-	Icon ID // of a page that Answers: the site whose icon it has; zero if that is not there
+	Icon ID // with Answers: the site whose icon the page has; zero if it has no icon
 }
 
-// MaxLook is the longest time between two looks at a page.
+// MaxLook is the longest time between two checks of a page.
 const MaxLook = 14 * 24 * time.Hour
 
-// Times between two looks.
+// Times between two checks.
 const (
 	checkEvery = MaxLook
-	checkEarly = 2 * 24 * time.Hour // at most so much earlier: what came together goes apart
+	checkEarly = 2 * 24 * time.Hour // at most so much earlier, to spread pages that were added together
 	failEvery  = 36 * time.Hour     // while it fails
-	filledIn   = 24 * time.Hour     // until what came in with a title is looked at
+	filledIn   = 24 * time.Hour     // until a page that was added with a title is checked
 
-	goneLooks = 3 // that must fail, and for how long, until the page is said to be gone
+	goneLooks = 3 // failed checks, and their duration, until the page counts as gone
 	goneTime  = 3 * 24 * time.Hour
 )
 
-// fillTries are the waits after each look that did not bring what is wanted
-// for the bookmark, but for the last, after which that is given up.
+// fillTries are the waits after each check that did not provide what the
+// bookmark lacks. After the last, the server gives up.
 var fillTries = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour}
 
-// Record notes what came of a look at the time now of the clock of retries. It
-// reports whether the page is found to be gone by that.
+// Record records the outcome of a check at the time now of the clock for
+// retries. It reports whether the page is now found to be gone.
 func (p *Page) Record(l Look, now time.Time) (gone bool) {
 	switch l.Verdict {
 	case Answers:
@@ -157,20 +158,20 @@ func (p *Page) Record(l Look, now time.Time) (gone bool) {
 // Refill has the page asked again for what the bookmark lacks.
 func (p *Page) Refill(now time.Time) { p.Fill, p.Tries, p.Due = true, 0, now }
 
-// Settle is when a page is first looked at that came in with others, and
+// Settle returns when a page is first checked that was added with others, and
 // whose bookmark has a title.
 func (p *Page) Settle(now time.Time) { p.Due = now.Add(p.spread(filledIn)) }
 
-// Postpone leaves the page alone for as long as is usual between two looks.
+// Postpone leaves the page alone for the usual time between two checks.
 func (p *Page) Postpone(now time.Time) { p.Due = now.Add(checkEvery - p.spread(checkEarly)) }
 
-// spread is a part of a time that differs between bookmarks.
+// spread is a part of a duration that differs between bookmarks.
 func (p *Page) spread(limit time.Duration) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(p.ID[8:]) % uint64(limit)).Truncate(time.Millisecond)
 }
 
-// Take fills in what the bookmark lacks and the page said of itself. It
-// reports whether anything was.
+// Take fills in what the bookmark lacks from the page's own data. It reports
+// whether it filled in anything.
 func (b *Bookmark) Take(l Look) bool {
 	before := *b
 	if b.Name == "" {

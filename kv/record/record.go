@@ -1,6 +1,6 @@
-// Package record holds what kist keeps and the rules of it: the kinds of
-// content, the forms of names, who may see an item and when its limit is
-// spent. It does no I/O and reads no clock.
+// Package record has the data that kist keeps and its rules: the kinds of
+// content, the forms of names, who may see an item and when its limit is used
+// up. It does no I/O and reads no clock.
 package record
 
 import (
@@ -16,14 +16,14 @@ import (
 	"kist/kv/field"
 )
 
-// ID names a thing for good: a UUID version 7 (RFC 9562), so that ids sort by
-// the time of creation.
+// ID is the permanent name of a thing: a UUID version 7 (RFC 9562), so ids sort
+// by the time of creation.
 type ID = uuid.UUID
 
 // Action is what happens to an item whose view limit is reached.
 type Action string
 
-// The actions. An item without one is made private.
+// The actions. An item without an action is made private.
 const (
 	MakePrivate Action = "make_private"
 	Delete      Action = "delete"
@@ -43,11 +43,11 @@ type Record struct {
 	Tags   []ID
 	Folder ID       // zero: none
 	Bytes  *Content // of a file; nil for other kinds
-	Order  string   // what a list by title sorts by: the folded start of the title
+	Order  string   // the sort key of a list by title: the folded start of the title
 	Body   []byte   // the kind's own fields, as field.Set.AppendJSON wrote them
 }
 
-// Content is where a file's bytes are and what kind of bytes they are.
+// Content is the location and the type of a file's bytes.
 type Content struct {
 	Ref   [32]byte // SHA-256
 	Size  int64
@@ -74,7 +74,7 @@ func (c Class) String() string { return classNames[c] }
 // ClassNames are the words for the classes in queries.
 func ClassNames() []string { return classNames }
 
-// ClassOf is the class of a media type, its parameters aside.
+// ClassOf is the class of a media type, ignoring its parameters.
 func ClassOf(mimeType string) Class {
 	mimeType, _, _ = strings.Cut(mimeType, ";")
 	mimeType = strings.ToLower(strings.TrimSpace(mimeType))
@@ -103,7 +103,7 @@ func (r *Record) Decode() (Body, error) {
 	return b, nil
 }
 
-// SetBody writes the kind's own fields and what is derived from them.
+// SetBody sets the kind's own fields and what is derived from them.
 func (r *Record) SetBody(b Body) {
 	r.Body = field.AppendJSON(nil, b)
 	r.Order = orderOf(b.Title())
@@ -112,8 +112,8 @@ func (r *Record) SetBody(b Body) {
 	}
 }
 
-// maxOrder bounds Order in bytes, so that index keys stay short. Titles that
-// begin alike for longer sort by age.
+// maxOrder bounds Order in bytes, so that index keys stay short. Titles with a
+// longer common beginning sort by age.
 const maxOrder = 48
 
 func orderOf(title string) string {
@@ -141,8 +141,8 @@ const (
 // KeySize is the length of a record's key: owner, kind, id.
 const KeySize = 16 + 1 + 16
 
-// Key is the record's primary key. A prefix of it names all of an owner, or
-// all of one kind of an owner.
+// Key is the record's primary key. Its prefixes cover all records of an owner,
+// and all of one kind of an owner.
 func (r *Record) Key() []byte { return RowKey(r.Owner, r.Kind, r.ID) }
 
 // RowKey is the primary key of a record.
@@ -152,7 +152,8 @@ func RowKey(owner ID, k *Kind, id ID) []byte {
 	return append(key, id[:]...)
 }
 
-// SplitKey is what RowKey made a key of; the kind is nil if it made no such key.
+// SplitKey splits a key from RowKey; the kind is nil if the key is not from
+// RowKey.
 func SplitKey(key []byte) (owner ID, k *Kind, id ID) {
 	if len(key) != KeySize {
 		return owner, nil, id
@@ -160,8 +161,8 @@ func SplitKey(key []byte) (owner ID, k *Kind, id ID) {
 	return ID(key[:16]), KindOf(key[16]), ID(key[17:])
 }
 
-// AppendRow appends the stored form of r to dst; DESIGN.md of package kv has
-// it byte by byte.
+// AppendRow appends the stored form of r to dst. DESIGN.md of package kv
+// describes it byte by byte.
 func (r *Record) AppendRow(dst []byte) []byte {
 	flags := bit(r.Public, rowPublic) | bit(r.Favorite, rowFavorite) | bit(r.Reached, rowReached) |
 		bit(r.AtLimit == Delete, rowDelete) | bit(r.AtLimit == MakePrivate, rowPrivate) |
@@ -197,16 +198,17 @@ func bit(on bool, flag byte) byte {
 	return 0
 }
 
-// millis keeps an instant as milliseconds since 1970, in two's complement.
-// The zero time is one like any other (1 January of year 1), so that an item
-// that expired in 1970 is not taken for one that never does.
+// millis stores an instant as milliseconds since 1970, in two's complement. The
+// zero time is an ordinary value (1 January of year 1), so that an item that
+// expired in 1970 differs from one that never expires.
 func millis(t time.Time) uint64 { return uint64(t.UnixMilli()) }
 
 func fromMillis(n uint64) time.Time { return time.UnixMilli(int64(n)).UTC() }
 
 var errRow = errors.New("the row is damaged")
 
-// ParseRow reads a stored record. It copies what it keeps.
+// ParseRow reads a stored record. The result does not share memory with the
+// row.
 func ParseRow(key, row []byte) (*Record, error) {
 	owner, kind, id := SplitKey(key)
 	if kind == nil {
@@ -263,7 +265,8 @@ func ParseRow(key, row []byte) (*Record, error) {
 	return r, nil
 }
 
-// rowReader reads a row front to back; past the end it gives zeros and is bad.
+// rowReader reads a row front to back. Past the end it returns zeros and sets
+// bad.
 type rowReader struct {
 	data []byte
 	bad  bool

@@ -46,17 +46,17 @@ const (
 	maxWindow     = 24 * 90 // hours
 	// MaxPending is how many files of one request may wait for a decision.
 	MaxPending = 10_000
-	// MaxSenderName and MaxMessage bound what a stranger says, in characters.
+	// MaxSenderName and MaxMessage bound a stranger's texts, in characters.
 	MaxSenderName = 100
 	MaxMessage    = 2000
 )
 
-// NewRequest is a request as it is unless its owner says otherwise.
+// NewRequest is a request with the default settings.
 func NewRequest() Request {
 	return Request{Active: true, Approval: true, Window: defaultWindow}
 }
 
-// RequestForm is what an owner may say of a request.
+// RequestForm is an owner's input for a request.
 type RequestForm struct {
 	Request
 	Secret field.Secret
@@ -88,14 +88,14 @@ func (q *Request) fields(s *field.Set) {
 	s.Ruled("brandColor", &q.Color, CleanColor, `^(#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6}))?$`, 7).Says("Colour of the page; empty is the usual one.", `"#0F6B5C"`)
 }
 
-// Finish fills in what was left out, once input was read into the form.
+// Finish fills in what was left out, after input was read into the form.
 func (f *RequestForm) Finish() {
 	if f.Window == 0 {
 		f.Window = defaultWindow
 	}
 }
 
-// ShownRequest is a request as its owner sees it, with what the store counts.
+// ShownRequest is a request as its owner sees it, with the store's counts.
 type ShownRequest struct {
 	Request
 	Uploads, Views, Pending int64
@@ -122,8 +122,8 @@ func (v *ShownRequest) Fields(s *field.Set) {
 // ErrNoRequest is the one answer for a link that is unknown or switched off.
 var ErrNoRequest = NotFound("upload link")
 
-// Open says whether the link is there for others at the given instant: nil,
-// Missing or Gone.
+// Open says whether others may use the link at the given instant: nil, Missing
+// or Gone.
 func (q *Request) Open(now time.Time) error {
 	switch {
 	case !q.Active:
@@ -134,21 +134,21 @@ func (q *Request) Open(now time.Time) error {
 	return nil
 }
 
-// Intake counts files that a request has taken, and those that are promised to
-// transfers under way.
+// Intake counts the files that a request has received, and those promised to
+// transfers in progress.
 type Intake struct {
 	Files, Pending int64
-	Sender         int64 // of the sender in question, in the window
+	Sender         int64 // of this sender, in the window
 }
 
-// errFull says that a request takes no more.
+// errFull says that a request accepts no more files.
 func errFull(text string) error {
 	return &Error{Fault: Denied, Code: "limit_reached", Text: text}
 }
 
-// Admit says whether more may come on top of what was taken: nil, Denied when a
-// limit of the request is reached, or TooMany when the sender's is. again is
-// when the sender's oldest file leaves the window.
+// Admit says whether more files may be added to those received. It returns nil,
+// Denied when a limit of the request is reached, or TooMany when the sender's
+// is. again is when the sender's oldest file leaves the window.
 func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	switch {
 	case over(taken.Files, more.Files, q.MaxUploads):
@@ -164,21 +164,21 @@ func (q *Request) Admit(taken, more Intake, again time.Duration) error {
 	return nil
 }
 
-// over reports whether more does not go on top of what was taken, where limit
-// 0 means no limit.
+// over reports whether more exceeds the limit on top of taken; limit 0 means no
+// limit.
 func over(taken, more, limit int64) bool { return limit > 0 && more > 0 && more > limit-taken }
 
-// ErrNoRoom says that a request has no room for so many bytes.
+// ErrNoRoom says that a request has no space for so many bytes.
 var ErrNoRoom = errFull("This is more than the link has room for. Nothing was stored.")
 
-// ErrWait says that there is room for a transfer once others have ended, which
-// may take less than was promised to them.
+// ErrWait says that there will be space for a transfer once others have ended,
+// because they may need less than they were promised.
 var ErrWait = &Error{Fault: Busy, Code: "busy", Text: "Others are sending files to this link at the moment. Try again soon.", Retry: 5 * time.Second}
 
-// Promise says how many bytes of a limit a transfer is promised that will take
-// least to most bytes: most of them if they are free, or all that are left if
-// nobody else is promised any; ErrWait if others' promises stand in the way,
-// and ErrNoRoom if what is kept does. A limit of 0 means none.
+// Promise says how many bytes of a limit to promise to a transfer that needs
+// least to most bytes. It is most if so much is free, or all that is left if
+// nobody else has a promise. The error is ErrWait if promises to others are in
+// the way, and ErrNoRoom if stored bytes are. A limit of 0 means no limit.
 func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	free := limit - kept
 	switch {
@@ -192,7 +192,7 @@ func Promise(limit, kept, promised, minimum, maximum int64) (int64, error) {
 	return free, nil
 }
 
-// Remaining is how many files the request still takes; -1 is any number.
+// Remaining is how many files the request still accepts; -1 is any number.
 func (q *Request) Remaining(files int64) int64 {
 	if q.MaxUploads == 0 {
 		return -1
@@ -200,13 +200,13 @@ func (q *Request) Remaining(files int64) int64 {
 	return max(0, q.MaxUploads-files)
 }
 
-// fileType is made when it is first asked for: it takes 1.4 MB and a tenth of the time that
-// the program takes to start.
+// fileType is compiled on first use: that takes 1.4 MB and a tenth of the time
+// that the program takes to start.
 var fileType = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\.[\pL\pN][\pL\pN._+-]{0,31}|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/(\*|[a-z0-9][a-z0-9!#$&^_.+-]{0,62}))$`)
 })
 
-// CleanFileType is the rule of allowed types: a media type, one with * for its
+// CleanFileType is the rule for allowed types: a media type, one with * for its
 // second half, or an extension with its dot; in lower case.
 func CleanFileType(t string) (string, error) {
 	t = Fold(strings.TrimSpace(t))
@@ -216,9 +216,8 @@ func CleanFileType(t string) (string, error) {
 	return t, nil
 }
 
-// Takes reports whether the request takes a file of the name and the media
-// type, which must have been worked out from the bytes: a sender's word for it
-// counts for nothing.
+// Takes reports whether the request accepts a file with the name and the media
+// type. The type must come from the bytes: the sender's claim does not count.
 func (q *Request) Takes(name, mimeType string) bool {
 	name, mimeType = Fold(name), strings.ToLower(mimeType)
 	top, _, _ := strings.Cut(mimeType, "/")
@@ -230,13 +229,13 @@ func (q *Request) Takes(name, mimeType string) bool {
 	})
 }
 
-// MayTake reports whether the request takes a file of the name if only its bytes
-// are of a type that it takes.
+// MayTake reports whether the request may accept a file with the name,
+// depending on the type of its bytes.
 func (q *Request) MayTake(name string) bool {
 	return q.Takes(name, "") || slices.ContainsFunc(q.Types, func(t string) bool { return !strings.HasPrefix(t, ".") })
 }
 
-// State is how far a file that came in is.
+// State is the state of a received file.
 type State string
 
 // The states. Only a pending one can be decided.
@@ -249,9 +248,9 @@ const (
 // States lists the states.
 var States = []State{Pending, Approved, Rejected}
 
-// Item is a file that came in by a request. Its content is its own only as
-// long as it is pending: an approved one has become a file, a rejected one has
-// none.
+// Item is a file that arrived by a request. It owns its content only while it
+// is pending: an approved one has become a file, and a rejected one has no
+// content.
 type Item struct {
 	ID       ID        `json:"ID"`
 	Owner    ID        `json:"Owner"`
@@ -265,11 +264,11 @@ type Item struct {
 	Message  string    `json:"Message"`
 	Created  time.Time `json:"Created"`
 	Decided  time.Time `json:"Decided"` // zero: not yet
-	File     ID        `json:"File"`    // that it became
+	File     ID        `json:"File"`    // the file that it became
 	FileSlug string    `json:"FileSlug"`
 }
 
-// Decide moves the item on; Taken unless it is pending.
+// Decide decides about the item; Taken unless it is pending.
 func (i *Item) Decide(to State, now time.Time) error {
 	if i.State != Pending {
 		return &Error{Fault: Taken, Code: "already_decided", Text: "This file was " + string(i.State) + " already."}
@@ -304,7 +303,7 @@ func (i *Item) Fields(s *field.Set) {
 // Receipt is an item as its sender sees it.
 type Receipt struct{ *Item }
 
-// Fields is all that a sender learns.
+// Fields is everything that a sender learns.
 func (r Receipt) Fields(s *field.Set) {
 	s.ID("itemId", &r.ID, field.Always).Says("Id of the item.", `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	field.Choice(s, "status", &r.State, States).Says("Whether it waits for approval.", `"pending"`)
@@ -312,16 +311,16 @@ func (r Receipt) Fields(s *field.Set) {
 	s.Number("fileSize", &r.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
 }
 
-// SenderForm is what a sender may say beside the files.
+// SenderForm is the input of a sender beside the files.
 type SenderForm struct{ Name, Message string }
 
-// Fields is the shape of it.
+// Fields is the shape of the input.
 func (f *SenderForm) Fields(s *field.Set) {
 	s.Name("name", &f.Name, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
 	s.Ruled("message", &f.Message, cleanMessage, "", MaxMessage).Says("What the sender says; a line end counts as one character.", `"From the second roll"`)
 }
 
-// cleanMessage is the rule of messages. Browsers count a line end as one
+// cleanMessage is the rule for messages. Browsers count a line end as one
 // character and send two (HTML standard, multipart/form-data encoding).
 func cleanMessage(t string) (string, error) {
 	t = strings.ReplaceAll(t, "\r\n", "\n")
@@ -331,11 +330,11 @@ func cleanMessage(t string) (string, error) {
 	return t, nil
 }
 
-// Decision is what an owner says of a pending item.
+// Decision is an owner's decision about a pending item.
 type Decision struct {
 	Action     string // approve or reject
 	Public     bool
-	FolderName string // "" is the request's
+	FolderName string // "" means the request's folder
 	Tags       []string
 }
 
@@ -345,7 +344,7 @@ func (d *Decision) Approves() bool { return d.Action == "approve" }
 // Verdicts lists the actions.
 var Verdicts = []string{"approve", "reject"}
 
-// Fields is the shape of it.
+// Fields is the shape of a decision.
 func (d *Decision) Fields(s *field.Set) {
 	field.Choice(s, "action", &d.Action, Verdicts, field.Required).Says("What to do.", `"approve"`)
 	s.Bool("isPublic", &d.Public).Says("Whether others can see the file; they cannot unless said.", `false`)

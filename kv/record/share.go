@@ -12,18 +12,19 @@ type Share struct {
 	Public   bool
 	Favorite bool
 	Password string // PHC string; "" means none
-	Limit    int64  // views that others may have; 0 is no limit
+	Limit    int64  // views for others; 0 is no limit
 	AtLimit  Action
 	Reached  bool      // made private by the limit, not by its owner
 	Expires  time.Time // zero: never
-	Ended    bool      // that it has expired was told
+	Ended    bool      // its expiry was reported
 }
 
-// ErrMissing is the one answer for what is unknown, another's, or private.
+// ErrMissing is the one answer for items that are unknown, private, or another
+// owner's.
 var ErrMissing = NotFound("item")
 
-// Open says whether a visitor may have the item at the given instant, a
-// password aside: nil, Missing or Gone.
+// Open says whether a visitor may have the item at the given instant, ignoring
+// the password: nil, Missing or Gone.
 func (s *Share) Open(now time.Time) error {
 	switch {
 	case s.Reached:
@@ -36,22 +37,22 @@ func (s *Share) Open(now time.Time) error {
 	return nil
 }
 
-// Expired reports whether the item's time is over. It ends the instant that
-// Expires names.
+// Expired reports whether the item has expired. It expires at the instant
+// Expires.
 func (s *Share) Expired(now time.Time) bool {
 	return !s.Expires.IsZero() && !now.Before(s.Expires)
 }
 
-// Terms is a digest of what the owner asks of visitors: the password, the limit
-// and the end. Who was let in on other terms was not let in on these.
+// Terms is a digest of the owner's conditions for visitors: the password, the
+// limit and the expiry. Access that was granted on other terms does not count.
 func (s *Share) Terms() (digest [16]byte) {
 	text := fmt.Appendf(nil, "%d %d %s", s.Limit, s.Expires.UnixMilli(), s.Password)
 	sum := sha256.Sum256(text)
 	return [16]byte(sum[:])
 }
 
-// Publish sets the visibility as the owner wants it: what the limit did is
-// forgotten. It reports whether a limit's count starts again, which is when
+// Publish sets the visibility that the owner wants and forgets what the limit
+// did. It reports whether the count of the limit starts again, which is when
 // the item becomes public.
 func (s *Share) Publish(public bool) (restart bool) {
 	restart = public && !s.Public
@@ -59,10 +60,10 @@ func (s *Share) Publish(public bool) (restart bool) {
 	return restart
 }
 
-// Spend counts one view by a visitor against the limit. used is how many
-// have been counted before. It returns the count after and whether the action
-// is due now: after the last view the limit allows. A count that is over the
-// limit already is refused with Gone.
+// Spend counts one view by a visitor against the limit. used is how many were
+// counted before. It returns the new count, and whether the action is due now:
+// after the last view that the limit allows. It refuses a count that is already
+// over the limit with Gone.
 func (s *Share) Spend(used int64) (after int64, due bool, err error) {
 	if s.Limit == 0 {
 		return used + 1, false, nil
@@ -73,6 +74,6 @@ func (s *Share) Spend(used int64) (after int64, due bool, err error) {
 	return used + 1, used+1 == s.Limit, nil
 }
 
-// Close makes the item private because its limit is spent. Nothing else of
-// it changes.
+// Close makes the item private because its limit is used up. It changes nothing
+// else.
 func (s *Share) Close() { s.Public, s.Reached = false, true }

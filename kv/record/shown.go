@@ -7,17 +7,16 @@ import (
 	"kist/kv/field"
 )
 
-// Shown is a record as its owner or a visitor sees it, with what the store
-// adds to the row. Its shape depends on the kind and on Visitor, which must be
-// set before the fields are bound; the rest may change between uses of the
-// set.
+// Shown is a record as its owner or a visitor sees it, with additions of the
+// store. Its shape depends on the kind and on Visitor, which must be set before
+// the fields are bound. The rest may change between uses of the set.
 type Shown struct {
 	Record
 	Views      int64
 	TagList    []Tag // in the order of Record.Tags
 	FolderName string
-	Page       Page   // of a bookmark; the zero Page is one that is not known
-	Visitor    bool   // leaves out what is the owner's business alone
+	Page       Page   // of a bookmark; the zero Page is unknown
+	Visitor    bool   // leaves out what only the owner may see
 	Base       string // absolute address of the server, without a slash at the end
 }
 
@@ -70,7 +69,7 @@ func (v *Shown) Fields(s *field.Set) {
 	}
 }
 
-// pageFields is what is known of the page of a bookmark.
+// pageFields is what the server knows about the page of a bookmark.
 func (v *Shown) pageFields(s *field.Set) {
 	s.Shown("reachable", field.Schema{Type: "string", Enum: field.Words(Reaches)}, func(dst []byte) []byte {
 		return field.AppendString(dst, string(cmp.Or(v.Page.State, NotKnown)))
@@ -87,7 +86,7 @@ func (v *Shown) pageFields(s *field.Set) {
 }
 
 // AppendURL appends the item's address as JSON text: the raw bytes of a file,
-// the redirect of a short link, the page of anything else.
+// the redirect of a short link, the page of any other item.
 func (v *Shown) AppendURL(dst []byte) []byte {
 	switch v.Kind {
 	case Files:

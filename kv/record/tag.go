@@ -6,7 +6,7 @@ import (
 	"kist/kv/field"
 )
 
-// Tag is a label of an owner's, for all kinds of content.
+// Tag is an owner's label for all kinds of content.
 type Tag struct {
 	ID      ID        `json:"ID"`
 	Owner   ID        `json:"Owner"`
@@ -15,10 +15,10 @@ type Tag struct {
 	Created time.Time `json:"Created"`
 }
 
-// DefaultColor is a tag's colour unless someone chose one.
+// DefaultColor is a tag's colour unless somebody chose another.
 const DefaultColor = "#6B7280"
 
-// Folder is where files lie.
+// Folder is a folder of files.
 type Folder struct {
 	ID      ID        `json:"ID"`
 	Owner   ID        `json:"Owner"`
@@ -27,7 +27,7 @@ type Folder struct {
 	Created time.Time `json:"Created"`
 }
 
-// LabelForm is what a caller may say of a tag or a folder.
+// LabelForm is a caller's input for a tag or a folder.
 type LabelForm struct {
 	Name, Color string
 	rule        field.Rule

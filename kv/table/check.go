@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Check reads every row, tells each those that can be read, and problem what
-// is wrong with the rows, their entries in the indexes and their tallies. It
-// returns how many entries each bucket owes to the table: more that are there
-// are nobody's, unless they were filed by other means.
+// Check reads every row. It calls each with each readable row, and problem with
+// each error in the rows, their index entries and their tallies. It returns how
+// many entries of the table each bucket should have. Additional entries belong
+// to no row, unless something else wrote them.
 func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]int {
 	owed := map[Bucket]int{}
 	sums := map[string]int64{}

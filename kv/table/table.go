@@ -6,17 +6,18 @@ import (
 	"fmt"
 )
 
-// ErrMissing says that no row has the key.
+// ErrMissing says that the table has no row with the key.
 var ErrMissing = errors.New("no such row")
 
-// Taken says which unique index holds another row under a key of the new one.
+// Taken says which unique index already has another row under a key of the new
+// one.
 type Taken struct{ Index string }
 
 func (t *Taken) Error() string { return t.Index + " is taken" }
 
-// An Index files rows under further keys. The entries of a unique index lead
-// to one row each and hold its primary key; those of a plain index must name
-// their row themselves and hold nothing.
+// An Index files rows under further keys. An entry of a unique index leads to
+// one row and holds its primary key. The key of an entry of a plain index must
+// contain the row's primary key; such an entry has no value.
 type Index[T any] struct {
 	Bucket Bucket
 	Name   string // in Taken
@@ -24,9 +25,9 @@ type Index[T any] struct {
 	Keys   func(v *T, file func(entry []byte))
 }
 
-// A Table keeps values of T in one bucket, its indexes in step, and tallies:
-// sums over all rows, by key. An entry that a change leaves as it was is not
-// written.
+// A Table keeps values of T in one bucket and keeps its indexes and tallies in
+// step. A tally is a sum over all rows, by key. An index entry that does not
+// change is not written.
 type Table[T any] struct {
 	Rows    Bucket
 	Key     func(v *T) []byte
@@ -35,13 +36,13 @@ type Table[T any] struct {
 	Indexes []Index[T]
 	Sums    Bucket
 	Tally   func(v *T, add func(key []byte, n int64)) // may be nil
-	// Bytes says how many bytes a row counts for, given the length of its stored
-	// form, and where they are summed, which is the same for as long as the row
-	// exists. It may be nil.
+	// Bytes says how many bytes a row counts for, given its stored length, and
+	// under which key they are summed. The key must not change while the row
+	// exists. Bytes may be nil.
 	Bytes func(v *T, length int) (b Bucket, sum []byte, n int)
 }
 
-// Get reads the row at key; ErrMissing if there is none.
+// Get reads the row at key; ErrMissing if there is no such row.
 func (t *Table[T]) Get(tx *Tx, key []byte) (*T, error) {
 	row := tx.Get(t.Rows, key)
 	if row == nil {
@@ -59,9 +60,8 @@ func (t *Table[T]) Find(tx *Tx, index Bucket, entry []byte) (*T, error) {
 	return t.Get(tx, key)
 }
 
-// Put writes v in place of the row with its key, if there is one. When a
-// unique entry belongs to another row it fails with Taken and changes
-// nothing.
+// Put writes v and replaces the row with its key, if any. If a unique entry
+// belongs to another row, Put fails with Taken and changes nothing.
 func (t *Table[T]) Put(tx *Tx, v *T) error {
 	key := t.Key(v)
 	old, err := t.Get(tx, key)
@@ -98,7 +98,8 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	return tx.Put(t.Rows, key, row)
 }
 
-// Delete drops the row at key and returns it; ErrMissing if there is none.
+// Delete removes the row at key and returns it; ErrMissing if there is no such
+// row.
 func (t *Table[T]) Delete(tx *Tx, key []byte) (*T, error) {
 	old, err := t.Get(tx, key)
 	if err != nil {
@@ -137,7 +138,7 @@ func refile(tx *Tx, b Bucket, unique bool, key []byte, before, got [][]byte) err
 	}
 	for _, e := range got {
 		if !contains(before, e) {
-			// Nothing is there: a unique entry was looked up, and a plain one
+			// The row is missing: a unique entry was looked up, or a plain one
 			// names a row that was not filed under it.
 			if err := tx.insert(b, e, held); err != nil {
 				return err
@@ -156,7 +157,7 @@ func contains(all [][]byte, e []byte) bool {
 	return false
 }
 
-// sum is a tally's change under one key.
+// sum is the change of a tally under one key.
 type sum struct {
 	key []byte
 	n   int64
@@ -189,7 +190,7 @@ func (t *Table[T]) count(tx *Tx, old, v *T) {
 	}
 }
 
-// length is that of the stored row at key, if it counts.
+// length is the length of the stored row at key, if it counts.
 func (t *Table[T]) length(tx *Tx, key []byte) int {
 	if t.Bytes == nil {
 		return 0
@@ -197,7 +198,7 @@ func (t *Table[T]) length(tx *Tx, key []byte) int {
 	return len(tx.Get(t.Rows, key))
 }
 
-// measure counts the bytes of v in place of those of old; either may be nil.
+// measure counts the bytes of v and removes those of old; either may be nil.
 func (t *Table[T]) measure(tx *Tx, old *T, was int, v *T, is int) {
 	if t.Bytes == nil {
 		return
@@ -216,10 +217,10 @@ func (t *Table[T]) measure(tx *Tx, old *T, was int, v *T, is int) {
 	}
 }
 
-// Sum is the tally under key; 0 where no row adds to it.
+// Sum is the tally under key; 0 if no row adds to it.
 func (t *Table[T]) Sum(tx *Tx, key []byte) int64 { return tx.Sum(t.Sums, key) }
 
-// All walks the rows whose key begins with prefix, in the order of keys.
+// All walks the rows whose key begins with prefix, in the order of their keys.
 func (t *Table[T]) All(tx *Tx, prefix []byte) func(yield func(*T, error) bool) {
 	return func(yield func(*T, error) bool) {
 		for key, row := range tx.Walk(t.Rows, prefix, nil, false) {

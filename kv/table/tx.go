@@ -1,6 +1,6 @@
 // Package table keeps typed values in bbolt with their indexes and sums in
-// step. All writes of the store pass through Tx, which can take back a part
-// of a transaction.
+// step. All writes of the store pass through Tx, which can undo a part of a
+// transaction.
 package table
 
 import (
@@ -13,33 +13,33 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A Bucket names one key space. Numbers are small, unique and for good: they
-// stand for the bucket wherever a change is written down.
+// A Bucket names one key space. Its number is small and unique and never
+// changes, because recorded changes identify the bucket by it.
 type Bucket struct {
 	No   byte
 	Name string
-	// Append says that most keys come after those that are there: pages are
-	// then filled up before a new one is begun.
+	// Append says that most new keys come after the existing ones: pages are
+	// then filled before a new one is started.
 	Append bool
 }
 
 // MaxBucket is the largest number of a bucket.
 const MaxBucket = 63
 
-// Tx is a bbolt transaction in which every change passes one place, change. It
-// keeps what was there before, so that Undo can take back what one of several
+// Tx is a bbolt transaction in which every change passes through write. It
+// keeps the previous values, so that Undo can revert what one of several
 // callers in the same transaction did.
 type Tx struct {
 	bolt    *bolt.Tx
 	buckets [MaxBucket + 1]*bolt.Bucket
-	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a cursor that is used again allocates nothing
+	cursors [MaxBucket + 1]*bolt.Cursor // of Get: a reused cursor allocates nothing
 	before  []change
 	volume  int              // bytes
-	sums    map[sumKey]int64 // what tallies have changed by, not written yet
+	sums    map[sumKey]int64 // changes of tallies that are not written yet
 }
 
-// change is a key, what it held before a write and what after it, nil for
-// nothing; or, with a sum, what was added to a tally.
+// change is a key with its values before and after a write, nil for no value.
+// With a sum it is a number that was added to a tally.
 type change struct {
 	bucket  Bucket
 	key     []byte
@@ -55,7 +55,7 @@ type sumKey struct {
 // On wraps a transaction that the caller begins and ends.
 func On(tx *bolt.Tx) *Tx { return &Tx{bolt: tx} }
 
-// Create makes the buckets that are not there yet.
+// Create makes the buckets that do not exist yet.
 func Create(tx *bolt.Tx, buckets []Bucket) error {
 	for _, b := range buckets {
 		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
@@ -65,8 +65,8 @@ func Create(tx *bolt.Tx, buckets []Bucket) error {
 	return nil
 }
 
-// bucket is nil where the store has none of the name, as one that an older
-// program wrote: it is empty then.
+// bucket is nil if the store does not have the bucket, for instance because an
+// older program wrote it; it counts as empty then.
 func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 	if tx.buckets[b.No] == nil {
 		tx.buckets[b.No] = tx.bolt.Bucket([]byte(b.Name))
@@ -77,8 +77,8 @@ func (tx *Tx) bucket(b Bucket) *bolt.Bucket {
 	return tx.buckets[b.No]
 }
 
-// Get is what key holds, nil for nothing. The bytes are valid until the next
-// write of the transaction and must not be changed.
+// Get returns the value of key, nil if there is none. The bytes are valid until
+// the next write of the transaction and must not be changed.
 func (tx *Tx) Get(b Bucket, key []byte) []byte {
 	c := tx.cursors[b.No]
 	if c == nil {
@@ -95,7 +95,7 @@ func (tx *Tx) Get(b Bucket, key []byte) []byte {
 	return nil
 }
 
-// Put lets key hold value, which the caller must leave alone until the
+// Put sets the value of key. The caller must not change value until the
 // transaction ends. An empty value is kept as such.
 func (tx *Tx) Put(b Bucket, key, value []byte) error {
 	if value == nil {
@@ -104,27 +104,27 @@ func (tx *Tx) Put(b Bucket, key, value []byte) error {
 	return tx.write(b, key, value)
 }
 
-// Delete empties key; to do so twice is no error.
+// Delete removes key. Deleting a missing key is no error.
 func (tx *Tx) Delete(b Bucket, key []byte) error { return tx.write(b, key, nil) }
 
-// write changes what key holds, or empties it if value is nil. A write that
-// changes nothing is none.
+// write sets the value of key, or removes key if value is nil. It ignores a
+// write that changes nothing.
 func (tx *Tx) write(b Bucket, key, value []byte) error {
 	old := tx.Get(b, key)
 	if old == nil && value == nil || old != nil && value != nil && bytes.Equal(old, value) {
 		return nil
 	}
 	if old != nil {
-		old = append([]byte{}, old...) // writes move the pages it lies on
+		old = append([]byte{}, old...) // writes move the pages that it is in
 	}
 	return tx.change(b, key, value, old)
 }
 
-// insert lets a key hold value that is known to hold nothing.
+// insert sets the value of a key that is known to be missing.
 func (tx *Tx) insert(b Bucket, key, value []byte) error { return tx.change(b, key, value, nil) }
 
-// change is the one place that changes the store: it sees the bucket, the key,
-// the value or nil for a removal, and what was there.
+// change is the one place that changes the store. It sees the bucket, the key,
+// the value (nil for a removal) and the previous value.
 func (tx *Tx) change(b Bucket, key, value, old []byte) error {
 	if err := tx.apply(b, key, value); err != nil {
 		return err
@@ -147,20 +147,20 @@ func (tx *Tx) apply(b Bucket, key, value []byte) error {
 	return nil
 }
 
-// Load lets key hold value, or nothing if value is nil, without a look at what
-// was there and without a way to take it back. The caller leaves value alone
-// until the transaction ends.
+// Load sets the value of key, or removes key if value is nil. It does not read
+// the previous value, and Undo cannot revert it. The caller must not change
+// value until the transaction ends.
 func (tx *Tx) Load(b Bucket, key, value []byte) error { return tx.apply(b, key, value) }
 
-// Volume is how many bytes have changed so far, about.
+// Volume is about how many bytes have changed so far.
 func (tx *Tx) Volume() int { return tx.volume }
 
-// Mark is the point in the transaction that Undo goes back to. Two equal
-// marks have no change between them.
+// Mark is the point in the transaction to which Undo returns. Two equal marks
+// have no change between them.
 func (tx *Tx) Mark() int { return len(tx.before) }
 
-// Undo takes back every change since the mark. When it fails, the whole
-// transaction must be rolled back.
+// Undo reverts every change since the mark. If it fails, the whole transaction
+// must be rolled back.
 func (tx *Tx) Undo(mark int) error {
 	var errs []error
 	for i := len(tx.before) - 1; i >= mark; i-- {
@@ -175,9 +175,9 @@ func (tx *Tx) Undo(mark int) error {
 	return errors.Join(errs...)
 }
 
-// Changes hands over what has changed so far, in order: the bucket's number,
-// the key, what it held and what it holds, nil for nothing. A key that changed
-// twice is there twice. It is due after Flush.
+// Changes yields the changes so far, in order: the bucket's number, the key,
+// the value before and the value after, nil for no value. A key that changed
+// twice appears twice. Call it after Flush.
 func (tx *Tx) Changes() iter.Seq2[Entry, []byte] {
 	return func(yield func(got Entry, old []byte) bool) {
 		for _, c := range tx.before {
@@ -188,14 +188,14 @@ func (tx *Tx) Changes() iter.Seq2[Entry, []byte] {
 	}
 }
 
-// An Entry is what a key of a bucket holds, nil for nothing.
+// An Entry is the value of a key of a bucket, nil for no value.
 type Entry struct {
 	Bucket     byte
 	Key, Value []byte
 }
 
-// add changes a tally by n, which is not 0. It is written by Flush: many rows
-// of one transaction add to the same few tallies.
+// add adds n, which is not 0, to a tally. Flush writes the sum, because many
+// rows of one transaction add to the same few tallies.
 func (tx *Tx) add(b Bucket, key []byte, n int64) {
 	if tx.sums == nil {
 		tx.sums = map[sumKey]int64{}
@@ -204,7 +204,7 @@ func (tx *Tx) add(b Bucket, key []byte, n int64) {
 	tx.before = append(tx.before, change{bucket: b, key: bytes.Clone(key), sum: n})
 }
 
-// Sum is a tally as of now; 0 where nothing adds to it.
+// Sum is the current tally; 0 if nothing adds to it.
 func (tx *Tx) Sum(b Bucket, key []byte) int64 {
 	n := tx.sums[sumKey{b, string(key)}]
 	if v := tx.Get(b, key); len(v) == 8 {
@@ -213,8 +213,8 @@ func (tx *Tx) Sum(b Bucket, key []byte) int64 {
 	return n
 }
 
-// Flush writes the tallies. It is due once, before the commit; what it writes
-// cannot be taken back by Undo.
+// Flush writes the tallies. Call it once, before the commit. Undo cannot revert
+// its writes.
 func (tx *Tx) Flush() error {
 	for at, by := range tx.sums {
 		if by == 0 {
@@ -236,10 +236,10 @@ func (tx *Tx) Flush() error {
 	return nil
 }
 
-// Walk yields the keys that begin with prefix and what they hold, up or down
-// in byte order, from the one next to prefix+after on, or from the end of the
-// range if after is nil. What it yields is valid until the next write; the
-// transaction must not be written to on the way.
+// Walk yields the keys that begin with prefix and their values, up or down in
+// byte order. It starts after prefix+after, or at the end of the range if after
+// is nil. The yielded bytes are valid until the next write. The caller must not
+// write to the transaction during the walk.
 func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		bucket := tx.bucket(b)
@@ -276,8 +276,8 @@ func (tx *Tx) Walk(b Bucket, prefix, after []byte, down bool) iter.Seq2[[]byte, 
 	}
 }
 
-// past makes key the first one past all that begin with it; nil if there is
-// none.
+// past makes key the first key after all that begin with it; nil if there is no
+// such key.
 func past(key []byte) []byte {
 	for i := len(key) - 1; i >= 0; i-- {
 		if key[i]++; key[i] != 0 {
@@ -287,8 +287,8 @@ func past(key []byte) []byte {
 	return nil
 }
 
-// last moves the cursor to the last key. The cursor's own Last never returns
-// where deletions of the same transaction have emptied every page.
+// last moves the cursor to the last key. The cursor's own Last never returns if
+// deletions of the same transaction have emptied every page.
 func (tx *Tx) last(b Bucket, c *bolt.Cursor) (k, v []byte) {
 	if first, _ := c.First(); first == nil {
 		return nil, nil
@@ -296,9 +296,9 @@ func (tx *Tx) last(b Bucket, c *bolt.Cursor) (k, v []byte) {
 	return c.Last()
 }
 
-// previous moves the cursor back from the key at, where it is. The cursor's
-// own Prev gives nil not only at the beginning but at every page that
-// deletions of the same transaction have emptied; called again, it goes on.
+// previous moves the cursor back from the key at, its present place. The
+// cursor's own Prev returns nil at the beginning, and also at every page that
+// deletions of the same transaction have emptied. Another call then continues.
 func (tx *Tx) previous(b Bucket, c *bolt.Cursor, at []byte) (k, v []byte) {
 	if k, v = c.Prev(); k != nil || !tx.bolt.Writable() {
 		return k, v
