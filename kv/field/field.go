@@ -1,7 +1,7 @@
-// Package field declares the wire shape of a value once and derives
-// everything else from that: reading a create and a patch from JSON or form
-// text, writing JSON, and the OpenAPI schema. It is package flag for JSON
-// objects: a type binds its variables to names in one method, Fields.
+// Package field declares the wire shape of a value once and derives everything
+// else from it: reading a create and a patch from JSON or form text, writing
+// JSON, and the OpenAPI schema. It is like package flag for JSON objects: a
+// type binds its variables to names in one method, Fields.
 package field
 
 import (
@@ -17,8 +17,8 @@ import (
 type Traits uint8
 
 const (
-	Required  Traits = 1 << iota // a create must carry it, and not as null
-	Filled                       // may not be empty or blank where it is given
+	Required  Traits = 1 << iota // a create must have it, and not as null
+	Filled                       // must not be empty or blank if present
 	ReadOnly                     // the server sets it; input that names it is ignored
 	WriteOnly                    // accepted, never shown
 	Always                       // an answer always has a value, never null
@@ -27,9 +27,9 @@ const (
 // Shaped is a value that knows its wire shape.
 type Shaped interface{ Fields(*Set) }
 
-// A Set is a shape bound to variables. Binding is cheap, and a set may be
-// kept and used again with other values in the same variables; it is not safe
-// for concurrent use.
+// A Set is a shape bound to variables. Binding is cheap. A set may be kept and
+// used again with other values in the same variables. It is not safe for
+// concurrent use.
 type Set struct{ fields []Field }
 
 // A Field is one named member of a shape.
@@ -44,7 +44,7 @@ type Field struct {
 // binding is a typed variable behind a field.
 type binding interface {
 	set(v any) error // v is never nil; the error completes the sentence "<name> …"
-	clear() bool     // null on a patch; false where null is no value of the field
+	clear() bool     // null on a patch; false if null is not a value of the field
 	append(dst []byte) []byte
 	schema() Schema
 }
@@ -62,7 +62,7 @@ type Schema struct {
 	Nullable  bool
 	Items     *Schema
 	Members   []Field // of an object
-	Free      bool    // an object of any members, each as Items says
+	Free      bool    // an object with any members, each described by Items
 }
 
 // Of binds the shape of v.
@@ -72,11 +72,11 @@ func Of(v Shaped) *Set {
 	return s
 }
 
-// sets are kept for another use: a set is larger than most of what it is bound
+// sets are kept for reuse: a set is larger than most of the values it is bound
 // to.
 var sets = sync.Pool{New: func() any { return &Set{fields: make([]Field, 0, 24)} }}
 
-// with runs fn on the shape of v, which is bound for that long.
+// with runs fn on the shape of v, which is bound only during the call.
 func with[T any](v Shaped, fn func(*Set) T) T {
 	s := sets.Get().(*Set)
 	v.Fields(s)
@@ -87,8 +87,7 @@ func with[T any](v Shaped, fn func(*Set) T) T {
 	return out
 }
 
-// Load binds the shape of v and reads back what AppendJSON wrote of it: see
-// Set.Load.
+// Load binds the shape of v and reads the output of AppendJSON: see Set.Load.
 func Load(v Shaped, stored []byte) error {
 	return with(v, func(s *Set) error { return s.Load(stored) })
 }
@@ -98,8 +97,8 @@ func Create(v Shaped, in Object) error {
 	return with(v, func(s *Set) error { return s.Create(in) })
 }
 
-// Patch binds the shape of v and reads an object that changes what it names: see
-// Set.Patch.
+// Patch binds the shape of v and reads an object that changes the members it
+// names: see Set.Patch.
 func Patch(v Shaped, in Object) error {
 	return with(v, func(s *Set) error { return s.Patch(in) })
 }
@@ -113,15 +112,15 @@ func AppendJSON(dst []byte, v Shaped) []byte {
 // Fields lists the shape in the order it was bound.
 func (s *Set) Fields() []Field { return s.fields }
 
-// Schema is the JSON Schema of the field's value as an answer shows it.
+// Schema is the JSON Schema of the field's value in an answer.
 func (f Field) Schema() Schema {
 	s := f.binding.schema()
 	s.Nullable = s.Nullable && f.Traits&(Always|Required) == 0
 	return s
 }
 
-// Says adds the sentence and the example, as JSON text, that the reference
-// shows for the field bound last.
+// Says sets the sentence and the example, as JSON text, that the reference
+// shows for the last bound field.
 func (f *Field) Says(doc, example string) *Field {
 	f.Doc, f.Example = doc, example
 	return f
@@ -149,9 +148,10 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Create reads an object that makes a new value: required members must be
-// there, null means absent, unknown and read-only members are ignored. It
-// reads on after a bad member, so that the Problems it returns name them all.
+// Create reads an object that makes a new value. Required members must exist,
+// null means absent, and unknown and read-only members are ignored. It
+// continues after a bad member, so that the Problems it returns name all of
+// them.
 func (s *Set) Create(in Object) error {
 	return s.read(in, func(f *Field, v any, there bool) string {
 		switch {
@@ -164,9 +164,9 @@ func (s *Set) Create(in Object) error {
 	})
 }
 
-// Patch reads an object that changes only what it names: an absent member
-// keeps its value, null clears it where the field can be empty. Otherwise it
-// is as Create.
+// Patch reads an object that changes only the members it names. An absent
+// member keeps its value, and null clears it if the field can be empty.
+// Otherwise it is like Create.
 func (s *Set) Patch(in Object) error {
 	return s.read(in, func(f *Field, v any, there bool) string {
 		switch {
@@ -212,7 +212,7 @@ func (f *Field) take(v any) string {
 	if f.Traits&Filled == 0 {
 		return ""
 	}
-	switch b := f.binding.(type) { // what a rule left of it
+	switch b := f.binding.(type) { // the text after the rule
 	case *texts:
 		if len(*b.p) == 0 {
 			return "must not be empty"
@@ -229,16 +229,16 @@ func (f *Field) take(v any) string {
 	return ""
 }
 
-// formed is a binding that keeps text as a rule has made it.
+// formed is a binding that keeps the text that a rule returned.
 type formed interface{ load(v any) error }
 
-// Load reads back what AppendJSON wrote of the same shape, read-only members
-// too. Members that the shape does not have are passed over; those that the
-// text does not have keep the variable's value. It reads the text once and
-// trusts that AppendJSON wrote it: where a member is passed over, only its end
-// is looked for, and what a rule has made of a text is not put to the rule
-// again. An error is never a Malformed, which would blame the one who
-// asked, and leaves the variables with what was read before it.
+// Load reads the output of AppendJSON for the same shape, including read-only
+// members. It skips members that the shape does not have. A variable keeps its
+// value if the text lacks its member. Load reads the text once and trusts that
+// AppendJSON wrote it: it only finds the end of a skipped member, and does not
+// apply a rule again to text that the rule returned. An error is never a
+// Malformed, because the client is not to blame, and leaves the variables as
+// read so far.
 func (s *Set) Load(stored []byte) error {
 	w := walker{data: stored}
 	if err := s.load(&w); err != nil {
@@ -295,8 +295,8 @@ func (s *Set) load(w *walker) error {
 	return nil
 }
 
-// find is the place of the field of the given name, which is likely next or
-// soon after it, or -1.
+// find returns the index of the named field, or -1. The field is probably next,
+// or soon after it.
 func (s *Set) find(name []byte, next int) int {
 	for i := next; i < len(s.fields); i++ {
 		if s.fields[i].Name == string(name) {
@@ -313,7 +313,7 @@ func (s *Set) find(name []byte, next int) int {
 
 func (f *Field) load(w *walker) error {
 	switch f.binding.(type) {
-	case *shown, *spliced: // hold nothing
+	case *shown, *spliced: // these have no variable
 		return w.skip(1)
 	}
 	v, err := w.value(1)
@@ -334,8 +334,8 @@ func (f *Field) load(w *walker) error {
 	return nil
 }
 
-// Strings yields the texts of the shape that people write, in the order they
-// were bound.
+// Strings yields the shape's texts that people write, in the order they were
+// bound.
 func (s *Set) Strings() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range s.fields {
@@ -346,8 +346,8 @@ func (s *Set) Strings() iter.Seq[string] {
 	}
 }
 
-// AppendJSON appends the shown fields as a JSON object, in the order they
-// were bound.
+// AppendJSON appends the shown fields as a JSON object, in the order they were
+// bound.
 func (s *Set) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	empty := len(dst)
@@ -382,8 +382,8 @@ func bare(object []byte) []byte {
 	return object[1 : len(object)-1]
 }
 
-// Members lists the shape with spliced shapes in place: the members that the
-// JSON of the value has.
+// Members lists the shape with spliced shapes expanded: the members of the
+// value's JSON.
 func (s *Set) Members() []Field {
 	var all []Field
 	for _, f := range s.fields {
@@ -396,7 +396,7 @@ func (s *Set) Members() []Field {
 	return all
 }
 
-// spliced is a part of the object that is kept as JSON text already.
+// spliced is a part of the object that is already JSON text.
 type spliced struct {
 	raw   *[]byte
 	shape Shaped
@@ -407,8 +407,8 @@ func (*spliced) clear() bool              { return false }
 func (*spliced) append(dst []byte) []byte { return dst }
 func (*spliced) schema() Schema           { return Schema{} }
 
-// Splice binds JSON text that AppendJSON of a value of the given shape wrote:
-// its members are shown in place. It cannot be read into.
+// Splice binds JSON text that AppendJSON wrote for a value of the given shape.
+// Its members are shown in its place. It cannot be read into.
 func (s *Set) Splice(raw *[]byte, shape Shaped) {
 	s.add("", &spliced{raw, shape}, []Traits{ReadOnly})
 }

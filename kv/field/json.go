@@ -18,8 +18,8 @@ const (
 	MaxDepth = 32
 
 	// MaxValues is how many values Parse accepts in one body: members and
-	// entries at every level, and the body itself. Each costs memory many
-	// times its length in the body.
+	// elements at every level, and the body itself. Each costs many times its
+	// length in memory.
 	MaxValues = 20_000
 )
 
@@ -41,17 +41,16 @@ var (
 	errBroken = Malformed("The body is not valid JSON.")
 )
 
-// Parse reads exactly one JSON object (RFC 8259). Beyond the grammar it
-// refuses what two readers could understand differently: a name that
-// occurs twice in one object, text after the object, invalid UTF-8 and half
-// of a surrogate pair. Nesting is bounded by MaxDepth, the number of values
-// by MaxValues. Every error is a Malformed. Nothing in the result keeps data
-// in memory.
+// Parse reads exactly one JSON object (RFC 8259). Beyond the grammar it refuses
+// text that two readers could understand differently: a repeated name in one
+// object, text after the object, invalid UTF-8, and half of a surrogate pair.
+// MaxDepth bounds the nesting, and MaxValues the number of values. Every error
+// is a Malformed. The result does not keep data in memory.
 func Parse(data []byte) (Object, error) {
 	return parse(data, func(w *walker) (Object, error) { return w.object(0) })
 }
 
-// parse has read read an object, if data is one.
+// parse calls read to read an object, if data is one.
 func parse(data []byte, read func(*walker) (Object, error)) (Object, error) {
 	if !utf8.Valid(data) {
 		return nil, Malformed("The body is not valid UTF-8.")
@@ -69,10 +68,10 @@ func parse(data []byte, read func(*walker) (Object, error)) (Object, error) {
 	return read(&w)
 }
 
-// ParseFor is Parse for what is read into v: members that v does not know or
-// only shows are passed over, and an array or object where v takes neither is built without
-// what is in it. It costs no more memory than what v can take and eight bytes
-// for each name; only members that v knows count as values.
+// ParseFor is Parse for input to v. It skips members that v does not know or
+// only shows. An array or object where v takes neither is built empty. It costs
+// no more memory than v can take, plus eight bytes for each name. Only members
+// that v knows count as values.
 func ParseFor(v Shaped, data []byte) (o Object, err error) {
 	err = with(v, func(s *Set) error {
 		o, err = parse(data, func(w *walker) (Object, error) { return w.members(s) })
@@ -98,7 +97,7 @@ func refusal(data []byte) Malformed {
 	}
 	w := walker{data: data}
 	switch {
-	case w.skip(0) == errDeep: //nolint:errorlint // skip returns it bare
+	case w.skip(0) == errDeep: //nolint:errorlint // skip returns it unwrapped
 		return errDeep
 	case invalid:
 		return Malformed("The body is not valid JSON: " + syntax.Error() + " (byte " + strconv.FormatInt(syntax.Offset, 10) + ").")
@@ -107,18 +106,18 @@ func refusal(data []byte) Malformed {
 	}
 }
 
-// A walker reads JSON once, from left to right. It expects valid JSON: of
-// other text it never reads past the end nor recurses deeper than MaxDepth,
-// but it may accept it.
+// A walker reads JSON once, from left to right. It expects valid JSON. On other
+// text it never reads past the end or recurses deeper than MaxDepth, but it may
+// accept the text.
 type walker struct {
 	data   []byte
 	at     int
 	values int // built so far
 	seed   maphash.Seed
-	names  []uint64 // hashes of the names in each object that is being passed over
+	names  []uint64 // hashes of the names in each object that is being skipped
 }
 
-// next passes over white space and is the byte behind it, 0 at the end.
+// next skips white space and returns the next byte, 0 at the end.
 func (w *walker) next() byte {
 	for ; w.at < len(w.data); w.at++ {
 		if c := w.data[w.at]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
@@ -128,8 +127,8 @@ func (w *walker) next() byte {
 	return 0
 }
 
-// more reports whether a container of which n members or entries were read
-// has another, and passes over the comma before it or the end.
+// more reports whether a container of which n members or elements were read has
+// another. It skips the comma before it, or the end.
 func (w *walker) more(n int, end byte) (bool, error) {
 	switch c := w.next(); {
 	case c == end:
@@ -144,7 +143,7 @@ func (w *walker) more(n int, end byte) (bool, error) {
 	return false, errBroken
 }
 
-// quoted passes over a string and is what stands between its quotes.
+// quoted skips a string and returns the bytes between its quotes.
 func (w *walker) quoted() ([]byte, error) {
 	if w.next() != '"' {
 		return nil, errBroken
@@ -167,7 +166,7 @@ func (w *walker) quoted() ([]byte, error) {
 	}
 }
 
-// text passes over a string and is what it means.
+// text skips a string and returns its meaning.
 func (w *walker) text() (string, error) {
 	raw, err := w.quoted()
 	if err != nil {
@@ -176,7 +175,7 @@ func (w *walker) text() (string, error) {
 	return unescape(raw)
 }
 
-// colon passes over what stands between a name and its value.
+// colon skips the bytes between a name and its value.
 func (w *walker) colon() error {
 	if w.next() != ':' {
 		return errBroken
@@ -185,7 +184,7 @@ func (w *walker) colon() error {
 	return nil
 }
 
-// word passes over a number, true, false or null.
+// word skips a number, true, false or null.
 func (w *walker) word() []byte {
 	w.next()
 	from := w.at
@@ -233,7 +232,7 @@ func (w *walker) count() error {
 	return nil
 }
 
-// enter passes over the bracket or brace of a container inside depth others.
+// enter skips the bracket or brace of a container inside depth others.
 func (w *walker) enter(depth int) error {
 	if depth == MaxDepth {
 		return errDeep
@@ -292,12 +291,12 @@ func (w *walker) object(depth int) (Object, error) {
 		}
 		known := len(o)
 		if o[name] = v; len(o) == known {
-			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut: it goes into the answer
+			return nil, Malformed(fmt.Sprintf("The body names %.64q twice.", name)) // a long name is cut, because it goes into the answer
 		}
 	}
 }
 
-// members builds the outermost object of those members that the set knows.
+// members builds the outermost object with the members that the set knows.
 func (w *walker) members(s *Set) (Object, error) {
 	if err := w.enter(0); err != nil {
 		return nil, err
@@ -337,7 +336,7 @@ func (w *walker) members(s *Set) (Object, error) {
 	}
 }
 
-// valueFor builds the value of a field, or an empty one of its kind where the
+// valueFor builds the value of a field, or an empty one of its kind if the
 // field takes nothing of that kind.
 func (w *walker) valueFor(f *Field) (any, error) {
 	c := w.next()
@@ -356,8 +355,8 @@ func (w *walker) valueFor(f *Field) (any, error) {
 	return []any{}, w.pass(1)
 }
 
-// pass passes over a value that is inside depth containers. It refuses names
-// that occur twice in one object, of which it keeps hashes alone.
+// pass skips a value that is inside depth containers. It refuses repeated names
+// in one object, and keeps only hashes of the names.
 func (w *walker) pass(depth int) error {
 	end, from := byte(']'), len(w.names)
 	switch w.next() {
@@ -396,7 +395,7 @@ func (w *walker) pass(depth int) error {
 	}
 }
 
-// name passes over the name of a member and the colon, and notes the name.
+// name skips the name of a member and the colon, and records the name.
 func (w *walker) name() ([]byte, error) {
 	name, err := w.quoted()
 	if err == nil && bytes.IndexByte(name, '\\') >= 0 {
@@ -411,8 +410,8 @@ func (w *walker) name() ([]byte, error) {
 	return name, err
 }
 
-// distinct forgets the names noted from the given one on, which are those of
-// one object, and refuses two that are the same.
+// distinct forgets the recorded names from the given index on, which belong to
+// one object, and refuses duplicates among them.
 func (w *walker) distinct(from int) error {
 	all := w.names[from:]
 	w.names = w.names[:from]
@@ -425,7 +424,7 @@ func (w *walker) distinct(from int) error {
 	return nil
 }
 
-// named is the field of the name; nil if there is none that can be set.
+// named returns the field with the name; nil if no such field can be set.
 func (s *Set) named(name []byte) *Field {
 	for i := range s.fields {
 		if f := &s.fields[i]; f.Name == string(name) && f.Traits&ReadOnly == 0 {
@@ -435,8 +434,8 @@ func (s *Set) named(name []byte) *Field {
 	return nil
 }
 
-// skip passes over a value that is inside depth containers without a look at
-// more than where it ends.
+// skip skips a value that is inside depth containers. It only searches for its
+// end.
 func (w *walker) skip(depth int) error {
 	for outside := depth; ; {
 		switch w.next() {
@@ -469,7 +468,7 @@ func (w *walker) skip(depth int) error {
 	}
 }
 
-// unescape is the text that the inside of a string means.
+// unescape returns the text of a string from the bytes between its quotes.
 func unescape(raw []byte) (string, error) {
 	i := bytes.IndexByte(raw, '\\')
 	if i < 0 {
@@ -519,8 +518,8 @@ func unescape(raw []byte) (string, error) {
 	return b.String(), nil
 }
 
-// halfSurrogate reports whether an escape in data names a lone surrogate,
-// which encoding/json would quietly replace by U+FFFD.
+// halfSurrogate reports whether an escape in data names a lone surrogate, which
+// encoding/json would quietly replace by U+FFFD.
 func halfSurrogate(data []byte) bool {
 	for {
 		i := bytes.IndexByte(data, '\\')
@@ -566,9 +565,9 @@ func codeUnit(esc []byte) (uint16, bool) {
 	return unit, true
 }
 
-// AppendString appends s to dst as a JSON string. Characters that end a
-// script or a line in HTML and JavaScript are escaped too, so that the text
-// can stand inside a page; bytes that are not UTF-8 become U+FFFD.
+// AppendString appends s to dst as a JSON string. It also escapes characters
+// that end a script or a line in HTML and JavaScript, so that the text may be
+// in a page. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

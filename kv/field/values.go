@@ -25,7 +25,8 @@ var (
 	errTime   = errors.New("must be a date-time with a zone, such as 2026-12-31T18:00:00Z")
 )
 
-// asText reads text. A form's, unlike that from Parse, may be no UTF-8.
+// asText reads text. Text of a form may be invalid UTF-8, unlike text from
+// Parse.
 func asText(v any) (string, error) {
 	s, ok := v.(string)
 	switch {
@@ -92,8 +93,8 @@ func (b *longText) set(v any) error {
 }
 
 // Name binds a label for people: one line of at most limit characters without
-// control characters, white space trimmed and folded. Characters that change the
-// direction of text are left out.
+// control characters, white space trimmed and folded. It removes characters
+// that change the direction of text.
 func (s *Set) Name(name string, p *string, limit int, traits ...Traits) *Field {
 	return s.add(name, &label{text{p, limit}}, traits)
 }
@@ -130,13 +131,13 @@ func CleanName(limit int) Rule {
 	}
 }
 
-// Bidi reports whether a character changes the direction of text and shows
-// nothing.
+// Bidi reports whether a character changes the direction of text and is
+// invisible.
 func Bidi(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
-// A Secret is what an input says about a password.
+// A Secret is the input for a password.
 type Secret struct {
 	Said bool   // the input names the field
 	Text string // "" removes the password
@@ -146,7 +147,7 @@ type Secret struct {
 const MaxSecret = 1024
 
 // Secret binds a password: 1 to MaxSecret bytes, kept as given. Null and ""
-// mean none. It is never shown.
+// mean no password. It is never shown.
 func (s *Set) Secret(name string, p *Secret, traits ...Traits) *Field {
 	return s.add(name, &secret{p}, append(traits, WriteOnly))
 }
@@ -175,8 +176,9 @@ func (b *secret) schema() Schema {
 const MaxURL = 8192
 
 // URL binds an absolute http or https address of at most MaxURL bytes without
-// user name and password, kept normalised (RFC 3986, section 6.2.2.1: scheme
-// and host in lower case). Null and "" empty it; an empty one is shown as null.
+// user name and password. It is kept normalised (RFC 3986, section 6.2.2.1:
+// scheme and host in lower case). Null and "" empty it; an empty one is shown
+// as null.
 func (s *Set) URL(name string, p *string, traits ...Traits) *Field {
 	return s.add(name, &address{text{p, MaxURL}}, traits)
 }
@@ -238,14 +240,14 @@ func CleanURL(t string) (string, error) {
 	return t, nil
 }
 
-// hasPort reports whether the port of u can be one, or is left to the scheme.
+// hasPort reports whether the port of u is valid or left to the scheme.
 func hasPort(u *url.URL) bool {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	return u.Port() == "" || err == nil && n > 0
 }
 
-// lowerASCII leaves other letters alone: the lower case of some of them is an
-// ASCII letter, which would name another host.
+// lowerASCII changes only ASCII letters. The lower case of some other letters
+// is an ASCII letter, which would name another host.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -256,7 +258,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// Bool binds a boolean; the texts "true" and "false" count as such.
+// Bool binds a boolean; it also accepts the texts "true" and "false".
 func (s *Set) Bool(name string, p *bool, traits ...Traits) *Field {
 	return s.add(name, &boolean{p}, traits)
 }
@@ -279,9 +281,10 @@ func (b *boolean) append(dst []byte) []byte { return strconv.AppendBool(dst, *b.
 func (b *boolean) schema() Schema           { return Schema{Type: "boolean"} }
 
 // whole reads a JSON number, or text that is one, if its value is a whole
-// number of at most 2^53, which every reader of JSON holds exactly: 3, 3.0 and
-// 1e2 are; 1.5, 0x10, "1_000" and " 5" are not. It reads decimals, because a
-// float64 would round a fraction or a large number to a value nobody sent.
+// number of at most 2^53, which every reader of JSON represents exactly. 3, 3.0
+// and 1e2 are accepted; 1.5, 0x10, "1_000" and " 5" are not. It parses
+// decimals, because a float64 would round a fraction or a large number to a
+// value nobody sent.
 func whole(v any) (int64, error) {
 	var t string
 	switch x := v.(type) {
@@ -297,7 +300,7 @@ func whole(v any) (int64, error) {
 	t, power, _ := strings.Cut(t, "e")
 	before, after, _ := strings.Cut(t, ".")
 	shift, _ := strconv.Atoi(power) // stops at the ends of int
-	// Among 40 digits, a shift by 100 is as good as any that is longer.
+	// Among 40 digits, a shift by 100 has the effect of any longer one.
 	point := len(before) + min(max(shift, -100), 100)
 	digits := before + after + strings.Repeat("0", max(0, point-len(before)-len(after)))
 	point = max(0, point)
@@ -314,7 +317,7 @@ func whole(v any) (int64, error) {
 type integer struct {
 	p          *int64
 	least, top int64
-	none       bool // null is a value, kept as -1 or 0: one below least
+	none       bool // null is a value, kept as -1 or 0, which is below least
 }
 
 func (b *integer) set(v any) error {
@@ -344,10 +347,10 @@ func (b *integer) schema() Schema {
 	return Schema{Type: "integer", Format: "int64", Min: &b.least, Max: &b.top, Nullable: b.none}
 }
 
-// MaxCount is the largest number a Count holds.
+// MaxCount is the largest number that a Count can hold.
 const MaxCount = math.MaxInt32
 
-// Count binds a limit: a whole number from 1 to MaxCount, or null for none,
+// Count binds a limit: a whole number from 1 to MaxCount, or null for no limit,
 // which is kept as 0.
 func (s *Set) Count(name string, p *int64, traits ...Traits) *Field {
 	return s.add(name, &integer{p, 1, MaxCount, true}, traits)
@@ -358,13 +361,13 @@ func (s *Set) Number(name string, p *int64, minimum, top int64, traits ...Traits
 	return s.add(name, &integer{p, minimum, top, false}, traits)
 }
 
-// MaybeNumber binds a whole number from least to top, or null, which is kept
-// as least-1: that must be the variable's value before anything is read.
+// MaybeNumber binds a whole number from least to top, or null, which is kept as
+// least-1. The variable must have that value before anything is read.
 func (s *Set) MaybeNumber(name string, p *int64, minimum, top int64, traits ...Traits) *Field {
 	return s.add(name, &integer{p, minimum, top, true}, traits)
 }
 
-// Limit binds a limit: a whole number from 1 to top, or 0 or null for none,
+// Limit binds a limit: a whole number from 1 to top, or 0 or null for no limit,
 // which is kept as 0 and shown as null.
 func (s *Set) Limit(name string, p *int64, top int64, traits ...Traits) *Field {
 	return s.add(name, &limit{integer{p, 0, top, true}}, traits)
@@ -409,8 +412,8 @@ func (b *instant) set(v any) error {
 	return nil
 }
 
-// lax reports what package time reads beyond RFC 3339: one digit for an hour,
-// a comma before the fraction, and zones of 24:00 or :60.
+// lax reports forms that package time accepts beyond RFC 3339: one digit for an
+// hour, a comma before the fraction, and zones of 24:00 or :60.
 func lax(t string) bool {
 	if t[len("2006-01-02T1")] == ':' || strings.Contains(t, ",") {
 		return true
@@ -430,7 +433,7 @@ func (b *instant) append(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendTime is AppendFormat with TimeLayout, in a sixth of the time.
+// appendTime is AppendFormat with TimeLayout in a sixth of the time.
 func appendTime(dst []byte, t time.Time) []byte {
 	b := [...]byte{4: '-', 7: '-', 10: 'T', 13: ':', 16: ':', 19: '.', 23: 'Z'}
 	pair := func(at, n int) { b[at], b[at+1] = byte('0'+n/10%10), byte('0'+n%10) }
@@ -458,8 +461,8 @@ func Choice[T ~string](s *Set, name string, p *T, of []T, traits ...Traits) *Fie
 	return s.add(name, &choice[T]{p, of, false}, traits)
 }
 
-// MaybeChoice binds one of a fixed list of words, or null for none of them,
-// which is kept as "".
+// MaybeChoice binds one of a fixed list of words, or null for no word, which is
+// kept as "".
 func MaybeChoice[T ~string](s *Set, name string, p *T, of []T, traits ...Traits) *Field {
 	return s.add(name, &choice[T]{p, of, true}, traits)
 }
@@ -510,8 +513,8 @@ func (b *choice[T]) schema() Schema {
 // "<name> …".
 type Rule func(string) (string, error)
 
-// Ruled binds text with a form of its own, such as a slug or a colour.
-// pattern describes what it accepts to a reader of the schema.
+// Ruled binds text with its own form, such as a slug or a colour. pattern
+// describes the form to readers of the schema.
 func (s *Set) Ruled(name string, p *string, rule Rule, pattern string, limit int, traits ...Traits) *Field {
 	return s.add(name, &ruled{text{p, limit}, rule, pattern}, traits)
 }
@@ -542,7 +545,7 @@ func (b *ruled) schema() Schema {
 	return Schema{Type: "string", Pattern: b.pattern, MaxLength: b.most}
 }
 
-// Texts binds a list of at most limit texts, each as rule says. Null is the
+// Texts binds a list of at most limit texts, each checked by rule. Null is the
 // empty list; a variable that no input named stays nil. Form text is a JSON
 // array, or names separated by commas.
 func (s *Set) Texts(name string, p *[]string, rule Rule, limit, length int, traits ...Traits) *Field {
@@ -591,7 +594,7 @@ func (b *texts) set(v any) error {
 	return nil
 }
 
-// split reads a list as a form carries it.
+// split splits the text of a list in a form.
 func split(t string) any {
 	if strings.HasPrefix(strings.TrimSpace(t), "[") {
 		var list []any
@@ -626,8 +629,8 @@ func (b *texts) schema() Schema {
 	return Schema{Type: "array", Items: &b.item, MaxItems: b.most}
 }
 
-// Among says, for the reference alone, which words the list of texts that was
-// bound last takes; its rule refuses others.
+// Among says, only for the reference, which words the last bound list of texts
+// takes. Its rule refuses others.
 func (f *Field) Among(words []string) *Field {
 	f.binding.(*texts).item.Enum = words
 	return f
@@ -710,6 +713,6 @@ func (b *shown) schema() Schema           { return b.as }
 // ObjectOf is the schema of an object of the given shape.
 func ObjectOf(v Shaped) Schema { return Schema{Type: "object", Members: Of(v).Members()} }
 
-// Clears reports whether null is a value on a patch. It asks by clearing the
-// variable, so it is for shapes bound to throw-away values.
+// Clears reports whether null is a value on a patch. It tests by clearing the
+// variable, so it is for shapes bound to temporary values.
 func (f Field) Clears() bool { return f.Traits&Filled == 0 && f.binding.clear() }

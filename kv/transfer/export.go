@@ -16,17 +16,16 @@ import (
 	"kist/kv/transfer/format"
 )
 
-// Exported is what an export holds.
+// Exported says what an export holds.
 type Exported struct {
 	User    string `json:"user"`
 	Records int    `json:"records"`
 	Files   int    `json:"files"`   // contents
-	Bytes   int64  `json:"bytes"`   // of those
+	Bytes   int64  `json:"bytes"`   // of those contents
 	Missing int    `json:"missing"` // contents whose bytes are gone
 }
 
-// Export is what an account keeps as it was at one instant, ready to be written
-// out.
+// Export is an account's data at one instant, ready to be written out.
 type Export struct {
 	Holds Exported
 
@@ -42,16 +41,16 @@ type part struct {
 	size int64
 }
 
-// NewExport reads the records of an account in one transaction, which is as
-// short as the disk is fast, and lays them aside in a file below the data
-// directory's cache: a transaction that waited for anyone who fetches the export
-// would make the store grow. The caller must Close it.
+// NewExport reads the records of an account in one transaction and saves them
+// in a temporary file in the data directory's cache. The transaction is as
+// short as the disk is fast: if it waited for a client that downloads the
+// export, the store would grow. The caller must Close the export.
 func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
 	if err != nil {
 		return nil, fmt.Errorf("cannot lay the export aside: %w", err)
 	}
-	_ = os.Remove(spool.Name()) // so that a crash leaves nothing; where that cannot be, Close does it
+	_ = os.Remove(spool.Name()) // a crash leaves nothing; where this is impossible, Close removes it
 	x = &Export{blobs: content, spool: spool}
 	if err = store.View(func(tx *kv.Tx) error { return x.read(tx, owner) }); err != nil {
 		return nil, errors.Join(err, x.Close())
@@ -59,7 +58,7 @@ func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Expor
 	return x, nil
 }
 
-// Close frees what the export has laid aside.
+// Close removes the temporary data of the export.
 func (x *Export) Close() error {
 	err := x.spool.Close()
 	if gone := os.Remove(x.spool.Name()); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
@@ -68,7 +67,7 @@ func (x *Export) Close() error {
 	return err
 }
 
-// read lays aside what the transaction sees.
+// read saves what the transaction sees.
 func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	u, err := tx.User(owner)
 	if err != nil {
@@ -153,8 +152,8 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	return errors.Join(err, out.Flush())
 }
 
-// Write writes the export as a zip. Contents whose bytes are gone or damaged are left out
-// and counted in Holds.Missing.
+// Write writes the export as a zip. It leaves out contents whose bytes are gone
+// or damaged, and counts them in Holds.Missing.
 func (x *Export) Write(w io.Writer) error {
 	z := zip.NewWriter(w)
 	at := int64(0)
@@ -169,7 +168,7 @@ func (x *Export) Write(w io.Writer) error {
 		at += p.size
 	}
 	for _, ref := range x.contents {
-		err := x.blobs.Prove(ref) // before it is in the zip
+		err := x.blobs.Prove(ref) // before it is added to the zip
 		var f *os.File
 		if err == nil {
 			f, err = x.blobs.Get(ref)
@@ -181,7 +180,7 @@ func (x *Export) Write(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		// Stored as it is: most files are compressed already.
+		// Not compressed: most files are compressed already.
 		to, err := z.CreateHeader(&zip.FileHeader{Name: format.BlobName(ref), Method: zip.Store})
 		if err == nil {
 			_, err = io.Copy(to, f)

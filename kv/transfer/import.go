@@ -1,6 +1,6 @@
-// Package transfer takes what was exported elsewhere into the store, and writes
-// out what an account keeps. DESIGN.md has the form of an export and the rules
-// of both.
+// Package transfer imports data that was exported elsewhere, and exports the
+// data of an account. DESIGN.md has the form of an export and the rules for
+// both.
 package transfer
 
 import (
@@ -28,29 +28,29 @@ import (
 	"kist/kv/transfer/format"
 )
 
-// A transaction takes so many entries, and about so many bytes of text.
+// Bounds of a transaction, in entries and in bytes of text, approximately.
 const (
 	batchRows  = 100
 	batchBytes = 1 << 20
 )
 
-// Import takes rows into an account.
+// Import imports rows into an account.
 type Import struct {
 	Store   *kv.Store
 	Blobs   *blobs.Store
 	Owner   record.ID
-	DryRun  bool                // nothing is kept
-	Update  bool                // fill in the empty fields of what is there, and add tags
+	DryRun  bool                // nothing is saved
+	Update  bool                // fill in the empty fields of existing records, and add tags
 	MaxFile int64               // bytes of one file
-	Tell    func(*record.Moved) // is told how far it is, now and then; may be nil
+	Tell    func(*record.Moved) // receives the progress now and then; may be nil
 
 	report *record.Moved
 	batch  []*entry
 	volume int
-	seen   map[*record.Kind]map[[16]byte]record.ID // what the owner has, by identity; a zero id is of this import
-	pages  map[[16]byte]bool                       // of the bookmarks that this import has made, or would make
-	slugs  map[string]bool                         // that a dry run would have given
-	last   record.ID                               // the latest that was made
+	seen   map[*record.Kind]map[[16]byte]record.ID // the owner's records, by identity; a zero id was created by this import
+	pages  map[[16]byte]bool                       // pages of the bookmarks that this import has created, or would create
+	slugs  map[string]bool                         // slugs that a dry run would have given
+	last   record.ID                               // the latest record that was created
 }
 
 // entry is a row on its way into the store.
@@ -61,13 +61,13 @@ type entry struct {
 	file *record.Content
 	kept *blobs.Kept
 	made bool
-	old  record.ID // what is there already and is to be filled in; zero if it is not known yet
+	old  record.ID // the existing record to fill in; zero if it is not known yet
 }
 
-// Run takes the rows in. It makes what is not there yet, so that it may be run
-// again, for instance when it was cut short. The report is there in any case;
-// the error says why it ended early: a format.Unreadable, what came of the
-// source, the end of ctx, or the store's.
+// Run imports the rows. It creates only what does not exist yet, so it may be
+// run again, for instance after an interruption. It always returns the report.
+// The error says why it ended early: a format.Unreadable, an error of the
+// source or the store, or the end of ctx.
 func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) (*record.Moved, error) {
 	m.report = &record.Moved{Format: string(name), DryRun: m.DryRun, Made: map[string]int64{}, Remarks: []record.Remark{}}
 	m.seen, m.pages, m.slugs = map[*record.Kind]map[[16]byte]record.ID{}, map[[16]byte]bool{}, map[string]bool{}
@@ -93,11 +93,11 @@ func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) 
 	return m.report, err
 }
 
-// largeImport is how many entries make an import whose memory is given back to
-// the system at once.
+// largeImport is the number of entries from which an import returns its memory
+// to the system at once.
 const largeImport = 10_000
 
-// forget drops what was known of the owner's records, which grows with them.
+// forget drops the index of the owner's records, which grows with their number.
 func (m *Import) forget() {
 	m.seen, m.pages, m.slugs = nil, nil, nil
 	if m.report.Entries >= largeImport {
@@ -105,7 +105,7 @@ func (m *Import) forget() {
 	}
 }
 
-// take readies a row and adds it to the batch.
+// take prepares a row and adds it to the batch.
 func (m *Import) take(row format.Row) error {
 	if row.Refused != "" {
 		m.report.Entries++
@@ -113,7 +113,7 @@ func (m *Import) take(row format.Row) error {
 		return nil
 	}
 	if row.Whole {
-		err := m.flush() // so that it stands behind the rows of the entries before it
+		err := m.flush() // it comes after the rows of earlier entries
 		for _, n := range row.Notes {
 			m.report.RemarkWhole(row.At, n)
 		}
@@ -142,14 +142,14 @@ func (m *Import) take(row format.Row) error {
 	return m.flush()
 }
 
-// refuse notes that an entry cannot be kept.
+// refuse records that an entry cannot be kept.
 func (m *Import) refuse(e *entry, why error) (bool, error) {
 	m.report.Remark(e.At, e.Name, why.Error(), true)
 	return false, nil
 }
 
-// ready makes a form of a row, and content of a file's bytes. It reports false
-// for what is refused, or there already.
+// ready makes a form from a row, and content from a file's bytes. It reports
+// false if the row is refused or exists already.
 func (m *Import) ready(e *entry) (bool, error) {
 	e.form = record.NewForm(e.Kind)
 	if e.Kind == record.Files {
@@ -162,7 +162,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 		}
 		return m.refuse(e, err)
 	}
-	e.form.Password = field.Secret{} // there are hashes, or none
+	e.form.Password = field.Secret{} // the row has a hash or no password
 	if e.Kind == record.Files {
 		if err := m.bytes(e); err != nil {
 			var unfit *record.Error
@@ -174,7 +174,7 @@ func (m *Import) ready(e *entry) (bool, error) {
 	}
 	e.id = identity(e.Kind, e.form.Slug, e.form.Body, e.Past.Created, e.Exact)
 	if e.Exact || e.Kind == record.Bookmarks {
-		return true, nil // the transaction looks for its slug, or its page
+		return true, nil // the transaction looks up its slug or its page
 	}
 	known, err := m.known(e.Kind)
 	if err != nil {
@@ -192,9 +192,10 @@ func (m *Import) ready(e *entry) (bool, error) {
 	return true, nil
 }
 
-// identity is what makes two things the same: the page of a bookmark, slug and
-// target of a short link, name and content of a file, and of anything else, as of
-// kist's own, all of its fields and when it was made.
+// identity decides when two records are the same. It is the page of a bookmark,
+// the slug and target of a short link, the name and content of a file. For any
+// other record, and for rows of kist's own export, it is all fields and the
+// time of creation.
 func identity(k *record.Kind, slug string, b record.Body, created time.Time, exact bool) [16]byte {
 	text := ""
 	switch b := b.(type) {
@@ -218,10 +219,10 @@ func identity(k *record.Kind, slug string, b record.Body, created time.Time, exa
 	return [16]byte(sum[:])
 }
 
-// page is how many records a transaction reads to learn what is there.
+// page is how many records one transaction reads to learn what exists.
 const page = 500
 
-// known are the identities of what the owner has of a kind.
+// known returns the identities of the owner's records of a kind.
 func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 	if m.seen[k] != nil {
 		return m.seen[k], nil
@@ -241,7 +242,7 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 			for _, exact := range []bool{false, true} {
 				known[identity(k, r.Slug, b, r.Created, exact)] = r.ID
 			}
-			if k != record.Bookmarks && k != record.Links && k != record.Files { // what had no date got one
+			if k != record.Bookmarks && k != record.Links && k != record.Files { // a row without a date got one
 				known[identity(k, r.Slug, b, time.Time{}, true)] = r.ID
 			}
 		}
@@ -262,7 +263,7 @@ func (m *Import) bytes(e *entry) error {
 	defer from.Close()
 	limit, room := min(m.MaxFile, math.MaxInt64-1), int64(math.MaxInt64-1)
 	if !m.DryRun {
-		room = m.Store.FreeForContent() // before the file takes of it
+		room = m.Store.FreeForContent() // before the file takes space
 	}
 	in := &reader{r: io.LimitReader(from, limit+1)}
 	head := make([]byte, media.Sniffed)
@@ -280,7 +281,7 @@ func (m *Import) bytes(e *entry) error {
 		if stage, err = m.Blobs.Stage(); err != nil {
 			return err
 		}
-		defer stage.Drop() //nolint:errcheck // what cannot be removed now is removed by the next sweep
+		defer stage.Drop() //nolint:errcheck // the next sweep removes what stays
 		to = stage
 	}
 	if _, err := to.Write(head); err != nil {
@@ -310,10 +311,10 @@ func (m *Import) bytes(e *entry) error {
 		m.releaseBatch([]*entry{e})
 		return damaged
 	}
-	b := e.form.Body.(*record.File) // the kind is that of files
+	b := e.form.Body.(*record.File) // the kind is Files
 	claimed, _ := e.Fields["mimeType"].(string)
 	name := b.OriginalName
-	if e.Exact { // what it was taken for, it had another name at first, maybe
+	if e.Exact { // its media type may come from an earlier name
 		name = ""
 	}
 	b.Size, b.SHA256, b.MimeType = size, hex.EncodeToString(ref[:]), media.Of(claimed, name, head)
@@ -321,8 +322,8 @@ func (m *Import) bytes(e *entry) error {
 	return nil
 }
 
-// unread is the error of bytes that could not be read: the source's if it is
-// gone, else the file's.
+// unread is the error for bytes that could not be read. It is the source's
+// error if the source is gone, otherwise the file's.
 func (m *Import) unread(err error, damaged error) error {
 	if errors.As(err, new(*fs.PathError)) || errors.Is(err, context.Canceled) {
 		return err
@@ -330,7 +331,7 @@ func (m *Import) unread(err error, damaged error) error {
 	return damaged
 }
 
-// reader tells errors of reading from errors of writing.
+// reader distinguishes errors of reading from errors of writing.
 type reader struct {
 	r   io.Reader
 	err error
@@ -344,7 +345,7 @@ func (s *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// flush takes the batch into the store.
+// flush writes the batch to the store.
 func (m *Import) flush() error {
 	batch := m.batch
 	m.batch, m.volume = nil, 0
@@ -355,7 +356,7 @@ func (m *Import) flush() error {
 	err := m.commit(batch)
 	var one *record.Error
 	if errors.As(err, &one) && one.Fault != record.Full {
-		// Something in it is refused: each on its own.
+		// The store refuses something in it: try each entry on its own.
 		for _, e := range batch {
 			var refused *record.Error
 			if err = m.commit([]*entry{e}); errors.As(err, &refused) && refused.Fault != record.Full && refused.Fault != record.Missing {
@@ -372,11 +373,12 @@ func (m *Import) flush() error {
 	return errors.Join(err, m.relax())
 }
 
-// relaxEvery is after how many entries of a transaction memory is looked at.
+// relaxEvery is after how many entries of a transaction the memory use is
+// checked.
 const relaxEvery = 20
 
-// relax gives back the memory that reading the store has taken, if that is
-// much. Otherwise all of the store would be mapped.
+// relax returns the memory that reading the store has used, if it is large.
+// Otherwise the whole store would end up mapped.
 func (m *Import) relax() error {
 	if kv.FileMemory() <= kv.MostMapped {
 		return nil
@@ -384,25 +386,25 @@ func (m *Import) relax() error {
 	return m.Store.SetRelaxed()
 }
 
-// outcome is what came of an entry in a transaction.
+// outcome is the result of an entry in a transaction.
 type outcome struct {
-	made   string // what it became; "" if that was there
-	filled bool   // that was filled in
+	made   string // the kind that it became; "" if it existed
+	filled bool   // an existing record was filled in
 	remark string
 }
 
-// progress is what a transaction has done that the import keeps in mind once it
-// is committed.
+// progress is what a transaction did that the import remembers once it is
+// committed.
 type progress struct {
-	slugs map[string]bool   // that a dry run would have given
-	pages map[[16]byte]bool // of new bookmarks
+	slugs map[string]bool   // slugs that a dry run would have given
+	pages map[[16]byte]bool // pages of new bookmarks
 	last  record.ID
 }
 
-// commit takes entries into the store in one transaction.
+// commit writes entries to the store in one transaction.
 func (m *Import) commit(batch []*entry) error {
 	for _, e := range batch {
-		if e.Exact { // read before the transaction that asks
+		if e.Exact { // read before the transaction that uses it
 			if _, err := m.known(e.Kind); err != nil {
 				return err
 			}
@@ -460,7 +462,7 @@ func (m *Import) commit(batch []*entry) error {
 	return nil
 }
 
-// label makes a tag or a folder, which may be there.
+// label creates a tag or a folder unless it exists.
 func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 	var none *record.Error
 	if l.Folder {
@@ -479,12 +481,12 @@ func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 	return o, err
 }
 
-// keep makes a record of an entry, or passes it over if it is there.
+// keep creates a record from an entry, or skips the entry if the record exists.
 func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
 	if e.old != uuid.Nil {
 		r, err := tx.Owned(m.Owner, e.Kind, e.old)
 		if absent(err) {
-			return o, nil // it was removed a moment ago
+			return o, nil // it was just removed
 		}
 		return m.there(tx, e, r, err)
 	}
@@ -497,7 +499,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 			return m.there(tx, e, old, nil)
 		case !absent(err):
 			return o, err
-		case twice: // by a dry run, or it was removed a moment ago
+		case twice: // by a dry run, or it was just removed
 			return o, nil
 		}
 		now.pages[e.id] = true
@@ -536,17 +538,17 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	return o, nil
 }
 
-// absent reports whether an error says that there is no such thing.
+// absent reports whether an error says that something does not exist.
 func absent(err error) bool {
 	var one *record.Error
 	return errors.As(err, &one) && one.Fault == record.Missing
 }
 
-// has reports whether the owner has what is the same as the entry.
+// has reports whether the owner has a record with the entry's identity.
 func (m *Import) has(e *entry) bool { _, there := m.seen[e.Kind][e.id]; return there }
 
-// there is what becomes of an entry that is there already, as r: it is passed
-// over, or what it lacks is filled in if that was asked for.
+// there handles an entry that exists already, as r. It skips the entry, or
+// fills in what r lacks if that was requested.
 func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
 	if err != nil || !m.Update {
 		return o, err
@@ -561,8 +563,8 @@ func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outc
 	return o, err
 }
 
-// twice adds what an entry has to r, which is the same page and came from the
-// same source.
+// twice adds the data of an entry to r, which has the same page and came from
+// the same source.
 func (m *Import) twice(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
 	added, err := m.fill(tx, e, r)
 	if len(added) > 0 {
@@ -571,9 +573,9 @@ func (m *Import) twice(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err er
 	return o, err
 }
 
-// fill fills in the empty fields of r with what the entry says, makes it a
-// favourite if the entry is one, and adds the entry's tags. It never overwrites.
-// It returns what it added, or would add.
+// fill fills in the empty fields of r from the entry, makes it a favourite if
+// the entry is one, and adds the entry's tags. It never overwrites. It returns
+// what it added, or would add.
 func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, err error) {
 	form, err := r.Form()
 	if err != nil {
@@ -622,8 +624,8 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	return added, tx.Save(r, form, "")
 }
 
-// releaseBatch ends the pins. Content that got no record is unlinked at once: otherwise
-// refused entries would fill the disk until the next sweep.
+// releaseBatch releases the pins. It unlinks content that got no record at
+// once: otherwise refused entries would fill the disk until the next sweep.
 func (m *Import) releaseBatch(batch []*entry) {
 	for _, e := range batch {
 		if e.kept == nil {
@@ -631,14 +633,14 @@ func (m *Import) releaseBatch(batch []*entry) {
 		}
 		e.kept.Release()
 		if !e.made {
-			// What cannot be unlinked now is left to the sweep.
+			// The sweep removes what cannot be unlinked now.
 			_, _ = m.Blobs.Unlink(e.kept.Ref, func() (bool, error) { return m.Store.NeverReferenced(e.kept.Ref) })
 		}
 	}
 }
 
-// Lay keeps what was staged among the contents, to be read at will until done
-// is called, which unlinks it unless a file has the same content.
+// Lay keeps staged content as a blob that can be read until done is called.
+// done unlinks it unless a file has the same content.
 func Lay(content *blobs.Store, store *kv.Store, stage *blobs.Stage) (s format.Source, done func(), err error) {
 	kept, err := stage.Keep()
 	if err != nil {
@@ -651,5 +653,5 @@ func Lay(content *blobs.Store, store *kv.Store, stage *blobs.Stage) (s format.So
 		free()
 		return s, nil, err
 	}
-	return format.Source{R: f, Size: kept.Size}, func() { _ = f.Close(); free() }, nil // it was only read
+	return format.Source{R: f, Size: kept.Size}, func() { _ = f.Close(); free() }, nil // the file was only read
 }

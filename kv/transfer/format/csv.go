@@ -17,7 +17,8 @@ import (
 	"kist/kv/record"
 )
 
-// column is the name of a column as it is compared: its letters in lower case.
+// column is the form in which names of columns are compared: the letters of the
+// name in lower case.
 func column(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) {
@@ -29,14 +30,14 @@ func column(name string) string {
 
 // csvLine is a line of a CSV file. It remembers which cells were read.
 type csvLine struct {
-	columns map[string]int // the place of a column, by the name as it is compared
-	names   []string       // of the columns, as the file has them
-	cells   []string       // the reader uses them again for the next line
+	columns map[string]int // index by the compared form of the name
+	names   []string       // names of the columns, as in the file
+	cells   []string       // reused for the next line by the reader
 	read    []bool
 }
 
-// cell reads the cell of the first of the columns that says something. The
-// others count as not read.
+// cell returns the first of the given columns that is not empty. The others
+// count as not read.
 func (l *csvLine) cell(columns ...string) string {
 	for _, name := range columns {
 		if i, ok := l.columns[name]; ok && i < len(l.cells) && strings.TrimSpace(l.cells[i]) != "" {
@@ -47,8 +48,7 @@ func (l *csvLine) cell(columns ...string) string {
 	return ""
 }
 
-// when reads an instant as cell does. One that is not understood counts as
-// not read.
+// when reads an instant like cell. A cell with another form counts as not read.
 func (l *csvLine) when(columns ...string) time.Time {
 	for _, name := range columns {
 		if text := l.cell(name); text != "" {
@@ -60,7 +60,7 @@ func (l *csvLine) when(columns ...string) time.Time {
 	return time.Time{}
 }
 
-// yes reads a word that says yes or no. Another one counts as not read.
+// yes reads a word for yes or no. Another word counts as not read.
 func (l *csvLine) yes(columns ...string) bool {
 	for _, name := range columns {
 		switch strings.ToLower(strings.TrimSpace(l.cell(name))) {
@@ -76,7 +76,7 @@ func (l *csvLine) yes(columns ...string) bool {
 	return false
 }
 
-// done counts what was not read.
+// done counts the cells that were not read.
 func (l *csvLine) done(left *unread) {
 	for i, cell := range l.cells {
 		if i < len(l.read) && l.read[i] || strings.TrimSpace(cell) == "" {
@@ -85,14 +85,14 @@ func (l *csvLine) done(left *unread) {
 		if i < len(l.names) && strings.TrimSpace(l.names[i]) != "" {
 			left.add(l.names[i])
 		} else {
-			left.add(strconv.Itoa(i + 1)) // it has no name
+			left.add(strconv.Itoa(i + 1)) // a column without a name
 		}
 	}
 }
 
-// ofColumns makes rows of the lines of a CSV file (RFC 4180), whose first names
-// the columns. The separator is a comma, or a semicolon where the first line
-// has that and no comma.
+// ofColumns makes rows from the lines of a CSV file (RFC 4180). The first line
+// names the columns. The separator is a comma, or a semicolon if the first line
+// has semicolons and no comma.
 func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *csvLine) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		limit := &gauge{r: skipBOM(r), left: MaxEntry}
@@ -147,7 +147,8 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 	}
 }
 
-// listed splits the tags of a cell: a list in JSON, or separated by | or commas.
+// listed splits the tags of a cell: a list in JSON, or separated by | or
+// commas.
 func listed(cell string) []string {
 	var names []string
 	if strings.HasPrefix(strings.TrimSpace(cell), "[") && json.Unmarshal([]byte(cell), &names) == nil {
@@ -159,9 +160,9 @@ func listed(cell string) []string {
 	return strings.Split(cell, ",")
 }
 
-// linksIn reads bookmarks in CSV, or a zip with Pocket's. All programs that
-// export such files are read by the names of their columns, so that each column
-// that is understood is read wherever it occurs.
+// linksIn reads bookmarks in CSV, or Pocket's zip of such files. It reads the
+// files of all programs by the names of their columns, so that a known column
+// is read wherever it occurs.
 func linksIn(s Source) Rows {
 	left := notRead("column")
 	if isZip(s) {
@@ -174,7 +175,7 @@ func links(r io.Reader, left *unread) Rows {
 	return ofColumns(r, "url", left, func(at string, l *csvLine) Row {
 		b := build(record.Bookmarks, at)
 		url := l.cell("url")
-		if title := l.cell("title", "name"); title != url { // which Pocket puts in place of none
+		if title := l.cell("title", "name"); title != url { // Pocket writes the address in place of a missing title
 			b.title(title)
 		}
 		b.address("url", url)
@@ -184,8 +185,8 @@ func links(r io.Reader, left *unread) Rows {
 		}
 		folder := strings.TrimSpace(l.cell("folder", "collection"))
 		switch strings.ToLower(folder) {
-		case "unsorted": // Raindrop's for what is in none
-		case "unread", "archive", "starred": // Instapaper's for what is in none
+		case "unsorted": // Raindrop's word for no folder
+		case "unread", "archive", "starred": // Instapaper's words for no folder
 			b.state(folder)
 		default:
 			b.tags(strings.Split(folder, " / ")...)
@@ -203,8 +204,8 @@ func links(r io.Reader, left *unread) Rows {
 	})
 }
 
-// state keeps what a program that keeps pages to be read says of one. It reports
-// false if that is not known.
+// state sets what a read-later program says about the state of a page. It
+// reports false for an unknown state.
 func (b *builder) state(name string) bool {
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "unread":
@@ -220,8 +221,8 @@ func (b *builder) state(name string) bool {
 	return true
 }
 
-// shlink reads the CSV of Shlink's web client. Short links are public there, and
-// of no use otherwise.
+// shlink reads the CSV of Shlink's web client. Short links are public there,
+// and a private one would be useless.
 func shlink(r io.Reader) Rows {
 	left := notRead("column")
 	return left.after(ofColumns(r, "longurl", left, func(at string, l *csvLine) Row {

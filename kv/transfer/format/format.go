@@ -1,7 +1,7 @@
-// Package format reads what programs export, kist among them, as rows that kist
-// can keep. It is pure: all it touches is the source it is given. Sources are
-// foreign bytes; whatever they hold, an entry of at most MaxEntry bytes is in
-// memory at a time, and at most MaxRows are read.
+// Package format reads the exports of other programs and of kist as rows that
+// kist can keep. It is pure: it touches only the given source. Sources are
+// foreign bytes. Whatever they hold, only one entry of at most MaxEntry bytes
+// is in memory at a time, and at most MaxRows are read.
 package format
 
 import (
@@ -21,7 +21,7 @@ import (
 	"kist/kv/record"
 )
 
-// Format is a form in which things are moved.
+// Format is a file format for imports and exports.
 type Format string
 
 // The formats.
@@ -48,43 +48,44 @@ var Formats = []Format{Netscape, Firefox, Chrome, Linkding, Karakeep, Linkwarden
 
 // Bounds of a source.
 const (
-	MaxEntry = 16 << 20 // bytes of one entry, the bytes of files aside
+	MaxEntry = 16 << 20 // bytes of one entry, without the bytes of files
 	MaxRows  = 1_000_000
 )
 
 // A Row is one entry of a source: something to keep, a label, or an entry that
-// cannot be taken.
+// cannot be imported.
 type Row struct {
-	At   string // where it stands, such as "line 12"
-	Name string // what people know it by; for reports
+	At   string // its place, such as "line 12"
+	Name string // the name that people know it by, for reports
 
-	Kind   *record.Kind // nil: nothing to keep
-	Fields field.Object // what a create says of it
+	Kind   *record.Kind // nil: there is nothing to keep
+	Fields field.Object // the input for a create
 	Past   record.Past
 	Folder string // name of a file's folder
-	// Exact says that the row is one of kist's own: what has the same slug, not
-	// what has the same address or content, is taken for the same.
+	// Exact says that the row comes from kist. It is the same as the record
+	// with the same slug, not as a record with the same address or content.
 	Exact bool
-	// Sum is the SHA-256 that a file's bytes must have, if the source says so.
+	// Sum is the SHA-256 that a file's bytes must have, if the source gives
+	// one.
 	Sum *[32]byte
-	// Open reads the bytes of a file. It must be called, if at all, before the
-	// next row is asked for.
+	// Open reads the bytes of a file. Call it, if at all, before asking for the
+	// next row.
 	Open func() (io.ReadCloser, error)
 
 	Label *Label
 
-	Whole   bool     // the notes are of the source as a whole; nothing else is said
-	Refused string   // why it cannot be taken
-	Notes   []string // what could not be kept of it
+	Whole   bool     // the notes are about the whole source, and the row has nothing else
+	Refused string   // why it cannot be imported
+	Notes   []string // what could not be kept
 }
 
-// Label is a tag or a folder, which may have nothing in it.
+// Label is a tag or a folder, possibly an empty one.
 type Label struct {
 	Folder      bool
 	Name, Color string
 }
 
-// Source is what is read: a file, or something as good.
+// Source is the input: a file, or a similar object.
 type Source struct {
 	R    io.ReaderAt
 	Size int64
@@ -93,16 +94,16 @@ type Source struct {
 // stream reads the source from its beginning.
 func (s Source) stream() io.Reader { return io.NewSectionReader(s.R, 0, s.Size) }
 
-// Unreadable says why a source cannot be read, or not further. It is for
-// people.
+// Unreadable says, for people, why a source cannot be read or cannot be read
+// further.
 type Unreadable string
 
 func (e Unreadable) Error() string { return string(e) }
 
 func unreadable(format string, args ...any) error { return Unreadable(fmt.Sprintf(format, args...)) }
 
-// Rows are what a reader yields: the error, after which nothing follows, says
-// why the source cannot be read further.
+// Rows are the results of a reader. The error is the last result and says why
+// the source cannot be read further.
 type Rows = iter.Seq2[Row, error]
 
 var readers = map[Format]func(Source) Rows{
@@ -114,7 +115,7 @@ var readers = map[Format]func(Source) Rows{
 	Folder: folder, Kist: kist,
 }
 
-// Read reads a source of the format.
+// Read reads a source of the given format.
 func Read(f Format, s Source) Rows {
 	return func(yield func(Row, error) bool) {
 		n := 0
@@ -130,10 +131,10 @@ func Read(f Format, s Source) Rows {
 	}
 }
 
-// detected is how much of a source is looked at to tell its format.
+// detected is how many bytes of a source are read to detect its format.
 const detected = 64 << 10
 
-// Detect tells the format of a source.
+// Detect detects the format of a source.
 func Detect(s Source) (Format, error) {
 	head := make([]byte, min(detected, max(s.Size, 0)))
 	if n, err := s.R.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -183,8 +184,8 @@ func Detect(s Source) (Format, error) {
 
 var errUnknown = unreadable("Unknown file format. Known formats: %s. Most programs can also export bookmarks as HTML: import that.", Known())
 
-// detectJSON tells a format by members that stand in the beginning of a
-// document, "" if it is not a known one.
+// detectJSON detects a format by members at the beginning of a document; "" if
+// the format is unknown.
 func detectJSON(list bool, has func(string) bool) Format {
 	switch {
 	case list && has(`"is_archived"`) && has(`"is_starred"`):
@@ -227,7 +228,7 @@ func Known() string {
 	return strings.Join(names, ", ")
 }
 
-// Parse reads the name of a format.
+// Parse parses the name of a format.
 func Parse(name string) (Format, error) {
 	if _, ok := readers[Format(name)]; !ok {
 		return "", fmt.Errorf("must be one of: %s", Known())
@@ -235,7 +236,7 @@ func Parse(name string) (Format, error) {
 	return Format(name), nil
 }
 
-// gauge reads no more than left, which is set again before each entry.
+// gauge reads at most left bytes; left is reset before each entry.
 type gauge struct {
 	r    io.Reader
 	left int
@@ -250,16 +251,16 @@ func (g *gauge) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// skipBOM passes over a byte order mark.
+// skipBOM skips a byte order mark.
 func skipBOM(r io.Reader) *bufio.Reader {
 	b := bufio.NewReader(r)
 	if head, _ := b.Peek(3); string(head) == "\ufeff" {
-		_, _ = b.Discard(3) // it existed a moment ago
+		_, _ = b.Discard(3) // it was peeked
 	}
 	return b
 }
 
-// A builder makes a row and fits what is said of it into the fields.
+// A builder makes a row and fits input into its fields.
 type builder struct{ Row }
 
 func build(k *record.Kind, at string) *builder {
@@ -291,8 +292,8 @@ func (b *builder) title(value string) {
 	}
 }
 
-// address sets a field that is an address; what is none is left for the rule
-// of the field to refuse.
+// address sets a field that is an address. The rule of the field refuses text
+// that is not an address.
 func (b *builder) address(name, value string) {
 	value = strings.TrimSpace(value)
 	b.Fields[name] = value
@@ -301,7 +302,7 @@ func (b *builder) address(name, value string) {
 	}
 }
 
-// tags adds tags, fitted to the rule of tags.
+// tags adds tags and fits them to the rule for tags.
 func (b *builder) tags(names ...string) {
 	list, _ := b.Fields["tags"].([]any)
 	for _, name := range names {
@@ -342,12 +343,12 @@ func contains(list []any, tag string) bool {
 	return false
 }
 
-// clean takes out what no text may have.
+// clean removes the characters that no text may have.
 func clean(t string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(t, "\uFFFD"), "\x00", ""))
 }
 
-// join joins the parts of a description that say something.
+// join joins the non-empty parts of a description.
 func join(parts ...string) string {
 	var said []string
 	for _, p := range parts {
@@ -358,8 +359,9 @@ func join(parts ...string) string {
 	return strings.Join(said, "\n\n")
 }
 
-// seconds is an instant given in seconds since 1970, by some programs in
-// milliseconds or microseconds; zero if it is not one.
+// seconds parses an instant in seconds since 1970; some programs write
+// milliseconds or microseconds. The result is zero if the text is not an
+// instant.
 func seconds(t string) time.Time {
 	n, err := strconv.ParseInt(strings.TrimSpace(t), 10, 64)
 	if err != nil || n <= 0 {
@@ -371,7 +373,7 @@ func seconds(t string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// date is an instant in one of the usual forms; zero if it is not one.
+// date parses an instant in one of the usual forms; zero if it is not one.
 func date(t string) time.Time {
 	t = strings.TrimSpace(t)
 	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05", "2006-01-02"} {

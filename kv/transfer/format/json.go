@@ -13,10 +13,10 @@ import (
 	"kist/kv/record"
 )
 
-// entries yields the objects of the list that is the document, or that the
-// document, an object, has under the name. other gets each other member of the
-// document; the value is a json.Delim if it is a list or an object that is not
-// empty. An entry that kist cannot read as an object comes with the reason.
+// entries yields the objects of a list. The list is the document, or the member
+// of that name if the document is an object. other receives each other member
+// of the document; its value is a json.Delim if it is a list or an object that
+// is not empty. An entry that is not a valid object comes with the reason.
 func entries(r io.Reader, name string, other func(member string, value any), each func(n int, o field.Object, wrong error) bool) error {
 	limit := &gauge{r: skipBOM(r), left: MaxEntry}
 	d := json.NewDecoder(limit)
@@ -70,7 +70,7 @@ func entries(r io.Reader, name string, other func(member string, value any), eac
 			if depth == 0 {
 				value := any(t)
 				if _, ok := t.(json.Delim); ok && !d.More() {
-					value = nil // it is empty
+					value = nil // an empty list or object
 				}
 				other(member, value)
 			}
@@ -94,7 +94,7 @@ func entries(r io.Reader, name string, other func(member string, value any), eac
 	return nil
 }
 
-// errStop ends the reading because nobody asks for more.
+// errStop ends the reading because the caller wants no more rows.
 var errStop = errors.New("stop")
 
 func firstByte(r io.ByteScanner) (byte, error) {
@@ -111,7 +111,7 @@ func firstByte(r io.ByteScanner) (byte, error) {
 	}
 }
 
-// broken is the error of JSON that cannot be read further; nil for none.
+// broken returns the error for JSON that cannot be read further; nil for nil.
 func broken(err error, why string) error {
 	var known Unreadable
 	var syntax *json.SyntaxError
@@ -130,9 +130,9 @@ func broken(err error, why string) error {
 	return unreadable("It cannot be read: %s.", why)
 }
 
-// ofList makes rows of the entries of a list in JSON. other may make a row of a
-// member of the document, and reports whether it knows the member; nil knows
-// none.
+// ofList makes rows from the entries of a list in JSON. other may make a row
+// from a member of the document, and reports whether it knows the member; nil
+// knows none.
 func ofList(r io.Reader, name string, left *unread, other func(member string, value any) (row *Row, known bool), row func(at string, e *entry) Row) Rows {
 	return func(yield func(Row, error) bool) {
 		more := true
@@ -171,18 +171,18 @@ func ofList(r io.Reader, name string, left *unread, other func(member string, va
 	}
 }
 
-// text is a member of an object, "" if it is none or no text.
+// text returns a text member of an object, "" if it is missing or not text.
 func text(o field.Object, name string) string { t, _ := o[name].(string); return t }
 
-// number is the whole part of a member that is a number.
+// number returns the whole part of a member that is a number.
 func number(o field.Object, name string) string {
 	n, _ := o[name].(json.Number)
 	whole, _, _ := strings.Cut(n.String(), ".")
 	return whole
 }
 
-// linkding reads what linkding's API answers with: GET /api/bookmarks/, or the
-// list in it.
+// linkding reads the answer of linkding's API, GET /api/bookmarks/, or the list
+// in it.
 func linkding(s Source) Rows {
 	page := func(member string, value any) (*Row, bool) {
 		if member == "next" && value != nil {
@@ -219,8 +219,8 @@ func or(a, b string) string {
 	return b
 }
 
-// picture sets the address of a bookmark's picture. It reports false if it is
-// not one.
+// picture sets the address of a bookmark's picture. It reports false if the
+// text is not an address.
 func (b *builder) picture(address string) bool {
 	at, err := field.CleanURL(strings.TrimSpace(address))
 	if err == nil {
@@ -230,7 +230,7 @@ func (b *builder) picture(address string) bool {
 }
 
 // pictureOf reads the address of a picture from the first of the members that
-// has one. What is not an address counts as not read.
+// has one. Text that is not an address counts as not read.
 func (b *builder) pictureOf(e *entry, names ...string) {
 	for _, name := range names {
 		if t, _ := e.o[name].(string); t != "" && b.picture(t) {
@@ -240,11 +240,11 @@ func (b *builder) pictureOf(e *entry, names ...string) {
 	}
 }
 
-// maxLists is how many of Karakeep's lists are known by name.
+// maxLists is how many of Karakeep's lists are remembered by name.
 const maxLists = 10_000
 
-// karakeep reads the export of Karakeep. Its lists, which stand after the
-// bookmarks that are on them, become tags.
+// karakeep reads the export of Karakeep. Its lists become tags. They come after
+// the bookmarks that are on them.
 func karakeep(s Source) Rows {
 	left := notRead("member")
 	return left.after(func(yield func(Row, error) bool) {
@@ -258,7 +258,7 @@ func karakeep(s Source) Rows {
 			return true
 		})
 		var cut Unreadable
-		if err != nil && !errors.As(err, &cut) { // older exports have none; what is broken shows below
+		if err != nil && !errors.As(err, &cut) { // older exports have no lists; a broken one is reported below
 			yield(Row{}, err)
 			return
 		}
@@ -311,7 +311,7 @@ func karakeepRow(at string, e *entry, lists map[string]string) Row {
 }
 
 // wallabag reads the JSON that wallabag exports: a list of pages with their
-// annotations. The saved text of a page is not read.
+// annotations. It does not read the saved text of a page.
 func wallabag(s Source) Rows {
 	left := notRead("member")
 	return left.after(ofList(s.stream(), "entries", left, nil, func(at string, e *entry) Row {
@@ -325,7 +325,7 @@ func wallabag(s Source) Rows {
 		b.text("description", join(said...), record.MaxDescription)
 		b.pictureOf(e, "preview_picture")
 		b.tags(e.texts("tags")...)
-		for _, t := range e.objects("tags") { // as the API has them
+		for _, t := range e.objects("tags") { // the form of the API
 			b.tags(t.text("label"))
 		}
 		if e.yes("is_archived") {
@@ -347,7 +347,8 @@ func quoted(t string) string {
 	return "> " + strings.ReplaceAll(t, "\n", "\n> ")
 }
 
-// omnivoreRow reads a page of Omnivore. Highlights are what people marked in it.
+// omnivoreRow reads a page of Omnivore. Highlights are passages that people
+// marked.
 func omnivoreRow(at string, e *entry, highlights func(slug string) string) Row {
 	b := build(record.Bookmarks, at)
 	b.title(e.text("title"))
@@ -366,8 +367,8 @@ func omnivoreRow(at string, e *entry, highlights func(slug string) string) Row {
 	return b.Row
 }
 
-// omnivore reads the zip that Omnivore exports, or one of the lists in it. The
-// saved text of a page is not read.
+// omnivore reads the zip that Omnivore exports, or one of the lists in it. It
+// does not read the saved text of a page.
 func omnivore(s Source) Rows {
 	left := notRead("member")
 	list := func(r io.Reader, highlights func(string) string) Rows {
@@ -404,7 +405,7 @@ func omnivore(s Source) Rows {
 				return ""
 			}
 			defer r.Close()
-			text, _ := io.ReadAll(io.LimitReader(r, 4*record.MaxDescription+1)) // longer text is cut anyway
+			text, _ := io.ReadAll(io.LimitReader(r, 4*record.MaxDescription+1)) // longer text is cut later
 			return string(text)
 		}
 		for row, err := range eachPart(z, omnivorePart, func(r io.Reader) Rows { return list(r, highlights) }) {
@@ -412,7 +413,7 @@ func omnivore(s Source) Rows {
 				return
 			}
 		}
-		for range marked { // of no page in the lists
+		for range marked { // highlights of pages that no list has
 			files.add("highlights/")
 		}
 		files.tell(yield)

@@ -15,22 +15,22 @@ import (
 	"kist/kv/record"
 )
 
-// Names of entries in an export of kist, in the order in which they stand;
-// between the folders and the bytes are those of the kinds. DESIGN.md of package
-// moving describes them.
+// Names of entries in an export of kist, in their order in the zip. The entries
+// of the kinds come between the folders and the bytes. DESIGN.md of package
+// transfer describes them.
 const (
 	ManifestName = "kist.json"
 	TagsName     = "tags.jsonl"
 	FoldersName  = "folders.jsonl"
 )
 
-// KindName is the entry that has the records of a kind.
+// KindName is the name of the entry with the records of a kind.
 func KindName(k *record.Kind) string { return k.Path + ".jsonl" }
 
-// BlobName is the entry that has the content with the SHA-256.
+// BlobName is the name of the entry with the content of that SHA-256.
 func BlobName(ref [32]byte) string { return "blobs/" + hex.EncodeToString(ref[:]) }
 
-// version of the exports that are written; older ones are read.
+// version is the version of new exports; older versions can be read.
 const version = 1
 
 // AppendManifest appends the manifest of an export.
@@ -45,8 +45,8 @@ func AppendLabel(dst []byte, name, color string) []byte {
 	return append(field.AppendString(append(dst, `,"color":`...), color), "}\n"...)
 }
 
-// AppendRecord appends the line of a record; used are the views against its
-// limit.
+// AppendRecord appends the line of a record; used is the number of views
+// against its limit.
 func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
 	p := record.Past{Created: v.Created, Updated: v.Updated, Password: v.Password, Views: v.Views, Used: used, Reached: v.Reached}
 	l := &line{v, past{&p, nil}}
@@ -56,7 +56,7 @@ func AppendRecord(dst []byte, v *record.Shown, used int64) []byte {
 	return append(field.AppendJSON(dst, l), '\n')
 }
 
-// line is a record as it stands in an export: as a create has it, and its past.
+// line is a record in an export: the input of a create, and its past.
 type line struct {
 	*record.Shown
 	past past
@@ -89,7 +89,7 @@ func (l *line) Fields(s *field.Set) {
 	l.past.Fields(s)
 }
 
-// past is the part of a line that no create has.
+// past is the part of a line that a create does not have.
 type past struct {
 	*record.Past
 	folder *string // of a file; nil for other kinds
@@ -166,7 +166,7 @@ func readKist(z *zip.Reader, left *unread, yield func(Row) bool) error {
 	return nil
 }
 
-// kistNames are the entries of an export but for the contents.
+// kistNames are the names of the entries of an export, without the contents.
 var kistNames = func() []string {
 	names := []string{ManifestName, TagsName, FoldersName}
 	for _, k := range record.Kinds {
@@ -175,7 +175,7 @@ var kistNames = func() []string {
 	return names
 }()
 
-// members are the names that a shape has.
+// members returns the names in a shape.
 func members(v field.Shaped) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range field.Of(v).Members() {
@@ -184,7 +184,7 @@ func members(v field.Shaped) map[string]bool {
 	return names
 }
 
-// leftOver counts the members of a line that are not known.
+// leftOver counts the unknown members of a line.
 func leftOver(left *unread, path string, o field.Object, known map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		if !known[name] && says(o[name]) {
@@ -216,8 +216,8 @@ func checkManifest(f *zip.File) error {
 	return nil
 }
 
-// eachLine reads JSON lines. One that is too long, or no object, is a row that
-// is refused.
+// eachLine reads JSON lines. A line that is too long, or is not an object,
+// becomes a refused row.
 func eachLine(f *zip.File, row func(at string, o field.Object) Row, yield func(Row) bool) error {
 	r, err := f.Open()
 	if err != nil {
@@ -303,7 +303,7 @@ func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.Fi
 	return row
 }
 
-// sentence is an error of fields for people.
+// sentence turns an error of fields into a sentence for people.
 func sentence(err error) string {
 	var problems field.Problems
 	if errors.As(err, &problems) {
@@ -312,5 +312,6 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// forEntry is an error of field.Parse, which speaks of a body, for a report.
+// forEntry rewords an error of field.Parse, which mentions a body, for a
+// report.
 func forEntry(err error) string { return strings.Replace(err.Error(), "The body", "The entry", 1) }

@@ -13,19 +13,18 @@ import (
 	"kist/kv/record"
 )
 
-// maxFolders is how deep folders may lie in one another; those below give no
-// tags.
+// maxFolders is how deep folders may be nested; deeper ones give no tags.
 const maxFolders = 64
 
-// Tags that stand for what kist has no field for.
+// Tags for properties that kist has no field for.
 const (
 	tagUnread   = "unread"
 	tagArchived = "archived"
 )
 
-// netscape reads bookmarks in HTML: nested lists (DL) of entries (DT) that are
-// folders (H3) or bookmarks (A), with a description (DD) after them. Nothing is
-// ever closed but lists, and every program adds attributes.
+// netscape reads bookmarks in HTML: nested lists (DL) of entries (DT). An entry
+// is a folder (H3) or a bookmark (A), with a description (DD) after it. Only
+// lists are ever closed, and every program adds attributes.
 func netscape(r io.Reader) Rows {
 	left := notRead("attribute")
 	return left.after(func(yield func(Row, error) bool) {
@@ -35,10 +34,10 @@ func netscape(r io.Reader) Rows {
 	})
 }
 
-// folderOf is a folder. One without a name gives no tag.
+// folderOf is a folder. A folder without a name gives no tag.
 type folderOf struct {
 	name string
-	list bool // a list of Pocket's or Instapaper's, which say how far one is
+	list bool // a list of Pocket or Instapaper, which tells how far one has read
 }
 
 type bookmarks struct {
@@ -47,17 +46,17 @@ type bookmarks struct {
 	yield func(Row, error) bool
 	left  *unread
 
-	folders []folderOf // those that the entry is in, which become tags
+	folders []folderOf // the folders around the entry, which become tags
 	deeper  int        // lists beyond maxFolders
-	next    folderOf   // that of the next list
+	next    folderOf   // the folder of the next list
 
-	now         *builder // the bookmark that is read
-	extra       []string // tags of it
+	now         *builder // the current bookmark
+	extra       []string // its tags
 	text        *strings.Builder
 	title, more strings.Builder // texts of the bookmark
 	heading     strings.Builder
-	about       strings.Builder // what is said of a folder, which is not read
-	plain       bool            // the heading is one that browsers make
+	about       strings.Builder // the description of a folder, which is not read
+	plain       bool            // the heading is one that browsers create
 }
 
 func (in *bookmarks) read() {
@@ -119,7 +118,7 @@ func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 		for attributes {
 			var key, value []byte
 			key, value, attributes = in.z.TagAttr()
-			switch string(key) { // the roots that browsers make say nothing
+			switch string(key) { // the roots that browsers create have no meaning
 			case "personal_toolbar_folder", "unfiled_bookmarks_folder":
 				in.plain = in.plain || string(value) == "true"
 			default:
@@ -148,7 +147,7 @@ func (in *bookmarks) open(tag atom.Atom, attributes bool, line int) bool {
 	return true
 }
 
-// begin begins a bookmark with what its attributes say.
+// begin starts a bookmark with the data of its attributes.
 func (in *bookmarks) begin(attributes bool, line int) {
 	b := build(record.Bookmarks, fmt.Sprintf("line %d", line))
 	in.now, in.extra = b, nil
@@ -220,10 +219,10 @@ func (in *bookmarks) close(tag atom.Atom) bool {
 	return true
 }
 
-// linkding's notes stand in the description, between marks.
+// linkding's notes are in the description, between marks.
 const notesBegin, notesEnd = "[linkding-notes]", "[/linkding-notes]"
 
-// flush yields the bookmark that was read.
+// flush yields the current bookmark.
 func (in *bookmarks) flush() bool {
 	if in.text == &in.about && clean(in.about.String()) != "" {
 		in.left.add("folder.description")

@@ -13,49 +13,48 @@ import (
 	"kist/kv/record"
 )
 
-// A tree is a format in JSON whose objects hold each other: folders in folders,
-// with bookmarks at the ends. A folder's name may stand behind what is in it, so
-// that the source is read twice: for the names of the folders, and for the
-// bookmarks.
+// A tree is a format in JSON with nested objects: folders in folders, and
+// bookmarks as the leaves. A folder's name may come after its children. So the
+// source is read twice: for the names of the folders, and for the bookmarks.
 type tree struct {
 	// branch reports whether a member holds objects of the tree: one, or a list.
 	branch func(member string) bool
-	// folder is the name of a folder, "" if it says nothing.
+	// folder is the name of a folder, "" if it has no meaning.
 	folder func(e *entry, n *node) string
-	// row makes a row of an object that holds no others; one without anything
-	// to keep is no entry.
+	// row makes a row of an object without children; an object with nothing to
+	// keep is not an entry.
 	row func(at string, e *entry, n *node) Row
 }
 
 // Bounds of a tree.
 const (
 	maxTreeDepth = 500
-	maxTreeNames = 20_000 // folders that are known by name
+	maxTreeNames = 20_000 // folders remembered by name
 )
 
 // node is an object of a tree.
 type node struct {
-	number int     // in the order in which they begin
-	above  []*node // those that it is in, the outermost first
-	key    string  // the member that it is in
+	number int     // in the order of their beginnings
+	above  []*node // its ancestors, the outermost first
+	key    string  // the member of the parent that it is in
 	holds  bool    // it has a member that holds objects
 
-	raw []byte // its other members, as they are in the source
+	raw []byte // its other members, as in the source
 }
 
-// walk is a way through a tree.
+// walk is one pass through a tree.
 type walk struct {
 	tree
 	d      *json.Decoder
 	limit  *gauge
 	n      int
-	held   int // bytes of the objects that are open
+	held   int // bytes of the open objects
 	stray  func(member string)
-	leave  func(n *node) bool // is called at the end of each object
+	leave  func(n *node) bool // called at the end of each object
 	passed []*node
 }
 
-// read reads the format.
+// read reads the source in the format.
 func (t tree) read(s Source) Rows {
 	left := notRead("member")
 	return left.after(func(yield func(Row, error) bool) {
@@ -84,7 +83,7 @@ func (t tree) read(s Source) Rows {
 			}
 			return true
 		})
-		if err != nil && !errors.As(err, new(Unreadable)) { // which shows again below
+		if err != nil && !errors.As(err, new(Unreadable)) { // the error shows again below
 			yield(Row{}, err)
 			return
 		}
@@ -103,7 +102,7 @@ func (t tree) read(s Source) Rows {
 			row := t.row(at, e, n)
 			if row.Kind == nil && row.Refused == "" {
 				count--
-				e.path = "folder." // without anything in it, or a line
+				e.path = "folder." // an empty folder, or a separator
 				e.done()
 				return true
 			}
@@ -130,14 +129,14 @@ func (t tree) read(s Source) Rows {
 	})
 }
 
-// entry is the object without those in it.
+// entry returns the object without its children.
 func (n *node) entry(left *unread, path string) (*entry, error) {
 	o, err := field.Parse(append(append([]byte{'{'}, n.raw...), '}'))
 	return &entry{o: o, unread: left, path: path}, err
 }
 
-// walk reads a source and calls leave at the end of each object, those inside
-// first, and stray for what is no object where one should be.
+// walk reads a source. It calls leave at the end of each object, inner ones
+// first, and stray for a value that should be an object and is not.
 func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) error {
 	w := &walk{tree: t, limit: &gauge{r: skipBOM(r), left: MaxEntry}, stray: stray, leave: leave}
 	w.d = json.NewDecoder(w.limit)
@@ -150,10 +149,10 @@ func (t tree) walk(r io.Reader, stray func(string), leave func(*node) bool) erro
 	return nil
 }
 
-// room sets how much may be read of the next value.
+// room sets how many bytes the next value may have.
 func (w *walk) room() { w.limit.left = MaxEntry - w.held }
 
-// object reads an object whose brace was read.
+// object reads an object after its brace.
 func (w *walk) object(key string) error {
 	if len(w.passed) == maxTreeDepth {
 		return unreadable("Its folders are nested deeper than %d levels.", maxTreeDepth)
@@ -192,7 +191,7 @@ func (w *walk) object(key string) error {
 	return nil
 }
 
-// member keeps a member of an object.
+// member saves a member of an object.
 func (w *walk) member(n *node, name string, raw []byte) {
 	before := len(n.raw)
 	if before > 0 {
@@ -258,14 +257,14 @@ func nesting(t json.Token) int {
 	return 0
 }
 
-// firefox is the JSON in which Firefox backs bookmarks up.
+// firefox is the JSON of a bookmark backup of Firefox.
 var firefox = tree{
 	branch: func(member string) bool { return member == "children" },
 	folder: func(e *entry, _ *node) string {
 		e.text("type")
 		e.number("typeCode")
 		name := e.text("title")
-		if e.text("root") != "" { // those that Firefox makes say nothing
+		if e.text("root") != "" { // folders that Firefox creates have no meaning
 			return ""
 		}
 		return name
@@ -278,7 +277,7 @@ var firefox = tree{
 		b := build(record.Bookmarks, at)
 		b.title(e.text("title"))
 		b.address("url", e.text("uri"))
-		for _, a := range e.objects("annos") { // of older versions
+		for _, a := range e.objects("annos") { // older versions have these
 			if text(a.o, "name") == "bookmarkProperties/description" {
 				a.text("name")
 				b.text("description", a.text("value"), record.MaxDescription)
@@ -296,7 +295,7 @@ var chrome = tree{
 	folder: func(e *entry, n *node) string {
 		e.text("type")
 		name := e.text("name")
-		if len(n.above) <= 2 { // those that Chrome makes say nothing
+		if len(n.above) <= 2 { // folders that Chrome creates have no meaning
 			return ""
 		}
 		return name
@@ -320,8 +319,8 @@ var chrome = tree{
 	},
 }
 
-// since1601 is an instant in microseconds since 1601, as Windows counts; zero if
-// it is before 1970 or after 9999.
+// since1601 parses an instant in microseconds since 1601, as Windows counts;
+// zero if it is before 1970 or after 9999.
 func since1601(n int64) time.Time {
 	const between = 11_644_473_600 // seconds from 1601 to 1970
 	at := time.UnixMicro(n - between*1e6).UTC()
@@ -331,8 +330,8 @@ func since1601(n int64) time.Time {
 	return at.Truncate(time.Millisecond)
 }
 
-// linkwarden is the JSON that Linkwarden exports: an account with collections,
-// and links in them. Pinned links are listed once more.
+// linkwarden is the JSON that Linkwarden exports: an account with collections
+// and their links. Pinned links are listed once more.
 var linkwarden = tree{
 	branch: func(member string) bool {
 		return member == "collections" || member == "links" || member == "pinnedLinks"

@@ -11,16 +11,16 @@ import (
 	"kist/kv/record"
 )
 
-// maxUnread is how many columns or members a report names that were not read.
+// maxUnread is how many unread columns or members a report names.
 const maxUnread = 100
 
-// unread counts what a source says and its reader does not read: how many
-// entries have a value in each column, member or attribute. A reader yields
-// its rows at the end of the source, so that nothing is lost silently.
+// unread counts what a source has and its reader does not read: how many
+// entries have a value in each column, member or attribute. A reader yields its
+// rows at the end of the source, so that nothing is lost silently.
 type unread struct {
 	what   string // "column", "member" or "attribute"
 	counts map[string]int
-	names  []string // in the order in which they were first seen
+	names  []string // in the order of their first use
 	more   int      // values under names beyond maxUnread
 }
 
@@ -40,7 +40,8 @@ func (u *unread) add(name string) {
 	u.names = append(u.names, name)
 }
 
-// tell yields a row for each name. It reports false if nobody asks for more.
+// tell yields a row for each name. It reports false if the caller wants no
+// more.
 func (u *unread) tell(yield func(Row, error) bool) bool {
 	for _, name := range u.names {
 		row := Row{At: fmt.Sprintf("%s %q", u.what, name), Whole: true}
@@ -57,8 +58,8 @@ func (u *unread) tell(yield func(Row, error) bool) bool {
 	return yield(Row{At: "other " + u.what + "s", Whole: true, Notes: []string{fmt.Sprintf("These are not imported; they have %d values.", u.more)}}, nil)
 }
 
-// after yields the rows, and then those of what was not read: before the error
-// that ends the source, if there is one.
+// after yields the rows, and then those about unread values. These come before
+// the error that ends the source, if any.
 func (u *unread) after(rows Rows) Rows {
 	return func(yield func(Row, error) bool) {
 		for row, err := range rows {
@@ -76,14 +77,14 @@ func (u *unread) after(rows Rows) Rows {
 	}
 }
 
-// An entry is an object of a source in JSON. To read a member takes it out, so
-// that what is left in the end was not read. A member of another type than
-// the reader asks for stays.
+// An entry is an object of a source in JSON. Reading a member removes it, so
+// that the remaining members were not read. A member of another type than the
+// reader asks for stays.
 type entry struct {
 	o      field.Object
 	unread *unread
-	path   string   // of the entry in the one that is reported on, with a dot
-	inner  []*entry // objects in it that were asked for
+	path   string   // path of the entry within the reported one, with a dot
+	inner  []*entry // objects in it that were read
 }
 
 func (e *entry) text(name string) string {
@@ -94,7 +95,7 @@ func (e *entry) text(name string) string {
 	return t
 }
 
-// first reads the first of the members that says something. The others stay.
+// first reads the first of the members that is not empty. The others stay.
 func (e *entry) first(names ...string) string {
 	for _, name := range names {
 		if t, ok := e.o[name].(string); ok && clean(t) != "" {
@@ -153,8 +154,8 @@ func (e *entry) texts(name string) []string {
 	return all
 }
 
-// object reads a member that is an object, with members of its own; it is empty
-// if there is none.
+// object reads a member that is an object with members of its own. The result
+// is empty if there is no such member.
 func (e *entry) object(name string) *entry {
 	o, ok := e.o[name].(field.Object)
 	if ok {
@@ -183,11 +184,11 @@ func (e *entry) objects(name string) []*entry {
 	return all
 }
 
-// done counts what was not read.
+// done counts the members that were not read.
 func (e *entry) done() {
 	seen := map[string]bool{}
 	e.left(func(name string) {
-		if !seen[name] { // once for an entry
+		if !seen[name] { // once per entry
 			seen[name] = true
 			e.unread.add(name)
 		}
@@ -205,7 +206,7 @@ func (e *entry) left(add func(string)) {
 	}
 }
 
-// says reports whether a value is one: null, false and what is empty are none.
+// says reports whether a value counts: null, false and empty values do not.
 func says(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -222,9 +223,9 @@ func says(v any) bool {
 	return true
 }
 
-// when sets an instant of the past out of the first of the members that says
-// something, in one of the usual forms or as a number. One that is not
-// understood counts as not read.
+// when sets a past instant from the first of the members that is not empty. It
+// may be in one of the usual forms or a number. A value in another form counts
+// as not read.
 func (e *entry) when(names ...string) (at time.Time) {
 	for _, name := range names {
 		text, _ := e.o[name].(string)
@@ -242,7 +243,7 @@ func (e *entry) when(names ...string) (at time.Time) {
 	return at
 }
 
-// shown is how a value stands in a note.
+// shown is the text of a value in a note.
 func shown(value string) string {
 	if utf8.RuneCountInString(value) > 40 {
 		value = record.Cut(value, 40) + "…"

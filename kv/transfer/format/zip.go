@@ -14,11 +14,12 @@ import (
 	"kist/kv/record"
 )
 
-// maxDirectory bounds the directory of a zip in bytes, each of which costs
-// several of memory. It is enough for half a million files.
+// maxDirectory bounds the directory of a zip in bytes. Each byte costs several
+// bytes of memory. The bound is enough for half a million files.
 const maxDirectory = 64 << 20
 
-// budget is a source of which only so much may be read, until it is freed.
+// budget is a source of which only so many bytes may be read, until it is
+// freed.
 type budget struct {
 	io.ReaderAt
 	left int64
@@ -34,8 +35,8 @@ func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, at)
 }
 
-// A zip may unpack to so many times its size, and so many bytes beyond. Text
-// and pictures are far below that; what is above it is made to fill disks.
+// A zip may unpack to so many times its size, and so many bytes more. Text and
+// pictures stay far below that. A zip above it was made to fill disks.
 const (
 	unpackedRatio = 200
 	unpackedSlack = 256 << 20
@@ -51,12 +52,12 @@ func openZip(s Source) (*zip.Reader, error) {
 	if errors.As(err, &known) {
 		return nil, known
 	}
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // no path in it is used as one
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // no path in it is used as a path
 		return nil, unreadable("It is no whole zip.")
 	}
 	b.free = true
-	limit := unpackedRatio*uint64(s.Size) + unpackedSlack // of the whole: entries may share their bytes
-	for _, f := range z.File {                            // the package reads no more of a file than it announces
+	limit := unpackedRatio*uint64(s.Size) + unpackedSlack // for all files, because entries may share their bytes
+	for _, f := range z.File {                            // archive/zip reads no more of a file than its header says
 		if f.UncompressedSize64 > limit {
 			return nil, errBomb
 		}
@@ -92,15 +93,13 @@ func detectZip(s Source) (Format, error) {
 	return Folder, nil
 }
 
-// pocketPart reports whether a file in a zip is one of those that Pocket
-// exports.
+// pocketPart reports whether a file in a zip belongs to Pocket's export.
 func pocketPart(f *zip.File) bool {
 	name := path.Base(f.Name)
 	return strings.HasPrefix(name, "part_") && path.Ext(name) == ".csv"
 }
 
-// omnivorePart reports whether a file in a zip is one of the lists that
-// Omnivore exports.
+// omnivorePart reports whether a file in a zip is a list of Omnivore's export.
 func omnivorePart(f *zip.File) bool {
 	return strings.HasPrefix(f.Name, "metadata_") && path.Ext(f.Name) == ".json"
 }
@@ -117,7 +116,7 @@ func eachCSV(s Source, read func(io.Reader) Rows) Rows {
 	}
 }
 
-// eachPart reads those files of a zip that which reports, one after another.
+// eachPart reads one after another the files of a zip for which which is true.
 func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Rows) Rows {
 	return func(yield func(Row, error) bool) {
 		for _, f := range z.File {
@@ -136,17 +135,17 @@ func eachPart(z *zip.Reader, which func(*zip.File) bool, read func(io.Reader) Ro
 					err = unreadable("%q in the zip is damaged.", f.Name)
 				}
 				if !yield(row, err) || err != nil {
-					_ = r.Close() // it was only read
+					_ = r.Close() // the file was only read
 					return
 				}
 			}
-			_ = r.Close() // it was only read
+			_ = r.Close() // the file was only read
 		}
 	}
 }
 
-// folder reads files out of a tar or a zip. Their folders keep their names,
-// those inside of others with the whole way there.
+// folder reads files from a tar or a zip. They keep the names of their folders;
+// a nested folder keeps its whole path.
 func folder(s Source) Rows {
 	if !isZip(s) {
 		return Tar(s.stream())
@@ -168,7 +167,7 @@ func folder(s Source) Rows {
 	}
 }
 
-// Tar reads files out of a tar as it comes.
+// Tar reads files from a tar stream.
 func Tar(r io.Reader) Rows {
 	return func(yield func(Row, error) bool) {
 		t := tar.NewReader(r)
@@ -198,7 +197,7 @@ func Tar(r io.Reader) Rows {
 	}
 }
 
-// fileRow is a file of the name, which is a path of either kind of slash.
+// fileRow is a row for a file. Its name is a path with either kind of slash.
 func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.ReadCloser, error)) Row {
 	way := strings.FieldsFunc(strings.ReplaceAll(clean(name), `\`, "/"), func(r rune) bool { return r == '/' })
 	for i := 0; i < len(way); {
@@ -226,7 +225,7 @@ func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.R
 	return b.Row
 }
 
-// folder fits a folder's name to the rule of such names.
+// folder fits a folder's name to the rule for such names.
 func (b *builder) folder(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
