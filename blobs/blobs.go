@@ -78,7 +78,7 @@ type Store struct {
 	// reread is rereadLimit, except in tests.
 	reread int64
 
-	hot     smallCache
+	small   smallCache
 	proven  proven
 	checks  checks
 	failing failing
@@ -109,7 +109,7 @@ func newStore(root *os.Root, reading bool) *Store {
 
 // forget drops the memory of a blob that was unlinked or is damaged.
 func (s *Store) forget(ref Ref) {
-	s.hot.forget(ref)
+	s.small.forget(ref)
 	s.proven.forget(ref)
 }
 
@@ -216,7 +216,7 @@ func (s *Store) openUploads(cache string) error {
 		return errors.Join(fmt.Errorf("blobs: opening the folder: %w", err), uploads.Close())
 	}
 	defer to.Close()
-	if !disk.Joined(from, to) {
+	if !disk.CanMove(from, to) {
 		return uploads.Close()
 	}
 	s.uploads = &tree{Root: uploads, steps: s.steps, syncStep: "sync uploads"}

@@ -35,9 +35,9 @@ type Quarantine struct {
 	reading bool      // the store changes nothing on disk
 	forget  func(Ref) // drops the memory of the blob's right bytes
 
-	mu    sync.RWMutex
-	found map[Ref]time.Time
-	tell  func(Ref, error) // nil, or called for each blob that is newly found to be damaged
+	mu       sync.RWMutex
+	found    map[Ref]time.Time
+	onDamage func(Ref, error) // nil, or called for each blob that is newly found to be damaged
 }
 
 // OnDamage sets a function that is called once, with the reason, for each blob
@@ -45,7 +45,7 @@ type Quarantine struct {
 func (q *Quarantine) OnDamage(tell func(Ref, error)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.tell = tell
+	q.onDamage = tell
 }
 
 // List returns the blobs in quarantine in the order of their refs.
@@ -124,7 +124,7 @@ func (q *Quarantine) add(ref Ref, f *os.File, reason error) {
 	if !q.reading {
 		err = q.mark(ref)
 	}
-	tell := q.tell
+	tell := q.onDamage
 	q.mu.Unlock()
 	if tell != nil {
 		tell(ref, errors.Join(reason, err))
@@ -267,9 +267,9 @@ func (s *Store) prove(ref Ref, f *os.File, through func(io.Reader) io.Reader) er
 	return err
 }
 
-// mostQueued bounds the queue of the background check. The weekly check reads
+// maxQueued bounds the queue of the background check. The weekly check reads
 // the blobs that do not fit.
-const mostQueued = 256
+const maxQueued = 256
 
 // checks are the blobs waiting for the background check. One goroutine checks
 // them; it ends when the queue is empty.
@@ -294,7 +294,7 @@ func (c *checks) add(ref Ref) {
 	if c.over == nil {
 		c.over, c.end = context.WithCancel(context.Background())
 	}
-	if c.over.Err() != nil || len(c.queue) >= mostQueued || slices.Contains(c.queue, ref) {
+	if c.over.Err() != nil || len(c.queue) >= maxQueued || slices.Contains(c.queue, ref) {
 		return
 	}
 	c.queue = append(c.queue, ref)

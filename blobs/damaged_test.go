@@ -66,7 +66,7 @@ func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
 // again heals it.
 func TestWrongBytesAreNotSent(t *testing.T) {
 	t.Parallel()
-	for i, size := range []int{1, 100, 4096, hotOne, hotOne + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20} {
+	for i, size := range []int{1, 100, 4096, maxSmall, maxSmall + 1, 1 << 20, provenFirst - 1, provenFirst, provenFirst + 1, 9 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			is := is.New(t)
 			s, dir := open(t)
@@ -84,7 +84,7 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 					is.NoErr(err)
 					is.True(whole && bytes.Equal(b, content))
 				}
-				s.hot.forget(ref) // where it would survive the disk
+				s.small.forget(ref) // where it would survive the disk
 				flip(t, dir, ref, int64(at))
 				for range 4 {
 					b, whole, err := sent(s, ref, size)
@@ -165,13 +165,13 @@ func TestRangesAreChecked(t *testing.T) {
 		is.True(errors.Is(s.Damaged.Err(ref), ErrDamaged))
 	}
 	// Many wait for one check each.
-	for range 2 * mostQueued {
+	for range 2 * maxQueued {
 		s.CheckSoon(ref)
 	}
-	for i := range 2 * mostQueued {
+	for i := range 2 * maxQueued {
 		s.CheckSoon(Ref{byte(i), byte(i >> 8)})
 	}
-	is.True(len(s.checks.queue) <= mostQueued)
+	is.True(len(s.checks.queue) <= maxQueued)
 	is.NoErr(s.Close())
 	s.CheckSoon(ref) // after the end nothing happens
 }
@@ -193,7 +193,7 @@ func TestPartIsProven(t *testing.T) {
 		is.True(bytes.Equal(b, content))
 		is.NoErr(r.Close())
 		flip(t, dir, ref, int64(size/2))
-		s.hot.forget(ref)
+		s.small.forget(ref)
 		_, err = s.SendPart(ref, int64(size))
 		is.True(errors.Is(err, ErrDamaged))
 	}
@@ -297,12 +297,12 @@ func TestProvenIsBounded(t *testing.T) {
 	info, err := observe(f)
 	is.NoErr(err)
 	var p proven
-	for i := range mostProven + 100 {
+	for i := range maxProven + 100 {
 		ref := Ref{byte(i), byte(i >> 8), byte(i >> 16)}
 		p.add(ref, info)
 		is.True(p.has(ref, info))
 	}
-	is.Equal(len(p.seen), mostProven)
+	is.Equal(len(p.seen), maxProven)
 }
 
 // The quarantine outlives the process, is seen by those who only read, and ends

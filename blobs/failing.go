@@ -25,13 +25,13 @@ type failing struct {
 	in map[string]bool
 	// tell is nil, or called with the error when writing begins to fail, and
 	// with nil when it works again.
-	tell func(error)
+	notify func(error)
 }
 
 // OnFailure sets a function that is called with an Unwritable when content can
 // no longer be written, and with nil when it can be written again. Call
 // OnFailure before more than one goroutine uses the store.
-func (s *Store) OnFailure(tell func(error)) { s.failing.tell = tell }
+func (s *Store) OnFailure(tell func(error)) { s.failing.notify = tell }
 
 // wrap wraps the error of a step that writes content to folder. It records the
 // failure if the disk or the system caused it.
@@ -61,8 +61,8 @@ func (f *failing) note(folder *tree, err error) {
 	} else if delete(f.in, folder.Name()); len(f.in) > 0 {
 		return // another folder still fails
 	}
-	if f.tell != nil {
-		f.tell(err)
+	if f.notify != nil {
+		f.notify(err)
 	}
 }
 

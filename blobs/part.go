@@ -41,7 +41,7 @@ func (s *Store) Resume(name string, size int64, state []byte) (*Stage, error) {
 	if !partName(name) {
 		return nil, errForeign(partFolder + "/" + name)
 	}
-	st := &Stage{store: s, part: name, hash: h, size: size, begun: size}
+	st := &Stage{store: s, part: name, hash: h, size: size, flushing: size}
 	if err := s.steps.do("open part", st.openPart); err != nil {
 		_ = st.discard()
 		return nil, s.failing.wrap(st.folder(), "opening a part", err)

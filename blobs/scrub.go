@@ -21,7 +21,7 @@ const (
 
 const (
 	scrubTick = 50 * time.Millisecond
-	scrubLeft = time.Minute // how often the progress is saved
+	scrubSave = time.Minute // how often the progress is saved
 	scrubFile = "progress"
 	// scrubBlob is what opening a blob costs, in bytes.
 	scrubBlob = 16 << 10
@@ -206,7 +206,7 @@ func (s *Scrubber) round(ctx context.Context, folder *disk.Folder) error {
 		if info != (Info{}) {
 			s.at.After = info.Ref.String()
 		}
-		if time.Since(s.last) > scrubLeft {
+		if time.Since(s.last) > scrubSave {
 			if err := s.save(folder); err != nil {
 				return err
 			}

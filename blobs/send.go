@@ -22,9 +22,9 @@ const provenFirst = 8 << 20
 // of it is sent. That takes some seconds of reading at most.
 const provenForPart = 256 << 20
 
-// mostProven bounds how many blobs a process remembers as hashed; an entry
+// maxProven bounds how many blobs a process remembers as hashed; an entry
 // takes about 100 bytes.
-const mostProven = 1 << 15
+const maxProven = 1 << 15
 
 // settled is how old a modification time must be to prove that the file was not
 // written to since. File systems keep times in steps of some milliseconds.
@@ -80,7 +80,7 @@ func (p *proven) add(ref Ref, info observed) {
 		p.seen = map[Ref]proof{}
 	}
 	for old := range p.seen { // in random order, since any will do
-		if len(p.seen) < mostProven {
+		if len(p.seen) < maxProven {
 			break
 		}
 		delete(p.seen, old)
@@ -125,7 +125,7 @@ func (s *Store) Send(ref Ref, size int64) (io.ReadSeekCloser, error) {
 	info, err := observe(f)
 	if err == nil && !s.proven.has(ref, info) {
 		if info.Size() == size && size > provenFirst {
-			return &unproven{store: s, ref: ref, file: f, was: info, size: size, hash: sha256.New()}, nil
+			return &unproven{store: s, ref: ref, file: f, opened: info, size: size, hash: sha256.New()}, nil
 		}
 		if size <= provenFirst && info.Size() <= provenFirst {
 			if err = s.proven.once(ref, info.FileInfo, func() error { return s.prove(ref, f, nil) }); err == nil {
@@ -185,20 +185,20 @@ func (p *proven) once(ref Ref, info fs.FileInfo, prove func() error) error {
 		<-other.done
 		return other.err
 	}
-	mine := &proving{file: info, done: make(chan struct{})}
+	reading := &proving{file: info, done: make(chan struct{})}
 	if p.now == nil {
 		p.now = map[Ref]*proving{}
 	}
-	p.now[ref] = mine
+	p.now[ref] = reading
 	p.mu.Unlock()
-	mine.err = prove()
+	reading.err = prove()
 	p.mu.Lock()
-	if p.now[ref] == mine {
+	if p.now[ref] == reading {
 		delete(p.now, ref)
 	}
 	p.mu.Unlock()
-	close(mine.done)
-	return mine.err
+	close(reading.done)
+	return reading.err
 }
 
 // memory is a blob in memory.
@@ -208,15 +208,15 @@ func (memory) Close() error { return nil }
 
 // unproven is a large blob that is hashed while it is sent.
 type unproven struct {
-	store  *Store
-	ref    Ref
-	file   *os.File
-	was    observed // when it was opened
-	size   int64
-	at     int64     // where the next read begins
-	hash   hash.Hash // of the first hashed bytes
-	hashed int64     // how many bytes are hashed
-	open   bool      // bytes were returned and the hash is not complete yet
+	store   *Store
+	ref     Ref
+	file    *os.File
+	opened  observed // when it was opened
+	size    int64
+	at      int64     // where the next read begins
+	hash    hash.Hash // of the first hashed bytes
+	hashed  int64     // how many bytes are hashed
+	pending bool      // bytes were returned and the hash is not complete yet
 }
 
 func (u *unproven) Seek(offset int64, whence int) (int64, error) {
@@ -232,7 +232,7 @@ func (u *unproven) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	p = p[:min(int64(len(p)), u.size-u.at)]
-	if u.at != u.hashed && !u.open {
+	if u.at != u.hashed && !u.pending {
 		u.store.CheckSoon(u.ref)
 	}
 	n, err := u.file.Read(p)
@@ -254,7 +254,7 @@ func (u *unproven) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	u.open = u.hashed < u.size
+	u.pending = u.hashed < u.size
 	u.at += int64(n)
 	return n, nil
 }
@@ -266,12 +266,12 @@ func (u *unproven) decide() error {
 		u.store.Damaged.add(u.ref, u.file, err)
 		return err
 	}
-	u.store.proven.add(u.ref, u.was)
+	u.store.proven.add(u.ref, u.opened)
 	return u.store.Damaged.end(u.ref, u.file)
 }
 
 func (u *unproven) Close() error {
-	if u.open {
+	if u.pending {
 		u.store.CheckSoon(u.ref)
 	}
 	return u.file.Close()

@@ -38,14 +38,14 @@ var copyBuffers = sync.Pool{New: func() any { return new(copyBuffer) }}
 // A Stage that failed once fails from then on with the same error, and leaves
 // nothing on disk after Drop. One goroutine at a time may use it.
 type Stage struct {
-	store *Store
-	file  *os.File
-	temp  string // the file's name in tempFolder, empty if it has none
-	part  string // the file's name in partFolder, for content that arrives in pieces
-	hash  hash.Hash
-	size  int64
-	begun int64 // how many bytes the system was told to start writing to disk
-	err   error // what every further call returns
+	store    *Store
+	file     *os.File
+	temp     string // the file's name in tempFolder, empty if it has none
+	part     string // the file's name in partFolder, for content that arrives in pieces
+	hash     hash.Hash
+	size     int64
+	flushing int64 // how many bytes the system was told to start writing to disk
+	err      error // what every further call returns
 }
 
 var (
@@ -150,20 +150,20 @@ func (st *Stage) write(p []byte) (int, error) {
 		st.err = st.store.failing.wrap(st.folder(), "writing staged content", err)
 		return n, st.err
 	}
-	if ready := st.size - st.begun; ready >= disk.WriteBack {
-		disk.StartWriteBack(st.file, st.begun, ready)
-		st.begun = st.size
+	if ready := st.size - st.flushing; ready >= disk.WriteBack {
+		disk.StartWriteBack(st.file, st.flushing, ready)
+		st.flushing = st.size
 	}
 	return n, nil
 }
 
-// ReadFrom hashes the first hashedAlone bytes on its own goroutine. Beyond that
-// it uses another goroutine and up to besideBuffs buffers; two are enough if r
+// ReadFrom hashes the first hashInline bytes on its own goroutine. Beyond that
+// it uses another goroutine and up to hashBuffers buffers; two are enough if r
 // is slow. Hashing takes longer than reading and writing together, so a large
 // content takes as long as its hash.
 const (
-	hashedAlone = 1 << 20
-	besideBuffs = 4
+	hashInline  = 1 << 20
+	hashBuffers = 4
 )
 
 // ReadFrom adds everything that r has to the content, in large pieces. It
@@ -171,11 +171,11 @@ const (
 // does not make the stage fail.
 func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*copyBuffer)
-	total, err := st.gather(r, hashedAlone, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
+	total, err := st.gather(r, hashInline, func() *copyBuffer { return buf }, func(b *copyBuffer, n int) { st.hash.Write(b[:n]) })
 	copyBuffers.Put(buf)
 	if err == nil {
 		var more int64
-		more, err = st.readBeside(r)
+		more, err = st.readConcurrently(r)
 		total += more
 	}
 	if err == io.EOF { // readers return it unwrapped
@@ -184,13 +184,13 @@ func (st *Stage) ReadFrom(r io.Reader) (int64, error) {
 	return total, err
 }
 
-// readBeside is ReadFrom beyond hashedAlone. It returns only when everything is
+// readConcurrently is ReadFrom beyond hashInline. It returns only when everything is
 // hashed. The error is io.EOF at the end of r.
-func (st *Stage) readBeside(r io.Reader) (int64, error) {
-	full, free := make(chan filled, besideBuffs), make(chan *copyBuffer, besideBuffs)
+func (st *Stage) readConcurrently(r io.Reader) (int64, error) {
+	full, free := make(chan filled, hashBuffers), make(chan *copyBuffer, hashBuffers)
 	taken := 0 // number of buffers
 	take := func() *copyBuffer {
-		if len(free) == 0 && taken < besideBuffs {
+		if len(free) == 0 && taken < hashBuffers {
 			taken++
 			return copyBuffers.Get().(*copyBuffer)
 		}
@@ -337,7 +337,7 @@ func (st *Stage) keep(ref Ref) error {
 		return err
 	}
 	defer folder.Close()
-	if !disk.Missing(folder, ref.String()) && st.held(ref) {
+	if !disk.Missing(folder, ref.String()) && st.matches(ref) {
 		_ = st.discard() // the sweep removes a file that stays
 	} else if err := st.publish(ref, folder); err != nil {
 		return err
@@ -348,9 +348,9 @@ func (st *Stage) keep(ref Ref) error {
 	return s.Damaged.release(ref)
 }
 
-// held reports whether the file under ref has the staged bytes. It reads both,
+// matches reports whether the file under ref has the staged bytes. It reads both,
 // because comparing costs less than hashing the copy.
-func (st *Stage) held(ref Ref) bool {
+func (st *Stage) matches(ref Ref) bool {
 	info, err := st.store.Stat(ref)
 	if err != nil || info.Size != st.size || st.size > st.store.reread {
 		return false

@@ -361,14 +361,14 @@ func TestEarlyWriteBack(t *testing.T) {
 		_, err = stage.Write(chunk)
 		is.NoErr(err)
 		begun := (i + 1) / 4 * disk.WriteBack
-		is.Equal(stage.begun, int64(begun)) // each 8 MiB as soon as they are there
+		is.Equal(stage.flushing, int64(begun)) // each 8 MiB as soon as they are there
 	}
 }
 
 // TestReadFrom: of each length, hashed alone or beside, all is taken and no cut
 // is taken for the end.
 func TestReadFrom(t *testing.T) {
-	for _, size := range []int{3*len(copyBuffer{}) + 17, hashedAlone, hashedAlone + 7*len(copyBuffer{}) + 17} {
+	for _, size := range []int{3*len(copyBuffer{}) + 17, hashInline, hashInline + 7*len(copyBuffer{}) + 17} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { testReadFrom(t, size) })
 	}
 }

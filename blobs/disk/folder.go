@@ -237,8 +237,8 @@ func (f *Folder) linkNew(name string, fill func(io.Writer) error) (done bool, er
 // early makes the system start writing to disk early. The final sync then has
 // little left to do, and syncs of other files do not wait for it.
 type early struct {
-	file           *os.File
-	written, begun int64
+	file             *os.File
+	written, started int64
 }
 
 // WriteBack is the number of bytes for which that is worth a system call.
@@ -247,9 +247,9 @@ const WriteBack = 8 << 20
 func (e *early) Write(p []byte) (int, error) {
 	n, err := e.file.Write(p)
 	e.written += int64(n)
-	if ready := e.written - e.begun; ready >= WriteBack {
-		StartWriteBack(e.file, e.begun, ready)
-		e.begun = e.written
+	if ready := e.written - e.started; ready >= WriteBack {
+		StartWriteBack(e.file, e.started, ready)
+		e.started = e.written
 	}
 	return n, err
 }

@@ -19,12 +19,12 @@ func TestModes(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o777} {
 		is := is.New(t)
 		parent := t.TempDir()
-		was := syscall.Umask(mask)
+		oldMask := syscall.Umask(mask)
 		f, err := OpenFolder(filepath.Join(parent, "folder"))
 		if err == nil {
 			err = errors.Join(f.Publish("a", text("one")), f.Publish("b", text("one")), f.Publish("b", text("two")))
 		}
-		syscall.Umask(was)
+		syscall.Umask(oldMask)
 		is.NoErr(err)
 		for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, "a": 0o600, "b": 0o600} {
 			info, err := os.Stat(filepath.Join(parent, "folder", name))

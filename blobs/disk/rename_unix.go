@@ -23,9 +23,9 @@ func Rename(from *os.File, name string, to *os.File, as string) error {
 	}
 }
 
-// Joined reports whether files can be moved from one folder to the other. They
+// CanMove reports whether files can be moved from one folder to the other. They
 // can if both are on one file system and in one mount of it.
-func Joined(a, b *os.File) bool {
+func CanMove(a, b *os.File) bool {
 	var x, y unix.Stat_t
 	if unix.Fstat(int(a.Fd()), &x) != nil || unix.Fstat(int(b.Fd()), &y) != nil || x.Dev != y.Dev {
 		return false

@@ -26,9 +26,9 @@ func TestSmall(t *testing.T) {
 	other.Release()
 	is.Equal(s.Small(other.Ref, other.Size), nil)
 	is.Equal(string(s.Small(other.Ref, other.Size)), "another")
-	is.Equal(len(s.hot.kept), 2) // while there is room, none goes for another
+	is.Equal(len(s.small.kept), 2) // while there is room, none goes for another
 	is.NoErr(os.Remove(filepath.Join(dir, other.Ref.path())))
-	s.hot.forget(other.Ref)
+	s.small.forget(other.Ref)
 	is.NoErr(os.Remove(filepath.Join(dir, kept.Ref.path())))
 	is.Equal(s.Small(kept.Ref, kept.Size), content)
 	kept = keep(t, s, content)
@@ -38,7 +38,7 @@ func TestSmall(t *testing.T) {
 	is.Equal(s.Small(kept.Ref, kept.Size), nil)
 	s.retain(kept.Ref, content) // it was read before it was unlinked
 	is.Equal(s.Small(kept.Ref, kept.Size), nil)
-	is.Equal(s.hot.size, 0)
+	is.Equal(s.small.size, 0)
 
 	damaged := keep(t, s, []byte("right"))
 	damaged.Release()
@@ -50,7 +50,7 @@ func TestSmall(t *testing.T) {
 			is.Equal(s.Small(ref, 5), nil)
 		}
 	}
-	large := keep(t, s, make([]byte, hotOne+1))
+	large := keep(t, s, make([]byte, maxSmall+1))
 	large.Release()
 	empty := keep(t, s, nil)
 	empty.Release()
@@ -66,9 +66,9 @@ func TestSmall(t *testing.T) {
 func TestSmallBounds(t *testing.T) {
 	is := is.New(t)
 	s, _ := open(t)
-	const n = 2 * hotAll / hotOne
+	const n = 2 * maxSmallTotal / maxSmall
 	var all [n]*Kept
-	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%08d", i), hotOne/8) }
+	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%08d", i), maxSmall/8) }
 	for i := range all {
 		all[i] = keep(t, s, content(i))
 		all[i].Release()
@@ -87,9 +87,9 @@ func TestSmallBounds(t *testing.T) {
 	}
 	readers.Wait()
 	sum := 0
-	for _, b := range s.hot.kept {
+	for _, b := range s.small.kept {
 		sum += len(b)
 	}
-	is.Equal(sum, s.hot.size)
-	is.True(sum > 0 && sum <= hotAll)
+	is.Equal(sum, s.small.size)
+	is.True(sum > 0 && sum <= maxSmallTotal)
 }

@@ -9,8 +9,8 @@ import (
 // Bounds of the small blobs kept in memory, in bytes: for each blob and for
 // all.
 const (
-	hotOne = 128 << 10
-	hotAll = 8 << 20
+	maxSmall      = 128 << 10
+	maxSmallTotal = 8 << 20
 )
 
 // smallCache holds small blobs that were requested twice within a short time.
@@ -28,12 +28,12 @@ type smallCache struct {
 // caller must not modify it. Nil does not mean that the blob does not exist.
 // Small begins to keep a small blob when it is requested for the second time.
 func (s *Store) Small(ref Ref, size int64) []byte {
-	if size <= 0 || size > hotOne {
+	if size <= 0 || size > maxSmall {
 		return nil
 	}
-	h := &s.hot
+	h := &s.small
 	h.mu.Lock()
-	b, asked := h.kept[ref], &h.asked[(int(ref[0])<<8|int(ref[1]))%len(s.hot.asked)]
+	b, asked := h.kept[ref], &h.asked[(int(ref[0])<<8|int(ref[1]))%len(s.small.asked)]
 	again := *asked == ref
 	*asked = ref
 	h.mu.Unlock()
@@ -63,9 +63,9 @@ func (s *Store) loadSmall(ref Ref, size int64) []byte {
 // retain keeps the bytes of a blob, unless the blob was unlinked or found to be
 // damaged while it was read: forget may have run before.
 func (s *Store) retain(ref Ref, b []byte) {
-	s.hot.add(ref, b)
+	s.small.add(ref, b)
 	if _, err := s.Stat(ref); err != nil || s.Damaged.Err(ref) != nil {
-		s.hot.forget(ref)
+		s.small.forget(ref)
 	}
 }
 
@@ -77,7 +77,7 @@ func (h *smallCache) add(ref Ref, b []byte) {
 		return // another request added it first
 	}
 	for old, content := range h.kept { // in random order, since any will do
-		if h.size+len(b) <= hotAll {
+		if h.size+len(b) <= maxSmallTotal {
 			break
 		}
 		delete(h.kept, old)
