@@ -152,13 +152,13 @@ var ErrRead = errors.New("reading")
 
 // reader reads a file's frames.
 type reader struct {
-	file io.ReaderAt
-	at   int64 // where the next frame begins
-	size int64
-	buf  []byte // the file from at on; the end of mem
-	mem  []byte // reused for every frame
-	list []Op   // reused for the ops of every frame
-	tell func(bytes int64)
+	file   io.ReaderAt
+	at     int64 // where the next frame begins
+	size   int64
+	buf    []byte // the file from at on; the end of mem
+	mem    []byte // reused for every frame
+	list   []Op   // reused for the ops of every frame
+	onRead func(bytes int64)
 
 	kind  frameKind
 	plain []byte // reused for every unpacked frame
@@ -252,8 +252,8 @@ func (r *reader) peek(n int) ([]byte, error) {
 	if m, err := r.file.ReadAt(mem[have:], r.at+int64(have)); m < want-have {
 		return nil, fmt.Errorf("%w: %w", ErrRead, err)
 	}
-	if r.tell != nil {
-		r.tell(int64(want - have))
+	if r.onRead != nil {
+		r.onRead(int64(want - have))
 	}
 	r.buf = mem
 	return r.buf[:n:n], nil
@@ -317,7 +317,7 @@ const (
 type header struct {
 	layout, format uint32
 	State
-	made int64 // wall clock, in milliseconds since 1970
+	created int64 // wall clock, in milliseconds since 1970
 }
 
 const headerSize = 44
@@ -329,7 +329,7 @@ func (h header) append(b []byte, magic string) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.format)
 	b = binary.BigEndian.AppendUint64(b, h.Seq)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Digest))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.made))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.created))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 

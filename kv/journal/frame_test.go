@@ -213,7 +213,7 @@ func TestReaderMemory(t *testing.T) {
 	file = append(file, frame(30<<20)...)
 	file[len(file)-1] ^= 1
 	var told int64
-	r := &reader{file: bytes.NewReader(file), size: int64(len(file)), tell: func(n int64) { told += n }}
+	r := &reader{file: bytes.NewReader(file), size: int64(len(file)), onRead: func(n int64) { told += n }}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for r.at < int64(long-20<<20-frameHead) {

@@ -149,7 +149,7 @@ func FuzzPackedLog(f *testing.F) {
 			if err != nil {
 				return
 			}
-			is.New(t).True(len(payload) <= max(len(b), packMost+16))
+			is.New(t).True(len(payload) <= max(len(b), maxPacked+16))
 		}
 	})
 }

@@ -103,24 +103,24 @@ func (f osFile) Size() (int64, error) {
 // A Journal is an open journal. One goroutine at a time may append to it or
 // begin a log. Another may write snapshots meanwhile.
 type Journal struct {
-	files files
-	now   func() time.Time
-	most  int          // maximum bytes of a record: MaxRecord, except in tests
-	held  sync.RWMutex // held for reading by callers that need all files to stay
-	space func() (Space, error)
-	parts []File // opened by Files
+	files     files
+	now       func() time.Time
+	maxRecord int          // maximum bytes of a record: MaxRecord, except in tests
+	held      sync.RWMutex // held for reading by callers that need all files to stay
+	space     func() (Space, error)
+	parts     []File // opened by Files
 
-	log    File   // nil until Begin or Resume
-	name   string // of log
-	data   uint32 // the format in its head
-	end    int64  // the end of the last acknowledged record of log
-	before int64  // the beginning of that record
-	at     State  // the state after that record
-	prior  State  // the state before that record
-	dirty  bool   // log may have bytes after end
-	failed bool   // a sync of log failed: nothing more is written to it
-	begun  *State // the state of a log that may exist and is not in use because Begin failed
-	read   extent // the last record that Replay read, until it is on stable storage
+	log       File   // nil until Begin or Resume
+	name      string // of log
+	data      uint32 // the format in its head
+	end       int64  // the end of the last acknowledged record of log
+	lastStart int64  // the beginning of that record
+	at        State  // the state after that record
+	prevState State  // the state before that record
+	dirty     bool   // log may have bytes after end
+	failed    bool   // a sync of log failed: nothing more is written to it
+	pending   *State // the state of a log that may exist and is not in use because Begin failed
+	unsynced  extent // the last record that Replay read, until it is on stable storage
 }
 
 // extent is a part of a file.
@@ -168,7 +168,7 @@ func Read(path string, format uint32) (*Journal, error) {
 
 // New is Open for the caller's own folder, which Close closes.
 func New(f Folder, format uint32) (*Journal, error) {
-	j := &Journal{files: files{folder: f, format: format}, now: time.Now, most: MaxRecord}
+	j := &Journal{files: files{folder: f, format: format}, now: time.Now, maxRecord: MaxRecord}
 	g, err := j.files.list()
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (generations) names(kind string, seqs []uint64) []string {
 type files struct {
 	folder Folder
 	format uint32      // of the data that this program writes
-	tell   func(int64) // nil, or called with the number of bytes read: see Watch
+	onRead func(int64) // nil, or called with the number of bytes read: see Watch
 }
 
 func (s *files) list() (generations, error) {
@@ -274,7 +274,7 @@ func (j *Journal) Empty() (bool, error) {
 // one has failed, Append calls Begin again first.
 func (j *Journal) Begin(at State) error {
 	name := fileName(logName, at.Seq)
-	if name == j.name && j.data == j.files.format && j.begun == nil && !j.failed {
+	if name == j.name && j.data == j.files.format && j.pending == nil && !j.failed {
 		return nil // nothing was written since it began
 	}
 	if err := j.harden(); err != nil {
@@ -291,16 +291,16 @@ func (j *Journal) Begin(at State) error {
 	}
 	if err != nil {
 		if g, listed := j.files.list(); listed != nil || slices.Contains(g.logs, at.Seq) {
-			j.begun = &at
+			j.pending = &at
 		}
 		return fmt.Errorf("cannot begin a log: %w", err)
 	}
 	if j.log != nil {
 		err = j.log.Close() // its acknowledged records are synced
 	}
-	j.log, j.name, j.data, j.begun = log, name, j.files.format, nil
-	j.end, j.before, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
-	j.at, j.prior = at, at
+	j.log, j.name, j.data, j.pending = log, name, j.files.format, nil
+	j.end, j.lastStart, j.dirty, j.failed = int64(len(head)), int64(len(head)), false, false
+	j.at, j.prevState = at, at
 	return err
 }
 
@@ -309,19 +309,19 @@ func (j *Journal) Begin(at State) error {
 // disk. The next log must not outlive it. harden writes the record again: after
 // a failed sync, later syncs skip the bytes that it lost.
 func (j *Journal) harden() error {
-	if j.read.size == 0 {
+	if j.unsynced.size == 0 {
 		return nil
 	}
-	f, err := j.files.folder.Open(j.read.name)
+	f, err := j.files.folder.Open(j.unsynced.name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.NewOffsetWriter(f, j.read.at), io.NewSectionReader(f, j.read.at, j.read.size))
+	_, err = io.Copy(io.NewOffsetWriter(f, j.unsynced.at), io.NewSectionReader(f, j.unsynced.at, j.unsynced.size))
 	if err == nil {
 		err = f.Datasync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		j.read = extent{}
+		j.unsynced = extent{}
 	}
 	return err
 }
@@ -347,8 +347,8 @@ func (j *Journal) Resume(at State, name string, size int64) error {
 	if err := endsWith(r, name, h, at); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	j.log, j.name, j.data, j.end, j.before = log, name, h.format, size, size
-	j.at, j.prior = at, at
+	j.log, j.name, j.data, j.end, j.lastStart = log, name, h.format, size, size
+	j.at, j.prevState = at, at
 	return nil
 }
 
@@ -368,11 +368,11 @@ func (j *Journal) End() (name string, size int64) { return j.name, j.end }
 // clean. So nothing more is written to that log. The next Append begins another
 // log after the last acknowledged record.
 func (j *Journal) Append(r *Record, to State) error {
-	if n := len(r.buf); n > j.most {
-		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.most)
+	if n := len(r.buf); n > j.maxRecord {
+		return fmt.Errorf("cannot write to the journal: a change of %d bytes is more than the %d that a record may have", n, j.maxRecord)
 	}
-	if j.begun != nil {
-		if err := j.Begin(*j.begun); err != nil {
+	if j.pending != nil {
+		if err := j.Begin(*j.pending); err != nil {
 			return err
 		}
 	}
@@ -385,7 +385,7 @@ func (j *Journal) Append(r *Record, to State) error {
 		}
 	}
 	frame := r.seal(to)
-	j.before, j.dirty = j.end, true
+	j.lastStart, j.dirty = j.end, true
 	_, err := j.log.WriteAt(frame, j.end)
 	if err == nil {
 		err = j.sync()
@@ -394,7 +394,7 @@ func (j *Journal) Append(r *Record, to State) error {
 		return errors.Join(fmt.Errorf("cannot write to the journal: %w", err), j.settle())
 	}
 	j.end += int64(len(frame))
-	j.prior, j.at = j.at, to
+	j.prevState, j.at = j.at, to
 	j.dirty = false
 	return nil
 }
@@ -402,7 +402,7 @@ func (j *Journal) Append(r *Record, to State) error {
 // Retract removes the last record that Append wrote, so that its commit has not
 // happened. Nothing else is written until that works.
 func (j *Journal) Retract() error {
-	j.end, j.at, j.dirty = j.before, j.prior, true
+	j.end, j.at, j.dirty = j.lastStart, j.prevState, true
 	return j.settle()
 }
 

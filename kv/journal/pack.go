@@ -19,7 +19,7 @@ import (
 // says how long it is when unpacked.
 const (
 	packTarget = 64 << 10 // bytes of records or entries that are compressed together
-	packMost   = 1 << 20  // a longer record or entry is not compressed
+	maxPacked  = 1 << 20  // a longer record or entry is not compressed
 )
 
 // The last byte of a frame in a log of layout 2 says what follows the State.
@@ -93,7 +93,7 @@ func (r *reader) shift() ([]byte, error) {
 // fit.
 func unpack(b, prefix, packed []byte) ([]byte, error) {
 	n, err := snappy.DecodedLen(packed)
-	if err != nil || n < 1 || n > packMost+binary.MaxVarintLen64 {
+	if err != nil || n < 1 || n > maxPacked+binary.MaxVarintLen64 {
 		return b[:0], fmt.Errorf("%w: its length when unpacked is out of range", errFrame)
 	}
 	b = slices.Grow(b[:0], len(prefix)+n)[:len(prefix)+n]
@@ -144,7 +144,7 @@ func (j *Journal) packLog(ctx context.Context, seq, next uint64) error {
 			return err
 		}
 		p := &packer{w: w}
-		pace := pacer{begun: time.Now()}
+		pace := pacer{started: time.Now()}
 		done := Replayed{State: h.State}
 		if err := j.files.eachRecord(&done, seq, next, func(r *reader, payload []byte) error {
 			if err := record(&done, r, payload, nothing); err != nil {
@@ -174,7 +174,7 @@ func (p *packer) add(payload []byte) error {
 			return err
 		}
 	}
-	if len(payload) > packMost {
+	if len(payload) > maxPacked {
 		p.frame = append(append(p.frame[:0], make([]byte, frameHead)...), payload...)
 		err := p.write(plainRecord)
 		p.frame = nil // it may be very long
@@ -221,8 +221,8 @@ func pack(packed, check, b []byte) (p, c []byte, err error) {
 
 // pacer leaves three quarters of the time to others.
 type pacer struct {
-	begun time.Time // of the current stretch of work
-	bytes int
+	started time.Time // of the current stretch of work
+	bytes   int
 }
 
 // wait counts work in bytes and sometimes pauses. The error says that the
@@ -231,12 +231,12 @@ func (p *pacer) wait(ctx context.Context, bytes int) error {
 	if p.bytes += bytes; p.bytes < 1<<20 {
 		return context.Cause(ctx)
 	}
-	pause := time.NewTimer(3 * time.Since(p.begun))
+	pause := time.NewTimer(3 * time.Since(p.started))
 	defer pause.Stop()
 	select {
 	case <-ctx.Done():
 	case <-pause.C:
 	}
-	*p = pacer{begun: time.Now()}
+	*p = pacer{started: time.Now()}
 	return context.Cause(ctx)
 }

@@ -36,7 +36,7 @@ func TestPack(t *testing.T) {
 		for i := range 400 {
 			ops := []Op{{1, fmt.Appendf(nil, "key %d", i), bytes.Repeat([]byte("some words "), 1+i)}}
 			if i == 200 { // one that stays as it is
-				ops = append(ops, Op{2, []byte("large"), someBytes(m.rnd, packMost+1)})
+				ops = append(ops, Op{2, []byte("large"), someBytes(m.rnd, maxPacked+1)})
 			}
 			b = b.with(&r, ops)
 			is.NoErr(j.Append(&r, b.State))
@@ -60,7 +60,7 @@ func TestPack(t *testing.T) {
 		fileName(snapName, 400): layout, fileName(snapName, 800): layout,
 	})
 	is.True(holds(t, m).is(b))
-	is.True(len(m.seen[fileName(logName, 0)].data)-packMost < (int(size)-packMost)/3)
+	is.True(len(m.seen[fileName(logName, 0)].data)-maxPacked < (int(size)-maxPacked)/3)
 	whole := make([]byte, size)
 	_, err = old.ReadAt(whole, 0)
 	is.NoErr(err)

@@ -117,7 +117,7 @@ func (h *history) append() {
 }
 
 // settled reports whether what was not acknowledged is gone for good.
-func (h *history) settled() bool { return !h.j.dirty && h.j.begun == nil }
+func (h *history) settled() bool { return !h.j.dirty && h.j.pending == nil }
 
 func (h *history) retract() {
 	if !h.last {

@@ -15,12 +15,12 @@ import (
 const (
 	Keep = 72 * time.Hour
 	// keepShare is the share of the free space, a tenth, for generations that
-	// are kept only for their age. If that is less, keepAnyway and four times
+	// are kept only for their age. If that is less, minBudget and four times
 	// the size of the newest generation is the bound.
-	keepShare  = 10
-	keepAnyway = 1 << 30
-	// keepLeast is how many generations stay whatever their age and size.
-	keepLeast = 3
+	keepShare = 10
+	minBudget = 1 << 30
+	// minKept is how many generations stay whatever their age and size.
+	minKept = 3
 )
 
 // Space is the space on the disk of the journal, in bytes.
@@ -45,7 +45,7 @@ func (j *Journal) disk() (Space, bool) {
 // may have. They have aged bytes now, and the newest generation has newest
 // bytes.
 func keepBudget(aged, newest int64, s Space, known bool) int64 {
-	minimum := keepAnyway + 4*newest
+	minimum := minBudget + 4*newest
 	if !known {
 		return minimum
 	}
@@ -56,9 +56,9 @@ func keepBudget(aged, newest int64, s Space, known bool) int64 {
 // A generation is a snapshot, or the empty store, and the logs up to the next
 // one.
 type generation struct {
-	seq  uint64
-	made time.Time
-	size int64 // in bytes
+	seq     uint64
+	created time.Time
+	size    int64 // in bytes
 }
 
 // Hold keeps all files in place until release is called.
@@ -107,12 +107,12 @@ func (s *files) generations(g generations) []generation {
 	var all []generation
 	if slices.Contains(g.logs, 0) && !slices.Contains(g.snaps, 0) {
 		if h, _, err := s.measure(fileName(logName, 0)); err == nil {
-			all = append(all, generation{0, time.UnixMilli(h.made), 0})
+			all = append(all, generation{0, time.UnixMilli(h.created), 0})
 		}
 	}
 	for _, seq := range g.snaps {
 		if h, size, err := s.measure(fileName(snapName, seq)); err == nil {
-			all = append(all, generation{seq, time.UnixMilli(h.made), size})
+			all = append(all, generation{seq, time.UnixMilli(h.created), size})
 		}
 	}
 	for _, seq := range g.logs {
@@ -142,7 +142,7 @@ func (s *files) measure(name string) (header, int64, error) {
 // age.
 func aged(all []generation) int64 {
 	size := int64(0)
-	for _, g := range all[:max(0, len(all)-keepLeast)] {
+	for _, g := range all[:max(0, len(all)-minKept)] {
 		size += g.size
 	}
 	return size
@@ -154,9 +154,9 @@ func aged(all []generation) int64 {
 func outdated(all []generation, now time.Time, budget int64) int {
 	size := aged(all)
 	n := 0
-	for ; n < len(all)-keepLeast; n++ {
+	for ; n < len(all)-minKept; n++ {
 		// Copies that began before the next generation was made need it.
-		if now.Sub(all[n+1].made) < Keep && size <= budget {
+		if now.Sub(all[n+1].created) < Keep && size <= budget {
 			break
 		}
 		size -= all[n].size
@@ -188,7 +188,7 @@ func retention(all []generation, now time.Time, s Space, known bool) Retention {
 	for _, g := range all {
 		size += g.size
 	}
-	since := max(now.Sub(all[0].made), time.Hour)
+	since := max(now.Sub(all[0].created), time.Hour)
 	r := Retention{PerHour: int64(float64(size) / since.Hours()), For: Keep}
 	budget := keepBudget(aged(all), all[len(all)-1].size, s, known)
 	if hours := float64(budget) / float64(max(r.PerHour, 1)); hours < Keep.Hours() {

@@ -230,7 +230,7 @@ func TestLongestRecord(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 14)))
 	j, b := opened(t, m)
-	j.most = 100
+	j.maxRecord = 100
 	var r Record
 	next := b.with(&r, []Op{{1, []byte("key"), make([]byte, 100)}})
 	is.True(j.Append(&r, next.State) != nil)

@@ -96,7 +96,7 @@ type Torn struct {
 func (j *Journal) Replay(start func() error, apply func([]Op) error) (Replayed, error) {
 	done, err := j.files.replay(start, apply)
 	if err == nil {
-		j.read = done.last
+		j.unsynced = done.last
 	}
 	return done, err
 }
@@ -140,7 +140,7 @@ func (s *files) replay(start func() error, apply func([]Op) error) (Replayed, er
 
 // Watch sets a function that is called with the number of bytes read from now
 // on.
-func (j *Journal) Watch(read func(bytes int64)) { j.files.tell = read }
+func (j *Journal) Watch(read func(bytes int64)) { j.files.onRead = read }
 
 // Ahead is how many bytes Replay reads if the newest snapshot is whole.
 func (j *Journal) Ahead() (int64, error) {
@@ -185,7 +185,7 @@ func (s *files) open(name string) (File, *reader, header, error) {
 	if err != nil {
 		return nil, nil, header{}, errors.Join(fmt.Errorf("cannot read journal/%s: %w", name, err), f.Close())
 	}
-	r := &reader{file: f, size: size, tell: s.tell}
+	r := &reader{file: f, size: size, onRead: s.onRead}
 	magic := logMagic
 	if strings.HasPrefix(name, snapName) {
 		magic = snapMagic

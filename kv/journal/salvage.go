@@ -15,7 +15,7 @@ import (
 // A Survey is what can still be read of a journal, damaged or not.
 type Survey struct {
 	Reached uint64  // the highest record number found in the journal
-	Harm    []error // what is damaged, missing or irregular, in the order of the files; at most mostHarm
+	Harm    []error // what is damaged, missing or irregular, in the order of the files; at most maxHarm
 	More    int     // how many errors did not fit into Harm
 	Tail    int64   // bytes after the last whole record of the newest log
 	// Blind says that the newest log is missing or completely unreadable, so
@@ -40,11 +40,11 @@ type foundSnapshot struct {
 	whole bool
 }
 
-// mostHarm bounds Harm.
-const mostHarm = 1000
+// maxHarm bounds Harm.
+const maxHarm = 1000
 
 func (s *Survey) harm(err error) {
-	if len(s.Harm) == mostHarm {
+	if len(s.Harm) == maxHarm {
 		s.More++
 		return
 	}
@@ -181,7 +181,7 @@ func (s *Survey) setAside(g *generations) (unread []named, err error) {
 		})
 	}
 	g.logs = doubt(logName, g.logs, func(uint64) bool { return false }, func(seq uint64) func([]byte) bool {
-		return func(first []byte) bool { return claims(first, seq, seq+near) }
+		return func(first []byte) bool { return claims(first, seq, seq+maxRecords) }
 	})
 	g.snaps = doubt(snapName, g.snaps, func(seq uint64) bool { return slices.Contains(g.logs, seq) }, func(uint64) func([]byte) bool { return likelyEntries() })
 	return unread, err
@@ -209,11 +209,11 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	last := seq
 	limit := next
 	if next == 0 {
-		limit = last + near
+		limit = last + maxRecords
 	}
-	open := false   // the last run continues
-	sought := false // the frame was found after damage
-	at := r.at      // the beginning of the frame; a compressed one has several records
+	open := false        // the last run continues
+	afterDamage := false // the frame was found after damage
+	at := r.at           // the beginning of the frame; a compressed one has several records
 	for last < limit {
 		if len(r.rest) == 0 {
 			at = r.at
@@ -227,11 +227,11 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 			if open && to.Seq == last+1 {
 				s.runs[len(s.runs)-1].last, s.runs[len(s.runs)-1].end = to.Seq, r.at
 			} else {
-				if to.Seq != last+1 && !sought {
+				if to.Seq != last+1 && !afterDamage {
 					s.harm(&Damaged{Name: name, At: at, Why: fmt.Sprintf("records %d to %d are missing", last+1, to.Seq-1)})
 				}
 				s.runs = append(s.runs, run{seq, r.kind, at, r.at, to.Seq, to.Seq})
-				open, sought = true, false
+				open, afterDamage = true, false
 			}
 			last = to.Seq
 			same(to)
@@ -254,7 +254,7 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 		switch {
 		case ok:
 			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("whole records follow from byte %d on", found)})
-			r.at, r.buf, sought = found, nil, true
+			r.at, r.buf, afterDamage = found, nil, true
 			continue
 		case next != 0:
 			s.harm(&Damaged{Name: name, At: at, Why: err.Error(), Lost: fmt.Sprintf("records %d to %d cannot be read", last+1, next)})
@@ -267,9 +267,9 @@ func (s *Survey) scan(seq, next uint64, same func(State)) error {
 	return nil
 }
 
-// near is the maximum number of records in a log. A number that is farther off
+// maxRecords is the maximum number of records in a log. A number that is farther off
 // is not a record's number.
-const near = 1 << 32
+const maxRecords = 1 << 32
 
 // wholeRecord returns the state that a record leads to. Its number must be
 // above last and at most limit.

@@ -182,7 +182,7 @@ func TestSurveyHarmIsBounded(t *testing.T) {
 	m := newMemory(rnd)
 	j, b := opened(t, m)
 	var r Record
-	for range 2*mostHarm + 100 {
+	for range 2*maxHarm + 100 {
 		b = b.with(&r, []Op{{Bucket: 1, Key: []byte("key"), Value: someBytes(rnd, 8)}})
 		is.NoErr(j.Append(&r, b.State))
 	}
@@ -195,7 +195,7 @@ func TestSurveyHarmIsBounded(t *testing.T) {
 	}
 	s, err := j.Survey(0, func(int64) {})
 	is.NoErr(err)
-	is.Equal(len(s.Harm), mostHarm)
+	is.Equal(len(s.Harm), maxHarm)
 	is.Equal(len(s.Harm)+s.More, harmed)
 }
 

@@ -37,7 +37,7 @@ func (j *Journal) Snapshot(ctx context.Context, at State, format uint32, all ite
 		}
 		var frame, packed, check []byte
 		entries := func() (err error) {
-			if n := len(frame) - frameHead - 1; version != plainLayout && n > 0 && n <= packMost {
+			if n := len(frame) - frameHead - 1; version != plainLayout && n > 0 && n <= maxPacked {
 				if packed, check, err = pack(packed, check, frame[frameHead+1:]); err != nil {
 					return err
 				}

@@ -188,8 +188,8 @@ func (b *Link) Title() string {
 	return b.URL
 }
 
-// briefly is how much of a long text a list needs, in characters.
-const briefly = 300
+// briefChars is how much of a long text a list needs, in characters.
+const briefChars = 300
 
 // Brief is the record with its long texts shortened, for long lists.
 func (r *Record) Brief() (*Record, error) {
@@ -199,11 +199,11 @@ func (r *Record) Brief() (*Record, error) {
 	}
 	switch b := b.(type) {
 	case *Note:
-		b.Content = Cut(b.Content, briefly)
+		b.Content = Cut(b.Content, briefChars)
 	case *Snippet:
-		b.Content = Cut(b.Content, briefly)
+		b.Content = Cut(b.Content, briefChars)
 	case *Recipe:
-		b.Ingredients, b.Instructions = Cut(b.Ingredients, briefly), Cut(b.Instructions, briefly)
+		b.Ingredients, b.Instructions = Cut(b.Ingredients, briefChars), Cut(b.Instructions, briefChars)
 	default:
 		return r, nil
 	}

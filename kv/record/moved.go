@@ -29,15 +29,15 @@ type Remark struct {
 // maxRemark is the maximum length of a name or text in a remark, in characters.
 const maxRemark = 300
 
-// forWhole is how many rows are reserved for remarks about a source as a whole.
-const forWhole = 400
+// reservedRemarks is how many rows are reserved for remarks about a source as a whole.
+const reservedRemarks = 400
 
 // Remark adds a row about an entry.
 func (m *Moved) Remark(at, name, text string, refused bool) {
 	if refused {
 		m.Refused++
 	}
-	m.add(at, name, text, refused, MaxRemarks-forWhole)
+	m.add(at, name, text, refused, MaxRemarks-reservedRemarks)
 }
 
 // RemarkWhole adds a row about the source as a whole. It has reserved rows,

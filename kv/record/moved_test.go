@@ -15,13 +15,13 @@ func TestRemark(t *testing.T) {
 		m.Remark("line 1", strings.Repeat("é", 2*maxRemark), "It is too long.", true)
 	}
 	m.Remark("line 2", "b", "Its icon is left out.", false)
-	is.Equal(len(m.Remarks), MaxRemarks-forWhole)
-	is.Equal(m.More, forWhole+3)
+	is.Equal(len(m.Remarks), MaxRemarks-reservedRemarks)
+	is.Equal(m.More, reservedRemarks+3)
 	is.Equal(m.Refused, MaxRemarks+2) // all are counted
-	for range forWhole + 1 {          // what concerns the whole has its place
+	for range reservedRemarks + 1 {   // what concerns the whole has its place
 		m.RemarkWhole("column \"x\"", "This is not imported.")
 	}
 	is.Equal(len(m.Remarks), MaxRemarks)
-	is.Equal(m.More, forWhole+4)
+	is.Equal(m.More, reservedRemarks+4)
 	is.Equal(m.Remarks[0], Remark{"line 1", strings.Repeat("é", maxRemark) + "…", true, "It is too long."})
 }

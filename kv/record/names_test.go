@@ -35,7 +35,7 @@ func checkRule(t *testing.T, clean func(string) (string, error), rows []rule) {
 }
 
 func TestCleanSlug(t *testing.T) {
-	most := strings.Repeat("a", record.MaxSlug)
+	longest := strings.Repeat("a", record.MaxSlug)
 	checkRule(t, record.CleanSlug, []rule{
 		{"plain", "summer-24", "summer-24"},
 		{"one character", "q", "q"},
@@ -43,8 +43,8 @@ func TestCleanSlug(t *testing.T) {
 		{"case counts", "Summer", "Summer"},
 		{"all signs", "a._~@-", "a._~@-"},
 		{"dots inside", "a..b", "a..b"},
-		{"longest", most, most},
-		{"too long", most + "a", ""},
+		{"longest", longest, longest},
+		{"too long", longest + "a", ""},
 		{"empty", "", ""},
 		{"dot", ".", ""},
 		{"two dots", "..", ""},
@@ -116,7 +116,7 @@ func TestNewSlug(t *testing.T) {
 }
 
 func TestCleanTag(t *testing.T) {
-	most := strings.Repeat("é", record.MaxTag)
+	longest := strings.Repeat("é", record.MaxTag)
 	checkRule(t, record.CleanTag, []rule{
 		{"plain", "travel", "travel"},
 		{"case is kept", "Travel", "Travel"},
@@ -126,8 +126,8 @@ func TestCleanTag(t *testing.T) {
 		{"composed", "cafe\u0301", "caf\u00e9"},
 		{"emoji", "👩\u200d🚀", "👩\u200d🚀"},
 		{"right to left", "שלום", "שלום"},
-		{"longest", most, most},
-		{"too long", most + "e", ""},
+		{"longest", longest, longest},
+		{"too long", longest + "e", ""},
 		{"empty", "", ""},
 		{"blank", " \u3000\t", ""},
 		{"comma", "a,b", ""},
@@ -161,14 +161,14 @@ func TestCleanColor(t *testing.T) {
 }
 
 func TestCleanUserName(t *testing.T) {
-	most := strings.Repeat("a", 64)
+	longest := strings.Repeat("a", 64)
 	checkRule(t, record.CleanUserName, []rule{
 		{"plain", "ann", "ann"},
 		{"case is kept", "Ann", "Ann"},
 		{"digit first", "7ann", "7ann"},
 		{"signs", "a.b_c-d", "a.b_c-d"},
-		{"longest", most, most},
-		{"too long", most + "a", ""},
+		{"longest", longest, longest},
+		{"too long", longest + "a", ""},
 		{"empty", "", ""},
 		{"dot first", ".ann", ""},
 		{"space", "ann lee", ""},
@@ -345,8 +345,8 @@ func TestSamePage(t *testing.T) {
 func TestCut(t *testing.T) {
 	is := is.New(t)
 	text := "añ東𐐀"
-	for most, want := range []string{"", "a", "añ", "añ東", text, text} {
-		is.Equal(record.Cut(text, most), want)
+	for limit, want := range []string{"", "a", "añ", "añ東", text, text} {
+		is.Equal(record.Cut(text, limit), want)
 	}
 	is.Equal(record.Cut("", 0), "")
 }

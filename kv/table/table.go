@@ -73,20 +73,20 @@ func (t *Table[T]) Put(tx *Tx, v *T) error {
 	if err != nil {
 		return fmt.Errorf("%s: encode: %w", t.Rows.Name, err)
 	}
-	was, got := make([][][]byte, len(t.Indexes)), make([][][]byte, len(t.Indexes))
+	oldEntries, newEntries := make([][][]byte, len(t.Indexes)), make([][][]byte, len(t.Indexes))
 	for i, ix := range t.Indexes {
-		was[i], got[i] = entries(ix, old), entries(ix, v)
+		oldEntries[i], newEntries[i] = entries(ix, old), entries(ix, v)
 		if !ix.Unique {
 			continue
 		}
-		for _, e := range got[i] {
+		for _, e := range newEntries[i] {
 			if owner := tx.Get(ix.Bucket, e); owner != nil && !bytes.Equal(owner, key) {
 				return &Taken{ix.Name}
 			}
 		}
 	}
 	for i, ix := range t.Indexes {
-		if err := refile(tx, ix.Bucket, ix.Unique, key, was[i], got[i]); err != nil {
+		if err := refile(tx, ix.Bucket, ix.Unique, key, oldEntries[i], newEntries[i]); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (t *Table[T]) length(tx *Tx, key []byte) int {
 }
 
 // measure counts the bytes of v and removes those of old; either may be nil.
-func (t *Table[T]) measure(tx *Tx, old *T, was int, v *T, is int) {
+func (t *Table[T]) measure(tx *Tx, old *T, before int, v *T, is int) {
 	if t.Bytes == nil {
 		return
 	}
@@ -207,7 +207,7 @@ func (t *Table[T]) measure(tx *Tx, old *T, was int, v *T, is int) {
 	var sum []byte
 	less, more := 0, 0
 	if old != nil {
-		b, sum, less = t.Bytes(old, was)
+		b, sum, less = t.Bytes(old, before)
 	}
 	if v != nil {
 		b, sum, more = t.Bytes(v, is)

@@ -77,7 +77,7 @@ func (m *Import) Run(ctx context.Context, name format.Format, rows format.Rows) 
 			err = ctx.Err()
 		}
 		if err == nil {
-			err = m.take(row)
+			err = m.add(row)
 		}
 		if err != nil {
 			if failed := m.flush(); failed != nil && !errors.Is(err, failed) {
@@ -105,8 +105,8 @@ func (m *Import) forget() {
 	}
 }
 
-// take prepares a row and adds it to the batch.
-func (m *Import) take(row format.Row) error {
+// add prepares a row and adds it to the batch.
+func (m *Import) add(row format.Row) error {
 	if row.Refused != "" {
 		m.report.Entries++
 		m.report.Remark(row.At, row.Name, row.Refused, true)
@@ -370,16 +370,16 @@ func (m *Import) flush() error {
 	if m.Tell != nil && err == nil {
 		m.Tell(m.report)
 	}
-	return errors.Join(err, m.relax())
+	return errors.Join(err, m.releaseMemory())
 }
 
-// relaxEvery is after how many entries of a transaction the memory use is
+// releaseEvery is after how many entries of a transaction the memory use is
 // checked.
-const relaxEvery = 20
+const releaseEvery = 20
 
-// relax returns the memory that reading the store has used, if it is large.
+// releaseMemory returns the memory that reading the store has used, if it is large.
 // Otherwise the whole store would end up mapped.
-func (m *Import) relax() error {
+func (m *Import) releaseMemory() error {
 	if kv.FileMemory() <= kv.MostMapped {
 		return nil
 	}
@@ -416,8 +416,8 @@ func (m *Import) commit(batch []*entry) error {
 		for i, e := range batch {
 			var o outcome
 			var err error
-			if i%relaxEvery == relaxEvery-1 {
-				if err := m.relax(); err != nil {
+			if i%releaseEvery == releaseEvery-1 {
+				if err := m.releaseMemory(); err != nil {
 					return err
 				}
 			}
@@ -488,15 +488,15 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		if absent(err) {
 			return o, nil // it was just removed
 		}
-		return m.there(tx, e, r, err)
+		return m.existing(tx, e, r, err)
 	}
 	if e.Kind == record.Bookmarks && !e.Exact {
 		old, err := tx.SamePage(m.Owner, e.form.Body.(*record.Bookmark).URL)
 		switch twice := m.pages[e.id] || now.pages[e.id]; {
 		case err == nil && twice:
-			return m.twice(tx, e, old)
+			return m.merge(tx, e, old)
 		case err == nil:
-			return m.there(tx, e, old, nil)
+			return m.existing(tx, e, old, nil)
 		case !absent(err):
 			return o, err
 		case twice: // by a dry run, or it was just removed
@@ -513,7 +513,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		switch {
 		case err != nil && !m.slugs[form.Slug] && !now.slugs[form.Slug]:
 		case e.Exact && err == nil && r.Owner == m.Owner && r.Kind == e.Kind:
-			return m.there(tx, e, r, nil)
+			return m.existing(tx, e, r, nil)
 		case e.Exact && m.has(e):
 			return o, nil
 		case e.Kind == record.Links:
@@ -547,9 +547,9 @@ func absent(err error) bool {
 // has reports whether the owner has a record with the entry's identity.
 func (m *Import) has(e *entry) bool { _, there := m.seen[e.Kind][e.id]; return there }
 
-// there handles an entry that exists already, as r. It skips the entry, or
+// existing handles an entry that exists already, as r. It skips the entry, or
 // fills in what r lacks if that was requested.
-func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
+func (m *Import) existing(tx *kv.Tx, e *entry, r *record.Record, err error) (o outcome, _ error) {
 	if err != nil || !m.Update {
 		return o, err
 	}
@@ -563,9 +563,9 @@ func (m *Import) there(tx *kv.Tx, e *entry, r *record.Record, err error) (o outc
 	return o, err
 }
 
-// twice adds the data of an entry to r, which has the same page and came from
+// merge adds the data of an entry to r, which has the same page and came from
 // the same source.
-func (m *Import) twice(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
+func (m *Import) merge(tx *kv.Tx, e *entry, r *record.Record) (o outcome, err error) {
 	added, err := m.fill(tx, e, r)
 	if len(added) > 0 {
 		o.remark = "The page is in it twice. This was added to the first: " + strings.Join(added, ", ") + "."

@@ -147,9 +147,9 @@ func ofColumns(r io.Reader, needed string, left *unread, row func(at string, l *
 	}
 }
 
-// listed splits the tags of a cell: a list in JSON, or separated by | or
+// splitTags splits the tags of a cell: a list in JSON, or separated by | or
 // commas.
-func listed(cell string) []string {
+func splitTags(cell string) []string {
 	var names []string
 	if strings.HasPrefix(strings.TrimSpace(cell), "[") && json.Unmarshal([]byte(cell), &names) == nil {
 		return names
@@ -191,7 +191,7 @@ func links(r io.Reader, left *unread) Rows {
 		default:
 			b.tags(strings.Split(folder, " / ")...)
 		}
-		b.tags(listed(l.cell("tags", "labels"))...)
+		b.tags(splitTags(l.cell("tags", "labels"))...)
 		if state := l.cell("status", "state"); state != "" && !b.state(state) {
 			b.note("The state %q is not imported.", shown(state))
 		}
@@ -238,7 +238,7 @@ func shlink(r io.Reader) Rows {
 		b.address("originalUrl", clean(l.cell("longurl")))
 		b.text("description", l.cell("title"), record.MaxDescription)
 		b.Fields["isPublic"] = true
-		b.tags(listed(l.cell("tags"))...)
+		b.tags(splitTags(l.cell("tags"))...)
 		b.Past.Created = l.when("createdat")
 		visits := l.cell("visits")
 		if n, err := strconv.ParseInt(visits, 10, 64); err == nil && n > 0 {

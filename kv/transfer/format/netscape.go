@@ -62,7 +62,7 @@ type bookmarks struct {
 func (in *bookmarks) read() {
 	for {
 		kind := in.z.Next()
-		begun := in.line
+		start := in.line
 		in.line += bytes.Count(in.z.Raw(), []byte{'\n'})
 		switch kind {
 		case html.ErrorToken:
@@ -80,7 +80,7 @@ func (in *bookmarks) read() {
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, attributes := in.z.TagName()
-			if !in.open(atom.Lookup(name), attributes, begun) {
+			if !in.open(atom.Lookup(name), attributes, start) {
 				return
 			}
 		case html.EndTagToken:

@@ -34,10 +34,10 @@ const (
 
 // node is an object of a tree.
 type node struct {
-	number int     // in the order of their beginnings
-	above  []*node // its ancestors, the outermost first
-	key    string  // the member of the parent that it is in
-	holds  bool    // it has a member that holds objects
+	number    int     // in the order of their beginnings
+	ancestors []*node // its ancestors, the outermost first
+	key       string  // the member of the parent that it is in
+	holds     bool    // it has a member that holds objects
 
 	raw []byte // its other members, as in the source
 }
@@ -108,7 +108,7 @@ func (t tree) read(s Source) Rows {
 			}
 			if row.Refused == "" {
 				b := &builder{row}
-				for _, above := range n.above {
+				for _, above := range n.ancestors {
 					b.tags(names[above.number])
 				}
 				row = b.Row
@@ -157,7 +157,7 @@ func (w *walk) object(key string) error {
 	if len(w.passed) == maxTreeDepth {
 		return unreadable("Its folders are nested deeper than %d levels.", maxTreeDepth)
 	}
-	n := &node{number: w.n, above: w.passed, key: key}
+	n := &node{number: w.n, ancestors: w.passed, key: key}
 	w.n++
 	w.passed = append(w.passed, n)
 	for w.d.More() {
@@ -183,7 +183,7 @@ func (w *walk) object(key string) error {
 		return broken(err, "")
 	}
 	w.passed = w.passed[:len(w.passed)-1]
-	n.above = w.passed
+	n.ancestors = w.passed
 	w.held -= len(n.raw)
 	if !w.leave(n) {
 		return errStop
@@ -295,7 +295,7 @@ var chrome = tree{
 	folder: func(e *entry, n *node) string {
 		e.text("type")
 		name := e.text("name")
-		if len(n.above) <= 2 { // folders that Chrome creates have no meaning
+		if len(n.ancestors) <= 2 { // folders that Chrome creates have no meaning
 			return ""
 		}
 		return name
