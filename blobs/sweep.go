@@ -81,7 +81,7 @@ func (t *temps) claim() string {
 	return name
 }
 
-// release ends the use of a name whose file is gone.
+// release frees a name whose file is gone.
 func (t *temps) release(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
