@@ -22,7 +22,7 @@ func benchmarkWays(b *testing.B, size int) {
 	}
 }
 
-// benchmarkKeep keeps content that is new each time.
+// benchmarkKeep keeps new content each time.
 func benchmarkKeep(b *testing.B, s *Store, size int) {
 	content := make([]byte, size)
 	var n uint64
@@ -40,7 +40,7 @@ func benchmarkKeep(b *testing.B, s *Store, size int) {
 	}
 }
 
-// BenchmarkKeepAgain keeps content that is there already.
+// BenchmarkKeepAgain keeps content that exists already.
 func BenchmarkKeepAgain(b *testing.B) {
 	for _, size := range []struct {
 		name  string
@@ -58,8 +58,8 @@ func BenchmarkKeepAgain(b *testing.B) {
 	}
 }
 
-// BenchmarkKeepSmallReads keeps content that arrives as the parts of a
-// multipart form do, 4 KiB at a time.
+// BenchmarkKeepSmallReads keeps content that arrives 4 KiB at a time, like the
+// parts of a multipart form.
 func BenchmarkKeepSmallReads(b *testing.B) {
 	const size = 16 << 20
 	for _, way := range []struct {

@@ -25,8 +25,8 @@ func open(t testing.TB) (*Store, string) {
 	return s, dir
 }
 
-// bothWays runs the test on a store that stages in files without a name, where
-// the file system of the test has them, and on one that stages in named files.
+// bothWays runs the test on two stores. One stages in files without a name, if
+// the file system of the test has them, and one stages in named files.
 func bothWays(t *testing.T, test func(t *testing.T, s *Store, dir string)) {
 	t.Helper()
 	t.Run("named", func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestGet(t *testing.T) {
 		is.NoErr(err)
 		defer f.Close()
 		_, err = f.Write([]byte("x"))
-		is.True(err != nil) // a blob is opened for reading only
+		is.True(err != nil) // a blob is opened only for reading
 
 		missing := refOf([]byte("missing"))
 		_, err = s.Get(missing)
@@ -266,8 +266,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A link that somebody planted leads nowhere, be its target inside the store
-// or out of it.
+// A planted link leads nowhere, whether its target is inside the store or
+// outside.
 func TestSymlinksAreNotFollowed(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {
 		is := is.New(t)
@@ -292,14 +292,14 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 			is.True(errors.Is(err, ErrDamaged))
 			is.Equal(foreigners(s), 1)
 
-			keep(t, s, content).Release() // takes the place of the link
+			keep(t, s, content).Release() // replaces the link
 			got, err := read(s, ref)
 			is.NoErr(err)
 			is.Equal(got, content)
 			is.Equal(foreigners(s), 0)
 		}
 
-		// A whole folder that is a link.
+		// A folder that is a link.
 		content := []byte("in a linked folder")
 		ref := refOf(content)
 		elsewhere := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// child, when it is set in the environment, has the test binary do what the
-// function of that name in children does, and nothing else.
+// child, when set in the environment, makes the test binary run only the
+// function of that name in children.
 const child = "KIST_BLOBS_TEST_CHILD"
 
 var children = map[string]func(args []string) error{"crash": crash}
@@ -32,15 +32,15 @@ func TestMain(m *testing.M) {
 // run runs the test binary as the named child.
 func run(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	// The race detector would have each child wait a second at its end.
+	// The race detector would make each child wait a second at its end.
 	cmd.Env = append(os.Environ(), child+"="+name, "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
 var crashContent = []byte("the process ends while this is uploaded")
 
-// crash uploads to the store in a folder and ends the process the instant
-// before a step.
+// crash uploads to the store in a folder and ends the process just before a
+// step.
 func crash(args []string) error {
 	dir, way, step := args[0], args[1], args[2]
 	s, err := Open(dir)
@@ -69,8 +69,8 @@ func crash(args []string) error {
 	return nil
 }
 
-// A process that dies at any step leaves the blob whole or not at all, and
-// nothing else once the store is opened again.
+// A process that dies at any step leaves the complete blob or no blob. It
+// leaves nothing else once the store is opened again.
 func TestCrash(t *testing.T) {
 	for _, tt := range []struct {
 		step  string
@@ -79,7 +79,7 @@ func TestCrash(t *testing.T) {
 		{"write", nil},
 		{"sync top", nil},
 		{"sync file", nil},
-		{"link", map[string]bool{"named": true}}, // which has no such step
+		{"link", map[string]bool{"named": true}}, // the other way has no such step
 		{"rename", map[string]bool{"unnamed": true}},
 		{"sync folder", map[string]bool{"named": true, "unnamed": true}},
 	} {

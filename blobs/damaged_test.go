@@ -20,7 +20,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// random is content that differs for each seed.
+// random returns content that differs for each seed.
 func random(seed uint64, size int) []byte {
 	b := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(seed, 7))
@@ -33,7 +33,7 @@ func random(seed uint64, size int) []byte {
 	return b
 }
 
-// flip changes one bit of a blob on the disk; its time is that of an old file.
+// flip changes one bit of a blob on the disk and gives the file an old time.
 func flip(t testing.TB, dir string, ref Ref, at int64) {
 	t.Helper()
 	is := is.New(t)
@@ -50,7 +50,8 @@ func flip(t testing.TB, dir string, ref Ref, at int64) {
 	is.NoErr(os.Chtimes(name, time.Time{}, time.Now().Add(-time.Duration(1+rand.IntN(1e6))*time.Minute)))
 }
 
-// sent is what Send lets out of a blob; whole says that no error came.
+// sent returns the bytes of a blob that Send lets out, and whether there was no
+// error.
 func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
 	r, err := s.Send(ref, int64(size))
 	if err != nil {
@@ -61,8 +62,8 @@ func sent(s *Store, ref Ref, size int) (b []byte, whole bool, err error) {
 	return b, err == nil, err
 }
 
-// Wherever a bit is flipped, and however large the blob: Send never hands out
-// all of it, the blob is in quarantine from then on, and uploading the content
+// Wherever a bit is flipped, and however large the blob: Send never returns all
+// of it, the blob is in quarantine from then on, and uploading the content
 // again heals it.
 func TestWrongBytesAreNotSent(t *testing.T) {
 	t.Parallel()
@@ -79,12 +80,12 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 					told = append(told, ref)
 				})
 				keep(t, s, content).Release()
-				for range 3 { // into memory, and proven
+				for range 3 { // into memory, and hashed
 					b, whole, err := sent(s, ref, size)
 					is.NoErr(err)
 					is.True(whole && bytes.Equal(b, content))
 				}
-				s.small.forget(ref) // where it would survive the disk
+				s.small.forget(ref) // the memory would hide the disk
 				flip(t, dir, ref, int64(at))
 				for range 4 {
 					b, whole, err := sent(s, ref, size)
@@ -117,8 +118,8 @@ func TestWrongBytesAreNotSent(t *testing.T) {
 	}
 }
 
-// A part of a large blob is sent before it is known to be right; that has the
-// blob checked in the background.
+// A part of a large blob is sent before it is known to be right. Sending it
+// starts a background check.
 func TestRangesAreChecked(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -136,11 +137,11 @@ func TestRangesAreChecked(t *testing.T) {
 			is.True(bytes.Equal(b, content[500:600]))
 			return err
 		},
-		func(r io.ReadSeeker) error { // the client goes away
+		func(r io.ReadSeeker) error { // the client disconnects
 			_, err := io.CopyN(io.Discard, r, 1000)
 			return err
 		},
-		func(r io.ReadSeeker) error { // all, from the second byte on, with the first at the end
+		func(r io.ReadSeeker) error { // everything, from the second byte on, and the first byte last
 			_, err := r.Seek(1, io.SeekStart)
 			if err == nil {
 				_, err = io.Copy(io.Discard, r)
@@ -164,7 +165,7 @@ func TestRangesAreChecked(t *testing.T) {
 		}
 		is.True(errors.Is(s.Damaged.Err(ref), ErrDamaged))
 	}
-	// Many wait for one check each.
+	// Many requests cause one check for each blob.
 	for range 2 * maxQueued {
 		s.CheckSoon(ref)
 	}
@@ -173,11 +174,11 @@ func TestRangesAreChecked(t *testing.T) {
 	}
 	is.True(len(s.checks.queue) <= maxQueued)
 	is.NoErr(s.Close())
-	s.CheckSoon(ref) // after the end nothing happens
+	s.CheckSoon(ref) // after Close nothing happens
 }
 
-// No part of a damaged blob is sent, be the part itself right or wrong, unless
-// the blob is too large to be read first.
+// No part of a damaged blob is sent, whether the part itself is right or wrong,
+// unless the blob is too large to be read first.
 func TestPartIsProven(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -201,7 +202,7 @@ func TestPartIsProven(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
-// A blob of another size than its record has is not sent.
+// A blob whose size differs from its record is not sent.
 func TestSendSize(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -220,10 +221,10 @@ func TestSendSize(t *testing.T) {
 		is.NoErr(os.Truncate(filepath.Join(dir, ref.path()), int64(size/2)))
 		_, _, err := sent(s, ref, size)
 		is.True(errors.Is(err, ErrDamaged))
-		select { // it is checked, in the background if it is large
+		select { // the check runs in the background if the blob is large
 		case err := <-found:
 			is.True(errors.Is(err, ErrDamaged))
-			is.True(!strings.Contains(err.Error(), "marking")) // which did not fail
+			is.True(!strings.Contains(err.Error(), "marking")) // writing the marker did not fail
 		case <-time.After(time.Minute):
 			t.Fatal("it was not checked")
 		}
@@ -254,8 +255,8 @@ func TestDamagedOrder(t *testing.T) {
 	is.True(slices.IsSortedFunc(all, func(a, b Damage) int { return bytes.Compare(a.Ref[:], b.Ref[:]) }))
 }
 
-// Names of folders that the store does not make, and files in the place of its
-// folders, are foreign.
+// Folders with foreign names, and files in place of the store's folders, are
+// foreign.
 func TestForeignFolders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -284,7 +285,7 @@ func TestForeignFolders(t *testing.T) {
 	is.Equal(blobs, 1)
 }
 
-// What is known to be right is bounded, and the latest is among it.
+// The memory of hashed blobs is bounded and has the latest one.
 func TestProvenIsBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -305,8 +306,8 @@ func TestProvenIsBounded(t *testing.T) {
 	is.Equal(len(p.seen), maxProven)
 }
 
-// The quarantine outlives the process, is seen by those who only read, and ends
-// when the right bytes are put back by hand and read.
+// The quarantine outlives the process, readers see it, and it ends when the
+// right bytes are put back by hand and read.
 func TestQuarantineLasts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -337,13 +338,13 @@ func TestQuarantineLasts(t *testing.T) {
 	_, err = s.Get(ref.Ref)
 	is.NoErr(err)
 	is.NoErr(s.Close())
-	is.Equal(len(paths(t, dir)), 2) // who reads changes nothing
+	is.Equal(len(paths(t, dir)), 2) // a reader changes nothing
 	s, err = Open(dir)
 	is.NoErr(err)
 	is.NoErr(s.Check(ref.Ref))
 	is.Equal(paths(t, dir), []string{ref.Ref.path()})
 
-	// With the blob goes its marker, no matter who removes it.
+	// The marker is removed with the blob, no matter who removes it.
 	flip(t, dir, ref.Ref, 8)
 	is.True(errors.Is(s.Check(ref.Ref), ErrDamaged))
 	gone, err := s.Unlink(ref.Ref, always)
@@ -364,13 +365,13 @@ func TestQuarantineLasts(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
-// An error of the disk that stays counts as damage; one that passes does not,
-// and neither does any other error.
+// A permanent error of the disk counts as damage. A temporary one does not, and
+// neither does any other error.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
-		errs    []error // of one reading after the other
+		errs    []error // of one reading after another
 		damaged bool
 		want    error
 	}{
@@ -399,8 +400,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// A check that reads the old bytes while the right ones take their place does
-// not condemn those.
+// A check that reads the old bytes while the right ones replace them does not
+// put the right ones in quarantine.
 func TestReplacedWhileRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -413,13 +414,13 @@ func TestReplacedWhileRead(t *testing.T) {
 		keep(t, s, content).Release()
 		return r
 	})
-	is.True(errors.Is(err, ErrDamaged)) // of what was read
+	is.True(errors.Is(err, ErrDamaged)) // about the bytes that were read
 	is.Equal(len(s.Damaged.List()), 0)
 	is.NoErr(s.Check(kept.Ref))
 }
 
-// Checks, downloads, uploads and removals of damaged contents against each
-// other: what is not in quarantine at the end is right or is found to be wrong.
+// Checks, downloads, uploads and removals of damaged contents run concurrently.
+// At the end, each blob is in quarantine, is right, or is found to be wrong.
 func TestQuarantineRaces(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -441,7 +442,7 @@ func TestQuarantineRaces(t *testing.T) {
 						return
 					}
 					kept.Release()
-				case 1: // replaced as a whole, by wrong bytes
+				case 1: // replaced as a file, by wrong bytes
 					name := filepath.Join(t.TempDir(), "wrong")
 					err := os.WriteFile(name, append(bytes.Clone(c[1:]), c[0]+1), 0o600)
 					if err == nil {
@@ -475,8 +476,9 @@ func TestQuarantineRaces(t *testing.T) {
 	}
 }
 
-// The marker of a damaged blob goes after the right bytes and their name are on
-// stable storage. Otherwise a power cut could leave wrong bytes without it.
+// The marker of a damaged blob is removed after the right bytes and their name
+// are on stable storage. Otherwise a power cut could leave wrong bytes without
+// it.
 func TestOrderOfHealing(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {
 		is := is.New(t)
@@ -491,7 +493,7 @@ func TestOrderOfHealing(t *testing.T) {
 		is.Equal(got[len(got)-3:], []string{"sync folder", "unmark", "sync damaged"})
 		is.True(slices.Index(got, "sync file") < slices.Index(got, "rename") && slices.Contains(got, "rename"))
 
-		// The name is durable before wrong bytes are said to be marked.
+		// The folder's name is durable before wrong bytes count as marked.
 		flip(t, dir, kept.Ref, 100)
 		is.True(errors.Is(s.Check(kept.Ref), ErrDamaged))
 		is.Equal(steps(), []string{"mark", "sync damaged"})
@@ -502,7 +504,7 @@ func TestOrderOfHealing(t *testing.T) {
 	})
 }
 
-// atEnd calls do when r has come to its end.
+// atEnd calls do at the end of r.
 type atEnd struct {
 	r  io.Reader
 	do func()
@@ -517,8 +519,8 @@ func (a *atEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What is written into a file while it is read is not taken for proven, however
-// long the reading takes.
+// A file that is written to while it is read does not count as hashed, however
+// long reading takes.
 func TestWrittenWhileRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -23,7 +23,8 @@ func TestModesWhateverTheUmask(t *testing.T) {
 				is := is.New(t)
 				dir := filepath.Join(t.TempDir(), "blobs")
 				unnamed := s.unnamed
-				// The umask is the whole process's, and no other test runs.
+				// The umask belongs to the whole process, and no other test
+				// runs.
 				before := unix.Umask(umask)
 				s, err := Open(dir)
 				if err == nil {
@@ -61,7 +62,7 @@ func TestFileWithoutAName(t *testing.T) {
 	is.NoErr(err)
 	_, err = stage.Write([]byte("content"))
 	is.NoErr(err)
-	is.Equal(paths(t, dir), []string{}) // nobody who copies the folder meets it
+	is.Equal(paths(t, dir), []string{}) // a copy of the folder never meets it
 	is.NoErr(stage.Drop())
 }
 
@@ -81,7 +82,7 @@ func init() { children["fill"] = fill }
 
 const noMount = "cannot mount"
 
-// TestFullDisk fills a real file system, in a process with mounts of its own.
+// TestFullDisk fills a real file system, in a process with its own mounts.
 func TestFullDisk(t *testing.T) {
 	is := is.New(t)
 	cmd := run("fill", t.TempDir())

@@ -9,8 +9,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// Content that the disk does not take is told of once, with the folder, and Try
-// fails for as long as that lasts, whatever the step.
+// Content that the disk refuses is reported once, with the folder. Try fails as
+// long as that lasts, whatever the step.
 func TestUnwritable(t *testing.T) {
 	for _, step := range []string{"create", "write", "sync file"} {
 		for _, cause := range []error{syscall.EACCES, syscall.EROFS, syscall.EIO, syscall.ENOSPC, syscall.EDQUOT} {
@@ -48,7 +48,7 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// A reader that fails, and a caller's mistake, are no failures of the disk.
+// A failing reader, or a caller's mistake, is not a failure of the disk.
 func TestNotTheDisksFault(t *testing.T) {
 	is := is.New(t)
 	s, _ := open(t)
@@ -63,7 +63,7 @@ func TestNotTheDisksFault(t *testing.T) {
 	is.NoErr(s.Try())
 }
 
-// A folder that fails is tried itself: another one that works proves nothing.
+// Try tests the folder that failed: another folder that works proves nothing.
 func TestTryFolderThatFailed(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()

@@ -15,8 +15,8 @@ import (
 
 const partID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
-// Content that comes in pieces, each after a restart, is what it would be in
-// one piece. What was written after the last Sync is cut off.
+// Content that arrives in pieces, each after a restart, equals the same content
+// in one piece. Bytes written after the last Sync are cut off.
 func TestPart(t *testing.T) {
 	is := is.New(t)
 	s, dir := open(t)
@@ -52,7 +52,7 @@ func TestPart(t *testing.T) {
 	size, state, err = st.Sync()
 	is.NoErr(err)
 	_, err = s.Adopt(size, state)
-	is.True(errors.Is(err, fs.ErrNotExist)) // is not kept yet
+	is.True(errors.Is(err, fs.ErrNotExist)) // it is not kept yet
 	kept, err := st.Keep()
 	is.NoErr(err)
 	is.Equal(kept.Ref, refOf(whole))
@@ -62,17 +62,17 @@ func TestPart(t *testing.T) {
 
 	_, err = s.Resume(partID, size, state)
 	is.True(errors.Is(err, ErrPartLost)) // it has become a blob,
-	again, err := s.Adopt(size, state)   // which is found again
+	again, err := s.Adopt(size, state)   // which Adopt finds
 	is.NoErr(err)
 	is.Equal(again.Ref, kept.Ref)
 	again.Release()
 	_, err = s.Adopt(size-1, state)
 	is.True(errors.Is(err, fs.ErrNotExist))
-	is.NoErr(s.Parts.Drop(partID)) // is gone already
+	is.NoErr(s.Parts.Drop(partID)) // it is gone already
 	is.NoErr(s.Close())
 }
 
-// A part whose bytes are not there, or too few, says so; at 0 it starts again.
+// A part with missing bytes returns ErrPartLost; at 0 it starts again.
 func TestPartLost(t *testing.T) {
 	is := is.New(t)
 	s, dir := open(t)
@@ -107,7 +107,7 @@ func TestPartLost(t *testing.T) {
 	}
 }
 
-// Whatever step fails, the part is as it was at the last Sync, and going on
+// Whatever step fails, the part is as it was at the last Sync, and continuing
 // from there gives the content.
 func TestPartFails(t *testing.T) {
 	for _, step := range []string{"open part", "write", "sync part", "sync file", "rename", "sync folder"} {
@@ -154,7 +154,7 @@ func TestPartFails(t *testing.T) {
 			kept, err := finish()
 			is.NoErr(err)
 			taken := steps()
-			is.Equal(taken[len(taken)-1], "sync folder") // anyone who had named it
+			is.Equal(taken[len(taken)-1], "sync folder") // another upload may have named it
 			is.Equal(kept.Ref, refOf([]byte("hello world")))
 			is.NoErr(s.Check(kept.Ref))
 			kept.Release()
@@ -162,8 +162,8 @@ func TestPartFails(t *testing.T) {
 	}
 }
 
-// The name of a part and that of its folder are durable before anything of it
-// can be acknowledged, also if who made them failed or died before.
+// The names of a part and of its folder are durable before any of its bytes can
+// be acknowledged, even if the maker of either failed or died before.
 func TestPartNameIsDurable(t *testing.T) {
 	is := is.New(t)
 	s, dir := open(t)
@@ -201,7 +201,7 @@ func TestPartNameIsDurable(t *testing.T) {
 	is.Equal(steps(), []string{"open part", "sync parts"})
 }
 
-// The beginning of a part can be looked at while it is not complete.
+// The beginning of an unfinished part can be read.
 func TestPartHead(t *testing.T) {
 	is := is.New(t)
 	s, _ := open(t)
@@ -225,7 +225,7 @@ func TestPartHead(t *testing.T) {
 	is.True(errors.Is(err, ErrForeign))
 }
 
-// A part is read only if it has all the bytes that it should.
+// A part is read only if it has all its bytes.
 func TestOpenPart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

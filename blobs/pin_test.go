@@ -76,8 +76,8 @@ func TestUnlink(t *testing.T) {
 	}
 }
 
-// A pin that is asked for while an Unlink decides waits, and then tells the
-// truth; an upload brings the content back; other content does not wait.
+// A Pin called while an Unlink decides waits and then tells the truth. An
+// upload brings the content back. Other content does not wait.
 func TestPinWaitsForUnlink(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, _ string) {
 		is := is.New(t)
@@ -105,7 +105,7 @@ func TestPinWaitsForUnlink(t *testing.T) {
 		is.True(removed)
 		wg.Wait()
 		is.NoErr(keepErr)
-		is.NoErr(s.Check(ref)) // the upload came after
+		is.NoErr(s.Check(ref)) // the upload came later
 		again.Release()
 
 		removed, err = s.Unlink(ref, func() (bool, error) {
@@ -114,7 +114,7 @@ func TestPinWaitsForUnlink(t *testing.T) {
 		})
 		is.NoErr(err)
 		wg.Wait()
-		// A pin is either held on a blob that is there, or refused.
+		// A pin is held on an existing blob, or refused.
 		if pinErr == nil {
 			is.True(!removed)
 			pin.Release()
@@ -125,7 +125,7 @@ func TestPinWaitsForUnlink(t *testing.T) {
 	})
 }
 
-// record stands for all the records that refer to one content: how many.
+// record counts the records that refer to one content.
 type record struct {
 	sync.Mutex
 	content []byte
@@ -133,7 +133,7 @@ type record struct {
 }
 
 // Uploads, second records, removals and sweeps of the same few contents run
-// against each other. Whenever a record refers to a blob, its bytes are there.
+// concurrently. Whenever a record refers to a blob, its bytes exist.
 func TestNoRecordLosesItsBlob(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {
 		is := is.New(t)
@@ -215,8 +215,8 @@ func TestNoRecordLosesItsBlob(t *testing.T) {
 			return err
 		}
 
-		// Normally the first bound ends it; the second is for a scheduler that
-		// lets the uploads crowd out everybody else.
+		// Normally the first bound ends it. The second is for a scheduler that
+		// lets the uploads crowd out everything else.
 		goOn := func() bool { return unlinked.Load() < 100 && uploads.Load() < 3_000 && !t.Failed() }
 		var workers sync.WaitGroup
 		for _, work := range []func() error{upload, upload, upload, remove, look, unlink, sweep} {
@@ -225,7 +225,7 @@ func TestNoRecordLosesItsBlob(t *testing.T) {
 					if err := work(); err != nil {
 						t.Error(err)
 					}
-					runtime.Gosched() // or those who spin starve the others
+					runtime.Gosched() // otherwise the spinning goroutines starve the others
 				}
 			})
 		}

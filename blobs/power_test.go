@@ -29,26 +29,26 @@ import (
 
 var long = flag.Bool("long", false, "cut the power in many more histories")
 
-// medium is what lies below the folder of a store, and what a power cut would
-// leave of it. Names are paths below that folder, which is "." itself. It is
-// told of syncs; all else it sees in the folder.
+// medium is the storage below the folder of a store, with what a power cut
+// would leave of it. Names are paths below that folder, which is "." itself.
+// The test reports syncs to it; it sees everything else in the folder.
 type medium struct {
-	seen   map[string]*inode // by programs
-	stable map[string]*inode // after a power cut
-	moves  []move            // that a power cut leaves or does not, each as a whole
-	made   int               // inodes
+	seen   map[string]*inode // as programs see it
+	stable map[string]*inode // as it is after a power cut
+	moves  []move            // a power cut keeps or loses each as a unit
+	made   int               // number of inodes
 }
 
-// move gives a name to a file, takes one away, or both.
+// move gives a name to a file, removes one, or both.
 type move struct {
 	from, to string
 	file     *inode
 }
 
-// inode is a file, or a folder. Programs see data.
+// inode is a file or a folder. Programs see data.
 type inode struct {
-	id   int         // in the order in which they were made
-	info fs.FileInfo // by which it is known
+	id   int         // in the order of creation
+	info fs.FileInfo // identifies it
 	data []byte
 	cut.File
 }
@@ -64,10 +64,10 @@ func (m *medium) newInode(info fs.FileInfo) *inode {
 	return &inode{id: m.made, info: info, File: cut.File{Block: block}}
 }
 
-// byAge is an order that is the same each time, unlike that of temporary names.
+// byAge is a reproducible order, unlike that of temporary names.
 func byAge(a, b *inode) int { return a.id - b.id }
 
-// find is the file with that info, if it has a name or is open.
+// find returns the file with that info, if it has a name or is open.
 func (m *medium) find(info fs.FileInfo, open []*inode) *inode {
 	for _, f := range slices.AppendSeq(slices.Clone(open), maps.Values(m.seen)) {
 		if os.SameFile(f.info, info) {
@@ -77,7 +77,7 @@ func (m *medium) find(info fs.FileInfo, open []*inode) *inode {
 	return nil
 }
 
-// scan notes what has become of the names in dir.
+// scan records the current names in dir.
 func (m *medium) scan(dir string, open []*inode) error {
 	now := map[string]*inode{}
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
@@ -149,7 +149,7 @@ func (m *medium) sync(folder string) {
 			continue
 		}
 		mv.do(m.stable)
-		// What came before it in the other folder comes to nothing.
+		// Earlier changes in the other folder have no effect.
 		left = slices.DeleteFunc(left, func(old move) bool {
 			return old.to != "" && (old.to == mv.from || old.to == mv.to)
 		})
@@ -157,7 +157,7 @@ func (m *medium) sync(folder string) {
 	m.moves = left
 }
 
-// cut is what a power cut at this moment may leave.
+// cut returns what a power cut at this moment may leave.
 func (m *medium) cut(rnd *rand.Rand) map[string]*inode {
 	names := maps.Clone(m.stable)
 	for _, mv := range m.moves {
@@ -176,7 +176,7 @@ func (m *medium) cut(rnd *rand.Rand) map[string]*inode {
 	return left
 }
 
-// build makes a folder that has these files.
+// build makes a folder with these files.
 func build(dir string, files map[string]*inode) error {
 	err := os.Mkdir(dir, 0o700)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -190,7 +190,7 @@ func build(dir string, files map[string]*inode) error {
 	return err
 }
 
-// update notes that programs see b.
+// update records that programs see b.
 func (f *inode) update(b []byte) {
 	for n := 0; n*block < max(len(b), len(f.data)); n++ {
 		if !bytes.Equal(f.Of(b, n), f.Of(f.data, n)) {
@@ -200,28 +200,28 @@ func (f *inode) update(b []byte) {
 	f.data = b
 }
 
-// task is something that is done with the store, in a goroutine of its own. It
-// pauses before each step of the store and at some points of its own; tasks go
-// on one at a time, so that a history is the same each time.
+// task is an operation on the store, in its own goroutine. It pauses before
+// each step of the store and at some further points. Only one task runs at a
+// time, so that a history is reproducible.
 type task struct {
 	h    *history
 	rnd  *rand.Rand
 	id   int
 	rank int
-	next chan error // the outcome of the step that it pauses at, nil to take it
+	next chan error // the outcome of the step that it pauses at, nil to take the step
 
-	// What follows is the task's while it runs, and the history's otherwise.
+	// The task owns the following while it runs, and the history otherwise.
 	at    string // the step that it pauses at
 	stage *Stage
 	file  *inode // of the stage
-	ref   Ref    // of what is uploaded
+	ref   Ref    // of the uploaded content
 	err   error
 	ended bool
 }
 
 var errPower = errors.New("the power is cut")
 
-// pause has the others go on and returns what comes of the step.
+// pause lets the others run and returns the outcome of the step.
 func (t *task) pause(step string) error {
 	if t.h.off.Load() {
 		return errPower
@@ -231,7 +231,7 @@ func (t *task) pause(step string) error {
 	return <-t.next
 }
 
-// staged says which file the task writes to.
+// staged sets the file that the task writes to.
 func (t *task) staged(st *Stage) error {
 	t.stage = st
 	return t.pause("staged")
@@ -253,15 +253,15 @@ func (t *task) write(st *Stage, b []byte) error {
 	return nil
 }
 
-// routine is the number of the goroutine that calls it.
+// routine returns the number of the calling goroutine.
 func routine() string {
 	var b [64]byte
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// quiet reports whether all goroutines of this package but the one that calls
-// it wait for each other. "semacquire" is not such a wait: it may be for the
-// runtime, which halts for being asked.
+// quiet reports whether all goroutines of this package except the caller wait
+// for each other. "semacquire" is not such a wait: it may be for the runtime,
+// which stops in order to answer.
 func quiet(buf []byte) bool {
 	b := buf[:runtime.Stack(buf, true)]
 	for i, stack := range bytes.Split(b, []byte("\n\n")) {
@@ -278,7 +278,8 @@ func quiet(buf []byte) bool {
 	return true
 }
 
-// contents are what is uploaded: of many sizes, and some in the same folder.
+// contents are the uploaded contents: of many sizes, and some in the same
+// folder.
 var contents = sync.OnceValue(func() map[Ref][]byte {
 	all := map[Ref][]byte{}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -295,22 +296,22 @@ var contents = sync.OnceValue(func() map[Ref][]byte {
 	return all
 })
 
-// told is what the client of a resumable upload was told of it.
+// told is what the client of a resumable upload knows about it.
 type told struct {
 	ref   Ref
 	size  int64
 	state []byte
 }
 
-// history is a random life of a store and what has to come of it.
+// history is a random life of a store and its expected state.
 type history struct {
 	*testing.T
 	rnd      *rand.Rand
-	lazy     string // the step that puts nothing on stable storage
+	lazy     string // the step that fails to put anything on stable storage
 	troubles bool   // steps fail
 	named    bool
 	apart    bool  // uploads are in the cache of a data directory
-	refs     []Ref // of what is uploaded
+	refs     []Ref // of the uploaded contents
 
 	temp    string // for the folders
 	folders int
@@ -319,22 +320,22 @@ type history struct {
 	medium  *medium
 
 	off     atomic.Bool
-	events  chan *task // that pause now or have ended
+	events  chan *task // tasks that pause now or have ended
 	started int
-	tasks   []*task // all that have not ended
+	tasks   []*task // all unfinished tasks
 	paused  []*task
 	running int
-	stacks  []byte // room for quiet
+	stacks  []byte // memory for quiet
 
 	mu      sync.Mutex
 	ids     map[string]*task
-	records map[Ref]bool    // what is acknowledged, and referred to
-	parts   map[string]told // what is acknowledged of parts
-	busy    map[string]bool // the parts that a task works on
+	records map[Ref]bool    // acknowledged and referred to
+	parts   map[string]told // acknowledged parts
+	busy    map[string]bool // parts that a task works on
 
 	cuts   int
-	lost   []error // what was acknowledged and was not there
-	broken []error // what else was not as it should be
+	lost   []error // acknowledged and missing
+	broken []error // other violations
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
@@ -382,7 +383,7 @@ func (h *history) uploaded(name string) string {
 	return name
 }
 
-// opened is what Open syncs.
+// opened records what Open syncs.
 func (h *history) opened() {
 	h.medium.sync(".")
 	if h.apart {
@@ -392,8 +393,8 @@ func (h *history) opened() {
 	}
 }
 
-// tempDir is a folder for the test, in memory if there may be one: syncs take
-// long on a disk, and what they do there is what the medium knows.
+// tempDir returns a folder for the test, in memory if possible. Syncs take long
+// on a disk, and only the medium needs to know about them.
 func tempDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "kist")
 	if err != nil {
@@ -439,11 +440,11 @@ func (h *history) begin() {
 	h.off.Store(false)
 	h.must(h.medium.scan(h.dir, nil))
 	if h.apart {
-		h.opened() // also what it makes
+		h.opened() // including what it makes
 	}
 }
 
-// end is that of the process.
+// end ends the process.
 func (h *history) end() {
 	h.Helper()
 	h.off.Store(true)
@@ -460,7 +461,7 @@ func (h *history) end() {
 	h.must(h.store.Close())
 }
 
-// crash is the end of the process, or of more, and what comes after.
+// crash ends the process, or more, and checks what follows.
 func (h *history) crash(power bool) {
 	h.Helper()
 	h.end()
@@ -507,7 +508,7 @@ func (h *history) start(do func(*task) error) {
 	h.settle()
 }
 
-// settle waits until every task pauses, has ended, or waits for one that
+// settle waits until every task pauses, has ended, or waits for a task that
 // pauses.
 func (h *history) settle() {
 	h.Helper()
@@ -537,8 +538,8 @@ func (h *history) step() string {
 	if len(h.paused) == 0 {
 		h.Fatal("each task waits for another")
 	}
-	// Mostly the one that is ahead of the others goes on, so that some do all
-	// they have to do while another waits at one step.
+	// Mostly the task that is ahead of the others continues, so that some do
+	// all their work while another waits at one step.
 	slices.SortFunc(h.paused, func(a, b *task) int { return cmp.Or(a.rank-b.rank, a.id-b.id) })
 	n := 0
 	if h.rnd.IntN(3) == 0 {
@@ -570,8 +571,8 @@ func (h *history) step() string {
 			t.file.update(b)
 			open = append(open, t.file)
 		} else if t.file != nil {
-			// It was closed with this step, which may have named it. After that
-			// its inode may be another's.
+			// The step closed the file and may have named it. After that, its
+			// inode may belong to another file.
 			open, t.file = append(open, t.file), nil
 		}
 	}
@@ -579,7 +580,7 @@ func (h *history) step() string {
 	return at
 }
 
-// trouble is how the step fails, if it does.
+// trouble returns the step's error, if it fails.
 func (h *history) trouble(step string) error {
 	if !h.troubles || h.rnd.IntN(12) > 0 {
 		return nil
@@ -593,7 +594,7 @@ func (h *history) trouble(step string) error {
 	return nil
 }
 
-// sync is what a step of the task does to stable storage.
+// sync applies a step of the task to stable storage.
 func (h *history) sync(t *task, err error) {
 	if t.at == h.lazy {
 		return
@@ -636,7 +637,7 @@ func (h *history) upload(t *task) error {
 	return t.commit(kept, "")
 }
 
-// commit makes a record of what is pinned, in place of that of a part.
+// commit makes a record of the pinned content, replacing that of a part.
 func (t *task) commit(kept *Kept, part string) error {
 	defer kept.Release()
 	if err := t.pause("commit"); err != nil {
@@ -651,7 +652,7 @@ func (t *task) commit(kept *Kept, part string) error {
 	return nil
 }
 
-// remove takes records away.
+// remove removes records.
 func (h *history) remove(t *task) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -667,7 +668,7 @@ func (h *history) sweep(t *task) error {
 		h.mu.Lock()
 		free := !h.records[ref]
 		for _, p := range h.parts {
-			// Keep may have failed and left its bytes there; a delay spares them.
+			// Keep may have failed and left its bytes; a delay protects them.
 			free = free && (p.ref != ref || p.size < int64(len(contents()[ref])))
 		}
 		h.mu.Unlock()
@@ -676,7 +677,7 @@ func (h *history) sweep(t *task) error {
 	return err
 }
 
-// resume goes on with a resumable upload, for some pieces.
+// resume continues a resumable upload, for some pieces.
 func (h *history) resume(t *task) error {
 	name := []string{"01-a", "02-b", "03-c"}[t.rnd.IntN(3)]
 	h.mu.Lock()
@@ -750,13 +751,13 @@ func (h *history) resume(t *task) error {
 	return h.store.Parts.Drop(name)
 }
 
-// look cuts the power, for a folder apart from this one.
+// look cuts the power, for a copy of this folder.
 func (h *history) look() {
 	h.Helper()
 	h.cuts++
 	dir := h.folder()
 	h.must(build(dir, h.medium.cut(h.rnd)))
-	h.mu.Lock() // tasks may wait for others that have written what is read here
+	h.mu.Lock() // tasks may wait for others that wrote what is read here
 	lost, err := h.holds(dir)
 	h.mu.Unlock()
 	if err != nil {
@@ -768,9 +769,9 @@ func (h *history) look() {
 	h.must(os.RemoveAll(dir))
 }
 
-// holds opens a store in the folder. Lost is what was acknowledged and is not
-// there, and what is there and is not whole. The other error says that the
-// store does not notice that, or does not work on.
+// holds opens a store in the folder. Lost lists acknowledged data that is
+// missing, and incomplete data. The other error says that the store does not
+// notice that, or does not continue to work.
 func (h *history) holds(dir string) (lost, err error) {
 	s, err := h.open(dir)
 	if err != nil {
@@ -855,8 +856,8 @@ func (h *history) holds(dir string) (lost, err error) {
 	return lost, h.sweepBut(s, dir, want)
 }
 
-// goOn uploads what is missing of a part. It is lost if what was acknowledged
-// of it is not there.
+// goOn uploads the rest of a part. It is lost if acknowledged bytes are
+// missing.
 func goOn(s *Store, name string, p told) (lost, err error) {
 	content := contents()[p.ref]
 	st, err := s.Resume(name, p.size, p.state)
@@ -901,7 +902,7 @@ func goOn(s *Store, name string, p told) (lost, err error) {
 	return nil, s.Check(p.ref)
 }
 
-// sweepBut sweeps all but these, and they are what is left.
+// sweepBut sweeps all but these, and checks that exactly these are left.
 func (h *history) sweepBut(s *Store, dir string, want map[Ref]bool) error {
 	if _, err := s.Sweep(h.Context(), time.Now().Add(time.Hour), func(ref Ref) (bool, error) { return !want[ref], nil }); err != nil {
 		return err
@@ -920,8 +921,8 @@ func (h *history) sweepBut(s *Store, dir string, want map[Ref]bool) error {
 	return nil
 }
 
-// live goes on for some steps. restarts are crashes of the process alone and
-// of all.
+// live continues for some steps. restarts are crashes of the process alone and
+// of everything.
 func (h *history) live(steps int, restarts bool) {
 	h.Helper()
 	for range steps {
@@ -955,8 +956,8 @@ func (h *history) live(steps int, restarts bool) {
 	h.must(os.RemoveAll(h.temp))
 }
 
-// Whatever happens to the power, the process and the disk: what was
-// acknowledged is there afterwards, and whatever is there is whole.
+// Whatever happens to the power, the process and the disk: acknowledged data
+// exists afterwards, and all data is complete.
 func TestPowerCuts(t *testing.T) {
 	histories := uint64(20)
 	if *long {
@@ -976,9 +977,9 @@ func TestPowerCuts(t *testing.T) {
 	is.New(t).True(cuts >= 200)
 }
 
-// The same is not true where one of the syncs does nothing: it is they that
-// this rests on, and the test above sees when one is missing. What is lost then
-// is noticed, and can be uploaded again.
+// This is not true if one of the syncs does nothing. So the promise depends on
+// the syncs, and the test above detects a missing one. The loss is then
+// noticed, and the content can be uploaded again.
 func TestPowerCutsWithoutSync(t *testing.T) {
 	for _, step := range []string{"sync file", "sync folder", "sync top", "sync uploads", "sync part", "sync parts"} {
 		t.Run(step, func(t *testing.T) {
@@ -998,8 +999,8 @@ func TestPowerCutsWithoutSync(t *testing.T) {
 }
 
 // healing uploads a content whose blob is in quarantine, and cuts the power at
-// every step. It returns how often wrong bytes were then there without a marker.
-// The step that is lazy puts nothing on stable storage.
+// every step. It returns how often wrong bytes then existed without a marker.
+// The lazy step puts nothing on stable storage.
 func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 	is := is.New(t)
 	dir := filepath.Join(tempDir(t), "blobs")
@@ -1035,7 +1036,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 			left, err := Open(cuts)
 			is.NoErr(err)
 			got, err := os.ReadFile(filepath.Join(cuts, kept.Ref.path()))
-			is.NoErr(err) // the name never goes
+			is.NoErr(err) // the name always exists
 			if !bytes.Equal(got, content) && left.Damaged.Err(kept.Ref) == nil {
 				unmarked++
 			}
@@ -1065,7 +1066,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 	is.NoErr(err)
 	see()
 	synced := ""
-	done := func() { // what the step before has put on stable storage
+	done := func() { // what the previous step put on stable storage
 		if synced == lazy {
 			return
 		}
@@ -1094,7 +1095,7 @@ func healing(t *testing.T, named bool, lazy string) (unmarked int) {
 }
 
 // A power cut while damaged bytes are replaced leaves no wrong bytes without
-// their marker. That rests on two syncs: without one of them it does.
+// their marker. That depends on two syncs: without one of them it does.
 func TestPowerCutsWhileHealing(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		is := is.New(t)

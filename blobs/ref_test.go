@@ -41,7 +41,7 @@ func TestParseRef(t *testing.T) {
 			if tt.ok {
 				is.Equal(ref.String(), tt.text)
 			} else {
-				is.Equal(ref, Ref{}) // nothing half-read comes back
+				is.Equal(ref, Ref{}) // no half-read ref is returned
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// scrubber is one for the test, at a rate of bytes in a second.
+// scrubber returns one for the test, with a rate in bytes per second.
 func scrubber(s *Store, dir string, rate int64) *Scrubber {
 	return &Scrubber{Store: s, Dir: filepath.Join(filepath.Dir(dir), "scrub"), Log: slog.New(slog.DiscardHandler), every: scrubEvery, rate: rate}
 }
@@ -34,8 +34,8 @@ func keepSome(t *testing.T, s *Store, n, size int) []Ref {
 	return refs
 }
 
-// A round finds what is damaged and what is healed by hand, is over after the
-// time that its rate allows, and begins again after a week.
+// A round finds damaged blobs and blobs that were healed by hand. It takes the
+// time that its rate allows, and the next begins after a week.
 func TestScrub(t *testing.T) {
 	s, dir := open(t)
 	refs := keepSome(t, s, 20, 100_000)
@@ -61,8 +61,8 @@ func TestScrub(t *testing.T) {
 		is.Equal(heard(), []Ref{refs[3], refs[19]})
 		is.Equal(len(s.Damaged.List()), 2)
 
-		// Nothing happens until a week is over; then what was put back by hand is
-		// seen and what was damaged since is found.
+		// Nothing happens for a week. Then the scrubber sees a blob that was
+		// put back by hand, and finds a newly damaged one.
 		is.NoErr(os.WriteFile(filepath.Join(dir, refs[3].path()), contentOf(refs[3], 20, 100_000), 0o600))
 		flip(t, dir, refs[7], 1)
 		time.Sleep(scrubEvery - time.Minute)
@@ -87,8 +87,8 @@ func contentOf(ref Ref, n, size int) []byte {
 	return nil
 }
 
-// A round that is cut short goes on where it was, in another process too, and
-// one that is over does not begin again at each start.
+// An interrupted round continues where it was, in another process too. A
+// finished round does not begin again at each start.
 func TestScrubResumes(t *testing.T) {
 	s, dir := open(t)
 	keepSome(t, s, 30, 50_000)
@@ -121,7 +121,7 @@ func TestScrubResumes(t *testing.T) {
 		cancel()
 		is.True(time.Since(before.at.Begun) > time.Hour) // it is still the first round
 
-		// Progress that cannot be read counts for nothing.
+		// Unreadable progress is ignored.
 		is.NoErr(os.WriteFile(filepath.Join(before.Dir, scrubFile), []byte(`{"after":"../x"}`), 0o600))
 		again := scrubber(s, dir, 100_000)
 		ctx, cancel = context.WithTimeout(context.Background(), time.Hour)
@@ -131,8 +131,8 @@ func TestScrubResumes(t *testing.T) {
 	})
 }
 
-// A round that ended while the clock was ahead does not keep the one after it
-// from going on at a start.
+// A round that ended while the clock was ahead does not stop the next one from
+// continuing at a start.
 func TestScrubAfterWrongClock(t *testing.T) {
 	s, dir := open(t)
 	refs := keepSome(t, s, 10, 50_000)
@@ -155,7 +155,7 @@ func TestScrubAfterWrongClock(t *testing.T) {
 	})
 }
 
-// A busy server has the machine for most of the time, and the round goes on.
+// A busy server has the machine for most of the time, and the round continues.
 func TestScrubYields(t *testing.T) {
 	s, dir := open(t)
 	keepSome(t, s, 10, 100_000)
@@ -177,7 +177,7 @@ func TestScrubYields(t *testing.T) {
 	})
 }
 
-// What is removed while it is read is not damaged.
+// A blob that is removed while it is read is not damaged.
 func TestScrubVanished(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -189,11 +189,11 @@ func TestScrubVanished(t *testing.T) {
 		is.True(removed)
 		return io.LimitReader(r, 10)
 	})
-	is.True(errors.Is(err, ErrDamaged)) // what was read
+	is.True(errors.Is(err, ErrDamaged)) // about the bytes that were read
 	is.Equal(len(s.Damaged.List()), 0)
 }
 
-// What the scrub costs those who write: see DESIGN.md.
+// The cost of the scrub for writers: see DESIGN.md.
 func BenchmarkKeepWhileScrubbed(b *testing.B) {
 	for _, scrubbed := range []bool{false, true} {
 		b.Run(map[bool]string{false: "alone", true: "scrubbed"}[scrubbed], func(b *testing.B) {
@@ -206,7 +206,7 @@ func BenchmarkKeepWhileScrubbed(b *testing.B) {
 			if scrubbed {
 				sc := scrubber(s, dir, scrubRate)
 				sc.every = time.Nanosecond
-				sc.Busy = func() bool { return true } // as while requests are answered
+				sc.Busy = func() bool { return true } // as if requests were being answered
 				running.Go(func() { sc.Run(ctx) })
 			}
 			b.ResetTimer()

@@ -12,8 +12,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A small blob that is asked for again is kept in memory, if its bytes are
-// right, until it is unlinked.
+// A small blob that is requested again is kept in memory until it is unlinked,
+// if its bytes are right.
 func TestSmall(t *testing.T) {
 	is := is.New(t)
 	s, dir := open(t)
@@ -26,7 +26,7 @@ func TestSmall(t *testing.T) {
 	other.Release()
 	is.Equal(s.Small(other.Ref, other.Size), nil)
 	is.Equal(string(s.Small(other.Ref, other.Size)), "another")
-	is.Equal(len(s.small.kept), 2) // while there is room, none goes for another
+	is.Equal(len(s.small.kept), 2) // there is space, so none is dropped
 	is.NoErr(os.Remove(filepath.Join(dir, other.Ref.path())))
 	s.small.forget(other.Ref)
 	is.NoErr(os.Remove(filepath.Join(dir, kept.Ref.path())))
@@ -45,7 +45,7 @@ func TestSmall(t *testing.T) {
 	path := filepath.Join(dir, damaged.Ref.path())
 	is.NoErr(os.Chmod(path, 0o600))
 	is.NoErr(os.WriteFile(path, []byte("wrong"), 0o600))
-	for _, ref := range []Ref{damaged.Ref, {1}} { // damaged, and not there
+	for _, ref := range []Ref{damaged.Ref, {1}} { // one damaged, one missing
 		for range 3 {
 			is.Equal(s.Small(ref, 5), nil)
 		}
@@ -61,8 +61,8 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// However much is asked for, and by however many, what is kept is bounded and
-// right.
+// However much is requested, and by however many goroutines, the memory is
+// bounded and its content right.
 func TestSmallBounds(t *testing.T) {
 	is := is.New(t)
 	s, _ := open(t)

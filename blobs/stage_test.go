@@ -18,7 +18,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// recordSteps has the store note its steps, and returns how to read and clear them.
+// recordSteps makes the store record its steps. It returns a function that
+// returns and clears them.
 func recordSteps(s *Store) func() []string {
 	var steps []string
 	s.steps.hook = func(step string) error {
@@ -66,22 +67,22 @@ func TestOrderOfSyncs(t *testing.T) {
 		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder")) // a new folder
 
 		keep(t, s, second).Release()
-		is.Equal(steps(), sequence("create", "write", "sync file", name, "sync folder")) // a folder that is there
+		is.Equal(steps(), sequence("create", "write", "sync file", name, "sync folder")) // an existing folder
 
 		keep(t, s, second).Release()
-		is.Equal(steps(), sequence("create", "write", "sync folder")) // the copy that is there
+		is.Equal(steps(), sequence("create", "write", "sync folder")) // an existing copy
 
 		path := filepath.Join(dir, refOf(second).path())
 		is.NoErr(os.Truncate(path, 0))
 		keep(t, s, second).Release()
-		is.Equal(steps(), sequence("create", "write", "sync file", replace, "sync folder")) // in place of a damaged one
+		is.Equal(steps(), sequence("create", "write", "sync file", replace, "sync folder")) // replacing a damaged copy
 
 		is.NoErr(os.RemoveAll(filepath.Join(dir, refOf(first).folder())))
 		keep(t, s, first).Release()
 		is.Equal(steps(), sequence("create", "write", "sync top", "sync file", name, "sync folder")) // somebody removed the folder
 
-		// A folder that was made and whose name could not be synced: one that
-		// is new, and one that somebody had removed.
+		// The name of a new folder could not be synced: once of a first folder,
+		// once of one that somebody had removed.
 		third := []byte("in a folder whose name was made and not synced")
 		for range 2 {
 			s.steps.hook = func(step string) error {
@@ -98,8 +99,8 @@ func TestOrderOfSyncs(t *testing.T) {
 			is.NoErr(os.RemoveAll(filepath.Join(dir, refOf(third).folder())))
 		}
 
-		// Another process that died may have made a folder and not synced its
-		// name, so a store that is opened syncs what it finds, once.
+		// A process that died may have made a folder without syncing its name,
+		// so a store that is opened syncs what it finds, once.
 		again, err := Open(dir)
 		is.NoErr(err)
 		defer again.Close()
@@ -122,7 +123,7 @@ func TestOneCopyPerContent(t *testing.T) {
 
 		is.Equal(first.Ref, second.Ref)
 		is.Equal(second.Size, int64(5))
-		is.True(os.SameFile(before, after)) // the copy that was there is used
+		is.True(os.SameFile(before, after)) // the existing copy is used
 		is.Equal(before.ModTime(), after.ModTime())
 		is.Equal(paths(t, dir), []string{first.Ref.path()})
 
@@ -178,7 +179,7 @@ func TestDamagedCopyIsReplaced(t *testing.T) {
 				is.NoErr(s.Check(kept.Ref))
 				is.Equal(paths(t, dir), []string{kept.Ref.path()})
 
-				// Who was reading reads on in the file they opened.
+				// A reader continues in the file that it opened.
 				got, err := io.ReadAll(reader)
 				is.NoErr(err)
 				is.True(bytes.Equal(got, spoiled))
@@ -187,7 +188,7 @@ func TestDamagedCopyIsReplaced(t *testing.T) {
 	}
 }
 
-// A folder in the place of a blob is moved aside: a rename cannot replace it.
+// A folder with the name of a blob is moved aside: a rename cannot replace it.
 func TestFolderIsReplaced(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {
 		is := is.New(t)
@@ -207,7 +208,7 @@ func TestFolderIsReplaced(t *testing.T) {
 	})
 }
 
-// Beyond rereadLimit the copy that is there is replaced without being read.
+// Beyond rereadLimit an existing copy is replaced without being read.
 func TestLargeCopyIsReplacedUnread(t *testing.T) {
 	bothWays(t, func(t *testing.T, s *Store, dir string) {
 		is := is.New(t)
@@ -253,7 +254,7 @@ func TestSameContentAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever step the disk fails in, the caller hears of it and nothing stays.
+// Whatever step the disk fails in, the caller gets the error and nothing stays.
 func TestFailedStepsLeaveNothing(t *testing.T) {
 	for _, step := range []string{"create", "write", "sync top", "sync file", "link", "link temp", "rename", "sync folder"} {
 		t.Run(step, func(t *testing.T) {
@@ -262,7 +263,7 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 				content := []byte("does not fit")
 				path := filepath.Join(dir, refOf(content).path())
 				if step == "link temp" || step == "rename" {
-					// Only a name that is taken leads there in both ways.
+					// Both ways reach this step only if the name is taken.
 					is.NoErr(os.MkdirAll(filepath.Dir(path), 0o700))
 					is.NoErr(os.WriteFile(path, []byte("damaged"), 0o600))
 				}
@@ -278,7 +279,7 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 				kept, err := tryKeep(s, content)
 				s.steps.hook = nil
 				if !reached {
-					is.NoErr(err) // the other way has such a step
+					is.NoErr(err) // the other way has this step
 					kept.Release()
 					return
 				}
@@ -287,11 +288,11 @@ func TestFailedStepsLeaveNothing(t *testing.T) {
 				is.Equal(len(s.names.held), 0) // nothing is pinned
 				is.Equal(len(s.temps.used), 0)
 				if step == "sync folder" {
-					before = []string{refOf(content).path()} // complete, for the sweep to take
+					before = []string{refOf(content).path()} // complete; the sweep removes it
 				}
 				is.Equal(paths(t, dir), before)
 
-				// With space again, the same store goes on.
+				// With space again, the same store continues to work.
 				keep(t, s, content).Release()
 				is.NoErr(s.Check(refOf(content)))
 			})
@@ -309,7 +310,7 @@ func TestFailedStageStaysFailed(t *testing.T) {
 		is.True(errors.Is(err, syscall.ENOSPC))
 		s.steps.hook = nil
 		_, err = stage.Write([]byte("y"))
-		is.True(errors.Is(err, syscall.ENOSPC)) // or content with a hole would be kept
+		is.True(errors.Is(err, syscall.ENOSPC)) // otherwise content with a hole would be kept
 		_, err = stage.Keep()
 		is.True(errors.Is(err, syscall.ENOSPC))
 		is.NoErr(stage.Drop())
@@ -361,12 +362,12 @@ func TestEarlyWriteBack(t *testing.T) {
 		_, err = stage.Write(chunk)
 		is.NoErr(err)
 		begun := (i + 1) / 4 * disk.WriteBack
-		is.Equal(stage.flushing, int64(begun)) // each 8 MiB as soon as they are there
+		is.Equal(stage.flushing, int64(begun)) // each 8 MiB as soon as they are complete
 	}
 }
 
-// TestReadFrom: of each length, hashed alone or beside, all is taken and no cut
-// is taken for the end.
+// TestReadFrom: for each length, hashed on one goroutine or two, everything is
+// read, and a truncated source never counts as its end.
 func TestReadFrom(t *testing.T) {
 	for _, size := range []int{3*len(copyBuffer{}) + 17, hashInline, hashInline + 7*len(copyBuffer{}) + 17} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { testReadFrom(t, size) })
@@ -396,11 +397,11 @@ func testReadFrom(t *testing.T, size int) {
 				is.NoErr(err)
 				defer stage.Drop()
 				n, err := io.Copy(stage, struct{ io.Reader }{tt.reader}) // no WriteTo
-				is.True(errors.Is(err, tt.want))                         // a cut is never taken for the end
+				is.True(errors.Is(err, tt.want))                         // a truncated source never counts as its end
 				is.Equal(n, int64(len(content)))
 				is.Equal(stage.Size(), n)
 				whole := content
-				if tt.want != nil { // it may go on
+				if tt.want != nil { // it may continue
 					whole = append(bytes.Clone(content), "the rest"...)
 					_, err := stage.Write([]byte("the rest"))
 					is.NoErr(err)

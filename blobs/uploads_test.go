@@ -23,7 +23,7 @@ func data(t testing.TB) (s *Store, dir string) {
 	return s, dir
 }
 
-// piece adds to a part and returns what Sync tells.
+// piece adds to a part and returns the results of Sync.
 func piece(t testing.TB, s *Store, name string, size int64, state []byte, text string) (int64, []byte) {
 	t.Helper()
 	is := is.New(t)
@@ -38,7 +38,7 @@ func piece(t testing.TB, s *Store, name string, size int64, state []byte, text s
 }
 
 // Uploads of a data directory are in its cache. Those that an earlier version
-// left among the blobs go on.
+// left among the blobs continue.
 func TestUploadsInCache(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -47,7 +47,7 @@ func TestUploadsInCache(t *testing.T) {
 	is.NoErr(err)
 	old.unnamed = false
 	size, state := piece(t, old, partID, 0, nil, "of an earlier ")
-	_, err = old.Stage() // as a kill leaves it
+	_, err = old.Stage() // as a killed process leaves it
 	is.NoErr(err)
 	is.NoErr(os.WriteFile(filepath.Join(dir, "blobs", partFolder, "FOREIGN"), nil, 0o600))
 	is.NoErr(old.Close())
@@ -76,7 +76,7 @@ func TestUploadsInCache(t *testing.T) {
 	}
 }
 
-// Where blobs is on another file system, uploads are there too.
+// If blobs is on another file system, uploads are there too.
 func TestUploadsOnAnotherDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
