@@ -88,7 +88,7 @@ func newSample() *sample {
 	return &sample{Rating: -1, part: Of(&part{Slug: "s", Note: "<n>"}).AppendJSON(nil)}
 }
 
-// full is a create that names everything that can be read.
+// full is a create with every readable member.
 const full = `{
 	"title": "Groceries", "content": "- milk\n- <b>eggs</b>", "label": " The  label ", "hint": "h",
 	"password": "open sesame", "url": "HTTPS://Example.ORG/A?b=C#D", "isPublic": true, "maxViews": 5,
@@ -166,10 +166,10 @@ func TestLoad(t *testing.T) {
 	v.Title, v.Limit, v.Public, v.Label = "old", 5, true, "kept"
 	set := Of(v)
 	is.NoErr(set.Load([]byte(`{"title":"","maxViews":null,"isPublic":null,"views":3,"other":[1],"kind":"else","slug":"else"}`)))
-	is.Equal(v.Title, "")       // the rules of input are not those of what is stored
+	is.Equal(v.Title, "")       // stored data is not subject to the rules of input
 	is.Equal(v.Limit, int64(0)) // null
-	is.Equal(v.Public, true)    // has no null
-	is.Equal(v.Label, "kept")   // not there
+	is.Equal(v.Public, true)    // null is not a value of it
+	is.Equal(v.Label, "kept")   // absent
 	is.Equal(v.Views, int64(3))
 	is.Equal(string(v.part), string(newSample().part))
 
@@ -179,7 +179,7 @@ func TestLoad(t *testing.T) {
 	is.Equal(set.Load([]byte(`{"views":"x"}`)).Error(), "views must be a whole number from 0 to 2147483647")
 }
 
-// The order is how Load finds its way, but nothing it depends on.
+// Load uses the order to be fast, but does not depend on it.
 func TestLoadInAnyOrder(t *testing.T) {
 	is := is.New(t)
 	v := newSample()
@@ -225,7 +225,7 @@ func TestLoadRefuses(t *testing.T) {
 			err := Of(newSample()).Load([]byte(tt.stored))
 			is.True(err != nil)
 			var m Malformed
-			is.True(!errors.As(err, &m)) // nothing that a caller sent is wrong
+			is.True(!errors.As(err, &m)) // the client sent nothing wrong
 		})
 	}
 }
@@ -240,12 +240,12 @@ func TestLoadDamaged(t *testing.T) {
 		for _, c := range []byte("\x00\"\\{}[],:0x\xff") {
 			bad := slices.Clone(stored)
 			bad[i] = c
-			_ = Of(newSample()).Load(bad) // it may be another text, but must not panic
+			_ = Of(newSample()).Load(bad) // it may be other text, but Load must not panic
 		}
 	}
 }
 
-// Passing over members must not build what nobody reads.
+// Skipping members must not build values that nobody reads.
 func TestLoadPassesOver(t *testing.T) {
 	is := is.New(t)
 	v := newSample()
@@ -326,7 +326,7 @@ func TestReadOnlyMembersAreIgnored(t *testing.T) {
 	}
 }
 
-// A name counts only as it is written: encoding/json would fold its case.
+// A name must match exactly: encoding/json would fold its case.
 func TestNamesKeepTheirCase(t *testing.T) {
 	is := is.New(t)
 	v := newSample()
@@ -345,7 +345,7 @@ func TestWriteOnlyIsNeverShown(t *testing.T) {
 	}
 	for _, f := range set.Fields() {
 		if f.Name == "password" {
-			is.Equal(f.Traits, WriteOnly) // whatever it was bound with
+			is.Equal(f.Traits, WriteOnly) // whatever the traits it was bound with
 		}
 	}
 }
@@ -378,7 +378,7 @@ func TestCreateAndPatchDiffer(t *testing.T) {
 	}
 }
 
-// Filled speaks of every binding that can be empty.
+// Filled applies to every binding that can be empty.
 func TestFilled(t *testing.T) {
 	var (
 		text   string
@@ -390,7 +390,7 @@ func TestFilled(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		bind  func(*Set)
-		empty []any // nil is only so on a patch
+		empty []any // nil is empty only on a patch
 	}{
 		{"text", func(s *Set) { s.Text("it", &text, 9, Filled) }, []any{nil, "", " "}},
 		{"long text", func(s *Set) { s.LongText("it", &text, 9, Filled) }, []any{nil, "", "\n"}},
@@ -408,7 +408,7 @@ func TestFilled(t *testing.T) {
 			set := new(Set)
 			tt.bind(set)
 			is.NoErr(set.Create(Object{}))
-			is.NoErr(set.Create(Object{"it": nil})) // as if it were not there
+			is.NoErr(set.Create(Object{"it": nil})) // like an absent member
 			for _, v := range tt.empty {
 				in, want := Object{"it": v}, Problems{"it": "must not be empty"}
 				if v != nil {
@@ -431,7 +431,7 @@ func TestNull(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		shown string // JSON before and after a create
-		clear string // JSON after a patch; "" where it is refused
+		clear string // JSON after a patch; "" if it is refused
 		bind  func(*Set, *sample)
 	}{
 		{"text", `"x"`, `""`, func(s *Set, v *sample) { s.Text("it", &v.Title, 9) }},
@@ -524,7 +524,7 @@ func TestMembers(t *testing.T) {
 	is.Equal(as.Type, "object")
 	is.Equal(names(as.Members), names(set.Members()))
 
-	// The JSON of a value has these members and no others.
+	// The JSON of a value has exactly these members.
 	shown := parsed(is, string(set.AppendJSON(nil)))
 	for _, f := range set.Members() {
 		_, there := shown[f.Name]
@@ -557,7 +557,7 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// A set reads into its variables again and again.
+// A set can read into its variables again and again.
 func TestSetIsUsedAgain(t *testing.T) {
 	is := is.New(t)
 	v := newSample()

@@ -14,8 +14,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// FuzzParse checks that Parse accepts nothing that encoding/json does not, and
-// understands it the same way; and that it agrees with the oracle.
+// FuzzParse checks that Parse accepts only what encoding/json accepts and with
+// the same meaning, and that it agrees with the oracle.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(full))
@@ -53,8 +53,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// sameForShape checks that ParseFor refuses nothing that Parse takes, and that
-// a value reads the same from what either makes of data.
+// sameForShape checks that ParseFor accepts everything that Parse accepts, and
+// that a value reads the same from both results.
 func sameForShape(t *testing.T, data []byte, all Object, refused error) {
 	t.Helper()
 	is := is.New(t)
@@ -74,7 +74,7 @@ func sameForShape(t *testing.T, data []byte, all Object, refused error) {
 	}
 }
 
-// bodies are the corners of the grammar.
+// bodies are corner cases of the grammar.
 var bodies = []string{
 	`{"a":[1,[2.5e-3,{}],{"b":[null,true,false,""]}] , "c" :-0 }`,
 	`{"\"\\\/\b\f\n\r\t\u0041\ud83d\ude00":"\\\"","\\":"\\\\"}`,
@@ -83,8 +83,8 @@ var bodies = []string{
 	"{\"a\":\"\x1f\"}", "{\"a\":\x00}", `{"a":"\x"}`, `{"a":"\u00g0"}`, `{"a":"\udc00"}`, `[]`, `1 2`, `"`, ``,
 }
 
-// FuzzLoad checks that Load survives any text, understands what the oracle
-// accepts in the same way, and blames nobody for the rest.
+// FuzzLoad checks that Load survives any text, agrees with the oracle on what
+// that accepts, and never blames the client for the rest.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add(Of(newSample()).AppendJSON(nil))
@@ -129,8 +129,8 @@ func plain(v any) any {
 	return v
 }
 
-// FuzzAppendString checks that AppendString writes what encoding/json would
-// mean.
+// FuzzAppendString checks that the output of AppendString has the same meaning
+// as that of encoding/json.
 func FuzzAppendString(f *testing.F) {
 	f.Add("")
 	f.Add("</script>\u2028\xff")
@@ -143,8 +143,8 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-// FuzzCleanURL checks what an accepted address promises to those who redirect
-// to it or show it.
+// FuzzCleanURL checks the properties of an accepted address that redirects and
+// pages rely on.
 func FuzzCleanURL(f *testing.F) {
 	f.Add("https://example.org/")
 	f.Add("HTTP://[::1]:80/\\?é#\\")
@@ -174,8 +174,8 @@ func FuzzCleanURL(f *testing.F) {
 	})
 }
 
-// FuzzCreatePatch reads an object, with one member more that a form gave, and
-// checks that what was accepted is stored for good.
+// FuzzCreatePatch reads an object, with one more member from a form, and checks
+// that accepted values are stored unchanged.
 func FuzzCreatePatch(f *testing.F) {
 	f.Add([]byte(full), "", "", false)
 	f.Add([]byte(`{}`), "tags", "a, b", true)

@@ -60,7 +60,7 @@ func TestParseAccepts(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const syntax = "" // any sentence that ends in a byte's place
+	const syntax = "" // any sentence that ends with the place of a byte
 	for _, tt := range []struct{ name, body, why string }{
 		{"nothing", "", tooEarly},
 		{"white space", " \n", tooEarly},
@@ -189,7 +189,7 @@ func TestParseDepth(t *testing.T) {
 	}
 }
 
-// What a hostile body costs must not grow with its length once it is refused.
+// The cost of a hostile body must not grow with its length once it is refused.
 func TestParseStopsAtTheDepth(t *testing.T) {
 	for _, open := range []string{`[`, `{"a":`} {
 		t.Run(open, func(t *testing.T) {
@@ -236,7 +236,8 @@ func TestParseValues(t *testing.T) {
 	}
 }
 
-// What a body makes Parse build must not grow without end with its length.
+// The memory that Parse uses for a body must not grow without end with its
+// length.
 func TestParseStopsAtTheValues(t *testing.T) {
 	is := is.New(t)
 	body := []byte(`{"a":[` + strings.Repeat(`[0],`, 1<<18) + `0]}`)
@@ -246,15 +247,14 @@ func TestParseStopsAtTheValues(t *testing.T) {
 	is.True(allocs < 4*MaxValues) // the whole body is half a million values
 }
 
-// The place in a refusal is that of the byte that is wrong, from 1.
+// The place in a refusal is that of the wrong byte, from 1.
 func TestParseSaysWhere(t *testing.T) {
 	is := is.New(t)
 	_, err := Parse([]byte("\n{\"a\":1,}"))
 	is.Equal(err, Malformed("The body is not valid JSON: invalid character '}' looking for beginning of object key string (byte 9)."))
 }
 
-// A refusal goes into an answer and a log, so it must not carry a long name
-// back.
+// A refusal goes into an answer and a log, so it must not repeat a long name.
 func TestParseCutsALongName(t *testing.T) {
 	is := is.New(t)
 	name := strings.Repeat("é", 1000)
@@ -280,14 +280,14 @@ func TestAppendString(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			is := is.New(t)
 			got := AppendString([]byte("x:"), tt.text)
-			is.Equal(string(got), "x:"+tt.want) // after what is there
+			is.Equal(string(got), "x:"+tt.want) // after the existing bytes
 			sameText(is, got[2:], tt.text)
 		})
 	}
 }
 
-// sameText checks that got means to a reader what encoding/json writes for
-// text, and that it can stand inside a page.
+// sameText checks that got means the same as the output of encoding/json for
+// text, and that it may be inside a page.
 func sameText(is *is.I, got []byte, text string) {
 	std, err := json.Marshal(text)
 	is.NoErr(err)
@@ -301,7 +301,7 @@ func sameText(is *is.I, got []byte, text string) {
 	is.True(!strings.ContainsAny(string(got), "<>&\u2028\u2029\x7f"))
 }
 
-// What a shape does not know is not built, however much it is.
+// Members that a shape does not know are not built, however many there are.
 func TestParseFor(t *testing.T) {
 	is := is.New(t)
 	many := strings.Repeat(`{"a":{}},`, 110_000) + "0"

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// oracleParse is Parse as encoding/json's tokens make it, without a bound on
-// the number of values. Where two things are wrong with a body, it may name
-// the other one.
+// oracleParse is Parse built on encoding/json's tokens, without a bound on the
+// number of values. If two things are wrong with a body, it may report the
+// other one.
 func oracleParse(data []byte) (Object, error) {
 	if !utf8.Valid(data) {
 		return nil, Malformed("The body is not valid UTF-8.")
@@ -101,7 +101,7 @@ var escapes = regexp.MustCompile(`(?s)\\(?:u[0-9a-fA-F]{4}|.)`)
 func oracleHalf(data []byte) bool {
 	open := -1 // where the escape of a first half ends
 	for _, at := range escapes.FindAllIndex(data, -1) {
-		// What is no escape of a unit is cut to nothing here, and 0.
+		// Other escapes are cut to nothing here, and 0.
 		unit, _ := strconv.ParseUint(string(data[at[0]+2:at[1]]), 16, 16)
 		second := unit>>10 == 0xdc00>>10
 		if second != (open == at[0]) || open >= 0 && open != at[0] {
@@ -115,8 +115,8 @@ func oracleHalf(data []byte) bool {
 	return open >= 0
 }
 
-// oracleLoad is Load over oracleParse. Unlike Load, it reads what is passed
-// over too.
+// oracleLoad is Load built on oracleParse. Unlike Load, it also reads skipped
+// members.
 func oracleLoad(s *Set, stored []byte) error {
 	in, err := oracleParse(stored)
 	if err != nil {
@@ -131,7 +131,7 @@ func oracleLoad(s *Set, stored []byte) error {
 			f.binding.clear()
 		default:
 			set := f.binding.set
-			if b, ok := f.binding.(formed); ok { // what is stored obeys its rule
+			if b, ok := f.binding.(formed); ok { // stored text obeys its rule
 				set = b.load
 			}
 			if err := set(v); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// A reading is one value that an input gives to a field: what the variable
-// then holds, or why it is refused.
+// A reading is one value that an input gives to a field, with the variable's
+// content afterwards or the reason for the refusal.
 type reading[T any] struct {
 	name string
 	in   any
@@ -20,7 +20,7 @@ type reading[T any] struct {
 }
 
 // testReadings gives every value to a field that holds start, by a create and
-// by a patch. What was accepted must read back from its JSON.
+// by a patch. Accepted values must read back from their JSON.
 func testReadings[T any](t *testing.T, start T, bind func(*Set, *T), readings []reading[T]) {
 	t.Helper()
 	for _, r := range readings {
@@ -261,7 +261,7 @@ func TestBool(t *testing.T) {
 	}
 }
 
-// number is a text that can be a number in JSON and in a form.
+// number is text that can be a number in JSON and in a form.
 type number struct {
 	text string
 	want int64
@@ -388,7 +388,7 @@ func TestMaybeNumber(t *testing.T) {
 			{"-0", 0, true},
 			{"10", 10, true},
 			{"1e1", 10, true},
-			{"-1", 0, false}, // how null is kept is no input
+			{"-1", 0, false}, // the stored form of null is not valid input
 			{"11", 0, false},
 		}, noNumbers...))
 }
@@ -499,7 +499,7 @@ func TestTexts(t *testing.T) {
 		{"some", []any{"A", " b "}, []string{"a", "b"}, ""},
 		{"most", []any{"a", "b", "c"}, []string{"a", "b", "c"}, ""},
 		{"one too many", []any{"a", "b", "c", "d"}, nil, many},
-		{"twice the same", []any{"a", "A"}, []string{"a", "a"}, ""}, // left to those who know what it means
+		{"twice the same", []any{"a", "A"}, []string{"a", "a"}, ""}, // the caller decides what that means
 		{"number", json.Number("1"), nil, noList},
 		{"boolean", true, nil, noList},
 		{"object", Object{}, nil, noList},
@@ -585,7 +585,7 @@ func TestShown(t *testing.T) {
 	is.Equal(set.Fields()[0].Traits, ReadOnly)
 }
 
-// TestAppendTime holds it against the library over all years that there are.
+// TestAppendTime compares it with the library for all years.
 func TestAppendTime(t *testing.T) {
 	is := is.New(t)
 	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()

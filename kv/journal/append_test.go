@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// failures makes each kind of step fail as often as planned.
+// failures makes each kind of step fail a planned number of times.
 type failures map[string]int
 
 func (f failures) next(step, _ string) error {
@@ -24,8 +24,8 @@ func (f failures) next(step, _ string) error {
 	return syscall.EIO
 }
 
-// An Append that fails has not happened, and the next one works when the disk
-// does; until what it wrote is cut off, nothing else is written.
+// A failed Append has not happened, and the next one works when the disk does.
+// Nothing else is written until its bytes are cut off.
 func TestAppendFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail  failures
@@ -63,7 +63,7 @@ func TestAppendFails(t *testing.T) {
 				}
 				is.Equal(end, want)
 				is.True(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO))
-				for range 10 { // at most the record that failed is there
+				for range 10 { // at most the failed record exists
 					is.True(holds(t, m.cut(m.rnd)).Seq-b.Seq <= 1)
 				}
 				if !j.dirty {
@@ -87,8 +87,8 @@ func TestAppendFails(t *testing.T) {
 	}
 }
 
-// A sync that fails before the log has any record is followed by another log
-// of the same name, and one that fails again by yet another.
+// If a sync fails before the log has a record, another log of the same name
+// follows. If that fails again, yet another one follows.
 func TestSyncFailsAgain(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 54)))
@@ -121,7 +121,7 @@ func TestSyncFailsAgain(t *testing.T) {
 	is.True(holds(t, m.cut(m.rnd)).is(b))
 }
 
-// A long record that finds no room half way leaves none of it.
+// A long record for which the space is too small leaves no bytes.
 func TestAppendWithoutRoom(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 51)))
@@ -143,12 +143,12 @@ func TestAppendWithoutRoom(t *testing.T) {
 	is.Equal(int64(len(m.seen[j.name].data)), size)
 	is.True(holds(t, m.cut(m.rnd)).is(b))
 
-	is.NoErr(j.Append(&r, next.State)) // the same record once more
+	is.NoErr(j.Append(&r, next.State)) // the same record again
 	is.True(holds(t, m.cut(m.rnd)).is(next))
 }
 
-// What is retracted has not happened; until that is on stable storage nothing
-// else is written.
+// A retracted record has not happened. Nothing else is written until that is on
+// stable storage.
 func TestRetract(t *testing.T) {
 	for name, fail := range map[string]failures{
 		"works":          {},
@@ -183,7 +183,7 @@ func TestRetract(t *testing.T) {
 	}
 }
 
-// Resume goes on where a clean stop was, and nowhere else.
+// Resume continues at a clean stop and nowhere else.
 func TestResume(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 53)))

@@ -12,7 +12,7 @@ import (
 
 const format = 3 // of the data in these tests
 
-// opened is a journal in the folder that was replayed and goes on.
+// opened returns a journal in the folder that was replayed and is in use.
 func opened(t *testing.T, f Folder) (*Journal, book) {
 	t.Helper()
 	is := is.New(t)
@@ -24,7 +24,7 @@ func opened(t *testing.T, f Folder) (*Journal, book) {
 	return j, b
 }
 
-// holds is what is in the folder.
+// holds returns the content of the folder.
 func holds(t *testing.T, f Folder) book {
 	t.Helper()
 	is := is.New(t)
@@ -50,9 +50,9 @@ func try(j *Journal, b book, key string) (book, error) {
 	return next, j.Append(&r, next.State)
 }
 
-// A process that dies in Append leaves a record that is whole to see, and not
-// on stable storage. What comes after it must not be lost with it, be it that
-// its sync had not begun or had failed.
+// A process that dies in Append may leave a record that is readable and not on
+// stable storage. Later records must not be lost with it, whether its sync did
+// not begin or failed.
 func TestRecordReadAfterCrashIsKept(t *testing.T) {
 	for _, cause := range []error{errGone, syscall.EIO} {
 		for seed := range uint64(20) {
@@ -74,7 +74,7 @@ func TestRecordReadAfterCrashIsKept(t *testing.T) {
 	}
 }
 
-// errGone is what steps end with behind the end of a process.
+// errGone is the outcome of steps after the end of a process.
 var errGone = errors.New("the process is gone")
 
 // failing makes some kinds of steps fail.
@@ -87,8 +87,8 @@ func failing(err error, steps ...string) func(string, string) error {
 	}
 }
 
-// Begin can fail when its log is there to see already. Nothing may go to the
-// log before then, as Replay leaves that where the new one begins.
+// Begin may fail when its log already exists. Nothing may be written to the old
+// log after that, because Replay continues where the new one begins.
 func TestBeginFailsHalfWay(t *testing.T) {
 	for _, step := range []string{"fill", "sync new", "link", "sync folder", "open"} {
 		t.Run(step, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestBeginFailsHalfWay(t *testing.T) {
 			if there := m.seen[fileName(logName, b.Seq)] != nil; there {
 				is.True(errors.Is(err, syscall.EMFILE))
 			} else {
-				is.NoErr(err) // the log before goes on
+				is.NoErr(err) // the previous log continues
 				b = next
 			}
 			is.True(holds(t, m.copied()).is(b))
@@ -125,8 +125,8 @@ func TestBeginFailsHalfWay(t *testing.T) {
 	}
 }
 
-// A log without records whose head has an older format is replaced: what is
-// written to it is the present format's.
+// A log without records whose head has an older format is replaced: new records
+// have the present format.
 func TestBeginInNewerFormat(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 4)))

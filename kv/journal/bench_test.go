@@ -9,7 +9,8 @@ import (
 	"kist/blobs/disk"
 )
 
-// BenchmarkAppend is a commit of 2 KB, on the disk when it returns.
+// BenchmarkAppend measures a commit of 2 KB, which is on the disk when it
+// returns.
 func BenchmarkAppend(b *testing.B) {
 	j, err := Open(filepath.Join(b.TempDir(), "journal"), format)
 	if err != nil {
@@ -33,7 +34,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendControl is what the disk takes for that alone.
+// BenchmarkAppendControl measures the share of the disk.
 func BenchmarkAppendControl(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "file"))
 	if err != nil {
@@ -113,7 +114,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// unsynced is a file that is not synced, to be written fast.
+// unsynced is a file that ignores syncs, for fast writing.
 type unsynced struct{ File }
 
 func (unsynced) Datasync() error { return nil }

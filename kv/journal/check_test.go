@@ -14,8 +14,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// generationsOf makes n generations of some records each, the last of which is
-// a log alone.
+// generationsOf makes n generations of some records each. The last one has only
+// a log.
 func generationsOf(t *testing.T, m *memory, n int) (*Journal, book) {
 	t.Helper()
 	j, b := opened(t, m)
@@ -35,7 +35,7 @@ func generationsOf(t *testing.T, m *memory, n int) (*Journal, book) {
 	return j, b
 }
 
-// Check tells of the logs that Replay would miss.
+// Check reports missing logs that Replay needs.
 func TestCheckFindsMissing(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 6)))
@@ -55,8 +55,8 @@ func TestCheckFindsMissing(t *testing.T) {
 	is.True(strings.HasPrefix(missing.Name, snapName))
 }
 
-// What can no longer be read from the disk is found like what is damaged, and
-// a snapshot is replaced by the one before.
+// An unreadable file is found like a damaged one, and the previous snapshot
+// replaces a bad one.
 func TestUnreadable(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 7)))
@@ -92,14 +92,14 @@ func TestUnreadable(t *testing.T) {
 	is.True(strings.Contains(problems(j).Error(), fileName(logName, 9)))
 }
 
-// Layouts of later versions are told from damage, whenever they come to light.
+// Later layouts are distinguished from damage, wherever they occur.
 func TestCheckNewerLayout(t *testing.T) {
 	is := is.New(t)
 	for _, name := range []string{fileName(logName, 0), fileName(snapName, 3), fileName(logName, 6)} {
 		m := newMemory(rand.New(rand.NewPCG(1, 8)))
 		j, _ := generationsOf(t, m, 3)
 		m.seen[name].data[11] = 77
-		m.seen[name].data[headerSize-1]++ // a head that is right in all else would be damaged
+		m.seen[name].data[headerSize-1]++ // a head with only one wrong number would be damaged
 		err := problems(j)
 		var newer *Newer
 		is.True(errors.As(err, &newer))
@@ -110,7 +110,7 @@ func TestCheckNewerLayout(t *testing.T) {
 	}
 }
 
-// Damage to what no start needs any more is told apart.
+// Damage to files that no start needs is reported separately.
 func TestCheckSuperseded(t *testing.T) {
 	t.Parallel()
 	for name, superseded := range map[string]bool{
@@ -130,8 +130,8 @@ func TestCheckSuperseded(t *testing.T) {
 	}
 }
 
-// A file of any known layout, in which nothing but the number of the layout is
-// damaged, is damaged and not a later version's.
+// A file of a known layout in which only the number of the layout is damaged
+// counts as damaged, not as a later version.
 func TestCheckDamagedLayout(t *testing.T) {
 	t.Parallel()
 	for n := uint32(plainLayout); n <= layout; n++ {
@@ -145,7 +145,7 @@ func TestCheckDamagedLayout(t *testing.T) {
 	}
 }
 
-// The errors say which file it is and what is wrong with it.
+// The errors name the file and the problem.
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
@@ -174,14 +174,14 @@ func TestFilesSayTheirSize(t *testing.T) {
 	is.NoErr(err)
 	raw := 0
 	for k, v := range b.entries {
-		raw += len(k) - 1 + len(v) + opOverhead // the key has its bucket in front
+		raw += len(k) - 1 + len(v) + opOverhead // the key begins with its bucket
 	}
 	is.Equal(parts[0].Raw, int64(raw))
 	is.True(parts[0].Final)
 }
 
-// Files has what a copy needs: not a snapshot that cannot be read, nor less
-// than all the logs from the one that can.
+// Files returns what a copy needs: no unreadable snapshot, and all logs from
+// the readable one on.
 func TestFilesOfDamaged(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 9)))
@@ -211,7 +211,7 @@ func TestFilesOfDamaged(t *testing.T) {
 	is.True(errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// copyOf is a folder with what Copy writes of the parts.
+// copyOf is a folder with the output of Copy for the parts.
 func copyOf(t *testing.T, j *Journal, parts []Part) *memory {
 	t.Helper()
 	m := newMemory(nil)
@@ -224,8 +224,8 @@ func copyOf(t *testing.T, j *Journal, parts []Part) *memory {
 	return m
 }
 
-// An error of those who take what a journal holds is theirs, and says nothing
-// of the file that is being read.
+// An error of the receiver of a journal's content belongs to the receiver, and
+// says nothing about the file that is being read.
 func TestReplayToFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -17,8 +17,8 @@ import (
 	"kist/blobs/disk"
 )
 
-// Anyone who copies the folder of a journal that is being written, whatever comes
-// first, has all that was acknowledged before.
+// A copy of a journal's folder, made while it is written and in any order, has
+// everything that was acknowledged before.
 func TestLiveCopies(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		m := newMemory(rand.New(rand.NewPCG(1, 60)))
@@ -112,13 +112,13 @@ func liveCopies(t *testing.T, f, read Folder, copies int64) {
 	is.NoErr(j.Close())
 }
 
-// A copyClock is a clock that waits for the copies under way: each of them takes
-// less than Keep, however slow the machine is.
+// A copyClock is a clock that waits for running copies: each of them takes less
+// than Keep, however slow the machine is.
 type copyClock struct {
 	mu    sync.Mutex
 	ended *sync.Cond
 	now   time.Time
-	begun map[int]time.Time // of the copies under way
+	begun map[int]time.Time // of the running copies
 	last  int
 }
 
@@ -178,9 +178,9 @@ func stateOf(m *memory) (State, error) {
 	return got.State, err
 }
 
-// copyFolder lists once, then reads the files in any order, and the blocks of
-// each in any order, as far as it went when it was opened. It goes on when a
-// file is gone, as such tools do.
+// copyFolder lists the folder once and then reads the files in any order. It
+// reads the blocks of each in any order, up to its size when it was opened. It
+// continues when a file is gone, as such tools do.
 func copyFolder(f Folder, rnd *rand.Rand) (*memory, error) {
 	names, err := f.Names()
 	if err != nil {

@@ -19,20 +19,20 @@ import (
 
 // memory is a folder that knows what a power cut would leave of it.
 type memory struct {
-	// fail is asked before each step and may end it with an error; after is
-	// called behind each that changes something. Both run without the lock.
+	// fail is called before each step and may end it with an error. after is
+	// called after each step that changes something. Both run without the lock.
 	fail  func(step, name string) error
 	after func()
 	lazy  bool // syncing files does nothing
 
 	mu     sync.Mutex
 	rnd    *rand.Rand
-	seen   map[string]*inode // by programs
-	stable map[string]*inode // after a power cut
-	moves  []move            // of names, that a power cut leaves or does not
+	seen   map[string]*inode // as programs see it
+	stable map[string]*inode // as it is after a power cut
+	moves  []move            // of names; a power cut keeps or loses each
 }
 
-// move gives a name to a file, or takes it away from any.
+// move gives a file a name, or removes it.
 type move struct {
 	name string
 	to   *inode
@@ -50,7 +50,7 @@ func newMemory(rnd *rand.Rand) *memory {
 	return &memory{rnd: rnd, seen: map[string]*inode{}, stable: map[string]*inode{}}
 }
 
-// step is what every change of the folder comes through.
+// step is called for every change of the folder.
 func (m *memory) step(name, file string, do func()) error {
 	if m.fail != nil {
 		if err := m.fail(name, file); err != nil {
@@ -66,7 +66,7 @@ func (m *memory) step(name, file string, do func()) error {
 	return nil
 }
 
-// cut is what a power cut at this moment may leave.
+// cut returns what a power cut at this moment may leave.
 func (m *memory) cut(rnd *rand.Rand) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *memory) cut(rnd *rand.Rand) *memory {
 	return c
 }
 
-// copied is the folder as programs see it.
+// copied returns the folder as programs see it.
 func (m *memory) copied() *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,7 +198,7 @@ func (f *memoryFile) ReadAt(b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// WriteAt writes in several steps, each of which may fail for want of room.
+// WriteAt writes in several steps. Each may fail for lack of space.
 func (f *memoryFile) WriteAt(b []byte, off int64) (int, error) {
 	for done := 0; done < len(b); {
 		part := b[done:min(done+2048, len(b))]
@@ -244,13 +244,13 @@ func (f *inode) truncate(size int) {
 	f.Changed(f.data, size, size+1)
 }
 
-// book is what a store holds: bucket and key to value.
+// book is the content of a store: bucket and key to value.
 type book struct {
 	State
 	entries map[string]string
 }
 
-// with is the book after one more record with the changes.
+// with returns the book after one more record with the changes.
 func (b book) with(r *Record, ops []Op) book {
 	next := book{State{Seq: b.Seq + 1}, maps.Clone(b.entries)}
 	if next.entries == nil {
@@ -264,7 +264,7 @@ func (b book) with(r *Record, ops []Op) book {
 	return next
 }
 
-// set makes a change and returns what was there before.
+// set makes a change and returns the previous value.
 func (b book) set(op Op) (old []byte) {
 	k := string(append([]byte{op.Bucket}, op.Key...))
 	if v, found := b.entries[k]; found {
@@ -290,8 +290,8 @@ func (b book) is(other book) bool {
 	return b.State == other.State && maps.Equal(b.entries, other.entries)
 }
 
-// replay is what the journal holds. That it has the digest it says is part of
-// its being read without an error.
+// replay returns the content of the journal. Reading it without an error
+// includes a check of the digest.
 func replay(j *Journal) (book, Replayed, error) {
 	var b book
 	done, err := j.Replay(func() error { b.entries = map[string]string{}; return nil }, func(ops []Op) error {
@@ -315,7 +315,7 @@ func replay(j *Journal) (book, Replayed, error) {
 	return b, done, nil
 }
 
-// problems is what Check finds.
+// problems returns what Check finds.
 func problems(j *Journal) error {
 	var all error
 	return errors.Join(j.Check(func(int64) {}, func(err error) { all = errors.Join(all, err) }), all)

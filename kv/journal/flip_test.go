@@ -13,9 +13,9 @@ import (
 	"github.com/matryer/is"
 )
 
-// worn is a journal of some generations with slack of every kind: behind the
-// newest record of a log that another goes on from, where a record was never
-// acknowledged. before is what it was one record ago.
+// worn is a journal of several generations with slack of every kind after the
+// newest record of a log that another continues; no record there was
+// acknowledged. before is its state one record ago.
 func worn(t *testing.T) (m *memory, now, before book) {
 	t.Helper()
 	is := is.New(t)
@@ -45,15 +45,15 @@ func worn(t *testing.T) (m *memory, now, before book) {
 		}
 	}
 	put(3)
-	is.NoErr(j.Begin(b.State)) // its snapshot is not there yet
+	is.NoErr(j.Begin(b.State)) // its snapshot does not exist yet
 	put(3)
 	is.True(holds(t, m).is(b))
 	return m, b, before
 }
 
-// A byte that is not what was written never makes another state: it is not
-// needed, or an error names the file; in the last record alone it can be what a
-// crash leaves. Check finds each that is part of the journal.
+// A wrong byte never leads to another state. It is not needed, or an error
+// names the file. Only in the last record it may look like the result of a
+// crash. Check finds each wrong byte that belongs to the journal.
 func TestFlippedBytes(t *testing.T) {
 	m, now, before := worn(t)
 	names := slices.Sorted(maps.Keys(m.seen))
@@ -142,7 +142,7 @@ func newestLog(m *memory) string {
 	return name
 }
 
-// frames is where the frames of a file begin and where the last ends.
+// frames returns where the frames of a file begin and where the last ends.
 func frames(t *testing.T, b []byte) (marks []int, end int) {
 	t.Helper()
 	r := &reader{file: bytes.NewReader(b), at: headerSize, size: int64(len(b))}
@@ -155,8 +155,8 @@ func frames(t *testing.T, b []byte) (marks []int, end int) {
 	}
 }
 
-// A file that is gone is not needed, or is missed by name. There is one that
-// nothing can tell of: the newest log, until its snapshot is there.
+// A missing file is not needed, or an error names it. One exception is the
+// newest log: nothing can tell that it is missing until its snapshot exists.
 func TestMissingFiles(t *testing.T) {
 	is := is.New(t)
 	m, now, _ := worn(t)
@@ -182,7 +182,7 @@ func TestMissingFiles(t *testing.T) {
 	}
 	is.Equal(refused, 1) // the log of the newest snapshot
 
-	// With its snapshot it is missed, too.
+	// With its snapshot it is missed as well.
 	j, b := opened(t, m)
 	is.NoErr(j.Snapshot(t.Context(), b.State, format, b.all()))
 	name, _ := j.End()

@@ -34,7 +34,7 @@ func TestOps(t *testing.T) {
 			got, err := parseOps(nil, []byte(test.encoded))
 			is.NoErr(err)
 			is.Equal(got, []Op{test.op})
-			for n := 1; n < len(test.encoded); n++ { // none is the beginning of another
+			for n := 1; n < len(test.encoded); n++ { // no encoding is the beginning of another
 				_, err := parseOps(nil, []byte(test.encoded[:n]))
 				is.True(errors.Is(err, errFrame))
 			}
@@ -50,7 +50,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// The ops of a record share memory; to append to one's key does not change
+// The ops of a record share memory. Appending to one's key does not change
 // another.
 func TestOpsDoNotOverlap(t *testing.T) {
 	is := is.New(t)
@@ -80,7 +80,7 @@ func TestRecord(t *testing.T) {
 		_, err = rd.next()
 		is.Equal(err, io.EOF)
 
-		var whole Digest // is what it is however one came there
+		var whole Digest // the same for every order of changes
 		for op := range next.all() {
 			whole.Add(op, nil)
 		}
@@ -124,7 +124,7 @@ func TestHeader(t *testing.T) {
 		}
 	}
 	later := header{layout: layout + 1}.append(nil, logMagic)
-	clear(later[12:]) // nobody knows yet what comes there
+	clear(later[12:]) // the rest is unknown
 	got, err := parseHeader(later, logMagic)
 	is.NoErr(err)
 	is.Equal(got.layout, uint32(layout+1))
@@ -139,7 +139,7 @@ func TestNames(t *testing.T) {
 	m := newMemory(nil)
 	for _, name := range []string{
 		"snap-0000000000000010", "log-0000000000000010", "log-0000000000000002", "log-ffffffffffffffff", "snap-00000000000000ff",
-		// Not the journal's:
+		// Not part of the journal:
 		".new-ABC", "log-10", "log-000000000000000G", "log-00000000000000AB", "log-00000000000000010", "LOG-0000000000000001",
 		"snap-", "log-", "log-+000000000000001", "log-0x00000000000001", "log-0000_0000_0000_1", "0000000000000001", "snap-0000000000000001~",
 	} {
@@ -195,8 +195,8 @@ func TestResync(t *testing.T) {
 	}
 }
 
-// Frames are read into the same memory. A length that is wrong takes none, and
-// what one long frame took is given back.
+// Frames are read into reused memory. A wrong length allocates none, and the
+// memory for one long frame is released.
 func TestReaderMemory(t *testing.T) {
 	is := is.New(t)
 	frame := func(n int) []byte { return sealFrame(append(make([]byte, frameHead), make([]byte, n)...)) }
@@ -235,7 +235,7 @@ func TestReaderMemory(t *testing.T) {
 	is.True(told >= int64(wrong) && told <= int64(len(file)))
 }
 
-// A record is found wherever it lies, also across the pieces that are read.
+// A record is found wherever it begins, also across the pieces that are read.
 func TestResyncFar(t *testing.T) {
 	is := is.New(t)
 	whole := sealed(State{Seq: 8}, []byte("\x01\x03key\x05value"))

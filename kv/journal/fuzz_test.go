@@ -13,8 +13,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// FuzzOps checks that what parseOps understands, append writes so that it is
-// understood the same way, and that none of it is more than there was.
+// FuzzOps checks that append writes what parseOps has read so that it is read
+// the same way, and no longer than before.
 func FuzzOps(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		is := is.New(t)
@@ -40,9 +40,9 @@ func FuzzOps(f *testing.F) {
 	})
 }
 
-// FuzzReplay checks that a log of any bytes is read without harm, that no read
-// is longer than the log, and that the same comes of the same records written
-// by Append. With mend, all checksums are right.
+// FuzzReplay checks that a log of any bytes is read safely, that no read is
+// longer than the log, and that Append of the same records leads to the same
+// state. With mend, all checksums are right.
 func FuzzReplay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
 		is := is.New(t)
@@ -77,14 +77,14 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot checks that a snapshot of any bytes is read without harm, and
-// that one that is whole holds what its digest says.
+// FuzzSnapshot checks that a snapshot of any bytes is read safely, and that the
+// content of a whole one matches its digest.
 func FuzzSnapshot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
 		is := is.New(t)
 		if mend {
 			h := header{layout: layout, format: format, State: State{Seq: 1}}
-			if len(b) >= 8 { // where the digest is that the end repeats
+			if len(b) >= 8 { // the place of the digest that the end repeats
 				h.Digest = Digest(binary.BigEndian.Uint64(b[len(b)-8:]))
 			}
 			b = mended(b, h, snapMagic)
@@ -112,8 +112,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzPackedLog checks that a compressed log of any bytes is read without harm,
-// and that what a frame unpacks to is bounded.
+// FuzzPackedLog checks that a compressed log of any bytes is read safely, and
+// that the unpacked size of a frame is bounded.
 func FuzzPackedLog(f *testing.F) {
 	m := newMemory(nil)
 	j, err := New(m, format)
@@ -154,8 +154,8 @@ func FuzzPackedLog(f *testing.F) {
 	})
 }
 
-// mended is a file with the header and, behind 44 bytes of b, the frames whose
-// lengths are there; checksums are made right.
+// mended is a file with the header and, after 44 bytes of b, frames with the
+// lengths in b and with right checksums.
 func mended(b []byte, h header, magic string) []byte {
 	b = bytes.Clone(b)
 	copy(b, h.append(nil, magic))
@@ -170,7 +170,7 @@ func mended(b []byte, h header, magic string) []byte {
 	return b
 }
 
-// replayed is what a journal hands over, record by record.
+// replayed returns the content of a journal, record by record.
 func replayed(t *testing.T, m *memory, most int) ([][]Op, Replayed, error) {
 	t.Helper()
 	is := is.New(t)
@@ -181,7 +181,7 @@ func replayed(t *testing.T, m *memory, most int) ([][]Op, Replayed, error) {
 		return nil, Replayed{}, err
 	}
 	done, err := j.Replay(func() error { return nil }, func(ops []Op) error {
-		kept := make([]Op, len(ops)) // the memory is used again
+		kept := make([]Op, len(ops)) // the memory is reused
 		for i, op := range ops {
 			kept[i] = Op{op.Bucket, bytes.Clone(op.Key), bytes.Clone(op.Value)}
 		}
@@ -194,7 +194,7 @@ func replayed(t *testing.T, m *memory, most int) ([][]Op, Replayed, error) {
 	return records, done, err
 }
 
-// watched sees that no read is longer than most.
+// watched checks that no read is longer than most.
 type watched struct {
 	*memory
 	t    *testing.T
@@ -243,9 +243,9 @@ func TestLengthsTakeNoMemory(t *testing.T) {
 	is.Equal(err, io.EOF)
 }
 
-// FuzzSurvey checks that a log of any bytes is surveyed without harm, and that
-// what is handed over has rising numbers and is read the same twice. With mend,
-// all checksums are right.
+// FuzzSurvey checks that a log of any bytes is surveyed safely. The records it
+// finds must have rising numbers and be read the same twice. With mend, all
+// checksums are right.
 func FuzzSurvey(f *testing.F) {
 	f.Add([]byte{}, false)
 	whole := append(header{layout: plainLayout, format: format}.append(nil, logMagic), sealed(State{Seq: 1}, []byte("\x01\x03key\x05value"))...)

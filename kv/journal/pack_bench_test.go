@@ -14,8 +14,8 @@ import (
 	"kist/blobs/disk"
 )
 
-// BenchmarkPack compresses a log of 100 MB of records like those of notes, and
-// tells how much smaller it gets and what it costs who appends meanwhile.
+// BenchmarkPack compresses a log of 100 MB of records like those of notes. It
+// reports how much smaller the log gets and what that costs concurrent appends.
 func BenchmarkPack(b *testing.B) {
 	const total = 100 << 20
 	rnd := rand.New(rand.NewPCG(1, 80))

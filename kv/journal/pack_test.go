@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// layouts are the layouts of the files, by name.
+// layouts returns the layouts of the files, by name.
 func layouts(m *memory) map[string]byte {
 	all := map[string]byte{}
 	for name, f := range m.seen {
@@ -23,8 +23,8 @@ func layouts(m *memory) map[string]byte {
 	return all
 }
 
-// Logs that a snapshot supersedes are compressed under the same name: they get
-// smaller and hold the same, and so does what was opened before.
+// Logs that a snapshot supersedes are compressed under the same name. They get
+// smaller and have the same content, and so do files that were opened before.
 func TestPack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -35,7 +35,7 @@ func TestPack(t *testing.T) {
 	for n := range 3 {
 		for i := range 400 {
 			ops := []Op{{1, fmt.Appendf(nil, "key %d", i), bytes.Repeat([]byte("some words "), 1+i)}}
-			if i == 200 { // one that stays as it is
+			if i == 200 { // one that is not compressed
 				ops = append(ops, Op{2, []byte("large"), someBytes(m.rnd, maxPacked+1)})
 			}
 			b = b.with(&r, ops)
@@ -78,8 +78,8 @@ func TestPack(t *testing.T) {
 	is.Equal(layouts(m), layouts(again))
 }
 
-// A log that is damaged, one that there is no room to write again, and all of
-// them when the time is over, stay as they are.
+// Pack leaves alone a damaged log, a log for which there is no space, and all
+// logs when the time is over.
 func TestPackLeaves(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 71))
@@ -125,7 +125,7 @@ func TestPackLeaves(t *testing.T) {
 	}
 }
 
-// A frame that is damaged costs itself alone: the records of the others can be
+// A damaged frame loses only its own records: the records of the others can be
 // found and read.
 func TestPackedDamageIsLocal(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 
 var long = flag.Bool("long", false, "look at many more histories, cuts and copies")
 
-// history is a random life of a journal and what has to come of it.
+// history is a random life of a journal and its expected state.
 type history struct {
 	*testing.T
 	rnd   *rand.Rand
@@ -24,11 +24,11 @@ type history struct {
 	rec   Record
 
 	acked book   // what was acknowledged
-	prev  book   // what was before, if that can be retracted
-	last  bool   // it can
-	maybe []book // what may be there in place of acked
+	prev  book   // the state before, if the last record can be retracted
+	last  bool   // it can be retracted
+	maybe []book // states that are possible in place of acked
 
-	one  int // of how many steps one is looked at
+	one  int // one of so many steps is followed by a check
 	cuts int
 	lost []error
 }
@@ -41,7 +41,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// look cuts the power, for a journal apart from this one.
+// look cuts the power, for a copy of this journal.
 func (h *history) look() {
 	if h.rnd.IntN(h.one) > 0 {
 		return
@@ -52,8 +52,8 @@ func (h *history) look() {
 	}
 }
 
-// holds reads what is in the folder; the error says that it is not what has to
-// be there.
+// holds reads the content of the folder; the error says that it is not as
+// expected.
 func (h *history) holds(m *memory) (book, error) {
 	j, err := New(m, format)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *history) append() {
 	}
 }
 
-// settled reports whether what was not acknowledged is gone for good.
+// settled reports whether unacknowledged bytes are permanently gone.
 func (h *history) settled() bool { return !h.j.dirty && h.j.pending == nil }
 
 func (h *history) retract() {
@@ -149,8 +149,8 @@ func (h *history) rotate() {
 	}
 }
 
-// live goes on for some steps. restarts are crashes of the process alone and
-// of all.
+// live continues for some steps. restarts are crashes of the process alone and
+// of everything.
 func (h *history) live(steps int, restarts bool) {
 	for range steps {
 		switch n := h.rnd.IntN(100); {
@@ -195,8 +195,8 @@ func troubles(rnd *rand.Rand) func(step, name string) error {
 	}
 }
 
-// Whatever happens to the power, the process and the disk: what is read
-// afterwards is all that was acknowledged and at most one record more.
+// Whatever happens to the power, the process and the disk: a replay afterwards
+// returns everything that was acknowledged and at most one record more.
 func TestPowerCuts(t *testing.T) {
 	histories := uint64(7)
 	if *long {
@@ -218,8 +218,8 @@ func TestPowerCuts(t *testing.T) {
 	is.New(t).True(cuts >= 200)
 }
 
-// The same is not true where syncs do nothing: it is they that this rests on,
-// and the test above sees when they are missing.
+// This is not true if syncs do nothing. So the promise depends on the syncs,
+// and the test above detects missing ones.
 func TestPowerCutsWithoutSync(t *testing.T) {
 	h := newHistory(t, 1)
 	h.disk.lazy = true

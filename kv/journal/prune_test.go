@@ -75,7 +75,7 @@ func TestKeepBudget(t *testing.T) {
 			is := is.New(t)
 			got := keepBudget(test.aged, test.newest, test.space, test.known)
 			is.Equal(got, test.want)
-			if test.known && got > 0 { // what is left free when they have as much as they may
+			if test.known && got > 0 { // the space that is left if they use their whole share
 				is.True(test.space.Free+test.aged-got >= test.space.Reserve)
 			}
 		})
@@ -110,8 +110,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// The space is looked at each time, and generations that are kept for their age
-// go when it gets short.
+// The space is checked each time, and generations that are kept only for their
+// age are removed when it gets short.
 func TestPruneForSpace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -134,7 +134,7 @@ func TestPruneForSpace(t *testing.T) {
 	is.NoErr(j.Prune())
 	g, err := j.files.list()
 	is.NoErr(err)
-	is.Equal(g, generations{[]uint64{3, 6, 9, 12, 15}, []uint64{3, 6, 9, 12, 15}}) // its log alone makes the room
+	is.Equal(g, generations{[]uint64{3, 6, 9, 12, 15}, []uint64{3, 6, 9, 12, 15}}) // removing its log alone frees enough
 	space.Free = space.Reserve / 2
 	is.NoErr(j.Prune())
 	is.Equal(count(), 3)
@@ -166,7 +166,7 @@ func TestPrune(t *testing.T) {
 	is.True(holds(t, m).is(b))
 }
 
-// What a crash in the middle of Prune leaves is whole and has no gap.
+// A crash in the middle of Prune leaves a complete journal without a gap.
 func TestPruneHalf(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 15)))
@@ -200,8 +200,8 @@ func TestPruneHalf(t *testing.T) {
 	is.Equal(g, generations{[]uint64{15, 18, 21}, []uint64{15, 18, 21}})
 }
 
-// A file that cannot be read is not one of the last that are kept, and does
-// not keep others for good.
+// An unreadable file does not count as one of the last that are kept, and does
+// not keep others permanently.
 func TestPruneWithDamage(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 13)))

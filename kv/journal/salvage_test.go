@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// counted checks that what Salvage hands over has rising numbers.
+// counted checks that Salvage returns rising record numbers.
 type counted struct {
 	t       *testing.T
 	last    uint64
@@ -29,8 +29,8 @@ func (c *counted) Record(seq uint64, _ []Op) error {
 	return nil
 }
 
-// Each record of a log that no damage touches is handed over, and the others
-// are counted as missing.
+// Salvage returns each record that no damage touches and counts the others as
+// missing.
 func TestSalvageRandomDamage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -47,7 +47,7 @@ func TestSalvageRandomDamage(t *testing.T) {
 		marks, end := frames(t, log.data)
 		hit := map[int]bool{}
 		for range 1 + rnd.IntN(4) {
-			n := rnd.IntN(len(marks) - 1) // without the last, which may be a crash's
+			n := rnd.IntN(len(marks) - 1) // without the last, which may be cut by a crash
 			next := append(marks, end)[n+1]
 			log.data[marks[n]+rnd.IntN(next-marks[n])] ^= 1 << rnd.IntN(8)
 			hit[n] = true
@@ -69,7 +69,7 @@ func TestSalvageRandomDamage(t *testing.T) {
 	}
 }
 
-// A survey says what is wrong with each file, and what that means for the end.
+// A survey reports the problem of each file, and its effect on the end.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	snap, logs := fileName(snapName, 6), []string{fileName(logName, 0), fileName(logName, 3), fileName(logName, 6)}
@@ -115,8 +115,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// A file that has the name of a log or of a snapshot and holds nothing of the
-// kind says nothing of records: none is lost by it, and all others are read.
+// A file that has the name of a log or a snapshot and foreign content says
+// nothing about records. No record is lost by it, and all others are read.
 func TestSalvageStrayFile(t *testing.T) {
 	t.Parallel()
 	random := func(n int) []byte { return someBytes(rand.New(rand.NewPCG(uint64(n), 3)), n) }
@@ -171,10 +171,10 @@ func TestSalvageStrayFile(t *testing.T) {
 	}
 }
 
-// bodyError leaves the first bytes of a file.
+// bodyError leaves only the first bytes of a file readable.
 func cutOff(m *memory, name string, size int) { m.seen[name].data = m.seen[name].data[:size] }
 
-// However much is damaged, the list of it is bounded, and the rest is counted.
+// However much is damaged, the list is bounded, and the rest is counted.
 func TestSurveyHarmIsBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -199,8 +199,8 @@ func TestSurveyHarmIsBounded(t *testing.T) {
 	is.Equal(len(s.Harm)+s.More, harmed)
 }
 
-// A frame is found wherever it begins, also at the first byte of what is looked
-// at or of a window.
+// A frame is found wherever it begins, also at the first byte of a search or of
+// a window.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -221,8 +221,8 @@ func TestFind(t *testing.T) {
 	is.True(!ok)
 }
 
-// Of a snapshot that is damaged, and with nothing whole before it, everything in
-// its other frames is handed over.
+// If a snapshot is damaged and nothing before it is whole, Salvage returns
+// everything in its other frames.
 func TestSalvagePieces(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -251,7 +251,7 @@ func TestSalvagePieces(t *testing.T) {
 	}
 }
 
-// pieces keeps the entries that Salvage hands over.
+// pieces keeps the entries that Salvage returns.
 type pieces struct {
 	counted
 	found map[string]string
@@ -264,12 +264,12 @@ func (p *pieces) Entries(ops []Op) error {
 	return nil
 }
 
-// The bytes at the end of a log are told to be a record only if they have its
+// The bytes at the end of a log count as a torn record only if they have its
 // length and its number.
 func TestTorn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		harm func(log []byte, at int) []byte // at is where the last record begins
+		harm func(log []byte, at int) []byte // at is the beginning of the last record
 		torn bool
 	}{
 		"its last byte":     {func(log []byte, _ int) []byte { log[len(log)-1]++; return log }, true},

@@ -18,8 +18,8 @@ func sealed(to State, rest []byte) []byte {
 	return sealFrame(append(b, rest...))
 }
 
-// A record at the end that is whole and does not fit is no torn one: a number
-// was left out before it, or it was not this program that wrote it.
+// A whole record at the end that does not fit is not a torn one: a number is
+// missing before it, or another program wrote it.
 func TestWholeRecordThatDoesNotFit(t *testing.T) {
 	for what, frame := range map[string][]byte{
 		"jump":     sealed(State{Seq: 5}, Op{1, []byte("k"), []byte("v")}.append(nil)),
@@ -44,8 +44,7 @@ func TestWholeRecordThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// What a disk has kept in a block from a log that was removed is not taken for
-// a record that comes after.
+// Remains of a removed log in a disk block do not count as later records.
 func TestOldRecordBehindTheEnd(t *testing.T) {
 	is := is.New(t)
 	m := newMemory(rand.New(rand.NewPCG(1, 11)))
@@ -64,8 +63,8 @@ func TestOldRecordBehindTheEnd(t *testing.T) {
 	}
 }
 
-// However the newest log is torn, what is read is its longest beginning of
-// whole records; and what is appended then is there afterwards.
+// However the newest log is torn, Replay reads its longest beginning of whole
+// records. Records appended after that are then found as well.
 func TestTornTails(t *testing.T) {
 	cuts := 300
 	if *long {
@@ -96,7 +95,7 @@ func TestTornTails(t *testing.T) {
 			log.data = append(log.data, make([]byte, rnd.IntN(3000))...)
 		case 1:
 			log.data = append(log.data, someBytes(rnd, rnd.IntN(3000))...)
-		case 2: // blocks within that were never written
+		case 2: // blocks within it were never written
 			from := max(at-rnd.IntN(200), headerSize)
 			clear(log.data[from:])
 			at = from
@@ -106,7 +105,7 @@ func TestTornTails(t *testing.T) {
 			end--
 		}
 		want := ends[end]
-		// Zeros or noise can be what was there.
+		// The old bytes may be zeros or noise.
 		for n := end + 1; n <= len(log.data) && n <= len(whole); n++ {
 			if ends[n].entries != nil && bytes.Equal(log.data[:n], whole[:n]) {
 				want, end = ends[n], n

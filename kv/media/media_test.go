@@ -9,9 +9,9 @@ import (
 	"github.com/matryer/is"
 )
 
-// FuzzMediaType: the type is well formed and without parameters; what a
-// browser would run as a page is never of a type that it shows, but for SVG,
-// which the sandbox holds.
+// FuzzMediaType: the type is well formed and without parameters. Bytes that a
+// browser would run as a page never get a type that it shows, except SVG, which
+// the sandbox contains.
 func FuzzMediaType(f *testing.F) {
 	for _, head := range []string{
 		"", "hello", "<html>", "<!-- a --><svg>", "<!-- a --><p>", "<?xml version=\"1.0\"?><svg ", "<svg", "<svgx>", "\ufeff<svg>", "GIF89a<script>", "%PDF-<html>",

@@ -48,7 +48,7 @@ func TestCheckEnd(t *testing.T) {
 	is.True(record.CheckEnd(now.Add(-time.Hour), now) != nil)
 }
 
-// A name that is a part of many words is not looked for.
+// A name that is a part of many words is not searched for.
 func TestCheckPasswordShortName(t *testing.T) {
 	is := is.New(t)
 	never := func(string) bool { return false }
@@ -56,8 +56,7 @@ func TestCheckPasswordShortName(t *testing.T) {
 	is.NoErr(record.CheckPassword("an apple a day", "", never))
 }
 
-// A code has letters of its alphabet alone, and each of them as often as the
-// others.
+// A code has only letters of its alphabet, all of them equally often.
 func TestNewUserCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -76,7 +75,7 @@ func TestNewUserCode(t *testing.T) {
 		is.Equal(n, 12)
 	}
 	code := record.NewUserCode(func(b []byte) { b[0] = byte(next); next++ })
-	is.Equal(code, "BCDF-GHJK") // 240 to 255 are passed over
+	is.Equal(code, "BCDF-GHJK") // 240 to 255 are skipped
 }
 
 func TestCleanUserCode(t *testing.T) {
@@ -98,8 +97,8 @@ func TestCleanUserCode(t *testing.T) {
 	}
 }
 
-// The end of a key moves with its use, by an hour at least, and that of a
-// session not beyond its longest time.
+// Use moves the end of a key by at least an hour, and the end of a session not
+// beyond its longest time.
 func TestSlide(t *testing.T) {
 	t.Parallel()
 	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -6,7 +6,7 @@ import (
 	"kist/kv/field"
 )
 
-// BenchmarkDecode reads the fields of what is shown most.
+// BenchmarkDecode reads the fields of the kinds that are shown most.
 func BenchmarkDecode(b *testing.B) {
 	for _, body := range []Body{&Link{URL: "https://example.org/a/long/path"}, &File{OriginalName: "a.bin", MimeType: "image/png", SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}} {
 		r := &Record{Kind: Links}
@@ -25,8 +25,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkShow appends a file with two tags as its owner sees it, which a list
-// does for each.
+// BenchmarkShow appends a file with two tags as its owner sees it, as a list
+// does for each item.
 func BenchmarkShow(b *testing.B) {
 	r := Record{Kind: Files, Share: Share{Slug: "holiday"}, Bytes: new(Content)}
 	r.SetBody(&File{OriginalName: "a.png", MimeType: "image/png"})

@@ -43,8 +43,7 @@ func TestCheckSecret(t *testing.T) {
 	is.Equal(record.SecretKey("text"), []byte("text"))
 }
 
-// The secret before a new one signs for another day; one that is taken away
-// signs no more.
+// The previous secret signs for another day; a removed one no longer signs.
 func TestSecretOverlap(t *testing.T) {
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// A report is bounded, and says how much more there was.
+// A report is bounded and counts the rest.
 func TestRemark(t *testing.T) {
 	is := is.New(t)
 	var m Moved
@@ -18,7 +18,7 @@ func TestRemark(t *testing.T) {
 	is.Equal(len(m.Remarks), MaxRemarks-reservedRemarks)
 	is.Equal(m.More, reservedRemarks+3)
 	is.Equal(m.Refused, MaxRemarks+2) // all are counted
-	for range reservedRemarks + 1 {   // what concerns the whole has its place
+	for range reservedRemarks + 1 {   // remarks about the whole source have reserved rows
 		m.RemarkWhole("column \"x\"", "This is not imported.")
 	}
 	is.Equal(len(m.Remarks), MaxRemarks)

@@ -13,8 +13,8 @@ import (
 	"kist/kv/record"
 )
 
-// rule is a row of a table of what a rule makes of a text; no want is a
-// refusal.
+// rule is a row of a table: the output of a rule for a text. An empty want
+// means that the text is refused.
 type rule struct{ name, in, want string }
 
 func checkRule(t *testing.T, clean func(string) (string, error), rows []rule) {
@@ -28,7 +28,7 @@ func checkRule(t *testing.T, clean func(string) (string, error), rows []rule) {
 			if err == nil {
 				again, err := clean(got)
 				is.NoErr(err)
-				is.Equal(again, got) // what a rule made it leaves alone
+				is.Equal(again, got) // a rule does not change its own output
 			}
 		})
 	}
@@ -100,14 +100,14 @@ func TestNewSlug(t *testing.T) {
 		}
 	}
 	is.Equal(len(count), 57)
-	for r, c := range count { // each letter is as likely as any other: within 7 standard deviations
+	for r, c := range count { // all letters are equally likely, within 7 standard deviations
 		if mean := n * record.SlugLength / 57; c < mean-7*60 || c > mean+7*60 {
 			t.Errorf("%q occurs %d times, want about %d", r, c, mean)
 		}
 	}
 
 	next := byte(0)
-	is.Equal(record.NewSlug(func(b []byte) { // bytes that would favour some letters are passed over
+	is.Equal(record.NewSlug(func(b []byte) { // bytes that would favour some letters are skipped
 		for i := range b {
 			b[i] = 255 - next
 			next++
@@ -226,7 +226,7 @@ func TestCleanFileName(t *testing.T) {
 	})
 }
 
-// checkFileName holds for whatever CleanFileName was given.
+// checkFileName checks the output of CleanFileName for any input.
 func checkFileName(t testing.TB, in string) {
 	t.Helper()
 	name, err := record.CleanFileName(in)
@@ -247,8 +247,8 @@ func checkFileName(t testing.TB, in string) {
 
 func FuzzCleanFileName(f *testing.F) { f.Fuzz(func(t *testing.T, in string) { checkFileName(t, in) }) }
 
-// fuzzRule checks that what a rule accepts it leaves alone the second time,
-// and what holds says of it.
+// fuzzRule checks that a rule does not change its own output, and that holds is
+// true for it.
 func fuzzRule(f *testing.F, clean func(string) (string, error), holds func(string) bool) {
 	f.Fuzz(func(t *testing.T, in string) {
 		out, err := clean(in)
@@ -302,7 +302,7 @@ func TestFold(t *testing.T) {
 		})
 	}
 	is := is.New(t)
-	is.True(record.Fold("\u0430") != record.Fold("a")) // alike is not the same
+	is.True(record.Fold("\u0430") != record.Fold("a")) // similar is not equal
 	is.Equal(record.Fold("ASCII 123"), "ascii 123")
 }
 
@@ -376,8 +376,8 @@ func TestCleanTitle(t *testing.T) {
 	is.True(err != nil)
 }
 
-// A title is one line without characters that change its direction, whatever it
-// is of, and wherever it comes from.
+// A title is one line without characters that change its direction, for every
+// kind and every source of a title.
 func TestTitlesAreOneLine(t *testing.T) {
 	const hostile, clean = `a\r\nb\tc\u202ed\u2066e\u200ef\u061cg\u2028h`, "a b cdefg h"
 	bodies := map[*record.Kind]map[string]string{ // what is said, and the title of it

@@ -14,7 +14,7 @@ var monday = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// A page that answers is looked at every 12 to 14 days.
+// A page that answers is checked every 12 to 14 days.
 func TestPageThatAnswers(t *testing.T) {
 	is := is.New(t)
 	for i := range byte(200) {
@@ -34,8 +34,8 @@ func TestPageThatAnswers(t *testing.T) {
 	}
 }
 
-// Three looks that fail, over three days at least, are told of once. The next
-// one that does not fail mends it.
+// Three failed checks over at least three days are reported once. The next
+// check that succeeds repairs that.
 func TestPageThatIsGone(t *testing.T) {
 	is := is.New(t)
 	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
@@ -68,8 +68,8 @@ func TestPageThatIsGone(t *testing.T) {
 	is.True(p.Gone.IsZero())
 }
 
-// While the server itself is offline, a page that lacks nothing is looked at
-// again after six hours, at its usual time otherwise.
+// While the server itself is offline, a page that lacks nothing is checked
+// again after six hours, and at its usual time otherwise.
 func TestPageWhileOffline(t *testing.T) {
 	is := is.New(t)
 	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
@@ -85,7 +85,7 @@ func TestPageWhileOffline(t *testing.T) {
 }
 
 // Failures in a short time are not enough, however many, nor are those before
-// an answer. What the server itself could not do says nothing of a page.
+// an answer. A failure of the server itself says nothing about a page.
 func TestPageThatIsNotGone(t *testing.T) {
 	is := is.New(t)
 	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
@@ -106,8 +106,8 @@ func TestPageThatIsNotGone(t *testing.T) {
 	is.True(q.Checked.IsZero())
 }
 
-// What is missing is asked for five times, later each time, and then given up;
-// that the server is offline costs no try.
+// The server asks for missing data five times, later each time, and then gives
+// up. A check while the server is offline does not count.
 func TestPageFill(t *testing.T) {
 	is := is.New(t)
 	for _, v := range []record.Verdict{record.Fails, record.Answers} {
@@ -141,7 +141,7 @@ func TestPageFill(t *testing.T) {
 	is.True(!p.Fill)
 }
 
-// Anyone who asks for time gets it, within reason.
+// A site that asks for time gets it, within reason.
 func TestPageWaits(t *testing.T) {
 	is := is.New(t)
 	p := record.NewPage(record.ID{1}, record.ID{2}, "https://example.org/", monday)
@@ -151,7 +151,7 @@ func TestPageWaits(t *testing.T) {
 	is.Equal(p.Due, monday.Add(14*day))
 }
 
-// What a page says is taken where the bookmark says nothing.
+// Data of the page is used where the bookmark has none.
 func TestBookmarkTakes(t *testing.T) {
 	is := is.New(t)
 	l := record.Look{Title: "Title", Description: "Text"}

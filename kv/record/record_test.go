@@ -18,7 +18,7 @@ import (
 	"kist/kv/record"
 )
 
-// shape is the shape of a form: of a file's, the one of an upload or of an
+// shape is the shape of a form. For a file it is that of an upload or of an
 // edit.
 func shape(f *record.Form, k *record.Kind, create bool) field.Shaped {
 	switch {
@@ -35,7 +35,7 @@ var (
 	born  = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 )
 
-// make1 makes a record out of a form as a store does.
+// make1 makes a record from a form like a store.
 func make1(k *record.Kind, f *record.Form) *record.Record {
 	r := &record.Record{ID: record.ID{6: 0x70, 15: 9}, Owner: owner, Kind: k, Seq: 7, Created: born, Updated: born}
 	if b, ok := f.Body.(*record.File); ok {
@@ -65,7 +65,7 @@ func create(t testing.TB, k *record.Kind, text string) (*record.Record, *record.
 	return make1(k, f), f
 }
 
-// again is the record as it comes back from its row.
+// again returns the record as read back from its row.
 func again(t testing.TB, r *record.Record) *record.Record {
 	t.Helper()
 	got, err := record.ParseRow(r.Key(), r.AppendRow(nil))
@@ -88,8 +88,8 @@ func shown(t testing.TB, v *record.Shown) map[string]any {
 
 const common = `"slug":"my-slug","isPublic":true,"isFavorite":true,"password":"secret","maxViewsAction":"delete","expiresAt":"2030-01-01T01:00:00+01:00"`
 
-// samples has the fields of each kind as a caller sends and gets them, apart
-// from those that all have.
+// samples has the fields of each kind as a caller sends and gets them, without
+// the fields that all kinds have.
 var samples = map[*record.Kind]string{
 	record.Files:     `{"description":"a <b> & \"c\"\n\u2028\ud83d\ude00"}`,
 	record.Bookmarks: `{"url":"https://go.dev/","title":"Go <lang>","description":"d","imageUrl":"https://go.dev/i.svg"}`,
@@ -100,9 +100,9 @@ var samples = map[*record.Kind]string{
 	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
 }
 
-// What a caller sends of a record of any kind comes back: from the form, by
-// way of the row, in the JSON, which is what encoding/json makes of the same
-// values.
+// The input of a caller for a record of any kind comes back in the JSON,
+// through the form and the row. It equals the output of encoding/json for the
+// same values.
 func TestRoundTrip(t *testing.T) {
 	for _, k := range record.Kinds {
 		t.Run(k.Name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A record with nothing in it but what it must have.
+// A record that has only the required values.
 func TestShownEmpty(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Games, `{"title":"G"}`)
@@ -177,7 +177,7 @@ func TestShownEmpty(t *testing.T) {
 	is.Equal(out["tags"], []any{})
 }
 
-// randomRecord is one that a row can hold.
+// randomRecord returns one that a row can hold.
 func randomRecord(rnd *rand.Rand) *record.Record {
 	id := func() (id record.ID) {
 		for i := range id {
@@ -241,8 +241,8 @@ func TestRowRoundTrip(t *testing.T) {
 	is.True(again(t, r).Expired(time.Now()))
 }
 
-// A row that was cut off, or in which a byte was changed, is refused or read
-// as some record; it never ends the program.
+// A row that was cut off, or in which a byte was changed, is refused or read as
+// some record. It never ends the program.
 func TestDamagedRows(t *testing.T) {
 	is := is.New(t)
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -280,7 +280,7 @@ func TestDamagedRows(t *testing.T) {
 	is.True(strings.Contains(err.Error(), "version 2"))
 }
 
-// Values that no record has make a row unreadable.
+// Values that no record can have make a row unreadable.
 func TestParseRowOfWrongValues(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -304,8 +304,8 @@ func TestParseRowOfWrongValues(t *testing.T) {
 	}
 }
 
-// checkRow holds for any bytes: what ParseRow accepts is written as a row
-// that is read as an equal record.
+// checkRow checks any bytes: if ParseRow accepts them, the row written from the
+// result is read as an equal record.
 func checkRow(t testing.TB, key, row []byte) {
 	t.Helper()
 	r, err := record.ParseRow(key, row)
@@ -330,8 +330,8 @@ func FuzzParseRow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, row []byte) { checkRow(t, key, row) })
 }
 
-// The row is of an earlier shape of its kind: its body is read by the present
-// one, and what is derived from the body is derived again.
+// The row has an earlier shape of its kind. The present shape reads its body,
+// and derived values are computed again.
 func TestOlderShape(t *testing.T) {
 	is := is.New(t)
 	r, _ := create(t, record.Games, `{"title":"Émile","rating":3}`)
@@ -341,7 +341,7 @@ func TestOlderShape(t *testing.T) {
 	row[1] = 0
 	got, err := record.ParseRow(r.Key(), row)
 	is.NoErr(err)
-	is.Equal(got, r) // what is gone is gone, what is new is empty
+	is.Equal(got, r) // removed members are gone, new ones are empty
 	is.Equal(got.Order, "émile")
 
 	old.Body = []byte(`{"title":7}`)
@@ -446,7 +446,8 @@ func TestCheckNew(t *testing.T) {
 	is.True(f.CheckNew(born) != nil)
 }
 
-// Limits that are no whole number from 1 on are refused, never read as none.
+// Limits that are not a whole number from 1 on are refused, never read as no
+// limit.
 func TestBadLimits(t *testing.T) {
 	for _, bad := range []string{`0`, `-1`, `1.5`, `1e309`, `2147483648`, `9007199254740993`, `""`, `true`, `[]`, `{}`, `"1_000"`, `"0x10"`, `" 5"`, `"NaN"`, `-0`} {
 		t.Run(bad, func(t *testing.T) {
@@ -471,12 +472,12 @@ func TestUploadName(t *testing.T) {
 	is.Equal(b.(*record.File).OriginalName, "_CON.txt")
 }
 
-// checkBounds holds for every record that was accepted.
+// checkBounds checks every accepted record.
 func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	t.Helper()
 	b, err := r.Decode()
 	if err != nil {
-		t.Fatal(err) // what is written can be read
+		t.Fatal(err) // its own JSON can be read
 	}
 	most := map[string]int{"title": record.MaxName, "description": record.MaxDescription, "sourceUrl": field.MaxURL, "language": 64, "platform": record.MaxName, "notes": record.MaxDescription}
 	var v map[string]any
@@ -506,8 +507,8 @@ func checkBounds(t testing.TB, r *record.Record, f *record.Form) {
 	}
 }
 
-// A create and a patch of any kind: what is accepted is stored and shown as
-// JSON, within its bounds, and a patch of nothing changes nothing.
+// A create and a patch of any kind: accepted input is stored and shown as JSON,
+// within its bounds, and an empty patch changes nothing.
 func FuzzRecordJSON(f *testing.F) {
 	for i, k := range record.Kinds {
 		f.Add(byte(i), `{`+common+`,"`+k.Limit+`":3,"tags":["a","b"],`+samples[k][1:], `{"slug":"other","isPublic":false,"`+k.Limit+`":null,"title":"x","expiresAt":null}`)

@@ -59,10 +59,10 @@ func TestPromise(t *testing.T) {
 	}{
 		{0, lot, lot, 5, 9, 9, nil},
 		{100, 90, 0, 10, 10, 10, nil},
-		{100, 90, 0, 5, 20, 10, nil}, // alone with what is left
+		{100, 90, 0, 5, 20, 10, nil}, // gets all that is left, as nobody else has a promise
 		{100, 90, 0, 11, 20, 0, ErrNoRoom},
 		{100, 50, 40, 5, 10, 10, nil},
-		{100, 50, 40, 5, 20, 0, ErrWait}, // the others may take less
+		{100, 50, 40, 5, 20, 0, ErrWait}, // the others may need less
 		{100, 50, 40, 51, 60, 0, ErrNoRoom},
 		{100, 100, 0, 0, 9, 0, ErrNoRoom},
 		{100, 100, 0, 0, 0, 0, nil}, // an empty file needs no room

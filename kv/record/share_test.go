@@ -11,7 +11,7 @@ import (
 	"kist/kv/record"
 )
 
-// fault is the class of an error, 0 for none of record's.
+// fault is the class of an error, 0 if the error is not a record.Error.
 func fault(err error) record.Fault {
 	var e *record.Error
 	if errors.As(err, &e) {
@@ -88,7 +88,7 @@ func TestSpend(t *testing.T) {
 			is.Equal(after, row.after)
 			is.Equal(due, row.due)
 			is.Equal(fault(err) == record.Gone, row.gone)
-			is.Equal(s, record.Share{Public: true, Limit: row.limit}) // it only says
+			is.Equal(s, record.Share{Public: true, Limit: row.limit}) // Spend does not change the share
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestKinds(t *testing.T) {
 		events[k.Created()], events[k.Edited()], events[k.Removed()] = true, true, true
 		is.True(k.Shape > 0)
 		_, err := record.CleanSlug(k.Path)
-		is.True(err != nil || k == record.Files || k == record.Links) // no item may stand in the place of a collection
+		is.True(err != nil || k == record.Files || k == record.Links) // no item may have the address of a collection
 	}
 	is.Equal(len(names), len(record.Kinds))
 	is.Equal(len(paths), len(record.Kinds))

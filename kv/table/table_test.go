@@ -27,8 +27,8 @@ var (
 	all         = []table.Bucket{rowsBucket, nameBucket, colorBucket, sumsBucket}
 )
 
-// thing is a row: its names are unique, its colours are not, and its weight
-// is summed up by colour.
+// thing is a row. Its names are unique, its colours are not, and its weight is
+// summed by colour.
 type thing struct {
 	ID      uint32
 	Names   []string
@@ -75,8 +75,8 @@ var things = &table.Table[thing]{
 	},
 }
 
-// database opens a database with the buckets. What survives a loss of power is
-// not what these tests are about.
+// database opens a database with the buckets. These tests do not concern the
+// loss of power.
 func database(t testing.TB) *bolt.DB {
 	t.Helper()
 	db, err := bolt.Open(filepath.Join(t.TempDir(), "test.db"), 0o600, &bolt.Options{NoSync: true})
@@ -105,8 +105,7 @@ func dump(tx *table.Tx) []string {
 	return out
 }
 
-// expected is the dump of a store that holds the things of a model and nothing
-// else.
+// expected is the dump of a store that has exactly the things of a model.
 func expected(t testing.TB, model map[uint32]thing) []string {
 	t.Helper()
 	var rows, names, colors, sums []string
@@ -137,8 +136,8 @@ func expected(t testing.TB, model map[uint32]thing) []string {
 	return slices.Concat(rows, names, colors, sums)
 }
 
-// sorted makes a dump comparable with expected: quoting does not keep the
-// order of bytes.
+// sorted makes a dump comparable with expected: quoting changes the order of
+// bytes.
 func sorted(lines []string) []string {
 	var parts [][]string
 	for _, b := range all {
@@ -172,7 +171,8 @@ func randomThing(rnd *rand.Rand) *thing {
 	return v
 }
 
-// step changes the store and the model alike and compares their answers.
+// step changes the store and the model in the same way and compares their
+// answers.
 func step(t testing.TB, rnd *rand.Rand, tx *table.Tx, model map[uint32]thing) {
 	t.Helper()
 	v := randomThing(rnd)
@@ -212,9 +212,8 @@ func step(t testing.TB, rnd *rand.Rand, tx *table.Tx, model map[uint32]thing) {
 	}
 }
 
-// The table is compared with plain maps through long histories: transactions
-// of several jobs, some of which are taken back, some transactions rolled
-// back as a whole.
+// The table is compared with plain maps through long histories: transactions of
+// several jobs, some jobs undone, and some transactions rolled back as a whole.
 func TestTableModel(t *testing.T) {
 	is := is.New(t)
 	db := database(t)
@@ -232,7 +231,7 @@ func TestTableModel(t *testing.T) {
 			if rnd.IntN(3) == 0 {
 				is.NoErr(tx.Undo(mark))
 				is.Equal(tx.Mark(), mark)
-				is.Equal(dump(tx), before) // byte for byte as it was
+				is.Equal(dump(tx), before) // byte for byte as before
 				next = kept
 			}
 		}
@@ -249,7 +248,7 @@ func TestTableModel(t *testing.T) {
 			return nil
 		}))
 	}
-	is.True(len(model) > 25) // the history has come to something
+	is.True(len(model) > 25) // the history had an effect
 
 	is.NoErr(db.View(func(b *bolt.Tx) error {
 		tx, n := table.On(b), 0
@@ -290,15 +289,14 @@ func TestWritesThatChangeNothing(t *testing.T) {
 		is.NoErr(things.Put(tx, v))
 		is.NoErr(tx.Delete(rowsBucket, []byte("none")))
 		is.Equal(tx.Mark(), mark)
-		v.Weight = 3 // of index and sums, one sum changes
+		v.Weight = 3 // of the index entries and sums, one sum changes
 		is.NoErr(things.Put(tx, v))
 		is.Equal(tx.Mark(), mark+2)
 		return nil
 	}))
 }
 
-// An empty value is a value, before and after it is committed, and so it is
-// to Undo.
+// An empty value is a value, before and after its commit, and for Undo.
 func TestEmptyValues(t *testing.T) {
 	is := is.New(t)
 	db := database(t)
@@ -347,7 +345,7 @@ func TestWriteErrors(t *testing.T) {
 		_, err := things.Get(tx, key(1))
 		is.True(err != nil && !errors.Is(err, table.ErrMissing)) // damaged is not missing
 		mark := tx.Mark()
-		is.True(things.Put(tx, &thing{ID: 1}) != nil) // what it was filed under is not known
+		is.True(things.Put(tx, &thing{ID: 1}) != nil) // the old index entries are unknown
 		_, err = things.Delete(tx, key(1))
 		is.True(err != nil)
 		is.Equal(tx.Mark(), mark)
@@ -384,9 +382,9 @@ func walked(tx *table.Tx, prefix, after []byte, down bool) []string {
 	return out
 }
 
-// Walks are compared with brute force over keys that crowd around the edges of
-// prefixes, with values large enough that every few keys fill a page: on
-// committed pages, and within a transaction that has emptied whole pages.
+// Walks are compared with brute force. Many keys are near the edges of
+// prefixes, and values are so large that a few keys fill a page. The walks use
+// committed pages, and a transaction that has emptied whole pages.
 func TestWalk(t *testing.T) {
 	is := is.New(t)
 	db := database(t)
@@ -406,7 +404,7 @@ func TestWalk(t *testing.T) {
 			prefix, after := word(3), word(4)
 			if rnd.IntN(2) == 0 {
 				after = nil
-			} else if len(keys) > 0 && rnd.IntN(2) == 0 { // from an entry on, as lists do
+			} else if len(keys) > 0 && rnd.IntN(2) == 0 { // from an entry on, like a list
 				k := keys[rnd.IntN(len(keys))]
 				n := rnd.IntN(len(k) + 1)
 				prefix, after = k[:n], k[n:]

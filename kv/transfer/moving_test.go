@@ -70,7 +70,7 @@ func (h *home) account(name string) (id record.ID) {
 	return id
 }
 
-// noProblems looks whether everything that is derived agrees with the rows.
+// noProblems checks that all derived data agrees with the rows.
 func (h *home) noProblems() {
 	h.Helper()
 	h.fatal(h.store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { h.Error(err) }) }))
@@ -116,7 +116,7 @@ func (h *home) take(f format.Format, data string, with ...func(*Import)) (*recor
 
 func dry(m *Import) { m.DryRun = true }
 
-// list are the records of a kind, oldest first, as lines of an export have them.
+// list returns the records of a kind, oldest first, as lines of an export.
 func (h *home) list(k *record.Kind) []string {
 	h.Helper()
 	var out []string
@@ -156,14 +156,14 @@ func (h *home) export() map[string]string {
 
 var long = time.Date(2020, 1, 2, 3, 4, 5, 678e6, time.UTC)
 
-// An export that is taken in by an empty instance leads to the same export,
-// byte for byte.
+// Importing an export into an empty instance leads to the same export, byte for
+// byte.
 func TestExportImportExport(t *testing.T) {
 	is := is.New(t)
 	from := newHome(t)
 	hash, err := kv.NewPasswords().Hash(context.Background(), "", "open sesame")
 	is.NoErr(err)
-	for i := range 30 { // of one millisecond, in an order of their own
+	for i := range 30 { // in one millisecond, in the order of their ids
 		from.add(record.Notes, field.Object{"content": fmt.Sprintf("note %d", i*7%30), "tags": []any{"a", "b"}}, long, "")
 	}
 	from.add(record.Bookmarks, field.Object{"url": "https://example.org", "title": "<T> \u2028", "isPublic": true, "isFavorite": true, "tags": []any{"Ä tag", "a"}}, long.Add(time.Second), "")
@@ -199,11 +199,11 @@ func TestExportImportExport(t *testing.T) {
 	report, err = to.take(format.Kist, string(want))
 	is.NoErr(err)
 	is.Equal(report.Remarks, []record.Remark{})
-	is.Equal(report.Made, made) // as the dry run said
+	is.Equal(report.Made, made) // as the dry run reported
 	is.Equal(to.export(), from.export())
 	is.True(bytes.Equal(to.exportZip(), want))
 
-	// Run twice it makes nothing; so it does where it came from.
+	// A second run creates nothing, and neither does a run at the origin.
 	for _, h := range []*home{to, from} {
 		report, err = h.take(format.Kist, string(want))
 		is.NoErr(err)
@@ -212,8 +212,8 @@ func TestExportImportExport(t *testing.T) {
 		is.True(bytes.Equal(h.exportZip(), want))
 	}
 
-	// Another account of the same instance has other slugs, and no second set of
-	// them either; short links are nothing without theirs.
+	// Another account of the same instance gets other slugs, and no second set
+	// of items either. Short links are useless without their slugs.
 	first := to.user
 	to.user = to.account("ben")
 	for range 2 {
@@ -226,7 +226,7 @@ func TestExportImportExport(t *testing.T) {
 	to.user = first
 	is.True(bytes.Equal(to.exportZip(), want))
 
-	// The limit goes on where it was, and the password holds.
+	// The limit continues where it was, and the password still works.
 	for _, slug := range []string{"limited", "spent", "old"} {
 		var r *record.Record
 		is.NoErr(to.store.View(func(tx *kv.Tx) (err error) { r, err = tx.Slug(slug); return err }))
@@ -244,7 +244,7 @@ func TestExportImportExport(t *testing.T) {
 	}
 }
 
-// Foreign formats are taken in once, however often they come.
+// Foreign formats are imported once, however often they come.
 func TestImportTwice(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
@@ -283,8 +283,9 @@ func TestImportTwice(t *testing.T) {
 	is.Equal(len(h.list(record.Notes)), 2)
 }
 
-// A page that is in a source twice gets the tags and folders of both, in one
-// batch or in two, and what the first lacks.
+// A page that occurs twice in a source gets the tags and folders of both
+// entries, in one batch or in two, and the second fills in what the first
+// lacks.
 func TestImportPageTwice(t *testing.T) {
 	t.Parallel()
 	for _, between := range []int{0, 3 * batchRows} {
@@ -319,15 +320,15 @@ func TestImportPageTwice(t *testing.T) {
 		for _, part := range []string{`"title":"A"`, `"description":"A note"`, `"isFavorite":true`, `"tags":["Kitchen","one","two","Garden","three"]`, `"createdAt":"2020-01-02T00:00:00.000Z"`} {
 			is.True(strings.Contains(first, part))
 		}
-		report, err := h.take(format.CSV, b.String()) // again it changes nothing
+		report, err := h.take(format.CSV, b.String()) // a second import changes nothing
 		is.NoErr(err)
 		is.Equal(report.There, between+2)
 		is.Equal(len(report.Remarks), 0)
 	}
 }
 
-// An update fills in what is empty and adds tags, says so, and overwrites
-// nothing. A dry run says the same and changes nothing.
+// An update fills in empty fields and adds tags, reports that, and overwrites
+// nothing. A dry run reports the same and changes nothing.
 func TestImportUpdate(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -341,12 +342,12 @@ func TestImportUpdate(t *testing.T) {
 	report, err := h.take(format.CSV, rich)
 	is.NoErr(err)
 	is.Equal(report.Made, map[string]int64{"bookmark": 1})
-	is.Equal(h.list(record.Bookmarks)[:2], before) // nothing changes unasked
+	is.Equal(h.list(record.Bookmarks)[:2], before) // nothing changes without a request
 	for i, text := range []string{"This would be filled in", "Filled in", ""} {
 		report, err := h.take(format.CSV, rich, update, func(m *Import) { m.DryRun = i == 0 })
 		is.NoErr(err)
 		is.Equal(report.There, 3)
-		if i == 2 { // there is nothing left to do
+		if i == 2 { // nothing is left to do
 			is.Equal(report.Updated, 0)
 			is.Equal(len(report.Remarks), 0)
 			continue
@@ -363,7 +364,8 @@ func TestImportUpdate(t *testing.T) {
 	}
 	is.Equal(after[1], before[1])
 
-	// Short links and files have fields to fill in, too; public stays as it was.
+	// Short links and files have fields to fill in as well; their visibility
+	// stays.
 	h.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "abc"}, long, "")
 	report, err = h.take(format.Shlink, "shortCode,longUrl,title,tags\nabc,https://example.org/x,About,t\n", update)
 	is.NoErr(err)
@@ -400,7 +402,7 @@ func TestImportUpdate(t *testing.T) {
 	is.Equal(report.Remarks[0].Text, "Filled in: description, tag x.")
 }
 
-// zipOf is a zip of files: names and contents.
+// zipOf returns a zip of files: names and contents.
 func zipOf(t testing.TB, files ...string) string {
 	t.Helper()
 	is := is.New(t)
@@ -416,8 +418,8 @@ func zipOf(t testing.TB, files ...string) string {
 	return b.String()
 }
 
-// Files are the same by content and name. One that does not fit is refused, and
-// leaves no bytes.
+// Files are the same by content and name. A file that does not fit is refused,
+// and leaves no bytes.
 func TestImportFiles(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
@@ -465,8 +467,8 @@ func TestImportFiles(t *testing.T) {
 	is.Equal(kept, 2)
 }
 
-// Bytes that are not what the export says, hashes that no kist makes, and ids of
-// others' things are not believed.
+// Bytes that do not match the export, hashes that no kist makes, and ids of
+// other owners' items are not believed.
 func TestImportForged(t *testing.T) {
 	is := is.New(t)
 	from := newHome(t)
@@ -498,8 +500,8 @@ func TestImportForged(t *testing.T) {
 	}
 }
 
-// An import that ends early has kept what came before, and goes on when it is
-// run again.
+// An import that ends early has kept the entries so far, and continues when it
+// is run again.
 func TestImportGoesOn(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
@@ -516,7 +518,7 @@ func TestImportGoesOn(t *testing.T) {
 	is.Equal(report.Made["note"], int64(1))
 }
 
-// manyPocket is a CSV of n bookmarks, made as it is read.
+// manyPocket is a CSV of n bookmarks, generated while it is read.
 func manyPocket(n int) format.Source {
 	const width = 100
 	return format.Source{R: lines{width, func(i int) string {
@@ -527,7 +529,7 @@ func manyPocket(n int) format.Source {
 	}}, Size: int64(width) * int64(n+1)}
 }
 
-// lines is a text of lines of one width, made as it is read.
+// lines is a text of lines of one width, generated while it is read.
 type lines struct {
 	width int64
 	line  func(int) string
@@ -542,7 +544,7 @@ func (l lines) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// A hundred thousand rows take less than 100 MiB of memory.
+// An import of a hundred thousand rows takes less than 100 MiB of memory.
 func TestImportMemory(t *testing.T) {
 	if raceOn {
 		t.Skip("memory is measured without the race detector")
@@ -552,7 +554,7 @@ func TestImportMemory(t *testing.T) {
 	for _, c := range []struct {
 		rows int
 		dry  bool
-	}{{100_000, true}, {10_000, false}} { // the rest of it takes long and no more memory
+	}{{100_000, true}, {10_000, false}} { // more would take long and no more memory
 		rows, dryly := c.rows, c.dry
 		most := uint64(0)
 		var before runtime.MemStats

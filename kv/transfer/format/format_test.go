@@ -263,7 +263,7 @@ func TestDetectNothing(t *testing.T) {
 	}
 }
 
-// What is longer than a field is cut, and that is said.
+// A value that is too long for its field is cut, and the row says so.
 func TestFitted(t *testing.T) {
 	is := is.New(t)
 	b := build(record.Bookmarks, "line 1")
@@ -283,8 +283,8 @@ func TestFitted(t *testing.T) {
 	is.NoErr(field.Create(form, b.Fields)) // it fits
 }
 
-// An entry that is too long ends the reading or is refused; it is not kept in
-// memory whole.
+// An entry that is too long ends the reading or is refused; it is never in
+// memory as a whole.
 func TestLongEntries(t *testing.T) {
 	is := is.New(t)
 	long := strings.Repeat("x", MaxEntry+1<<20)
@@ -296,7 +296,7 @@ func TestLongEntries(t *testing.T) {
 	is.Equal(len(rowsOf(Netscape, source(strings.Repeat("<DL><DT><H3>f</H3>", 1000)+`<DT><A HREF="https://a.test">x</A>`))), 1)
 }
 
-// A zip whose directory is out of all proportion is refused before it is read.
+// A zip whose directory is far too large is refused before it is read.
 func TestZipDirectory(t *testing.T) {
 	is := is.New(t)
 	b := &budget{ReaderAt: strings.NewReader(kistSample), left: 10}
@@ -316,7 +316,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 			is.True(!failed) // nothing follows an error
 			if err != nil {
 				var why Unreadable
-				is.True(errors.As(err, &why)) // told to people
+				is.True(errors.As(err, &why)) // for people
 				failed = true
 				continue
 			}

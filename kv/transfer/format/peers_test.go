@@ -16,7 +16,7 @@ import (
 )
 
 // The sources below have the columns and members that the programs export, in
-// their order, as their exporters or their published samples show.
+// their order, as in their exporters or published samples.
 
 const raindropSample = "id,title,note,excerpt,url,folder,tags,created,cover,highlights,favorite\n" +
 	`801,"Bread, at home","Try with rye
@@ -171,17 +171,17 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Whatever a source says and its reader does not read is reported, once for each
-// column, member or attribute, in each format.
+// Every value of a source that its reader does not read is reported, once for
+// each column, member or attribute, in each format.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	tested := map[Format]bool{}
-	// mark puts a member that no reader knows into each object of a source.
+	// mark adds a member that no reader knows to each object of a source.
 	mark := func(data string) string { return strings.ReplaceAll(data, "{\"", "{\"kistUnknown\":\"x\",\"") }
 	for _, c := range []struct {
 		format Format
 		data   string
-		want   []string // where it is reported; more may be
+		want   []string // where it is reported; there may be more
 	}{
 		{Netscape, strings.NewReplacer("<A ", `<A KIST_UNKNOWN="x" `, "<H3", `<H3 KIST_UNKNOWN="x"`).Replace(netscapeSample), []string{`attribute "kist_unknown"`, `attribute "folder.kist_unknown"`}},
 		{Netscape, "<DL><DT><H3>F</H3><DD>About the folder<DL><DT><A HREF=\"https://a.test\">a</A></DL></DL>", []string{`attribute "folder.description"`}},
@@ -229,7 +229,7 @@ func TestUnread(t *testing.T) {
 	is.Equal(len(tested), len(Formats)-1) // all but files, which have no members
 }
 
-// A report names so many columns, however many a source has.
+// A report names a limited number of columns, however many a source has.
 func TestUnreadBound(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -242,8 +242,8 @@ func TestUnreadBound(t *testing.T) {
 	is.Equal(got[len(got)-1], "other columns: These are not imported; they have 200 values.")
 }
 
-// A source that is not known comes with a hint, also JSON and CSV that only look
-// like a known one.
+// An unknown source is refused with a hint, also JSON and CSV that only look
+// like a known format.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
@@ -259,7 +259,7 @@ func TestHint(t *testing.T) {
 	is.True(strings.Contains(err.Error(), "compressed backup of Firefox"))
 }
 
-// Trees that are broken, deep or large are told to people, and take bounded
+// Broken, deep or large trees give an error for people, and take bounded
 // memory.
 func TestTrees(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestTrees(t *testing.T) {
 	is.Equal(got[len(got)-1], "folders: Only the first 20000 folders became tags; 2 did not.")
 }
 
-// A zip that would unpack to far more than its size is refused, also when its
+// A zip that would unpack to far more than its size is refused, also if its
 // entries share their bytes.
 func TestBomb(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestBomb(t *testing.T) {
 		_, err := Detect(source(bomb))
 		is.Equal(err, errBomb)
 	}
-	// What an entry announces is all that is read of it.
+	// Only as much of an entry is read as its header says.
 	for row, err := range Read(Folder, source(announced(1000))) {
 		is.NoErr(err)
 		r, err := row.Open()
@@ -321,7 +321,7 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// An object of a source says what was not read of it, of whatever type.
+// An object of a source reports its unread members, whatever their type.
 func TestEntry(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
