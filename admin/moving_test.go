@@ -56,7 +56,7 @@ func TestMoving(t *testing.T) {
 			is.NoErr(os.WriteFile(p.path("photos", "summer", "big.bin"), big, 0o600))
 			p.write("photos/note.md", "# hello")
 			is.NoErr(os.Symlink("/etc/passwd", p.path("photos", "secret")))
-			is.Equal(p.must("import", "photos", "--user", "ann"), "Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 is skipped.\nSkipped: secret, secret: It is a link or a special file, not one with content.")
+			is.Equal(p.must("import", "photos", "--user", "ann"), "Imported (folder): 2 files. Of 3 entries, 0 were there already and 1 is skipped.\nSkipped: secret, secret: It is a link or a special file, not a regular file.")
 
 			said := p.must("export", "ann.zip", "--user", "ann")
 			is.True(strings.HasPrefix(said, "Exported ann to ann.zip: 3 items and the bytes of 2 files (2.0 MiB). It was read back and is intact."))

@@ -357,14 +357,14 @@ func (s *Store) Head(ref Ref, limit int64) ([]byte, error) {
 func (s *Store) Stat(ref Ref) (Info, error) {
 	folder, err := s.root.Lstat(ref.folder())
 	if err != nil {
-		return Info{}, fmt.Errorf("blobs: looking for a blob: %w", err)
+		return Info{}, fmt.Errorf("blobs: finding a blob: %w", err)
 	}
 	if !folder.IsDir() {
 		return Info{}, fmt.Errorf("blobs: %s is not a folder: %w", ref.folder(), ErrDamaged)
 	}
 	file, err := s.root.Lstat(ref.path())
 	if err != nil {
-		return Info{}, fmt.Errorf("blobs: looking for a blob: %w", err)
+		return Info{}, fmt.Errorf("blobs: finding a blob: %w", err)
 	}
 	if !file.Mode().IsRegular() {
 		return Info{}, fmt.Errorf("blobs: %s is not a regular file: %w", ref.path(), ErrDamaged)

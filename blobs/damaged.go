@@ -79,7 +79,7 @@ func (q *Quarantine) load() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("blobs: looking for the markers of damaged blobs: %w", err)
+		return fmt.Errorf("blobs: finding the markers of damaged blobs: %w", err)
 	}
 	markers, err := q.root.list(damagedFolder)
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *Store) Unlink(ref Ref, unreferenced func() (bool, error)) (removed bool
 	}
 	free, err := unreferenced()
 	if err != nil {
-		return false, fmt.Errorf("blobs: asking whether a blob is referred to: %w", err)
+		return false, fmt.Errorf("blobs: checking the references to a blob: %w", err)
 	}
 	if !free {
 		return false, nil

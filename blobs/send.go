@@ -168,7 +168,7 @@ func (s *Store) Prove(ref Ref) error {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("blobs: looking at a blob: %w", err)
+		return fmt.Errorf("blobs: examining a blob: %w", err)
 	}
 	if s.proven.has(ref, info) {
 		return nil

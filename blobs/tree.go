@@ -141,7 +141,7 @@ func (t *tree) describe(b byte, name string) (Info, error) {
 	}
 	file, err := t.Lstat(name)
 	if err != nil {
-		return Info{}, fmt.Errorf("blobs: looking at a blob: %w", err)
+		return Info{}, fmt.Errorf("blobs: examining a blob: %w", err)
 	}
 	if !file.Mode().IsRegular() {
 		return Info{}, errForeign(name)

@@ -10,7 +10,7 @@ import (
 // many entries of the table each bucket should have. Additional entries belong
 // to no row, unless something else wrote them.
 func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]int {
-	owed := map[Bucket]int{}
+	expected := map[Bucket]int{}
 	sums := map[string]int64{}
 	for key, row := range tx.Walk(t.Rows, nil, nil, false) {
 		v, err := t.Decode(key, row)
@@ -27,9 +27,9 @@ func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]
 				held = key
 			}
 			for _, e := range entries(ix, v) {
-				owed[ix.Bucket]++
+				expected[ix.Bucket]++
 				if at := tx.Get(ix.Bucket, e); at == nil || !bytes.Equal(at, held) {
-					problem(fmt.Errorf("%s %x is not filed under %s %x", t.Rows.Name, key, ix.Bucket.Name, e))
+					problem(fmt.Errorf("%s %x is missing in the index %s at %x", t.Rows.Name, key, ix.Bucket.Name, e))
 				}
 			}
 		}
@@ -42,12 +42,12 @@ func (t *Table[T]) Check(tx *Tx, each func(*T), problem func(error)) map[Bucket]
 		if n == 0 {
 			continue
 		}
-		owed[t.Sums]++
+		expected[t.Sums]++
 		if got := tx.Sum(t.Sums, []byte(key)); got != n {
 			problem(fmt.Errorf("%s %x is %d and should be %d", t.Sums.Name, key, got, n))
 		}
 	}
-	return owed
+	return expected
 }
 
 // Count is how many keys the bucket has.

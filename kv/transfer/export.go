@@ -48,7 +48,7 @@ type part struct {
 func NewExport(store *kv.Store, content *blobs.Store, owner record.ID) (x *Export, err error) {
 	spool, err := os.CreateTemp(filepath.Join(store.Dir(), "cache"), "export-*")
 	if err != nil {
-		return nil, fmt.Errorf("cannot lay the export aside: %w", err)
+		return nil, fmt.Errorf("cannot write the export to a temporary file: %w", err)
 	}
 	_ = os.Remove(spool.Name()) // a crash leaves nothing; where this is impossible, Close removes it
 	x = &Export{blobs: content, spool: spool}

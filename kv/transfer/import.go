@@ -255,7 +255,7 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 
 // bytes stages and keeps the bytes of a file; a dry run only sums them.
 func (m *Import) bytes(e *entry) error {
-	damaged := &record.Error{Fault: record.Invalid, Text: "Its bytes are damaged: they are not those that it had."}
+	damaged := &record.Error{Fault: record.Invalid, Text: "Its bytes are damaged: they do not match its checksum."}
 	from, err := e.Open()
 	if err != nil {
 		return damaged

@@ -492,7 +492,7 @@ func TestImportForged(t *testing.T) {
 	report, err := to.take(format.Kist, b.String())
 	is.NoErr(err)
 	is.Equal(report.Made, map[string]int64{})
-	is.Equal(report.Remarks[0].Text, "Its bytes are damaged: they are not those that it had.")
+	is.Equal(report.Remarks[0].Text, "Its bytes are damaged: they do not match its checksum.")
 	is.Equal(report.Remarks[1].Text, "The field passwordHash is not one that kist makes.")
 	is.Equal(report.Remarks[2:], []record.Remark{{At: `member "files.id"`, Text: "This is not imported; 1 entry has it."}, {At: `member "notes.id"`, Text: "This is not imported; 1 entry has it."}})
 	for _, err := range to.blobs.All() {

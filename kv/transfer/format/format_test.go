@@ -220,7 +220,7 @@ func TestFormats(t *testing.T) {
 		{Folder, tarSample, []string{
 			`a.txt: file {"originalName":"a.txt"} 2023-11-14T22:13:20Z "./a.txt"`,
 			`sub/deep/b.txt: file {"originalName":"b.txt"} 2023-11-14T22:13:20Z in sub/deep "sub/deep/b.txt"`,
-			`link: "link" refused: It is a link or a special file, not one with content.`,
+			`link: "link" refused: It is a link or a special file, not a regular file.`,
 			`etc/c.txt: file {"originalName":"c.txt"} 2023-11-14T22:13:20Z in etc "../../etc/c.txt"`,
 		}},
 		{Folder, zipped("x/", "", `x\y/../../z.txt`, "z"), []string{`x/y/z.txt: file {"originalName":"z.txt"} 2023-11-14T22:13:20Z in x/y "z"`}},
@@ -231,7 +231,7 @@ func TestFormats(t *testing.T) {
 			`tags.jsonl, line 3: "" refused: The entry is not valid JSON: invalid character 'o' in literal null (expecting 'u') (byte 2).`,
 			`folders.jsonl, line 1: label {Folder:true Name:f Color:}`,
 			`files.jsonl, line 1: file {"folderName":"f","originalName":"a.txt","sha256":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824","slug":"a"} in f "hello"`,
-			`files.jsonl, line 2: "b" refused: It does not say which bytes are the file's.`,
+			`files.jsonl, line 2: "b" refused: It does not name the file's bytes.`,
 			`files.jsonl, line 3: "c" refused: Its bytes are not in the export.`,
 			`notes.jsonl, line 1: "n" refused: The field viewsOfLimit must be a whole number from 0 to 9007199254740992.`,
 			`notes.jsonl, line 2: note {"content":"hello","slug":"n2","views":3} 3 views`,

@@ -293,7 +293,7 @@ func kistRow(at string, k *record.Kind, o field.Object, files map[string]*zip.Fi
 	var ref [32]byte
 	sum := text(o, "sha256")
 	if n, err := hex.Decode(ref[:], []byte(sum)[:min(len(sum), 64)]); err != nil || n != len(ref) || len(sum) != 64 {
-		return Row{At: at, Name: row.Name, Refused: "It does not say which bytes are the file's."}
+		return Row{At: at, Name: row.Name, Refused: "It does not name the file's bytes."}
 	}
 	f := files[BlobName(ref)]
 	if f == nil {

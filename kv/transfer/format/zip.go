@@ -212,7 +212,7 @@ func fileRow(name string, mode fs.FileMode, changed time.Time, open func() (io.R
 	case len(way) == 0:
 		return Row{At: fmt.Sprintf("%.100q", name), Refused: "It has no name."}
 	case !mode.IsRegular():
-		return Row{At: at, Name: way[len(way)-1], Refused: "It is a link or a special file, not one with content."}
+		return Row{At: at, Name: way[len(way)-1], Refused: "It is a link or a special file, not a regular file."}
 	}
 	b := build(record.Files, at)
 	b.Name = way[len(way)-1]
