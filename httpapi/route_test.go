@@ -109,7 +109,7 @@ var sharedHandlers = map[string]string{
 var constructors = []string{"createRecord", "describeTus", "editRecord", "listRecords", "readRecord", "readShared", "removeRecord", "SenderOperation", "showApp", "tus"}
 
 // TestHandlerNames: an operation is served by the function of its name, so that
-// whoever reads the document finds the code.
+// a reader of the document finds the code.
 func TestHandlerNames(t *testing.T) {
 	t.Parallel()
 	made, shared, named := 0, 0, 0
