@@ -28,8 +28,8 @@ func (s *steps) do(step string, act func() error) error {
 	return act()
 }
 
-// A tree is one of the two folders of a store, with what is known of the
-// folders in it.
+// A tree is one of the two folders of a store. It remembers which folders in it
+// are durable.
 type tree struct {
 	*os.Root
 	steps    *steps

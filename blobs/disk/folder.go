@@ -241,7 +241,7 @@ type early struct {
 	written, started int64
 }
 
-// WriteBack is the number of bytes for which that is worth a system call.
+// WriteBack is the number of bytes that justify a system call.
 const WriteBack = 8 << 20
 
 func (e *early) Write(p []byte) (int, error) {

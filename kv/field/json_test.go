@@ -307,7 +307,7 @@ func TestParseFor(t *testing.T) {
 	many := strings.Repeat(`{"a":{}},`, 110_000) + "0"
 	for _, body := range []string{
 		`{"z":[` + many + `]}`,                              // unknown
-		`{"z":{"title":[` + many + `]},"y":[` + many + `]}`, // unknown, and named as what is known
+		`{"z":{"title":[` + many + `]},"y":[` + many + `]}`, // unknown, with a known name inside
 		`{"title":[` + many + `]}`,                          // known, and a text
 	} {
 		allocs := testing.AllocsPerRun(1, func() {

@@ -283,7 +283,7 @@ type Notice struct {
 	Data  json.RawMessage `json:"Data,omitempty"`  // a JSON object
 }
 
-// NoticeOf is a record as it is now.
+// NoticeOf returns a notice with the present state of a record.
 func NoticeOf(v *Shown) Notice {
 	n := Notice{Key: v.Key(), Row: v.AppendRow(nil), Views: v.Views, Tags: v.TagList, Folder: v.FolderName}
 	if v.Kind == Bookmarks {

@@ -380,7 +380,7 @@ func TestCleanTitle(t *testing.T) {
 // kind and every source of a title.
 func TestTitlesAreOneLine(t *testing.T) {
 	const hostile, clean = `a\r\nb\tc\u202ed\u2066e\u200ef\u061cg\u2028h`, "a b cdefg h"
-	bodies := map[*record.Kind]map[string]string{ // what is said, and the title of it
+	bodies := map[*record.Kind]map[string]string{ // the input and its title
 		record.Files:     {`{"originalName":"` + hostile + `"}`: "abcdefgh"},
 		record.Bookmarks: {`{"url":"https://go.dev/","title":"` + hostile + `"}`: clean},
 		record.Notes:     {`{"content":"","title":"` + hostile + `"}`: clean, `{"content":"\u202e\n\n a\u202eb\tc\nd"}`: "ab c"},

@@ -17,21 +17,21 @@ type File struct {
 
 	disk  []byte
 	dirty map[int][][]byte
-	sizes []int // that it has had since it was synced
+	sizes []int // since the last sync
 }
 
-// Synced is a file of which everything is on stable storage.
+// Synced returns a file that is completely on stable storage.
 func Synced(block int, data []byte) File {
 	return File{Block: block, disk: bytes.Clone(data)}
 }
 
-// Of is what b has of a block.
+// Of returns the bytes of b that belong to a block.
 func (f *File) Of(b []byte, n int) []byte {
 	return b[min(n*f.Block, len(b)):min((n+1)*f.Block, len(b))]
 }
 
-// Changed notes that the bytes [from, to) of the file changed, and perhaps its
-// size: data is all that programs see of it now.
+// Changed records that the bytes [from, to) of the file changed, and perhaps
+// its size. Programs now see data.
 func (f *File) Changed(data []byte, from, to int) {
 	if f.dirty == nil {
 		f.dirty = map[int][][]byte{}
@@ -42,8 +42,7 @@ func (f *File) Changed(data []byte, from, to int) {
 	f.sizes = append(f.sizes, len(data))
 }
 
-// Sync puts data, which is what programs see, on stable storage where it has
-// changed.
+// Sync puts data, which programs see, on stable storage where it has changed.
 func (f *File) Sync(data []byte) {
 	f.disk = sized(f.disk, len(data))
 	for n := range f.dirty {
@@ -52,14 +51,14 @@ func (f *File) Sync(data []byte) {
 	f.dirty, f.sizes = nil, nil
 }
 
-// Forget is a sync that fails the way of Linux: what could not be written
-// counts as written from then on.
+// Forget is a sync that fails as on Linux: bytes that could not be written
+// count as written from then on.
 func (f *File) Forget(data []byte, rnd *rand.Rand) {
 	f.disk = f.Cut(rnd)
 	f.dirty, f.sizes = nil, []int{len(data)}
 }
 
-// Cut is what a power cut may leave of the file.
+// Cut returns what a power cut may leave of the file.
 func (f *File) Cut(rnd *rand.Rand) []byte {
 	size := len(f.disk)
 	if n := rnd.IntN(len(f.sizes) + 1); n > 0 {
@@ -75,13 +74,13 @@ func (f *File) Cut(rnd *rand.Rand) []byte {
 	return b
 }
 
-// put makes a version of a block part of what is on the disk.
+// put writes a version of a block to the disk.
 func (f *File) put(disk []byte, n int, version []byte) {
 	b := f.Of(disk, n)
 	clear(b[copy(b, version):])
 }
 
-// sized is a copy of b with that size; what is new in it is zero.
+// sized returns a copy of b with that size, extended with zeros.
 func sized(b []byte, size int) []byte {
 	c := make([]byte, size)
 	copy(c, b)

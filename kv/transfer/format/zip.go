@@ -18,8 +18,7 @@ import (
 // bytes of memory. The bound is enough for half a million files.
 const maxDirectory = 64 << 20
 
-// budget is a source of which only so many bytes may be read, until it is
-// freed.
+// budget is a source that limits how many bytes may be read, until it is freed.
 type budget struct {
 	io.ReaderAt
 	left int64
