@@ -180,7 +180,7 @@ func (c *Call) ask(method, path string, in, out any) error {
 	return c.request(false, method, path, in, out)
 }
 
-// askNew is ask, but it creates the data directory if there is none.
+// askNew is ask, but it creates the data directory if it does not exist.
 func (c *Call) askNew(method, path string, in, out any) error {
 	return c.request(true, method, path, in, out)
 }

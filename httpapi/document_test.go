@@ -408,7 +408,7 @@ var pathParams = map[string]struct{ doc, example string }{
 	"deliveryId": {"Id of the delivery.", "01890a5d-ac96-774b-bcce-b302099a8057"},
 }
 
-// answer is an answer with a body in one of several types; a nil one is none.
+// answer is an answer with a body in one of several types; nil bodies are left out.
 func (d *document) answer(doc string, bodies ...*web.Content) web.Object {
 	a := web.Object{"description": doc}
 	of := web.Object{}

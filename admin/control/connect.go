@@ -28,7 +28,7 @@ const (
 // Options say how to reach a data directory.
 type Options struct {
 	Dir     string
-	Create  bool          // create the data directory if there is none
+	Create  bool          // create the data directory if it does not exist
 	GCDelay time.Duration // of a sweep if no server runs
 	Log     *slog.Logger
 }

@@ -172,7 +172,7 @@ func readUploadLink(c *web.Request) error {
 	})
 }
 
-// orNone is -1 for a limit of 0, which is none.
+// orNone is -1 for a limit of 0, which means no limit.
 func orNone(limit int64) int64 {
 	if limit == 0 {
 		return -1
@@ -180,7 +180,7 @@ func orNone(limit int64) int64 {
 	return limit
 }
 
-// link is what is told of a request beside its own fields.
+// link is what an upload link shows beside its own fields.
 type link struct {
 	owner   string
 	file    int64 // bytes of one file

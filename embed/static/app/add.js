@@ -22,7 +22,7 @@ async function upload(files, fields) {
   uploads.sendFiles(files, fields);
 }
 
-// addBox makes the box for one kind, or for all kinds if there is none. fields are added to everything it makes.
+// addBox makes the box for one kind, or for all kinds if kind is null. fields are added to everything it makes.
 export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
   const key = draftKey('box.' + (kind ?? 'any'));

@@ -138,7 +138,7 @@ const actions = {};
 // addActions registers actions by name. Each is called with the element and the event.
 export const addActions = (more) => { Object.assign(actions, more); };
 
-// runAction runs an action without a click. It returns false if there is none of that name.
+// runAction runs an action without a click. It returns false if no action has that name.
 export function runAction(name) {
   if (!actions[name]) return false;
   actions[name]();
