@@ -2,14 +2,15 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -32,7 +33,6 @@ const (
 	TestTime = 8 * time.Second        // for a test: clients wait for ten seconds
 	parting  = 3 * time.Second        // for the tries under way when the Sender is stopped
 	longest  = time.Minute            // between two looks at the queue: the clock may have been set
-	again    = 5 * time.Second        // until the store is tried again when it fails
 	pace     = 100 * time.Millisecond // between two tries of a target that is dead, for each failure
 	maxPace  = 30 * time.Second       // between two tries of such a target, whatever waits for it
 	dead     = 10                     // failures in a row of such a target
@@ -99,164 +99,67 @@ func (s storeQueue) Tried(p kv.Place, t record.Try) error {
 	return s.Update(func(tx *kv.Tx) error { return tx.Tried(p, t) })
 }
 
-// schedule is the state of a Sender that runs.
-type schedule struct {
-	out   map[line]bool // under way; true if to a target that is ill
-	of    map[record.ID]int
-	owned map[record.ID]count
-	ill   int
-	begun map[record.ID]attempt // of the webhooks for which something waits
-	n     int                   // how many were begun
-}
-
 // line is what arrives in order: deliveries to one webhook about one subject.
 type line struct{ hook, subject record.ID }
 
 func lineOf(t kv.Due) line { return line{t.Hook, t.Subject} }
 
-// count is of what is under way, and of that to targets that are ill.
-type count struct{ out, ill int }
-
-// attempt says which of all that were begun was the latest of a webhook, and
-// when.
-type attempt struct {
-	n  int
-	at time.Time
-}
-
-func newSchedule() *schedule {
-	return &schedule{out: map[line]bool{}, of: map[record.ID]int{}, owned: map[record.ID]count{}, begun: map[record.ID]attempt{}}
-}
+// What deliveries share.
+type (
+	toHook     record.ID
+	ofOwner    record.ID
+	illOfOwner record.ID // zero: all owners
+)
 
 // Run delivers what is due until ctx ends. It then begins nothing new, gives
 // the tries under way three seconds, and returns when all are over. A try that
 // is cut off is made again after the next start.
 func (c *Sender) Run(ctx context.Context) {
-	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	var work sync.WaitGroup
-	over := make(chan kv.Due, maxOut)
-	r := newSchedule()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		turns, wait := c.next(r)
-		for _, t := range turns {
-			work.Go(func() {
-				c.deliver(sending, t.Place)
-				over <- t
-			})
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-c.queue.Due():
-		case t := <-over:
-			r.settle(t)
-		drain:
-			for {
-				select {
-				case t := <-over:
-					r.settle(t)
-				default:
-					break drain
-				}
-			}
-		}
-	}
-	late := time.AfterFunc(parting, cut)
-	defer late.Stop()
-	work.Wait()
+	worker.New(worker.Options[line]{
+		Name: "webhooks", AtOnce: maxOut, Longest: longest, Parting: parting,
+		Due: c.queue.Due(), Find: c.find, Log: c.log,
+	}).Run(ctx)
 }
 
-// begin counts a delivery in.
-func (r *schedule) begin(t kv.Due, ill bool) {
-	r.out[lineOf(t)] = ill
-	r.of[t.Hook]++
-	n := r.owned[t.Owner]
-	n.out++
-	if ill {
-		n.ill++
-		r.ill++
-	}
-	r.owned[t.Owner] = n
-	r.n++
-	r.begun[t.Hook] = attempt{r.n, time.Now()}
-}
-
-// settle counts a delivery out.
-func (r *schedule) settle(t kv.Due) {
-	n := r.owned[t.Owner]
-	n.out--
-	if r.out[lineOf(t)] {
-		n.ill--
-		r.ill--
-	}
-	r.owned[t.Owner] = n
-	if n.out == 0 {
-		delete(r.owned, t.Owner)
-	}
-	delete(r.out, lineOf(t))
-	if r.of[t.Hook]--; r.of[t.Hook] == 0 {
-		delete(r.of, t.Hook)
-	}
-}
-
-// mayBegin reports whether one more may go out for the owner.
-func (r *schedule) mayBegin(owner record.ID, ill bool) bool {
-	n := r.owned[owner]
-	return n.out < maxOfOwner && (!ill || r.ill < maxIll && n.ill < maxIllOfOwner)
-}
-
-// next chooses what to begin, and how long to wait if nothing happens. Those
-// webhooks come first whose latest delivery was begun longest ago, so that each
-// has its turn.
-func (c *Sender) next(r *schedule) (turns []kv.Due, wait time.Duration) {
-	if len(r.out) == maxOut {
-		return nil, longest
-	}
+// find finds what may begin, as far as its webhook has room. Webhooks take
+// turns.
+func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wait time.Duration, err error) {
 	now, held := time.Now(), longest
 	ill := map[record.ID]bool{} // the webhooks for which something waits
 	found, wait, err := c.queue.Find(func(h *record.Webhook) int {
 		ill[h.ID] = h.Failures > 0 || h.LastTook >= slow
 		if !ill[h.ID] {
-			return max(0, maxOfHook-r.of[h.ID])
+			return maxOfHook
 		}
-		if b, ok := r.begun[h.ID]; ok && h.Failures >= dead {
-			if left := min(time.Duration(h.Failures)*pace, maxPace) - now.Sub(b.at); left > 0 {
+		if h.Failures >= dead {
+			if left := min(time.Duration(h.Failures)*pace, maxPace) - now.Sub(q.Served(h.ID)); left > 0 {
 				held = min(held, left)
 				return 0
 			}
 		}
-		return max(0, 1-r.of[h.ID])
-	}, func(t kv.Due) bool {
-		_, out := r.out[lineOf(t)]
-		return out
-	})
+		return 1
+	}, func(t kv.Due) bool { return q.Running(lineOf(t)) != nil })
 	if err != nil {
-		c.log.Error("the queue of webhooks cannot be read; it is tried again", "error", err)
-		return nil, again
+		return nil, 0, err
 	}
-	for hook := range r.begun {
-		if _, waits := ill[hook]; !waits {
-			delete(r.begun, hook)
-		}
-	}
-	slices.SortStableFunc(found, func(a, b kv.Due) int { return r.begun[a.Hook].n - r.begun[b.Hook].n })
+	q.Forget(func(hook record.ID) bool { _, waits := ill[hook]; return waits })
 	for _, t := range found {
-		if len(r.out) == maxOut {
-			break
-		}
-		if r.mayBegin(t.Owner, ill[t.Hook]) {
-			r.begin(t, ill[t.Hook])
-			turns = append(turns, t)
-		}
+		due = append(due, worker.Job[line]{
+			Key: lineOf(t), Turn: t.Hook, Shares: shares(t, ill[t.Hook]),
+			Do: func(ctx context.Context) { c.deliver(ctx, t.Place) },
+		})
 	}
-	if wait == 0 {
-		wait = longest
+	return due, min(cmp.Or(wait, held), held), nil
+}
+
+// shares says what a delivery has in common with others.
+func shares(t kv.Due, ill bool) []worker.Share {
+	all := []worker.Share{{Of: ofOwner(t.Owner), Max: maxOfOwner}}
+	if !ill {
+		return append(all, worker.Share{Of: toHook(t.Hook), Max: maxOfHook})
 	}
-	return turns, min(wait, held)
+	return append(all, worker.Share{Of: toHook(t.Hook), Max: 1},
+		worker.Share{Of: illOfOwner(t.Owner), Max: maxIllOfOwner}, worker.Share{Of: illOfOwner{}, Max: maxIll})
 }
 
 // deliver makes one try of a delivery and writes down what came of it.
@@ -279,19 +182,7 @@ func (c *Sender) deliver(ctx context.Context, p kv.Place) {
 	if t.Error != "" {
 		c.log.Debug("a delivery failed", "webhook", p.Hook, "delivery", p.ID, "status", t.Status)
 	}
-	// What is not written down would be sent again at once.
-	for {
-		err := c.queue.Tried(p, t)
-		if err == nil || errors.Is(err, kv.ErrClosed) {
-			return
-		}
-		c.log.Error("what came of a delivery is not written down; it is tried again", "webhook", p.Hook, "delivery", p.ID, "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-		}
-	}
+	worker.Persist(ctx, c.log.With("webhook", p.Hook, "delivery", p.ID), func() error { return c.queue.Tried(p, t) })
 }
 
 // Test sends a message to a webhook at once, outside of the queue. It takes

@@ -21,6 +21,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/outbound"
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -400,39 +401,63 @@ func TestManySlowTargets(t *testing.T) {
 // An owner has a share of what is under way, of which targets that are ill have
 // a part, and all owners together have no more than so many to such targets.
 func TestShares(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	r := newSchedule()
-	out := map[record.ID][]kv.Due{}
-	begin := func(owner byte, n int, ill bool) {
-		t.Helper()
-		for range n {
-			id := record.ID{owner}
-			is.True(r.mayBegin(id, ill))
-			turn := kv.Due{Place: kv.Place{Owner: id, Hook: record.ID{owner, byte(len(out[id]))}}}
-			r.begin(turn, ill)
-			out[id] = append(out[id], turn)
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		var offered []worker.Job[line]
+		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: longest, Log: quiet, Find: func(*worker.Queue[line], int) (due []worker.Job[line], _ time.Duration, _ error) {
+			due, offered = offered, nil
+			return due, 0, nil
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); q.Run(ctx) }()
+		synctest.Wait()
+		hooks := 0
+		begins := func(owner byte, ill bool) (is bool, settle func()) {
+			hooks++
+			due := kv.Due{Place: kv.Place{Owner: record.ID{owner}, Hook: record.ID{owner, byte(hooks)}}}
+			over := make(chan struct{})
+			offered = append(offered, worker.Job[line]{Key: lineOf(due), Turn: due.Hook, Shares: shares(due, ill), Do: func(ctx context.Context) {
+				select {
+				case <-over:
+				case <-ctx.Done():
+				}
+			}})
+			q.Rescan()
+			synctest.Wait()
+			return q.Running(lineOf(due)) != nil, func() { close(over); synctest.Wait() }
 		}
-	}
-	begin(1, maxOfOwner, false)
-	is.True(!r.mayBegin(record.ID{1}, false))
-	is.True(!r.mayBegin(record.ID{1}, true))
-	r.settle(out[record.ID{1}][0])
-	begin(1, 1, true)
-	is.True(!r.mayBegin(record.ID{1}, false))
-	for owner := byte(2); owner < 5; owner++ {
-		begin(owner, maxIllOfOwner, true)
-		is.True(!r.mayBegin(record.ID{owner}, true))
-		is.True(r.mayBegin(record.ID{owner}, false))
-	}
-	begin(5, maxIll-3*maxIllOfOwner-1, true)
-	is.True(!r.mayBegin(record.ID{6}, true)) // of all owners
-	is.True(r.mayBegin(record.ID{6}, false))
-	for _, turns := range out {
-		for _, turn := range turns {
-			r.settle(turn)
+		mayBegin := func(owner byte, ill bool) bool {
+			begun, settle := begins(owner, ill)
+			settle()
+			return begun
 		}
-	}
+		begin := func(owner byte, n int, ill bool) (settle func()) {
+			t.Helper()
+			for range n {
+				var begun bool
+				begun, settle = begins(owner, ill)
+				is.True(begun)
+			}
+			return settle
+		}
+		settle := begin(1, maxOfOwner, false)
+		is.True(!mayBegin(1, false))
+		is.True(!mayBegin(1, true))
+		settle()
+		begin(1, 1, true)
+		is.True(!mayBegin(1, false))
+		for owner := byte(2); owner < 5; owner++ {
+			begin(owner, maxIllOfOwner, true)
+			is.True(!mayBegin(owner, true))
+			is.True(mayBegin(owner, false))
+		}
+		begin(5, maxIll-3*maxIllOfOwner-1, true)
+		is.True(!mayBegin(6, true)) // of all owners
+		is.True(mayBegin(6, false))
+		stop()
+		<-ended
+	})
 }
 
 // A delivery or a webhook that is removed while it is its turn is not sent, and
@@ -555,7 +580,7 @@ func TestResultsAreNotLost(t *testing.T) {
 		m.mu.Lock()
 		m.full = false
 		m.mu.Unlock()
-		time.Sleep(again)
+		time.Sleep(worker.Again)
 		synctest.Wait()
 		is.Equal(m.states()[record.Done], 1)
 		is.Equal(len(w.times("t.example")), 1)
