@@ -3,14 +3,17 @@
 package linkcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"kist/httpapi/outbound"
 	"kist/httpapi/thumb"
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -20,8 +23,7 @@ const (
 	maxOut   = 4                // looks at once, each at another host
 	checkGap = 30 * time.Second // between two looks at a host
 	fillGap  = 2 * time.Second  // the same, if someone waits for what the page says
-	longest  = 10 * time.Minute // between two looks at the queue
-	again    = 5 * time.Second  // until the store is tried again when it fails; twice that each time, up to longest
+	longest  = 10 * time.Minute // between two looks at the queue, or until the store is tried again when it fails over and over
 	maxHosts = 10_000           // of which it is remembered when they were asked
 )
 
@@ -45,6 +47,11 @@ type Checker struct {
 	queue queue
 	ask   func(ctx context.Context, address string, fill bool) record.Look
 	log   *slog.Logger
+
+	mu    sync.Mutex
+	hosts map[uint64]host
+	held  time.Time     // nothing begins until then
+	hold  time.Duration // how long nothing begins when the store fails once more
 }
 
 // New makes a Checker.
@@ -86,7 +93,6 @@ func (s storeQueue) Looked(p *record.Page, l record.Look) error {
 
 // host is what is remembered of a host.
 type host struct {
-	out   bool      // it is being asked
 	asked time.Time // when the latest look ended
 	free  time.Time // it wants to be left alone until then
 }
@@ -103,114 +109,78 @@ func (h host) from(fill bool) time.Time {
 	return h.free
 }
 
-// done is a look that is over.
-type done struct {
-	turn kv.DuePage
-	wait time.Duration // that the host asks for
-	held bool          // the store failed: nothing is begun for a while
-}
-
 // Run looks at what is due until ctx ends. It then cuts off what is under way,
 // which is looked at again after the next start, and returns when all is over.
 func (l *Checker) Run(ctx context.Context) {
-	var work sync.WaitGroup
-	defer work.Wait()
-	over := make(chan done, maxOut)
-	hosts := map[uint64]host{}
-	out := 0
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var held time.Time
-	hold := again
-	for ctx.Err() == nil {
-		wait := time.Until(held)
-		if wait <= 0 {
-			var turns []kv.DuePage
-			turns, wait = l.next(hosts, maxOut-out)
-			for _, t := range turns {
-				out++
-				work.Go(func() { over <- l.check(ctx, t) })
-			}
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-l.queue.Due():
-		case d := <-over:
-			out--
-			now := time.Now()
-			hosts[d.turn.Host] = host{asked: now, free: now.Add(d.wait)}
-			if !d.held {
-				hold = again
-			} else if !now.Before(held) {
-				held, hold = now.Add(hold), min(2*hold, longest)
-			}
-		}
-	}
+	l.hosts, l.hold = map[uint64]host{}, worker.Again
+	worker.New(worker.Options[uint64]{
+		Name: "link checks", AtOnce: maxOut, Longest: longest, Due: l.queue.Due(), Find: l.find, Log: l.log,
+	}).Run(ctx)
 }
 
-// next chooses what to begin, and how long to wait if nothing happens. Two
-// looks are at one host only after its gap.
-func (l *Checker) next(hosts map[uint64]host, room int) (turns []kv.DuePage, wait time.Duration) {
+// find finds what may begin. Two looks are at one host only after its gap.
+func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint64], wait time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	if len(hosts) > maxHosts {
-		for k, h := range hosts {
-			if !h.out && !now.Before(h.from(false)) {
-				delete(hosts, k)
-			}
-		}
+	if left := l.held.Sub(now); left > 0 {
+		return nil, left, nil
 	}
-	if room == 0 {
-		return nil, longest
+	if len(l.hosts) > maxHosts {
+		maps.DeleteFunc(l.hosts, func(_ uint64, h host) bool { return !now.Before(h.from(false)) })
 	}
 	held := longest
-	wait, err := l.queue.Find(func(t kv.DuePage) bool {
-		h, known := hosts[t.Host]
-		if h.out {
+	chosen := map[uint64]bool{}
+	wait, err = l.queue.Find(func(t kv.DuePage) bool {
+		if chosen[t.Host] || q.Running(t.Host) != nil {
 			return true
 		}
-		if from := h.from(t.Fill); known && now.Before(from) {
-			held = min(held, from.Sub(now))
-			return true
+		if h, known := l.hosts[t.Host]; known {
+			if left := h.from(t.Fill).Sub(now); left > 0 {
+				held = min(held, left)
+				return true
+			}
 		}
-		h.out = true
-		hosts[t.Host] = h
-		turns = append(turns, t)
-		return len(turns) < room
+		chosen[t.Host] = true
+		due = append(due, worker.Job[uint64]{Key: t.Host, Do: func(ctx context.Context) { l.check(ctx, t) }})
+		return len(due) < free
 	})
-	if err != nil {
-		for _, t := range turns {
-			h := hosts[t.Host]
-			h.out = false
-			hosts[t.Host] = h
-		}
-		l.log.Error("it cannot be read which pages are due; it is tried again", "error", err)
-		return nil, again
-	}
-	if wait == 0 {
-		wait = longest
-	}
-	return turns, max(min(wait, held), time.Millisecond)
+	return due, min(cmp.Or(wait, held), held), err
 }
 
-// check looks at a page and writes down what came of it. One that cannot be
-// read, or written, must not hold up the others.
-func (l *Checker) check(ctx context.Context, t kv.DuePage) done {
+// check looks at a page and remembers when its host may be asked again. While
+// the store fails, nothing is begun.
+func (l *Checker) check(ctx context.Context, t kv.DuePage) {
+	wait, ok := l.look(ctx, t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.hosts[t.Host] = host{asked: now, free: now.Add(wait)}
+	if ok {
+		l.hold = worker.Again
+	} else if !now.Before(l.held) {
+		l.held, l.hold = now.Add(l.hold), min(2*l.hold, longest)
+	}
+}
+
+// look looks at a page and writes down what came of it. One that cannot be
+// read, or written, must not hold up the others. wait is what the host asks for;
+// ok is false if the store failed.
+func (l *Checker) look(ctx context.Context, t kv.DuePage) (wait time.Duration, ok bool) {
 	p, address, idle, err := l.queue.Load(t)
 	var gone *record.Error
 	if errors.As(err, &gone) && gone.Fault == record.Missing {
-		return done{turn: t} // removed meanwhile
+		return 0, true // removed meanwhile
 	}
 	var found record.Look
 	if err == nil && !idle {
 		if found = l.ask(ctx, address, p.Fill); ctx.Err() != nil {
-			return done{turn: t} // it was cut off
+			return 0, true // it was cut off
 		}
 		err = l.queue.Looked(p, found)
 	}
 	if errors.Is(err, kv.ErrClosed) {
-		return done{turn: t, held: true}
+		return 0, false
 	}
 	if err != nil {
 		l.log.Error("a page cannot be looked at", "bookmark", t.ID, "error", err)
@@ -218,5 +188,5 @@ func (l *Checker) check(ctx context.Context, t kv.DuePage) done {
 	if err != nil || idle {
 		err = l.queue.Postpone(t)
 	}
-	return done{turn: t, wait: found.Wait, held: err != nil}
+	return found.Wait, err == nil
 }
