@@ -25,7 +25,6 @@ import (
 	"kist/httpapi/outbound"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
-	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -36,7 +35,7 @@ const remoteAt = "/api/v1/remote-upload"
 func (a *app) fetching(t testing.TB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { upload.FetchQueued(a.server.Site, ctx) })
+	work.Go(func() { a.server.Fetches.Run(ctx) })
 	stop = func() { cancel(); work.Wait() }
 	t.Cleanup(stop)
 	return stop
@@ -604,16 +603,26 @@ func TestRemoteUploadTurns(t *testing.T) {
 		}
 		return of
 	}
-	running := func() int {
-		f := &a.server.Fetches
-		f.Mu.Lock()
-		defer f.Mu.Unlock()
-		return len(f.Out)
+	running := func() (n int) {
+		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
+			users, err := tx.Users()
+			for _, u := range users {
+				all, fail := tx.Fetches(u.ID)
+				err = errors.Join(err, fail)
+				for _, f := range all {
+					if f.State == record.FetchRuns {
+						n++
+					}
+				}
+			}
+			return err
+		}))
+		return n
 	}
 	queue("a", a.key, 6)
 	a.fetching(t)
-	is.Equal(next(worker.FetchesOfOwner), "aa")
-	is.Equal(running(), worker.FetchesOfOwner)
+	is.Equal(next(upload.FetchesOfOwner), "aa")
+	is.Equal(running(), upload.FetchesOfOwner)
 	ben := key("ben")
 	queue("b", ben, 1) // at once, though nothing of ann's ends
 	is.Equal(next(1), "b")

@@ -66,7 +66,7 @@ func New(c web.Config) (*Server, error) {
 	s.crowd.from = map[netip.Prefix]int{}
 	s.readiness.turn = make(chan struct{}, 1)
 	s.Imports.Begin()
-	s.Fetches.Ready()
+	s.Fetches = upload.NewFetches(s.Site)
 	s.routes = s.table()
 	secret, err := c.Store.Secret()
 	if err == nil {
@@ -150,7 +150,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, t *tls.Config, grace
 	defer stop()
 	defer s.Imports.End()
 	work.Go(func() { s.Webhooks.Run(ctx) })
-	work.Go(func() { upload.FetchQueued(s.Site, ctx) })
+	work.Go(func() { s.Fetches.Run(ctx) })
 	work.Go(func() { s.links.Run(ctx) })
 	failed := make(chan error, 1)
 	go func() {

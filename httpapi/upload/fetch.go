@@ -13,7 +13,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -28,88 +28,50 @@ import (
 )
 
 // Bounds of the work on remote uploads.
+const (
+	FetchesAtOnce  = 6
+	FetchesOfOwner = 2 // so that slow servers do not keep others waiting
+	fetchRedirects = 10
+	fetchLook      = time.Minute // between two looks at the queue
+)
 
-const FetchesAtOnce = 6
-
-const fetchRedirects = 10
-
-const fetchLook = time.Minute // between two looks at the queue: the clock may have been set
-
-const fetchAgain = 5 * time.Second // until the store is tried again when it fails
-
-// FetchQueued fetches what is queued until ctx ends. It then cuts off what is
-// under way, and returns when that is back in the queue.
-func FetchQueued(s *web.Site, ctx context.Context) {
-	var work sync.WaitGroup
-	defer work.Wait()
+// NewFetches makes the queue of remote uploads. When it ends, it cuts off what
+// is under way and returns when that is back in the queue.
+func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 	resumed := false
-	next := func() (time.Duration, error) {
-		if !resumed {
-			if err := s.Store.Update((*kv.Tx).ResumeFetches); err != nil {
-				return 0, err
+	return worker.New(worker.Options[record.ID]{
+		Name: "remote uploads", AtOnce: FetchesAtOnce, Longest: fetchLook, Log: s.Log,
+		Find: func(q *worker.Queue[record.ID], free int) (due []worker.Job[record.ID], wait time.Duration, err error) {
+			if !resumed {
+				if err := s.Store.Update((*kv.Tx).ResumeFetches); err != nil {
+					return nil, 0, err
+				}
+				resumed = true
 			}
-			resumed = true
-		}
-		return beginFetches(s, ctx, &work)
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		wait, err := next()
-		if err != nil {
-			s.Log.Error("the queue of remote uploads cannot be read; it is tried again", "error", err)
-			wait = fetchAgain
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-s.Fetches.Wake:
-		}
-	}
-}
-
-// beginFetches begins what is due as far as there is room, owner by owner in
-// turn, and says how long to wait if nothing happens.
-func beginFetches(s *web.Site, ctx context.Context, work *sync.WaitGroup) (wait time.Duration, err error) {
-	f := &s.Fetches
-	f.Mu.Lock()
-	free := FetchesAtOnce - len(f.Out)
-	f.Mu.Unlock()
-	if free == 0 {
-		return fetchLook, nil
-	}
-	var found []kv.DueFetch
-	if err := s.Store.View(func(tx *kv.Tx) (err error) {
-		found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return f.Running(id) != nil })
-		return err
-	}); err != nil {
-		return 0, err
-	}
-	if len(found) == 0 && wait == 0 { // nobody waits
-		f.Mu.Lock()
-		clear(f.Last)
-		f.Mu.Unlock()
-	}
-	for ; free > 0; free-- {
-		ctx, stop := context.WithCancel(ctx)
-		at := &worker.Fetching{Stop: stop}
-		one, rest, ok := f.Begin(found, at)
-		if found = rest; !ok {
-			stop()
-			break
-		}
-		work.Go(func() {
-			defer f.End(one.ID)
-			defer stop()
-			runFetch(s, ctx, one, at)
-		})
-	}
-	return min(cmp.Or(wait, fetchLook), fetchLook), nil
+			var found []kv.DueFetch
+			if err := s.Store.View(func(tx *kv.Tx) (err error) {
+				found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return q.Running(id) != nil })
+				return err
+			}); err != nil {
+				return nil, 0, err
+			}
+			if len(found) == 0 && wait == 0 { // nobody waits
+				q.Forget(func(record.ID) bool { return false })
+			}
+			for _, one := range found {
+				read := new(atomic.Int64)
+				due = append(due, worker.Job[record.ID]{
+					Key: one.ID, Turn: one.Owner, Shares: []worker.Share{{Of: one.Owner, Max: FetchesOfOwner}}, Bytes: read,
+					Do: func(ctx context.Context) { runFetch(s, ctx, one, read) },
+				})
+			}
+			return due, wait, nil
+		},
+	})
 }
 
 // runFetch makes one try and writes down what came of it.
-func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, at *worker.Fetching) {
+func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, read *atomic.Int64) {
 	var f *record.Fetch
 	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
 	switch {
@@ -117,44 +79,28 @@ func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, at *worker.Fetc
 		return
 	case err != nil:
 		s.Log.Error("a remote upload does not begin; it is tried again", "id", one.ID, "error", err)
-		pause(ctx, fetchAgain)
+		worker.Pause(ctx)
 		return
 	}
 	outcome := func(tx *kv.Tx) error { return tx.RequeueFetch(f) }
-	switch err := fetchOne(s, ctx, f, at); {
+	switch err := fetchOne(s, ctx, f, read); {
 	case err == nil, nobodyWaits(err):
 		return
 	case ctx.Err() == nil && !errors.Is(err, kv.ErrDisabled):
 		e := explainFetch(s, f, err)
 		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
 	}
-	for {
-		err := s.Store.Update(outcome)
-		if err == nil || nobodyWaits(err) || errors.Is(err, kv.ErrClosed) {
-			return
+	worker.Persist(ctx, s.Log.With("remoteUpload", f.ID), func() error {
+		if err := s.Store.Update(outcome); !nobodyWaits(err) {
+			return err
 		}
-		s.Log.Error("what came of a remote upload is not written down; it is tried again", "id", f.ID, "error", err)
-		if !pause(ctx, fetchAgain) {
-			return // the next start sees to it
-		}
-	}
+		return nil
+	})
 }
 
 // nobodyWaits reports whether an error says that a try was cancelled, or
 // removed with or without its account.
 func nobodyWaits(err error) bool { return errors.Is(err, kv.ErrNotRunning) || web.IsMissing(err) }
-
-// pause waits; it reports false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 // fetchError says what a try failed by.
 type fetchError struct {
@@ -183,7 +129,7 @@ func explainFetch(s *web.Site, f *record.Fetch, err error) *fetchError {
 const otherServer = "The other server"
 
 // fetchOne makes a try. The content is durable first, the record comes second.
-func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, at *worker.Fetching) error {
+func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.Int64) error {
 	form, err := FetchForm(f.Fields)
 	if err != nil {
 		return err
@@ -219,7 +165,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, at *worker.Fetc
 			s.Log.Warn("a remote upload's temporary file is left", "error", err)
 		}
 	}()
-	if err := stageFetched(s, f, res.Body, st, room, at); err != nil {
+	if err := stageFetched(s, f, res.Body, st, room, read); err != nil {
 		return err
 	}
 	kept, err := st.Keep()
@@ -246,8 +192,8 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, at *worker.Fetc
 }
 
 // stageFetched stages a body, within the room that there is, and notes how far it is.
-func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, at *worker.Fetching) error {
-	from := &readErrors{r: &fetched{body, at}}
+func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage, m *UploadBudget, read *atomic.Int64) error {
+	from := &readErrors{r: countedReader{body, read}}
 	for limit := min(m.File, m.Left, math.MaxInt64-1); ; {
 		some := &piece{r: from, left: min(NoteBytes, limit-st.Size()+1), until: time.Now().Add(noteTime)}
 		_, err := st.ReadFrom(some)
@@ -277,15 +223,15 @@ func saveFetchProgress(s *web.Site, f *record.Fetch) error {
 	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
 }
 
-// fetched counts what is read.
-type fetched struct {
+// countedReader counts what is read.
+type countedReader struct {
 	io.Reader
-	at *worker.Fetching
+	n *atomic.Int64
 }
 
-func (r *fetched) Read(b []byte) (int, error) {
+func (r countedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
-	r.at.Bytes.Add(int64(n))
+	r.n.Add(int64(n))
 	return n, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"kist/httpapi/webhook"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/record"
 	"kist/search"
 )
 
@@ -75,7 +76,7 @@ type Site struct {
 	UploadTurns uploadLocks // on resumable uploads
 	Webhooks    *webhook.Sender
 	Imports     worker.Imports
-	Fetches     worker.Fetcher
+	Fetches     *worker.Queue[record.ID] // remote uploads by id
 	Grants      *grant.Signer
 	Challenges  *captcha.Issuer
 	Budget      *budget
