@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -132,52 +131,19 @@ func (tx *Tx) Fetches(owner record.ID) ([]record.Fetch, error) { return collect(
 type DueFetch struct{ Owner, ID record.ID }
 
 // DueFetches finds remote uploads whose time has come, of each owner at most
-// limit, those that are due for longest. busy says which to pass over. wait is
-// how long until the next one is due, 0 if none waits for its time. What it
-// costs goes by the number of owners, not by what is queued.
+// limit, those that are due for longest. busy says which to skip. wait is as in
+// findDue.
 func (tx *Tx) DueFetches(limit int, busy func(record.ID) bool) (found []DueFetch, wait time.Duration, err error) {
-	now := tx.s.MonotonicNow().UnixMilli()
-	for after := []byte(nil); ; {
-		var owner record.ID
-		some := false
-		for k := range tx.Walk(fetchLine, []byte{lineWaiting}, after, false) {
-			owner, some = record.ID(k[lineOwner:lineTime]), true
-			break
+	return findDue(tx, fetchLine, []byte{lineWaiting}, 16, func(owner []byte) (int, error) {
+		if shut, err := tx.Disabled(record.ID(owner)); err != nil || shut { // it waits until the account is open again
+			return -1, err
 		}
-		if !some {
-			return found, wait, nil
-		}
-		after = append(owner[:], pastOwner...)
-		shut, err := tx.Disabled(owner)
-		if err != nil {
-			return nil, 0, err
-		}
-		if shut { // it waits until the account is open again
-			continue
-		}
-		n := 0
-		for k := range tx.Walk(fetchLine, fetchLineKey(lineWaiting, owner), nil, false) {
-			id := record.ID(k[lineID:])
-			if busy(id) {
-				continue
-			}
-			if left := int64(binary.BigEndian.Uint64(k[lineTime:])^1<<63) - now; left > 0 {
-				if d := time.Duration(left) * time.Millisecond; wait == 0 || d < wait {
-					wait = d
-				}
-				break
-			}
-			if n == limit {
-				break
-			}
-			n++
-			found = append(found, DueFetch{owner, id})
-		}
-	}
+		return limit, nil
+	}, func(owner, id []byte) (DueFetch, bool) {
+		f := DueFetch{record.ID(owner), record.ID(id)}
+		return f, busy(f.ID)
+	})
 }
-
-// pastOwner comes after what follows an owner in all entries of the line.
-var pastOwner = slices.Repeat([]byte{0xff}, 8+16+1)
 
 // ErrNotRunning says of a try that nobody waits for it any more: it was
 // cancelled.

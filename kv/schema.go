@@ -260,3 +260,52 @@ func (tx *Tx) format() uint32 {
 
 // signed is an instant in milliseconds such that those before 1970 sort first.
 func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
+
+// findDue finds what is due in an index of groups: an entry is prefix, a group
+// (size bytes), a time, and the rest. Of each group it finds those that are due
+// for longest, as many as room says; a negative room skips the group. parse makes
+// a result of an entry, and says whether to skip it. wait is how long until the
+// next one is due, 0 if none waits for its time. What it costs goes by the
+// number of groups and of what it finds, not by what is queued.
+func findDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool)) (found []T, wait time.Duration, err error) {
+	now := tx.s.MonotonicNow().UnixMilli()
+	for after := []byte(nil); ; {
+		var group []byte
+		for k := range tx.Walk(b, prefix, after, false) {
+			group = slices.Clone(k[len(prefix):][:size])
+			break
+		}
+		if group == nil {
+			return found, wait, nil
+		}
+		after = append(slices.Clone(group), pastGroup...)
+		n, err := room(group)
+		if err != nil {
+			return nil, 0, err
+		}
+		if n < 0 {
+			continue
+		}
+		for k := range tx.Walk(b, slices.Concat(prefix, group), nil, false) {
+			k = k[len(prefix)+size:]
+			one, skip := parse(group, k[8:])
+			if skip {
+				continue
+			}
+			if left := int64(binary.BigEndian.Uint64(k)^1<<63) - now; left > 0 {
+				if d := time.Duration(left) * time.Millisecond; wait == 0 || d < wait {
+					wait = d
+				}
+				break
+			}
+			if n == 0 {
+				break
+			}
+			n--
+			found = append(found, one)
+		}
+	}
+}
+
+// pastGroup comes after all that follows a group in an index of findDue.
+var pastGroup = slices.Repeat([]byte{0xff}, 8+16+16+1)

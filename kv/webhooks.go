@@ -437,57 +437,23 @@ type Due struct {
 // DueDeliveries finds deliveries whose time has come, of each webhook those
 // that are due for longest. room says how many more of a webhook may go out;
 // it is asked of every webhook for which something waits and that is on. busy
-// says of which subjects a delivery is out. wait is how long until the next one
-// is due, if that is known and nothing changes. What it costs goes by the
-// number of webhooks for which something waits and of what it finds, not by
-// what is queued.
+// says of which subjects a delivery is out. wait is as in findDue.
 func (tx *Tx) DueDeliveries(room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
-	now := tx.s.MonotonicNow().UnixMilli()
-	for at := []byte(nil); ; {
-		var hook []byte
-		for k := range tx.Walk(deliveryDue, nil, at, false) {
-			hook = slices.Clone(k[:32])
-			break
-		}
-		if hook == nil {
-			return found, wait, nil
-		}
-		at = append(slices.Clone(hook), pastHook...)
+	return findDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := hooks.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
 			tx.s.log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
-			continue
+			return -1, nil
 		}
-		shut, err := tx.Disabled(h.Owner)
-		if err != nil {
-			return nil, 0, err
+		if shut, err := tx.Disabled(h.Owner); err != nil || shut || !h.Enabled || !h.Paused.IsZero() {
+			return -1, err
 		}
-		if shut || !h.Enabled || !h.Paused.IsZero() {
-			continue
-		}
-		n := room(h)
-		for k := range tx.Walk(deliveryDue, hook, nil, false) {
-			t := Due{Place{h.Owner, h.ID, record.ID(k[40:56])}, record.ID(k[56:])}
-			if busy(t) {
-				continue
-			}
-			if left := int64(binary.BigEndian.Uint64(k[32:])^1<<63) - now; left > 0 {
-				if d := time.Duration(left) * time.Millisecond; wait == 0 || d < wait {
-					wait = d
-				}
-				break
-			}
-			if n == 0 {
-				break
-			}
-			n--
-			found = append(found, t)
-		}
-	}
+		return room(h), nil
+	}, func(hook, ids []byte) (Due, bool) {
+		t := Due{Place{record.ID(hook), record.ID(hook[16:]), record.ID(ids)}, record.ID(ids[16:])}
+		return t, busy(t)
+	})
 }
-
-// pastHook comes after all keys of a webhook in deliveryDue.
-var pastHook = bytes.Repeat([]byte{0xff}, 8+16+16)
 
 // Delivery reads a delivery and what it tells.
 func (tx *Tx) Delivery(p Place) (*record.Delivery, *record.Notice, error) {
