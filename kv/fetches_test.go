@@ -221,6 +221,15 @@ func TestDueFetches(t *testing.T) {
 	})
 	ids, _ = due()
 	is.Equal(ids, []record.ID{of[3].ID})
+	for i, name := range []string{"cat", "dan", "eve"} { // the one in the middle is due first
+		f, err := addFetch(s, record.Fetch{Owner: user(t, s, name).ID})
+		is.NoErr(err)
+		run := beginFetch(t, s, f)
+		asked := []time.Duration{40 * time.Second, 20 * time.Second, 30 * time.Second}[i]
+		update(t, s, func(tx *Tx) error { return tx.FailFetch(run, "x", true, asked) })
+	}
+	_, wait = due()
+	is.True(wait > 15*time.Second && wait <= 20*time.Second)
 }
 
 // So many wait, and so many and for so long are remembered.

@@ -278,7 +278,7 @@ func findDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(g
 		if group == nil {
 			return found, wait, nil
 		}
-		after = append(slices.Clone(group), pastGroup...)
+		after = append(slices.Clone(group), 0xff) // past all times
 		n, err := room(group)
 		if err != nil {
 			return nil, 0, err
@@ -306,6 +306,3 @@ func findDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(g
 		}
 	}
 }
-
-// pastGroup comes after all that follows a group in an index of findDue.
-var pastGroup = slices.Repeat([]byte{0xff}, 8+16+16+1)
