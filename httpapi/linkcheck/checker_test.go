@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/record"
 )
@@ -224,6 +225,29 @@ func TestLatestFirst(t *testing.T) {
 	})
 }
 
+// A host with many pages keeps no other host waiting, whether it is being asked
+// or not.
+func TestManyPagesOfHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		m, w := newMemory(), &world{takes: time.Minute, tells: record.Look{Verdict: record.Answers, Read: true}}
+		m.add(1, true, time.Now())
+		lookingAt(t, m, w, func() {
+			synctest.Wait()
+			is.Equal(w.count(), 1)
+			m.mu.Lock()
+			for _, host := range []uint64{2, 3, 4, 4, 4, 4, 1, 1, 1, 1} {
+				id := record.ID{1, byte(len(m.pages))}
+				m.pages = slices.Insert(m.pages, 0, &record.Page{ID: id, Host: host, Fill: true, Due: time.Now()})
+			}
+			m.tell()
+			m.mu.Unlock()
+			synctest.Wait()
+			is.Equal(w.count(), maxOut)
+		})
+	})
+}
+
 // A host that asks for time gets it, for its other pages too.
 func TestRetryAfterOfHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,6 +314,12 @@ func TestStoreFails(t *testing.T) {
 			m.add(3, true, time.Now())
 			synctest.Wait()
 			is.Equal(w.count(), before+2) // nothing is held any more
+			m.mu.Lock()
+			m.full = true
+			m.mu.Unlock()
+			m.add(4, true, time.Now())
+			time.Sleep(worker.Again + time.Second)
+			is.Equal(w.count(), before+4) // and the next failure holds it as shortly as the first
 		})
 	})
 }

@@ -353,6 +353,10 @@ func TestSlowTargetDelaysNoOther(t *testing.T) {
 				is.True(!at.After(begun)) // in no time
 			}
 			time.Sleep(7 * time.Second)
+			synctest.Wait()
+			w.mu.Lock()
+			is.True(i < 2 || w.now["slow.example"] <= 1)
+			w.mu.Unlock()
 		}
 		is.Equal(m.states()[record.Done], 100)
 		is.Equal(w.crowd("slow.example"), 2)
@@ -455,6 +459,27 @@ func TestShares(t *testing.T) {
 		begin(5, maxIll-3*maxIllOfOwner-1, true)
 		is.True(!mayBegin(6, true)) // of all owners
 		is.True(mayBegin(6, false))
+		stop()
+		<-ended
+	})
+}
+
+// When a webhook was served last is forgotten when nothing waits for it.
+func TestTurnsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		m, w := newMemory(), newWires(t, map[string]http.HandlerFunc{"done.example": accept, "waits.example": refuse})
+		c := newSender(m, w.client(), "", quiet)
+		q := worker.New(worker.Options[line]{AtOnce: maxOut, Longest: longest, Due: m.Due(), Find: c.find, Log: quiet})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); q.Run(ctx) }()
+		done, waits := m.hook("done.example"), m.hook("waits.example")
+		m.emit(done, 1)
+		m.emit(waits, 1)
+		synctest.Wait()
+		is.True(q.Served(done.ID).IsZero())
+		is.Equal(q.Served(waits.ID), time.Now())
 		stop()
 		<-ended
 	})

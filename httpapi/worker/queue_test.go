@@ -315,7 +315,15 @@ func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		s := new(store)
-		s.do = func(ctx context.Context, t task) { <-ctx.Done(); s.remove(t.id) }
+		var latest context.Context // of those that have ended
+		s.do = func(ctx context.Context, t task) {
+			if t.id == 4 {
+				latest = ctx
+			} else {
+				<-ctx.Done()
+			}
+			s.remove(t.id)
+		}
 		s.add(nil, task{id: 1, of: 1}, task{id: 2, of: 1}, task{id: 3, of: 1})
 		q, stop := run(t, s, Options[int]{})
 		defer stop()
@@ -329,6 +337,9 @@ func TestCancel(t *testing.T) {
 		is.Equal(q.Running(1), nil)
 		is.True(q.Running(2) != nil)
 		is.Equal(s.begun(), []int{3})
+		s.add(q, task{id: 4, of: 2})
+		synctest.Wait()
+		is.True(latest.Err() != nil) // it is released when its job ends
 	})
 }
 
