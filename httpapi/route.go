@@ -72,11 +72,18 @@ func (s *Server) table() []Route {
 	return all
 }
 
-// mount registers the routes. httprouter allows no word beside a wildcard, so
-// the routes that do not fit into one router go into the next, words before
-// wildcards, and a router that has no answer asks the next.
+// mount registers the routes.
 func (s *Server) mount() http.Handler {
-	order := slices.Clone(s.routes)
+	s.routers = spread(s.routes, s.handle, s.handleNothing())
+	return s.middleware(s.routers[0])
+}
+
+// spread registers routes with routers, of which the first answers all requests.
+// httprouter allows no word beside a wildcard, so the routes that do not fit into
+// one router go into the next, words before wildcards, and a router that has no
+// answer asks the next. nothing answers what no route matches.
+func spread(routes []Route, handle func(Route) httprouter.Handle, nothing http.Handler) (routers []*httprouter.Router) {
+	order := slices.Clone(routes)
 	slices.SortStableFunc(order, func(a, b Route) int { return cmp.Compare(rank(a.Path), rank(b.Path)) })
 	held := map[string][][]string{} // the paths in each router, by method
 	for _, r := range order {
@@ -89,21 +96,20 @@ func (s *Server) mount() http.Handler {
 			if i == len(held[m]) {
 				held[m] = append(held[m], nil)
 			}
-			if i == len(s.routers) {
-				s.routers = append(s.routers, newRouter())
+			if i == len(routers) {
+				routers = append(routers, newRouter())
 			}
 			held[m][i] = append(held[m][i], r.Path)
-			s.routers[i].Handle(m, pattern(r.Path), s.handle(r))
+			routers[i].Handle(m, pattern(r.Path), handle(r))
 		}
 	}
-	nothing := s.handleNothing()
-	for i, router := range s.routers {
+	for i, router := range routers {
 		router.NotFound = nothing
-		if i+1 < len(s.routers) {
-			router.NotFound = s.routers[i+1]
+		if i+1 < len(routers) {
+			router.NotFound = routers[i+1]
 		}
 	}
-	return s.middleware(s.routers[0])
+	return routers
 }
 
 func newRouter() *httprouter.Router {

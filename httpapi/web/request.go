@@ -50,7 +50,9 @@ type AnswerWriter struct {
 	Status int
 	Bytes  int64
 	Caller *kv.Caller
-	Code   string // of the error answered
+	// Account is the name of the account that the operator acts for.
+	Account string
+	Code    string // of the error answered
 
 	Renew    time.Duration // see writeRenew
 	extended time.Time     // when the deadline for writing was last set
@@ -192,7 +194,7 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 		level = slog.LevelDebug // asked every few seconds, for ever
 	}
 	attrs := append(
-		make([]slog.Attr, 0, 11),
+		make([]slog.Attr, 0, 12),
 		slog.String("method", CutTo(r.Method, 32)), slog.String("path", loggable(r.URL.Path)), slog.Int("status", w.Status),
 		slog.Int64("bytes", w.Bytes), slog.Float64("ms", float64(took.Microseconds())/1000),
 		slog.String("client", client), slog.String("requestId", id),
@@ -201,7 +203,13 @@ func (s *Site) LogLine(w *AnswerWriter, r *http.Request, id string, took time.Du
 		attrs = append(attrs, slog.String("op", w.Op))
 	}
 	if w.Caller != nil {
-		attrs = append(attrs, slog.String("user", w.Caller.User.Name), slog.String("key", w.Caller.Key.ID.String()))
+		attrs = append(attrs, slog.String("user", w.Caller.User.Name))
+		if w.Caller.Key.ID != (record.ID{}) { // the operator has none
+			attrs = append(attrs, slog.String("key", w.Caller.Key.ID.String()))
+		}
+	}
+	if w.Account != "" {
+		attrs = append(attrs, slog.String("account", CutTo(w.Account, 64)))
 	}
 	if w.Code != "" {
 		attrs = append(attrs, slog.String("code", w.Code))

@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"kist/httpapi/web"
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// operator answers the commands of the operator, who owns the data directory. It
+// checks no credentials, so it belongs on the admin socket or in the process of a
+// command, and nowhere else. It serves rows of the table as the network does, but
+// without checks of the host and the origin and without limits of rate and time,
+// and its errors say everything.
+type operator struct{ *web.Site }
+
+// Operator returns the handler for the commands of the operator. The network does
+// not reach it.
+func (s *Server) Operator() http.Handler { return (&operator{s.Site}).mount() }
+
+// Operator returns the handler for the commands of the operator on a store that no
+// server has open. Of the configuration it needs Store, Passwords, Log and Access.
+func Operator(c web.Config) http.Handler {
+	return (&operator{&web.Site{Config: c, Budget: web.NewBudget()}}).mount()
+}
+
+// The operations that the operator may call: those of the instance, and those of an
+// account, which the parameter user names.
+var (
+	instanceOps = []string{"listUsers", "createUser", "readUser", "editUser", "removeUser", "readSettings", "editSettings"}
+	accountOps  = []string{"readMe", "listKeys", "createKey", "removeKey", "listWebhooks"}
+)
+
+// operatorName names the operator in the log.
+const operatorName = "operator"
+
+// mount returns a handler of the operator's rows.
+func (o *operator) mount() http.Handler {
+	var rows []Route
+	for _, r := range new(Server).operations() {
+		if slices.Contains(instanceOps, r.Id) || slices.Contains(accountOps, r.Id) {
+			rows = append(rows, r)
+		}
+	}
+	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.serve(w, r, "", nil, func(*web.Request) error {
+			return &record.Error{Fault: record.Malformed, Code: "unknown_command", Text: "The running server does not know this command; use the kist binary of the server's version."}
+		})
+	})
+	return spread(rows, o.handle, nothing)[0]
+}
+
+func (o *operator) handle(row Route) httprouter.Handle {
+	return func(w http.ResponseWriter, r *http.Request, args httprouter.Params) {
+		o.serve(w, r, row.Id, args, func(c *web.Request) error {
+			c.Made = row.Reply.Status
+			var u *record.User
+			if slices.Contains(accountOps, row.Id) {
+				c.W.Account = r.URL.Query().Get("user")
+				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.UserNamed(c.W.Account); return err })
+				if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+					e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", c.W.Account)
+				}
+				if err != nil {
+					return err
+				}
+			} else {
+				u = &record.User{Name: operatorName}
+			}
+			c.Caller = &kv.Caller{User: *u, Key: record.Key{Owner: u.ID, Scopes: []record.Scope{record.ScopeAdmin}}}
+			c.Caller.User.Role = record.Admin // whatever the account's own
+			return row.Serve(c)
+		})
+	}
+}
+
+// withoutDeadlines hides the connection of an answer, so that a command may take as
+// long as it needs.
+type withoutDeadlines struct{ http.ResponseWriter }
+
+// serve answers a request by a function that answers or fails.
+func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args httprouter.Params, fn func(*web.Request) error) {
+	start := time.Now()
+	w = withoutDeadlines{w}
+	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Id: web.NewID(), Op: op}
+	aw.Caller = &kv.Caller{User: record.User{Name: operatorName}}
+	defer func() { o.LogLine(aw, r, aw.Id, time.Since(start)) }()
+	c := &web.Request{Site: o.Site, W: aw, R: r, Args: args, ID: aw.Id}
+	defer c.ReleaseJSON()
+	if err := fn(c); err != nil {
+		o.fail(aw, err)
+	}
+}
+
+// fail answers with an error. Unlike the network, the operator sees all of it.
+func (o *operator) fail(w *web.AnswerWriter, err error) {
+	if w.Status != 0 {
+		panic(http.ErrAbortHandler) // the command must not take half an answer for a whole one
+	}
+	e, status := web.ClientError(err)
+	if status >= http.StatusInternalServerError && !errors.As(err, new(*record.Error)) {
+		e = &record.Error{Code: e.Code, Text: err.Error()}
+	}
+	w.Code = e.Code
+	body, err := json.Marshal(map[string]any{"error": e.Text, "code": e.Code, "fields": e.Fields, "requestId": w.Id})
+	if err != nil { // texts cannot fail
+		panic(err)
+	}
+	web.ClearContentHeaders(w.Header())
+	w.Header().Set("Content-Type", web.JsonType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the command may be gone
+}

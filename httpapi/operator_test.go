@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/httpapi/web"
+	"kist/kv/record"
+)
+
+// operate sends a request to a handler of the operator.
+func operate(t *testing.T, h http.Handler, method, target, body string) (int, map[string]any) {
+	t.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var got map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(method, target, w.Code, w.Body, err)
+	}
+	return w.Code, got
+}
+
+// The operator manages accounts, settings and keys with no key, and the log names
+// both the operator and the account.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	op := a.server.Operator()
+	status, got := operate(t, op, "POST", "/api/v1/admin/users", `{"username":"bob","password":"correct horse"}`)
+	is.Equal(status, 201)
+	bob := got["data"].(map[string]any)["id"].(string)
+	status, got = operate(t, op, "GET", "/api/v1/admin/users?sort=oldest", "")
+	is.Equal(status, 200)
+	is.Equal(got["total"], 2.0)
+	status, got = operate(t, op, "GET", "/api/v1/me?user=BOB", "")
+	is.Equal(status, 200)
+	is.Equal(got["data"].(map[string]any)["id"], bob)
+
+	status, got = operate(t, op, "POST", "/api/v1/keys?user=bob", `{"name":"laptop","scopes":["read"]}`)
+	is.Equal(status, 201)
+	key := got["key"].(string)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).text("data.username"), "bob")
+	id := got["data"].(map[string]any)["id"].(string)
+	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=ann", "") // it is not hers
+	is.Equal(status, 404)
+	status, _ = operate(t, op, "DELETE", "/api/v1/keys/"+id+"?user=bob", "")
+	is.Equal(status, 200)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).status, 401)
+	status, _ = operate(t, op, "PATCH", "/api/v1/admin/settings", `{"apiTokensDisabled":true}`)
+	is.Equal(status, 200)
+	is.Equal(a.do(apiRequest{method: "GET", path: "/api/v1/me"}).code(), "api_tokens_disabled")
+
+	status, got = operate(t, op, "POST", "/api/v1/admin/users", `{"username":"no way","password":"x"}`)
+	is.Equal(status, 422) // the rules of the API's own form
+	is.Equal(len(got["fields"].(map[string]any)), 2)
+	for _, target := range []string{"/api/v1/keys?user=carol", "/api/v1/keys?user=", "/api/v1/keys"} {
+		status, got = operate(t, op, "GET", target, "")
+		is.Equal(status, 404)
+		is.True(strings.Contains(got["error"].(string), "kist user list shows the names"))
+	}
+	log := a.log.String()
+	is.True(strings.Contains(log, `"op":"createKey","user":"operator","account":"bob"`))
+	is.True(!strings.Contains(log, key))
+}
+
+// The operator's handler serves nothing but its own rows, and says all of an error.
+func TestOperatorErrors(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	op := a.server.Operator()
+	for _, target := range []string{"GET /", "GET /healthz", "GET /api/v1/files", "POST /api/v1/auth/login", "PUT /api/v1/me", "GET /api/v1/export"} {
+		method, path, _ := strings.Cut(target, " ")
+		status, got := operate(t, op, method, path, "{}")
+		is.Equal(status, 400)
+		is.Equal(got["code"], "unknown_command")
+	}
+	for _, id := range slices.Concat(instanceOps, accountOps) {
+		is.True(slices.ContainsFunc(a.server.routes, func(r Route) bool { return r.Id == id })) // a row of the table
+	}
+	is.NoErr(a.server.Store.Close())
+	status, got := operate(t, op, "GET", "/api/v1/admin/users", "")
+	is.Equal(status, 503)
+	is.Equal(got["error"], "the store is closed")
+}
+
+// A command without a server has the same handler on a store alone.
+func TestOperatorAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	quiet := slog.New(slog.DiscardHandler)
+	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet})
+	fill := strings.NewReplacer("{id}", a.user.ID.String())
+	for _, r := range a.server.routes {
+		if r.Id == "removeUser" || !slices.Contains(instanceOps, r.Id) && !slices.Contains(accountOps, r.Id) {
+			continue
+		}
+		body := map[string]string{
+			"createUser": `{"username":"bob","password":"correct horse"}`, "createKey": `{"name":"laptop"}`,
+			"editUser": `{"password":"another horse"}`, "editSettings": `{"linkChecks":false}`,
+		}[r.Id]
+		status, got := operate(t, op, r.Method, fill.Replace(r.Path)+"?user=ann", body)
+		if want := r.Reply.Status; status != want && r.Id != "removeKey" || r.Id == "removeKey" && status != 404 {
+			t.Errorf("%s: %d %v", r.Id, status, got)
+		}
+	}
+	status, _ := operate(t, op, "DELETE", "/api/v1/admin/users/"+a.user.ID.String(), "")
+	is.Equal(status, 409) // the last administrator
+}
+
+// None of the operator's power is on the network: there, a caller is who the
+// credential says, and the name in the request changes nothing.
+func TestOperatorIsNotOnTheNetwork(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	bob := a.addUser("bob", record.Member)
+	key := a.addKey(bob, record.ScopeAdmin)
+	fill := strings.NewReplacer("{id}", a.user.ID.String())
+	rows := 0
+	for _, r := range a.server.routes {
+		if !slices.Contains(instanceOps, r.Id) && !slices.Contains(accountOps, r.Id) {
+			continue
+		}
+		rows++
+		for _, name := range []string{"ann", "operator", ""} {
+			q := apiRequest{method: r.Method, path: fill.Replace(r.Path) + "?" + url.Values{"user": {name}}.Encode(), raw: true}
+			q.header = http.Header{"X-Kist-User": {name}, "X-Forwarded-For": {"@"}}
+			if r.Body != nil {
+				q.json = "{}"
+			}
+			q.anyone = true
+			is.Equal(a.do(q).status, 401)
+			q.anyone, q.key = false, key
+			got := a.do(q)
+			switch r.Id {
+			case "readMe":
+				is.Equal(got.text("data.username"), "bob")
+			case "listWebhooks":
+				is.Equal(got.status, 200)
+			default:
+				is.Equal(got.status, 403)
+			}
+		}
+	}
+	is.Equal(rows, len(instanceOps)+len(accountOps))
+}
