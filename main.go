@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -39,7 +41,12 @@ func main() {
 		Serve serveCommand `cmd:"" help:"Run the server."`
 		admin.Commands
 	}
-	os.Exit(admin.Main(&cli, &cli.Globals, version))
+	os.Exit(admin.Main(&cli, &cli.Globals, version, operator))
+}
+
+// operator makes the API of a command that has the store open itself.
+func operator(store *kv.Store, log *slog.Logger) http.Handler {
+	return httpapi.Operator(web.Config{Store: store, Passwords: kv.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)})
 }
 
 type serveCommand struct {
@@ -123,11 +130,10 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	passwords := kv.NewPasswords()
 	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
-		Store: store, Blobs: content, Passwords: passwords, Thumbs: thumbs, Icons: icons, Search: index,
+		Store: store, Blobs: content, Passwords: kv.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
 		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
 		Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},
@@ -162,7 +168,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 		}
 	}
 	stopControl := control.Serve(back, control.Handler(control.Backend{
-		Store: store, Passwords: passwords, Sweep: sweeper.Within(ctx), About: about,
+		API: site.Operator(), Store: store, Sweep: sweeper.Within(ctx), About: about,
 		Index:    func() (*search.Index, error) { return index, nil },
 		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
 	}), c.Log)

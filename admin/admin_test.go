@@ -561,6 +561,30 @@ func TestKeys(t *testing.T) {
 	s.stop()
 }
 
+// A new password revokes the keys that --revoke says, names them, and no other
+// user's.
+func TestPasswdRevokes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	s := p.serve()
+	p.ann()
+	p.env = []string{"KIST_PASSWORD=correct horse"}
+	p.must("user", "add", "bob")
+	for _, name := range []string{"laptop", "phone"} {
+		p.must("key", "create", "--user", "bob", "--name", name)
+	}
+	p.must("key", "create", "--user", "ann", "--name", "desk")
+	is.Equal(p.must("user", "passwd", "bob"), "bob has a new password.") // neither is a device's
+	is.Equal(p.must("user", "passwd", "bob", "--revoke", "none"), "bob has a new password.")
+	is.Equal(strings.Count(p.must("key", "list"), "\n"), 3)
+	is.Equal(p.must("user", "passwd", "BOB", "--revoke", "all"), "bob has a new password. Revoked: laptop, phone.")
+	s.stop()
+	is.True(strings.HasSuffix(p.must("key", "list"), " -"))
+	is.Equal(strings.Count(p.must("key", "list"), "\n"), 1) // the head and the other user's
+	is.Equal(p.must("key", "list", "--user", "Bob"), "There are no API keys; kist key create makes one.")
+}
+
 func TestTokensTakeEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

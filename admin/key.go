@@ -1,11 +1,14 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"kist/admin/console"
 	"kist/admin/control"
@@ -26,12 +29,19 @@ type keyCreate struct {
 }
 
 func (cmd *keyCreate) Run(c *Call) error {
-	in := control.KeyInput{User: cmd.User, Name: string(cmd.Name), Expires: cmd.Expires.Time}
-	for _, s := range cmd.Scope {
-		in.Scopes = append(in.Scopes, record.Scope(s))
+	in := map[string]any{"name": cmd.Name, "scopes": cmd.Scope}
+	if !cmd.Expires.IsZero() {
+		in["expiresAt"] = cmd.Expires.Time
 	}
-	var k control.NewKey
-	if err := c.ask(http.MethodPost, "/keys", in, &k); err != nil {
+	k, err := reach(c, false, func(to *control.Client) (k newKey, err error) {
+		owner, err := accountNamed(to, cmd.User)
+		if err == nil {
+			err = to.Call(context.Background(), http.MethodPost, as(cmd.User, keysPath), in, &k)
+		}
+		k.Data.User = owner.Name
+		return k, err
+	})
+	if err != nil {
 		return err
 	}
 	until := "does not expire"
@@ -40,6 +50,61 @@ func (cmd *keyCreate) Run(c *Call) error {
 	}
 	fmt.Fprintln(c.Stderr, console.Printable(fmt.Sprintf("The key %q of %s (id %s) %s. It is shown only once. Keep it safe.", k.Data.Name, k.Data.User, k.Data.ID, until)))
 	return c.say(k, "%s", k.Secret)
+}
+
+// key is an API key as the commands show it.
+type key struct {
+	ID       record.ID      `json:"id"`
+	Name     string         `json:"name"`
+	User     string         `json:"username"`
+	Scopes   []record.Scope `json:"scopes"`
+	Disabled bool           `json:"disabled"`
+	Created  time.Time      `json:"createdAt"`
+	Expires  *time.Time     `json:"expiresAt"`
+	LastUsed *time.Time     `json:"lastUsedAt"`
+}
+
+// newKey is a key that was just created, with its secret, which is shown only once.
+type newKey struct {
+	Data   key    `json:"data"`
+	Secret string `json:"key"`
+}
+
+// keysOf lists the keys of a user.
+func keysOf(from *control.Client, u user) ([]key, error) {
+	all, err := list[key](from, keysPath, u.Name)
+	for i := range all {
+		all[i].User = u.Name
+	}
+	return all, err
+}
+
+// listKeys lists the keys of the user with the name, or of everyone if it is "".
+func listKeys(from *control.Client, name string) ([]key, error) {
+	if name != "" {
+		a, err := accountNamed(from, name)
+		if err != nil {
+			return nil, err
+		}
+		return keysOf(from, a.user)
+	}
+	users, err := listUsers(from)
+	if err != nil {
+		return nil, err
+	}
+	all := []key{}
+	for _, u := range users {
+		some, err := keysOf(from, u)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+func revoke(to *control.Client, k key) error {
+	return to.Call(context.Background(), http.MethodDelete, as(k.User, keysPath+"/"+k.ID.String()), nil, new(struct{}))
 }
 
 // scope is one of the scopes of keys.
@@ -72,8 +137,8 @@ type keyList struct {
 }
 
 func (cmd *keyList) Run(c *Call) error {
-	var all []control.Key
-	if err := c.ask(http.MethodGet, "/keys?user="+url.QueryEscape(cmd.User), control.Nothing{}, &all); err != nil {
+	all, err := reach(c, false, func(to *control.Client) ([]key, error) { return listKeys(to, cmd.User) })
+	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
@@ -95,8 +160,19 @@ type keyRevoke struct {
 }
 
 func (cmd *keyRevoke) Run(c *Call) error {
-	var k control.Key
-	if err := c.ask(http.MethodDelete, "/keys/"+url.PathEscape(cmd.ID), control.Nothing{}, &k); err != nil {
+	k, err := reach(c, false, func(to *control.Client) (key, error) {
+		all, err := listKeys(to, "")
+		if err != nil {
+			return key{}, err
+		}
+		id, err := uuid.Parse(cmd.ID)
+		i := slices.IndexFunc(all, func(k key) bool { return k.ID == id })
+		if err != nil || i < 0 {
+			return key{}, &record.Error{Fault: record.Missing, Code: "not_found", Text: fmt.Sprintf("There is no key with the id %q; kist key list shows the ids.", cmd.ID)}
+		}
+		return all[i], revoke(to, all[i])
+	})
+	if err != nil {
 		return err
 	}
 	return c.say(k, "The key %q of %s is revoked: it is refused from the next request on.", console.Printable(k.Name), k.User)
@@ -121,23 +197,63 @@ type (
 func (cmd *tokensDisable) Run(c *Call) error { return cmd.set(c, true) }
 func (cmd *tokensEnable) Run(c *Call) error  { return cmd.set(c, false) }
 
+// tokens says for whom API keys are off.
+type tokens struct {
+	Disabled bool     `json:"disabled"` // for everyone
+	Users    []string `json:"disabledUsers"`
+}
+
 func (s tokenScope) set(c *Call, off bool) error {
-	var t control.Tokens
-	if err := c.ask(http.MethodPut, "/tokens", control.TokensInput{User: s.User, Disabled: off}, &t); err != nil {
+	return s.run(c, func(to *control.Client) (err error) {
+		edit := map[string]any{"apiTokensDisabled": off}
+		if s.User != "" {
+			_, err = editUser(to, s.User, edit)
+		} else {
+			_, err = call[struct{}](to, http.MethodPatch, settingsPath, edit)
+		}
+		return err
+	})
+}
+
+func (cmd *tokensStatus) Run(c *Call) error {
+	return cmd.run(c, func(*control.Client) error { return nil })
+}
+
+// run runs change and says for whom API keys are off then, among all users or of the
+// one named.
+func (s tokenScope) run(c *Call, change func(to *control.Client) error) error {
+	t, err := reach(c, false, func(to *control.Client) (tokens, error) {
+		t := tokens{Users: []string{}}
+		if err := change(to); err != nil {
+			return t, err
+		}
+		set, err := call[struct {
+			Off bool `json:"apiTokensDisabled"`
+		}](to, http.MethodGet, settingsPath, nil)
+		if err != nil {
+			return t, err
+		}
+		t.Disabled = set.Off
+		users, err := listUsers(to)
+		if s.User != "" {
+			var one account
+			one, err = accountNamed(to, s.User)
+			users = []user{one.user}
+		}
+		for _, u := range users {
+			if u.TokensOff {
+				t.Users = append(t.Users, u.Name)
+			}
+		}
+		return t, err
+	})
+	if err != nil {
 		return err
 	}
 	return s.say(c, t)
 }
 
-func (cmd *tokensStatus) Run(c *Call) error {
-	var t control.Tokens
-	if err := c.ask(http.MethodGet, "/tokens?user="+url.QueryEscape(cmd.User), control.Nothing{}, &t); err != nil {
-		return err
-	}
-	return cmd.say(c, t)
-}
-
-func (s tokenScope) say(c *Call, t control.Tokens) error {
+func (s tokenScope) say(c *Call, t tokens) error {
 	switch {
 	case t.Disabled && len(t.Users) > 0:
 		return c.say(t, "API keys are off for everyone, and by themselves for: %s.", strings.Join(t.Users, ", "))

@@ -12,6 +12,8 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -66,14 +68,19 @@ type Call struct {
 	Log            *slog.Logger  // on Stderr
 	Access         *slog.Logger  // gets a line about each request; lines may be written a moment later
 	delay          time.Duration // of a sweep in this process
+	operator       Operator
 }
+
+// Operator makes the handler of httpapi for the operator on a store that no server has
+// open.
+type Operator func(*kv.Store, *slog.Logger) http.Handler
 
 // Main reads the command line and the environment into cli, a kong model that holds
 // g and the commands. It runs the command with a *Call and returns the exit code. If
 // the command fails, Main prints why in one sentence on standard error.
-func Main(cli any, g *Globals, version string) int {
+func Main(cli any, g *Globals, version string, operator Operator) int {
 	process.Private()
-	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	call := &Call{Globals: g, Version: version, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, operator: operator}
 	err := call.run(cli, os.Args[1:])
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, console.Sentence(err.Error()))
@@ -177,31 +184,66 @@ func (c *Call) logHandler(to io.Writer) slog.Handler {
 
 // ask sends a request to the handler, in the server or in this process.
 func (c *Call) ask(method, path string, in, out any) error {
-	return c.request(false, method, path, in, out)
+	_, err := reach(c, false, func(to *control.Client) (struct{}, error) {
+		return struct{}{}, to.Call(context.Background(), method, path, in, out)
+	})
+	return err
 }
 
-// askNew is ask, but it creates the data directory if it does not exist.
-func (c *Call) askNew(method, path string, in, out any) error {
-	return c.request(true, method, path, in, out)
-}
-
-func (c *Call) request(create bool, method, path string, in, out any) error {
-	ctx := context.Background()
-	client, err := c.connect(ctx, create)
+// reach runs fn with a client of the handler, in the server or in this process. With
+// create it makes the data directory if it does not exist.
+func reach[T any](c *Call, create bool, fn func(to *control.Client) (T, error)) (out T, err error) {
+	client, err := c.connect(context.Background(), create)
 	if err != nil {
-		return err
+		return out, err
 	}
-	err = client.Call(ctx, method, path, in, out)
+	out, err = fn(client)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Invalid {
 		err = exit.Misused("%s", inWords(e.Fields))
 	}
-	return errors.Join(err, client.Close())
+	return out, errors.Join(err, client.Close())
+}
+
+// The API, as far as commands use it.
+const (
+	usersPath    = "/api/v1/admin/users"
+	settingsPath = "/api/v1/admin/settings"
+	mePath       = "/api/v1/me"
+	keysPath     = "/api/v1/keys"
+)
+
+// as returns an address of the API for what belongs to the named user.
+func as(user, path string) string { return path + "?user=" + url.QueryEscape(user) }
+
+// call sends a request to the API and returns the data of the answer.
+func call[T any](to *control.Client, method, path string, in any) (T, error) {
+	var out struct{ Data T }
+	err := to.Call(context.Background(), method, path, in, &out)
+	return out.Data, err
+}
+
+// list reads all pages of a list of the API for the named user, oldest first.
+func list[T any](from *control.Client, path, user string) ([]T, error) {
+	all, next := []T{}, ""
+	for {
+		var page struct {
+			Data []T
+			Next string `json:"nextCursor"`
+		}
+		if err := from.Call(context.Background(), http.MethodGet, as(user, path)+"&sort=oldest&limit=500&cursor="+url.QueryEscape(next), nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Data...)
+		if next = page.Next; next == "" {
+			return all, nil
+		}
+	}
 }
 
 // fieldNames are the names of the handler's fields on the command line.
 var fieldNames = map[string]string{
 	"username": "the name", "password": "the password", "role": "the role",
-	"displayName": "--display-name", "name": "--name", "scope": "--scope", "expiresAt": "--expires",
+	"displayName": "--display-name", "name": "--name", "scopes": "--scope", "expiresAt": "--expires",
 }
 
 // inWords says what is wrong with the fields.
@@ -317,7 +359,10 @@ func (c *Call) progress(what string, total int64) *console.Progress {
 
 // connect reaches the data directory, in the server or in this process.
 func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error) {
-	return control.Connect(ctx, control.Options{Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log})
+	return control.Connect(ctx, control.Options{
+		Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log,
+		API: func(s *kv.Store) http.Handler { return c.operator(s, c.Log) },
+	})
 }
 
 type versionCommand struct{}

@@ -2,11 +2,13 @@ package admin
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -43,20 +45,64 @@ func (cmd *userAdd) Run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	var u control.User
-	if err := c.askNew(http.MethodPost, "/users", control.UserInput{Name: string(cmd.Name), DisplayName: string(cmd.DisplayName), Password: password, Admin: cmd.Admin}, &u); err != nil {
+	in := map[string]any{"username": cmd.Name, "displayName": cmd.DisplayName, "password": password, "role": record.Member}
+	if cmd.Admin {
+		in["role"] = record.Admin
+	}
+	u, err := reach(c, true, func(to *control.Client) (user, error) { return call[user](to, http.MethodPost, usersPath, in) })
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Taken {
+		err = fmt.Errorf("there is a user named %q already; choose another name", cmd.Name)
+	}
+	if err != nil {
 		return err
 	}
 	return c.say(u, "Added %s, %s.", u.Name, roleWords[u.Role])
 }
+
+// user is an account as the commands show it.
+type user struct {
+	ID          record.ID   `json:"id"`
+	Name        string      `json:"username"`
+	DisplayName string      `json:"displayName"`
+	Role        record.Role `json:"role"`
+	Disabled    bool        `json:"disabled"`
+	TokensOff   bool        `json:"apiTokensDisabled"`
+	Quota       *int64      `json:"quotaBytes"` // null: the instance's default
+	Created     time.Time   `json:"createdAt"`
+	Revoked     []string    `json:"revoked,omitempty"` // names of the keys that a new password has revoked
+}
+
+// account is an account with how much it keeps.
+type account struct {
+	user
+	Items int64 `json:"items"`
+	Bytes int64 `json:"bytes"` // of files, those that wait for approval too
+}
+
+// accountNamed reads the account with the name.
+func accountNamed(from *control.Client, name string) (account, error) {
+	got, err := call[struct {
+		user
+		Used   int64            `json:"usedBytes"`
+		Text   int64            `json:"textBytes"`
+		Counts map[string]int64 `json:"counts"`
+	}](from, http.MethodGet, as(name, mePath), nil)
+	a := account{user: got.user, Bytes: got.Used - got.Text}
+	for _, n := range got.Counts {
+		a.Items += n
+	}
+	return a, err
+}
+
+func listUsers(from *control.Client) ([]user, error) { return list[user](from, usersPath, "") }
 
 var roleWords = map[record.Role]string{record.Admin: "an administrator", record.Member: "a user"}
 
 type userList struct{}
 
 func (userList) Run(c *Call) error {
-	var all []control.User
-	if err := c.ask(http.MethodGet, "/users", control.Nothing{}, &all); err != nil {
+	all, err := reach(c, false, listUsers)
+	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
@@ -76,14 +122,15 @@ type userPasswd struct {
 }
 
 func (cmd *userPasswd) Run(c *Call) error {
-	if _, err := c.user(cmd.Name); err != nil {
+	a, err := c.user(cmd.Name)
+	if err != nil {
 		return err // before the password is asked for
 	}
 	password, err := cmd.password(c, string(cmd.Name))
 	if err != nil {
 		return err
 	}
-	u, err := c.editUser(cmd.Name, control.UserEdit{Password: &password, Revoke: cmd.Revoke})
+	u, err := reach(c, false, func(to *control.Client) (user, error) { return cmd.set(to, a.user, password) })
 	if err != nil {
 		return err
 	}
@@ -93,13 +140,50 @@ func (cmd *userPasswd) Run(c *Call) error {
 	return c.say(u, "%s has a new password.", u.Name)
 }
 
+// set sets the password of u and revokes keys.
+func (cmd *userPasswd) set(to *control.Client, u user, password string) (user, error) {
+	before, err := keysOf(to, u)
+	if err != nil {
+		return u, err
+	}
+	edit := map[string]any{"password": password} // which revokes the devices
+	if cmd.Revoke != "devices" {
+		ids := []record.ID{}
+		for _, k := range before {
+			if cmd.Revoke == "all" {
+				ids = append(ids, k.ID)
+			}
+		}
+		edit["revoke"] = ids
+	}
+	if u, err = editUser(to, u.Name, edit); err != nil {
+		return u, err
+	}
+	after, err := keysOf(to, u)
+	for cmd.Revoke == "all" && err == nil && len(after) > 0 { // keys that were made meanwhile
+		for _, k := range after {
+			err = errors.Join(err, revoke(to, k))
+		}
+		before = append(before, after...)
+		if err == nil {
+			after, err = keysOf(to, u)
+		}
+	}
+	for _, k := range before {
+		if !slices.ContainsFunc(after, func(left key) bool { return left.ID == k.ID }) {
+			u.Revoked = append(u.Revoked, k.Name)
+		}
+	}
+	return u, err
+}
+
 type userRole struct {
 	Name string      `arg:"" help:"The user's name."`
 	Role record.Role `arg:"" enum:"admin,user" help:"admin or user."`
 }
 
 func (cmd *userRole) Run(c *Call) error {
-	u, err := c.editUser(cmd.Name, control.UserEdit{Role: &cmd.Role})
+	u, err := c.editUser(cmd.Name, map[string]any{"role": cmd.Role})
 	if err != nil {
 		return err
 	}
@@ -111,7 +195,7 @@ type userDisable struct {
 }
 
 func (cmd *userDisable) Run(c *Call) error {
-	u, err := c.editUser(cmd.Name, control.UserEdit{Disabled: new(true)})
+	u, err := c.editUser(cmd.Name, map[string]any{"disabled": true})
 	if err != nil {
 		return err
 	}
@@ -123,7 +207,7 @@ type userEnable struct {
 }
 
 func (cmd *userEnable) Run(c *Call) error {
-	u, err := c.editUser(cmd.Name, control.UserEdit{Disabled: new(false)})
+	u, err := c.editUser(cmd.Name, map[string]any{"disabled": false})
 	if err != nil {
 		return err
 	}
@@ -150,23 +234,31 @@ func (cmd *userRemove) Run(c *Call) error {
 			return fmt.Errorf("nothing was removed")
 		}
 	}
-	if err := c.ask(http.MethodDelete, "/users/"+url.PathEscape(cmd.Name), control.Nothing{}, &u); err != nil {
+	if err := c.ask(http.MethodDelete, usersPath+"/"+u.ID.String(), nil, new(struct{})); err != nil {
 		return err
 	}
 	return c.say(u, "Removed %s and everything the account kept (%s).", u.Name, contentsOf(&u))
 }
 
 // contentsOf says what an account keeps.
-func contentsOf(a *control.Account) string {
+func contentsOf(a *account) string {
 	return fmt.Sprintf("%s, %s of files", console.Count(a.Items, "item"), console.Bytes(a.Bytes))
 }
 
-func (c *Call) user(name string) (u control.Account, err error) {
-	return u, c.ask(http.MethodGet, "/users/"+url.PathEscape(name), control.Nothing{}, &u)
+func (c *Call) user(name string) (account, error) {
+	return reach(c, false, func(to *control.Client) (account, error) { return accountNamed(to, name) })
 }
 
-func (c *Call) editUser(name string, edit control.UserEdit) (u control.User, err error) {
-	return u, c.ask(http.MethodPatch, "/users/"+url.PathEscape(name), edit, &u)
+func (c *Call) editUser(name string, edit map[string]any) (user, error) {
+	return reach(c, false, func(to *control.Client) (user, error) { return editUser(to, name, edit) })
+}
+
+func editUser(to *control.Client, name string, edit map[string]any) (user, error) {
+	a, err := accountNamed(to, name)
+	if err != nil {
+		return a.user, err
+	}
+	return call[user](to, http.MethodPatch, usersPath+"/"+a.ID.String(), edit)
 }
 
 func (c *Call) terminal() bool { return term.IsTerminal(int(c.Stdin.Fd())) }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,8 +27,11 @@ type Client struct {
 // Close ends the client. If no server runs, it closes the data directory.
 func (c *Client) Close() error { return c.end() }
 
-// Call sends in as JSON and decodes the answer into out.
+// Call sends in as JSON, unless it is nil, and decodes the answer into out.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	if in == nil {
+		return c.Send(ctx, method, path, http.NoBody, out)
+	}
 	body, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("cannot encode the request: %w", err)
@@ -80,11 +84,12 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}
+	r.Header.Set("Content-Type", "application/json") // the others do not look at it
 	res, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the server went away before it answered; whether it did what was asked is not known: %w", err)
 	}
-	if res.StatusCode == http.StatusOK {
+	if res.StatusCode < 300 {
 		return res, nil
 	}
 	defer res.Body.Close()
@@ -92,11 +97,15 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*
 	if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
 		return nil, fmt.Errorf("cannot read the server's answer (%s): %w", res.Status, err)
 	}
+	f.Fault = cmp.Or(f.Fault, faults[res.StatusCode])
 	if f.Fault == 0 {
 		return nil, errors.New(f.Text)
 	}
 	return nil, &record.Error{Fault: f.Fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
 }
+
+// faults are the classes of errors, by status, that commands tell apart.
+var faults = map[int]record.Fault{http.StatusNotFound: record.Missing, http.StatusConflict: record.Taken, http.StatusUnprocessableEntity: record.Invalid}
 
 // inProcess passes requests to a handler in the same process.
 type inProcess struct{ handler http.Handler }

@@ -30,12 +30,12 @@ type Nothing struct{}
 
 // A Backend is what the handler works on.
 type Backend struct {
-	Store     *kv.Store
-	Passwords *kv.Passwords
-	Sweep     func(ctx context.Context, now bool) (ops.Swept, error)
-	Index     func() (*search.Index, error)                   // returns the running search index
-	Contents  func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
-	About     func() About                                    // what the server knows about itself; nil if no server runs
+	API      http.Handler // the rows of httpapi for the operator
+	Store    *kv.Store
+	Sweep    func(ctx context.Context, now bool) (ops.Swept, error)
+	Index    func() (*search.Index, error)                   // returns the running search index
+	Contents func(fn func(content *blobs.Store) error) error // runs fn while the stored files are open
+	About    func() About                                    // what the server knows about itself; nil if no server runs
 }
 
 // handler has a method for each request.
@@ -47,16 +47,7 @@ type handler struct{ Backend }
 func Handler(b Backend) http.Handler {
 	v := handler{b}
 	mux := http.NewServeMux()
-	mux.Handle("GET /users", verb(v.users))
-	mux.Handle("POST /users", verb(v.addUser))
-	mux.Handle("GET /users/{name}", verb(v.user))
-	mux.Handle("PATCH /users/{name}", verb(v.editUser))
-	mux.Handle("DELETE /users/{name}", verb(v.removeUser))
-	mux.Handle("GET /keys", verb(v.keys))
-	mux.Handle("POST /keys", verb(v.addKey))
-	mux.Handle("DELETE /keys/{id}", verb(v.removeKey))
-	mux.Handle("GET /tokens", verb(v.tokens))
-	mux.Handle("PUT /tokens", verb(v.setTokens))
+	mux.Handle("/api/", b.API)
 	mux.Handle("GET /webhooks", verb(v.webhooks))
 	mux.Handle("GET /copy", verb(v.checkCopy))
 	mux.Handle("GET /index", verb(v.indexState))
@@ -145,13 +136,8 @@ func answerWith(w http.ResponseWriter, out any, err error) {
 	}
 }
 
-// view and update run fn in a transaction and return its result.
+// view runs fn in a transaction and returns its result.
 func view[T any](v handler, fn func(*kv.Tx) (T, error)) (out T, err error) {
 	err = v.Store.View(func(tx *kv.Tx) (err error) { out, err = fn(tx); return err })
-	return out, err
-}
-
-func update[T any](v handler, fn func(*kv.Tx) (T, error)) (out T, err error) {
-	err = v.Store.Update(func(tx *kv.Tx) (err error) { out, err = fn(tx); return err })
 	return out, err
 }

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -105,4 +107,13 @@ func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answerWith(w, nil, err)
 	}
+}
+
+// named reads the account with the name. The error says which command lists names.
+func named(tx *kv.Tx, name string) (*record.User, error) {
+	u, err := tx.UserNamed(name)
+	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
+		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
+	}
+	return u, err
 }
