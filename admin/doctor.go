@@ -93,10 +93,8 @@ func (d *checkup) server() {
 		return
 	}
 	var about control.About
-	var targets []control.Target
-	err = errors.Join(
-		client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about),
-		client.Call(context.Background(), http.MethodGet, "/webhooks", control.Nothing{}, &targets), client.Close())
+	targets, err := listTargets(client)
+	err = errors.Join(client.Call(context.Background(), http.MethodGet, "/about", control.Nothing{}, &about), err, client.Close())
 	if err != nil {
 		d.Add(ops.Problem, "server", "it does not tell of itself: "+err.Error(), "use the kist binary of the server's version")
 		return
@@ -132,11 +130,43 @@ func (d *checkup) journal(h kv.JournalHealth) {
 	}
 }
 
+// target is where a webhook sends events.
+type target struct {
+	user     string
+	Name     string
+	URL      string
+	Enabled  bool
+	Failures int        `json:"consecutiveFailures"`
+	Error    string     `json:"lastError"`
+	Paused   *time.Time `json:"pausedAt"` // nil if it is not paused
+}
+
+// listTargets lists the targets of everyone's enabled webhooks.
+func listTargets(from *control.Client) ([]target, error) {
+	users, err := listUsers(from)
+	if err != nil {
+		return nil, err
+	}
+	var all []target
+	for _, u := range users {
+		some, err := call[[]target](from, http.MethodGet, as(u.Name, "/api/v1/integrations/webhooks"), nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range some {
+			if t.user = u.Name; t.Enabled {
+				all = append(all, t)
+			}
+		}
+	}
+	return all, nil
+}
+
 // webhooks reports the targets that did not accept the latest delivery.
-func (d *checkup) webhooks(targets []control.Target) {
+func (d *checkup) webhooks(targets []target) {
 	failing := 0
 	for _, t := range targets {
-		if t.Failures == 0 && t.Paused.IsZero() {
+		if t.Failures == 0 && t.Paused == nil {
 			continue
 		}
 		failing++
@@ -144,9 +174,9 @@ func (d *checkup) webhooks(targets []control.Target) {
 		if u, err := url.Parse(t.URL); err == nil {
 			host = u.Host
 		}
-		what := fmt.Sprintf("%q of %s, to %s, fails: %s", t.Name, t.User, host, t.Error)
+		what := fmt.Sprintf("%q of %s, to %s, fails: %s", t.Name, t.user, host, t.Error)
 		change := "look at the target, and at the log of the webhook in the app; a target in your own network needs --allow-outbound"
-		if !t.Paused.IsZero() {
+		if t.Paused != nil {
 			d.Add(ops.Problem, "webhook", fmt.Sprintf("%s; nothing is sent since %s", what, t.Paused.Format(time.RFC3339)), change+"; test it there to go on")
 		} else {
 			d.Add(ops.Warning, "webhook", what, change)

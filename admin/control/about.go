@@ -26,37 +26,6 @@ type About struct {
 	Journal kv.JournalHealth `json:"journal"`
 }
 
-// A Target is where a webhook sends events.
-type Target struct {
-	User, Name, URL string
-	Failures        int // in a row
-	Error           string
-	Paused          time.Time // zero if it is not paused
-}
-
-// webhooks lists the enabled webhooks, without secrets.
-func (v handler) webhooks(*http.Request, Nothing) ([]Target, error) {
-	return view(v, func(tx *kv.Tx) ([]Target, error) {
-		all := []Target{}
-		users, err := tx.Users()
-		if err != nil {
-			return nil, err
-		}
-		for _, u := range users {
-			hooks, err := tx.Webhooks(u.ID)
-			if err != nil {
-				return nil, err
-			}
-			for _, h := range hooks {
-				if h.Enabled {
-					all = append(all, Target{u.Name, h.Name, h.URL, h.Failures, h.LastError, h.Paused})
-				}
-			}
-		}
-		return all, nil
-	})
-}
-
 // about adds to what the server knows about itself what its store knows.
 func (v handler) about(*http.Request, Nothing) (About, error) {
 	got := v.About()

@@ -48,7 +48,6 @@ func Handler(b Backend) http.Handler {
 	v := handler{b}
 	mux := http.NewServeMux()
 	mux.Handle("/api/", b.API)
-	mux.Handle("GET /webhooks", verb(v.webhooks))
 	mux.Handle("GET /copy", verb(v.checkCopy))
 	mux.Handle("GET /index", verb(v.indexState))
 	mux.Handle("POST /index", verb(v.reindex))
