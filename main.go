@@ -45,8 +45,8 @@ func main() {
 }
 
 // operator makes the API of a command that has the store open itself.
-func operator(store *kv.Store, log *slog.Logger) http.Handler {
-	return httpapi.Operator(web.Config{Store: store, Passwords: kv.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)})
+func operator(store *kv.Store, log *slog.Logger, commands control.Commands) http.Handler {
+	return httpapi.Operator(web.Config{Store: store, Passwords: kv.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}, commands)
 }
 
 type serveCommand struct {
@@ -167,11 +167,11 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 			MaxUpload: int64(cmd.MaxUploadSize), TrustedProxies: config.TrustedProxies, GCDelay: time.Duration(cmd.GCDelay), Probe: site.NewProbe(),
 		}
 	}
-	stopControl := control.Serve(back, control.Handler(control.Backend{
-		API: site.Operator(), Store: store, Sweep: sweeper.Within(ctx), About: about,
+	stopControl := control.Serve(back, site.Operator(control.NewCommands(control.Backend{
+		Store: store, Sweep: sweeper.Within(ctx), About: about,
 		Index:    func() (*search.Index, error) { return index, nil },
 		Contents: func(fn func(*blobs.Store) error) error { return fn(content) },
-	}), c.Log)
+	})), c.Log)
 
 	serve.Announce(c.Stdout, version, cmd.Listen, base, link)
 	work.Go(func() { process.Supervise(ctx, site.Lives, c.Log) })

@@ -73,7 +73,7 @@ type Call struct {
 
 // Operator makes the handler of httpapi for the operator on a store that no server has
 // open.
-type Operator func(*kv.Store, *slog.Logger) http.Handler
+type Operator func(*kv.Store, *slog.Logger, control.Commands) http.Handler
 
 // Main reads the command line and the environment into cli, a kong model that holds
 // g and the commands. It runs the command with a *Call and returns the exit code. If
@@ -361,7 +361,7 @@ func (c *Call) progress(what string, total int64) *console.Progress {
 func (c *Call) connect(ctx context.Context, create bool) (*control.Client, error) {
 	return control.Connect(ctx, control.Options{
 		Dir: c.DataDir, Create: create, GCDelay: c.delay, Log: c.Log,
-		API: func(s *kv.Store) http.Handler { return c.operator(s, c.Log) },
+		Handler: func(s *kv.Store, commands control.Commands) http.Handler { return c.operator(s, c.Log, commands) },
 	})
 }
 

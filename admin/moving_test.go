@@ -137,7 +137,7 @@ func TestUnknownFormat(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.data("kist.sock"))
 	}}}
 	for ask, want := range map[string]string{
-		"format=other":  `{"fault":0,"code":"","error":"must be one of: ` + formats + `"}`,
+		"format=other":  `"fields":{"format":"must be one of: ` + formats + `"}`,
 		"format=pocket": `"made":{"bookmark":1}`,
 		"":              `"format":"csv"`,
 	} {

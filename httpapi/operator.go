@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -23,14 +24,16 @@ import (
 // and its errors say everything.
 type operator struct{ *web.Site }
 
-// Operator returns the handler for the commands of the operator. The network does
-// not reach it.
-func (s *Server) Operator() http.Handler { return (&operator{s.Site}).mount() }
+// Operator returns the handler for the commands of the operator. It has rows for
+// more, which are functions by method and path. The network does not reach it.
+func (s *Server) Operator(more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return (&operator{s.Site}).mount(more)
+}
 
 // Operator returns the handler for the commands of the operator on a store that no
 // server has open. Of the configuration it needs Store, Passwords, Log and Access.
-func Operator(c web.Config) http.Handler {
-	return (&operator{&web.Site{Config: c, Budget: web.NewBudget()}}).mount()
+func Operator(c web.Config, more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return (&operator{&web.Site{Config: c, Budget: web.NewBudget()}}).mount(more)
 }
 
 // The operations that the operator may call: those of the instance, and those of an
@@ -44,8 +47,14 @@ var (
 const operatorName = "operator"
 
 // mount returns a handler of the operator's rows.
-func (o *operator) mount() http.Handler {
+func (o *operator) mount(more map[string]func(http.ResponseWriter, *http.Request) error) http.Handler {
 	var rows []Route
+	for name, serve := range more {
+		method, path, _ := strings.Cut(name, " ")
+		rows = append(rows, Route{method, path, strings.ToLower(method) + web.Title(path[1:]), web.Operators, web.Operation{
+			Serve: func(c *web.Request) error { return serve(c.W, c.R) },
+		}})
+	}
 	for _, r := range new(Server).operations() {
 		if slices.Contains(instanceOps, r.Id) || slices.Contains(accountOps, r.Id) {
 			rows = append(rows, r)
@@ -93,7 +102,11 @@ func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args
 	w = withoutDeadlines{w}
 	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Id: web.NewID(), Op: op}
 	aw.Caller = &kv.Caller{User: record.User{Name: operatorName}}
-	defer func() { o.LogLine(aw, r, aw.Id, time.Since(start)) }()
+	defer func() {
+		if r.Method != http.MethodGet || aw.Status != http.StatusOK { // commands ask over and over how far something is
+			o.LogLine(aw, r, aw.Id, time.Since(start))
+		}
+	}()
 	c := &web.Request{Site: o.Site, W: aw, R: r, Args: args, ID: aw.Id}
 	defer c.ReleaseJSON()
 	if err := fn(c); err != nil {
@@ -107,7 +120,7 @@ func (o *operator) fail(w *web.AnswerWriter, err error) {
 		panic(http.ErrAbortHandler) // the command must not take half an answer for a whole one
 	}
 	e, status := web.ClientError(err)
-	if status >= http.StatusInternalServerError && !errors.As(err, new(*record.Error)) {
+	if status == http.StatusInternalServerError || status > http.StatusInternalServerError && !errors.As(err, new(*record.Error)) {
 		e = &record.Error{Code: e.Code, Text: err.Error()}
 	}
 	w.Code = e.Code

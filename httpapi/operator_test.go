@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +37,7 @@ func TestOperator(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	op := a.server.Operator()
+	op := a.server.Operator(nil)
 	status, got := operate(t, op, "POST", "/api/v1/admin/users", `{"username":"bob","password":"correct horse"}`)
 	is.Equal(status, 201)
 	bob := got["data"].(map[string]any)["id"].(string)
@@ -79,7 +80,7 @@ func TestOperatorErrors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	op := a.server.Operator()
+	op := a.server.Operator(nil)
 	for _, target := range []string{"GET /", "GET /healthz", "GET /api/v1/files", "POST /api/v1/auth/login", "PUT /api/v1/me", "GET /api/v1/export"} {
 		method, path, _ := strings.Cut(target, " ")
 		status, got := operate(t, op, method, path, "{}")
@@ -101,7 +102,7 @@ func TestOperatorAlone(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	quiet := slog.New(slog.DiscardHandler)
-	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet})
+	op := Operator(web.Config{Store: a.server.Store, Passwords: cheapPasswords(), Log: quiet, Access: quiet}, nil)
 	fill := strings.NewReplacer("{id}", a.user.ID.String())
 	for _, r := range a.server.routes {
 		if r.Id == "removeUser" || !slices.Contains(instanceOps, r.Id) && !slices.Contains(accountOps, r.Id) {
@@ -156,4 +157,49 @@ func TestOperatorIsNotOnTheNetwork(t *testing.T) {
 		}
 	}
 	is.Equal(rows, len(instanceOps)+len(accountOps))
+}
+
+// Commands that are no operations of the API are rows of the operator alone: the
+// network has no such address, and its check refuses them to everyone.
+func TestOperatorCommands(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	ran := 0
+	commands := map[string]func(http.ResponseWriter, *http.Request) error{
+		"POST /gc":  func(w http.ResponseWriter, _ *http.Request) error { ran++; _, err := w.Write([]byte("{}")); return err },
+		"GET /copy": func(http.ResponseWriter, *http.Request) error { return errors.New("the copy is not there") },
+		"GET /contents": func(w http.ResponseWriter, _ *http.Request) error {
+			_, err := w.Write([]byte(`{"half`))
+			return errors.Join(err, errors.New("the disk is gone"))
+		},
+	}
+	op := a.server.Operator(commands)
+	status, _ := operate(t, op, "POST", "/gc", "{}")
+	is.Equal(status, 200)
+	is.Equal(ran, 1)
+	is.True(strings.Contains(a.log.String(), `"op":"postGc","user":"operator"`))
+	status, got := operate(t, op, "GET", "/copy", "")
+	is.Equal(status, 500)
+	is.Equal(got["error"], "the copy is not there") // all of it
+	func() {
+		defer func() { is.Equal(recover(), http.ErrAbortHandler) }() // half an answer is cut off
+		op.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/contents", http.NoBody))
+	}()
+	for name := range commands {
+		method, path, _ := strings.Cut(name, " ")
+		for _, at := range []string{path, "/api/v1" + path, "/api/v1/admin" + path} {
+			q := apiRequest{method: method, path: at, raw: true} // by an administrator's key
+			if got := a.do(q).status; got != 404 && got != 405 {
+				t.Errorf("%s %s: %d", method, at, got)
+			}
+		}
+	}
+	is.Equal(ran, 1)
+	for _, r := range a.server.routes {
+		is.True(!r.Access.Operator)
+	}
+	r := httptest.NewRequest("POST", "/gc", http.NoBody)
+	r.Header.Set("X-Api-Key", a.key)
+	is.True(web.IsMissing((&web.Request{Site: a.server.Site, R: r}).Authorize(web.Operators)))
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,15 +92,18 @@ func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*
 		return res, nil
 	}
 	defer res.Body.Close()
-	var f failure
+	var f struct {
+		Text   string            `json:"error"`
+		Code   string            `json:"code"`
+		Fields map[string]string `json:"fields"`
+	}
 	if err := json.NewDecoder(res.Body).Decode(&f); err != nil {
 		return nil, fmt.Errorf("cannot read the server's answer (%s): %w", res.Status, err)
 	}
-	f.Fault = cmp.Or(f.Fault, faults[res.StatusCode])
-	if f.Fault == 0 {
-		return nil, errors.New(f.Text)
+	if fault := faults[res.StatusCode]; fault != 0 {
+		return nil, &record.Error{Fault: fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
 	}
-	return nil, &record.Error{Fault: f.Fault, Code: f.Code, Text: f.Text, Fields: f.Fields}
+	return nil, errors.New(f.Text)
 }
 
 // faults are the classes of errors, by status, that commands tell apart.

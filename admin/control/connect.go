@@ -31,7 +31,7 @@ type Options struct {
 	Create  bool          // create the data directory if it does not exist
 	GCDelay time.Duration // of a sweep if no server runs
 	Log     *slog.Logger
-	API     func(*kv.Store) http.Handler // the API for the operator, if no server runs
+	Handler func(*kv.Store, Commands) http.Handler // answers if no server runs
 }
 
 // Connect reaches a data directory: through the socket of its server if one runs,
@@ -93,7 +93,7 @@ func overSocket(path string) *Client {
 // inThisProcess runs the handler on a store that is open in this process.
 func inThisProcess(s *kv.Store, o Options) *Client {
 	index, end := indexOf(s, o.Log)
-	handler := Handler(Backend{API: o.API(s), Store: s, Sweep: sweepOf(s, o), Index: index, Contents: contentsOf(s)})
+	handler := o.Handler(s, NewCommands(Backend{Store: s, Sweep: sweepOf(s, o), Index: index, Contents: contentsOf(s)}))
 	return &Client{http: http.Client{Transport: inProcess{handler}}, end: func() error { return errors.Join(end(), s.Close()) }}
 }
 

@@ -16,22 +16,12 @@ type PutBack struct {
 
 // listContents reads the bytes of all contents that records have, and answers with
 // a JSON value for each.
-func (v handler) listContents(w http.ResponseWriter, r *http.Request) {
+func (v handler) listContents(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
-	started := false
-	err := v.Contents(func(content *blobs.Store) error {
-		return ops.ListContents(r.Context(), v.Store, content, func(one ops.Content) error {
-			started = true
-			return out.Encode(one)
-		})
+	return v.Contents(func(content *blobs.Store) error {
+		return ops.ListContents(r.Context(), v.Store, content, func(one ops.Content) error { return out.Encode(one) })
 	})
-	if err != nil && started {
-		panic(http.ErrAbortHandler) // the client sees that the end is missing
-	}
-	if err != nil {
-		answerWith(w, nil, err)
-	}
 }
 
 // putContents stores the contents of a tar that records have.

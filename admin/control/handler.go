@@ -1,7 +1,7 @@
-// Package control is how the commands of kist reach a data directory: a handler that
-// answers them over the admin socket of the running server, or in the process of the
-// command if no server runs, and the client that asks it. A command cannot tell the
-// two apart.
+// Package control is how the commands of kist reach a data directory: the client that
+// asks httpapi's handler for the operator, over the admin socket of the running server
+// or in the process of the command if no server runs, and the commands that this
+// handler serves beside the API. A command cannot tell the two ways apart.
 package control
 
 import (
@@ -18,7 +18,6 @@ import (
 	"kist/admin/ops"
 	"kist/blobs"
 	"kist/kv"
-	"kist/kv/record"
 	"kist/search"
 )
 
@@ -30,7 +29,6 @@ type Nothing struct{}
 
 // A Backend is what the handler works on.
 type Backend struct {
-	API      http.Handler // the rows of httpapi for the operator
 	Store    *kv.Store
 	Sweep    func(ctx context.Context, now bool) (ops.Swept, error)
 	Index    func() (*search.Index, error)                   // returns the running search index
@@ -38,39 +36,39 @@ type Backend struct {
 	About    func() About                                    // what the server knows about itself; nil if no server runs
 }
 
-// handler has a method for each request.
+// handler has a method for each command.
 type handler struct{ Backend }
 
-// Handler answers the requests of commands. It checks no credentials: anyone who can
-// reach it is an administrator of the instance. So it belongs on the socket of
-// socket.Listen and nowhere else.
-func Handler(b Backend) http.Handler {
+// Commands are functions that answer requests of commands, by method and path. An
+// error is the caller's to send.
+type Commands map[string]func(http.ResponseWriter, *http.Request) error
+
+// NewCommands returns the commands that are no operations of the API. They check no
+// credentials.
+func NewCommands(b Backend) Commands {
 	v := handler{b}
-	mux := http.NewServeMux()
-	mux.Handle("/api/", b.API)
-	mux.Handle("GET /copy", verb(v.checkCopy))
-	mux.Handle("GET /index", verb(v.indexState))
-	mux.Handle("POST /index", verb(v.reindex))
-	if b.About != nil {
-		mux.Handle("GET /about", verb(v.about))
+	all := Commands{
+		"GET /copy":   verb(v.checkCopy),
+		"GET /index":  verb(v.indexState),
+		"POST /index": verb(v.reindex),
+		"POST /clock": verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }),
+		"POST /gc":    verb(v.sweep),
+		"POST /scrub": verb(v.scrub),
+		"POST /import": func(w http.ResponseWriter, r *http.Request) error {
+			out, err := v.importRecords(r)
+			return answerWith(w, out, err)
+		},
+		"GET /export":   v.exportRecords,
+		"GET /contents": v.listContents,
+		"POST /contents": func(w http.ResponseWriter, r *http.Request) error {
+			out, err := v.putContents(r)
+			return answerWith(w, out, err)
+		},
 	}
-	mux.Handle("POST /clock", verb(func(*http.Request, Nothing) (kv.ClockReset, error) { return v.Store.ResetClock() }))
-	mux.Handle("POST /gc", verb(v.sweep))
-	mux.Handle("POST /scrub", verb(v.scrub))
-	mux.HandleFunc("POST /import", func(w http.ResponseWriter, r *http.Request) {
-		out, err := v.importRecords(r)
-		answerWith(w, out, err)
-	})
-	mux.HandleFunc("GET /export", v.exportRecords)
-	mux.HandleFunc("GET /contents", v.listContents)
-	mux.HandleFunc("POST /contents", func(w http.ResponseWriter, r *http.Request) {
-		out, err := v.putContents(r)
-		answerWith(w, out, err)
-	})
-	mux.Handle("/", verb(func(*http.Request, Nothing) (Nothing, error) {
-		return Nothing{}, errors.New("the running server does not know this command; use the kist binary of the server's version")
-	}))
-	return mux
+	if b.About != nil {
+		all["GET /about"] = verb(v.about)
+	}
+	return all
 }
 
 // Serve starts to answer the requests of commands on l. stop ends that: it lets
@@ -94,45 +92,26 @@ func Serve(l net.Listener, handler http.Handler, log *slog.Logger) (stop func(gr
 	}
 }
 
-// failure is an error as it is sent over the socket.
-type failure struct {
-	Fault  record.Fault      `json:"fault"` // 0 unless it is the caller's error
-	Code   string            `json:"code"`
-	Text   string            `json:"error"`
-	Fields map[string]string `json:"fields,omitempty"`
-}
-
-// verb makes a handler of a function from a JSON body to an answer. Unlike the
-// public API, it sends every error in full, because its callers own the data.
-func verb[In, Out any](fn func(*http.Request, In) (Out, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// verb makes a command of a function from a JSON body to an answer.
+func verb[In, Out any](fn func(*http.Request, In) (Out, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		var in In
 		var out Out
 		err := json.NewDecoder(io.LimitReader(r.Body, maxBody)).Decode(&in)
 		if err == nil || errors.Is(err, io.EOF) {
 			out, err = fn(r, in)
 		}
-		answerWith(w, out, err)
-	})
+		return answerWith(w, out, err)
+	}
 }
 
-// answerWith writes the answer of a verb, or its error.
-func answerWith(w http.ResponseWriter, out any, err error) {
-	status := http.StatusOK
+// answerWith writes an answer unless there is an error.
+func answerWith(w http.ResponseWriter, out any, err error) error {
 	if err != nil {
-		status = http.StatusInternalServerError
-		f := failure{Text: err.Error()}
-		if e, ok := errors.AsType[*record.Error](err); ok {
-			status = http.StatusUnprocessableEntity
-			f = failure{e.Fault, e.Code, e.Text, e.Fields}
-		}
-		out = f
+		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(out); err != nil {
-		slog.Debug("an admin command went away before its answer", "error", err)
-	}
+	return json.NewEncoder(w).Encode(out)
 }
 
 // view runs fn in a transaction and returns its result.

@@ -39,7 +39,9 @@ func (v handler) importRecords(r *http.Request) (out Imported, err error) {
 			if name = format.Format(ask.Get("format")); name == "" {
 				name, err = format.Detect(s)
 			} else {
-				_, err = format.Parse(string(name))
+				if _, err = format.Parse(string(name)); err != nil {
+					err = record.Bad(map[string]string{"format": err.Error()})
+				}
 			}
 			if err != nil {
 				return err
@@ -85,9 +87,8 @@ func lay(content *blobs.Store, store *kv.Store, body io.Reader) (s format.Source
 }
 
 // exportRecords writes a zip of what an account keeps.
-func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) {
-	started := false
-	err := v.Contents(func(content *blobs.Store) error {
+func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
+	return v.Contents(func(content *blobs.Store) error {
 		u, err := view(v, func(tx *kv.Tx) (*record.User, error) { return named(tx, r.URL.Query().Get("user")) })
 		if err != nil {
 			return err
@@ -98,15 +99,8 @@ func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) {
 		}
 		defer x.Close()
 		w.Header().Set("Content-Type", "application/zip")
-		started = true
 		return x.Write(w)
 	})
-	if err != nil && started {
-		panic(http.ErrAbortHandler) // the client must not take half a zip for a whole one
-	}
-	if err != nil {
-		answerWith(w, nil, err)
-	}
 }
 
 // named reads the account with the name. The error says which command lists names.

@@ -385,6 +385,9 @@ func credential(h http.Header) (string, error) {
 // Authorize lets the caller through a door or says why not. Where anyone may go, a
 // credential that cannot be used shuts nobody out: it makes a visitor.
 func (c *Request) Authorize(d Access) error {
+	if d.Operator {
+		return record.NotFound("address")
+	}
 	if d.Open && (!d.optional || c.AtContentOrigin()) {
 		return nil
 	}

@@ -66,6 +66,8 @@ type Access struct {
 
 	Browser bool // a session is needed, no API key will do
 	Session bool // a session will do in place of the scope and the role
+
+	Operator bool // only a command of the operator; the network has no such row and refuses it
 }
 
 var (
@@ -80,6 +82,7 @@ var (
 	Manages    = Access{Scope: record.ScopeAdmin, Admin: true}
 	OwnAccount = Access{Scope: record.ScopeAdmin, Admin: true, Session: true}
 	Browsers   = Access{Browser: true}
+	Operators  = Access{Operator: true}
 )
 
 func Title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
