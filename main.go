@@ -88,7 +88,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
-	store, err := kv.Open(c.DataDir, kv.Options{Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
+	store, err := kv.Open(c.DataDir, kv.Options{Schema: kv.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
 	if errors.As(err, new(*kv.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}

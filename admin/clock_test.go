@@ -20,7 +20,7 @@ func TestResetClock(t *testing.T) {
 			is := is.New(t)
 			p := newPlace(t)
 			p.ann()
-			store, err := kv.Open(p.data(), kv.Options{Now: func() time.Time { return time.Date(2099, 5, 6, 0, 0, 0, 0, time.UTC) }})
+			store, err := kv.Open(p.data(), kv.Options{Schema: kv.All, Now: func() time.Time { return time.Date(2099, 5, 6, 0, 0, 0, 0, time.UTC) }})
 			is.NoErr(err)
 			is.NoErr(store.Close())
 			s := p.serve()

@@ -211,7 +211,7 @@ func (j *small) grow(n int) {
 	j.t.Helper()
 	is := is.New(j.t)
 	j.ann()
-	s, err := kv.Open(j.data(), kv.Options{})
+	s, err := kv.Open(j.data(), kv.Options{Schema: kv.All})
 	is.NoErr(err)
 	var ann record.User
 	is.NoErr(s.View(func(tx *kv.Tx) error {

@@ -50,7 +50,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 		if _, err := os.Stat(dir); err != nil {
 			return exit.Absent("data directory at", dir)
 		}
-		repaired, err = kv.Repair(dir, kv.RepairOptions{DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
+		repaired, err = kv.Repair(dir, kv.RepairOptions{Schema: kv.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
 		if e, ok := errors.AsType[*kv.InUse](err); ok {
 			return fmt.Errorf("%w; stop the server first", e)
 		}

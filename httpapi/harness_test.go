@@ -116,7 +116,7 @@ func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	dir := filepath.Join(t.TempDir(), "data")
 	front := httptest.NewUnstartedServer(nil)
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
-	store, err := kv.Open(dir, kv.Options{Now: a.clock.now})
+	store, err := kv.Open(dir, kv.Options{Schema: kv.All, Now: a.clock.now})
 	a.fatal(err)
 	files, err := blobs.OpenIn(dir)
 	a.fatal(err)

@@ -213,7 +213,7 @@ func BenchmarkRebuild(b *testing.B) {
 		}
 		b.Run(from, func(b *testing.B) {
 			for b.Loop() {
-				done, entries, err := rebuild(s.journal, filepath.Join(b.TempDir(), "kist.db"), false, nil)
+				done, entries, err := rebuild(s.journal, filepath.Join(b.TempDir(), "kist.db"), All.Buckets(), false, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -79,7 +79,7 @@ func TestWritesPerHour(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	clock := newClock()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Now: clock.now, Log: quiet, WritesPerHour: 100_000})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Now: clock.now, Log: quiet, WritesPerHour: 100_000})
 	ann, bob := user(t, s, "ann"), user(t, s, "bob")
 	text := fmt.Sprintf(`{"content":"%020000d"}`, 0)
 	write := func(owner record.ID) error {

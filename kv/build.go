@@ -37,9 +37,10 @@ const runsSuffix = ".runs"
 // the last wins, and removals vanish. bbolt is then filled in the order of its
 // keys, which packs its pages full.
 type builder struct {
-	path string
-	sort int             // bytes sorted at once; sortBytes if 0
-	tell func(n, of int) // told by finish how many of how many bytes are written; may be nil
+	path    string
+	buckets *table.Buckets
+	sort    int             // bytes sorted at once; sortBytes if 0
+	tell    func(n, of int) // told by finish how many of how many bytes are written; may be nil
 
 	db   *bolt.DB
 	part part
@@ -67,13 +68,13 @@ func (b *builder) start() error {
 	if b.sort == 0 {
 		b.sort = sortBytes
 	}
-	return b.db.Update(func(tx *bolt.Tx) error { return table.Create(tx, buckets) })
+	return b.db.Update(func(tx *bolt.Tx) error { return table.Create(tx, b.buckets) })
 }
 
 // apply takes up changes, which come after those before.
 func (b *builder) apply(ops []journal.Op) error {
 	for _, op := range ops {
-		if int(op.Bucket) >= len(byNumber) || byNumber[op.Bucket].Name == "" {
+		if _, found := b.buckets.Find(op.Bucket); !found {
 			return inconsistent(fmt.Sprintf("the journal has a bucket of number %d, which this version of kist does not know", op.Bucket))
 		}
 		b.part.add(op)
@@ -160,7 +161,7 @@ func (b *builder) finish() error {
 			total += len(b.part.key(i)) + len(b.part.value(i))
 		}
 	}
-	out := batch{db: b.db}
+	out := batch{db: b.db, buckets: b.buckets}
 	defer out.giveUp()
 	var last []byte
 	read := 0
@@ -233,7 +234,7 @@ func (b *builder) close() error {
 // drop closes and removes the files.
 func (b *builder) drop() error {
 	err := errors.Join(b.close(), remove(b.path))
-	*b = builder{path: b.path, sort: b.sort, tell: b.tell}
+	*b = builder{path: b.path, buckets: b.buckets, sort: b.sort, tell: b.tell}
 	return err
 }
 
@@ -395,12 +396,13 @@ func (f *runReader) fill(b []byte, keep, n int) ([]byte, error) {
 // A batch fills a bbolt file with keys in their order, a transaction at a
 // time.
 type batch struct {
-	db     *bolt.DB
-	tx     *bolt.Tx
-	number byte
-	bucket *bolt.Bucket
-	values []byte // bbolt reads them when the transaction is committed
-	bytes  int
+	db      *bolt.DB
+	buckets *table.Buckets
+	tx      *bolt.Tx
+	number  byte
+	bucket  *bolt.Bucket
+	values  []byte // bbolt reads them when the transaction is committed
+	bytes   int
 }
 
 // put adds a key, which begins with the number of its bucket.
@@ -413,7 +415,7 @@ func (o *batch) put(key, value []byte) error {
 		o.tx, o.number = tx, 0
 	}
 	if o.number != key[0] {
-		o.number, o.bucket = key[0], o.tx.Bucket([]byte(byNumber[key[0]].Name))
+		o.number, o.bucket = key[0], o.tx.Bucket([]byte(o.buckets[key[0]].Name))
 		o.bucket.FillPercent = 1 // every key comes after those that are there
 	}
 	switch at := len(o.values); {
@@ -424,7 +426,7 @@ func (o *batch) put(key, value []byte) error {
 		value = bytes.Clone(value)
 	}
 	if err := o.bucket.Put(key[1:], value); err != nil {
-		return fmt.Errorf("cannot write the working copy: bucket %s: %w", byNumber[key[0]].Name, err)
+		return fmt.Errorf("cannot write the working copy: bucket %s: %w", o.buckets[key[0]].Name, err)
 	}
 	if o.bytes += len(key) + len(value); o.bytes < batchBytes {
 		return nil

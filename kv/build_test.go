@@ -28,7 +28,7 @@ func built(t *testing.T, b *builder) map[string]string {
 		for err := range tx.Check() {
 			return err
 		}
-		for op := range everything(tx) {
+		for op := range everything(tx, All.Buckets()) {
 			got[string(append([]byte{op.Bucket}, op.Key...))] = string(op.Value)
 		}
 		return nil
@@ -47,7 +47,7 @@ func TestBuilderModel(t *testing.T) {
 			is := is.New(t)
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			path := filepath.Join(t.TempDir(), "kist.db")
-			b := &builder{path: path, sort: []int{1, 50, 400, 5000, sortBytes}[seed%5]}
+			b := &builder{buckets: All.Buckets(), path: path, sort: []int{1, 50, 400, 5000, sortBytes}[seed%5]}
 			written, of := 0, 0
 			b.tell = func(n, total int) {
 				is.True(n >= written && n <= total)
@@ -112,7 +112,7 @@ func TestBuilderModel(t *testing.T) {
 // Full pages, and memory that does not grow with what is built.
 func TestBuilderPacks(t *testing.T) {
 	is := is.New(t)
-	b := &builder{path: filepath.Join(t.TempDir(), "kist.db")}
+	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db")}
 	is.NoErr(b.start())
 	const n, value = 400_000, 100
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -144,7 +144,7 @@ func TestBuilderBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const sort = 10_000
-	b := &builder{path: filepath.Join(t.TempDir(), "kist.db"), sort: sort}
+	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db"), sort: sort}
 	is.NoErr(b.start())
 	const large = batchBytes + 1
 	for n := range 200 {
@@ -182,8 +182,8 @@ func TestBuilderBounds(t *testing.T) {
 	// A transaction ends as soon as it has its measure.
 	db, err := openCopy(filepath.Join(t.TempDir(), "kist.db"))
 	is.NoErr(err)
-	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, buckets) }))
-	out := batch{db: db}
+	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, All.Buckets()) }))
+	out := batch{db: db, buckets: All.Buckets()}
 	commits := 0
 	for n := range 100 {
 		is.NoErr(out.put(fmt.Appendf([]byte{1}, "%03d", n), make([]byte, batchBytes/10)))
@@ -205,7 +205,7 @@ func TestBuilderOnFullDisk(t *testing.T) {
 		t.Skip("only Linux has /dev/full")
 	}
 	is := is.New(t)
-	b := &builder{path: filepath.Join(t.TempDir(), "kist.db"), sort: 1000}
+	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db"), sort: 1000}
 	is.NoErr(b.start())
 	is.NoErr(os.Symlink("/dev/full", b.path+runsSuffix))
 	var err error
@@ -227,7 +227,7 @@ func TestUnfinishedCopyIsRemoved(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		is := is.New(t)
 		dir := t.TempDir()
-		s, err := Open(dir, Options{Log: quiet})
+		s, err := Open(dir, Options{Schema: All, Log: quiet})
 		is.NoErr(err)
 		is.NoErr(s.Close())
 		if !clean {
@@ -237,7 +237,7 @@ func TestUnfinishedCopyIsRemoved(t *testing.T) {
 		for _, name := range names {
 			is.NoErr(os.WriteFile(name, []byte("half of it"), 0o600))
 		}
-		s, err = Open(dir, Options{Log: quiet})
+		s, err = Open(dir, Options{Schema: All, Log: quiet})
 		is.NoErr(err)
 		is.NoErr(s.Close())
 		for _, name := range names {

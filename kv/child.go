@@ -20,6 +20,7 @@ import (
 
 	"kist/blobs/disk"
 	"kist/kv/journal"
+	"kist/kv/table"
 )
 
 // childEnv makes a process one that reads a working copy that may be torn: see
@@ -28,8 +29,9 @@ const childEnv = "KIST_INTERNAL_READ_COPY"
 
 // order is what the value of that variable says, as JSON.
 type order struct {
-	From string `json:"from"` // the bbolt file
-	To   string `json:"to"`   // the folder of a journal that is made; if "", the digest is printed
+	From    string         `json:"from"` // the bbolt file
+	Buckets *table.Buckets `json:"buckets"`
+	To      string         `json:"to"` // the folder of a journal that is made; if "", the digest is printed
 }
 
 // exitNoRoom is how that process ends if there is no room for what it writes,
@@ -93,7 +95,7 @@ func export(o order) error {
 		at := journal.State{Seq: 1}
 		var scratch []byte
 		size := int64(0)
-		for op := range everything(tx) {
+		for op := range everything(tx, o.Buckets) {
 			scratch = at.Digest.Add(op, scratch)
 			if size += int64(len(scratch)); size > info.Size() {
 				return errors.New("its pages lead in a circle")
@@ -103,7 +105,7 @@ func export(o order) error {
 			_, err := fmt.Printf("%016x", uint64(at.Digest))
 			return err
 		}
-		return writeJournal(o.To, tx, at)
+		return writeJournal(o.To, tx, o.Buckets, at)
 	})
 }
 
@@ -115,7 +117,7 @@ var errTorn = errors.New("cache/kist.db cannot be read")
 // cannot be read, fs.ErrNotExist if there is none, and ENOSPC if there is no room
 // in the folder.
 func (o *RepairOptions) readCopy(from, to string) (digest journal.Digest, err error) {
-	if _, err := o.runChild(from, to); err != nil {
+	if _, err := o.runChild(from, to, o.Schema.Buckets()); err != nil {
 		return 0, err
 	}
 	j, err := journal.Read(to, Format)
@@ -134,11 +136,11 @@ func (o *RepairOptions) readCopy(from, to string) (digest journal.Digest, err er
 }
 
 // copyDigest has another process read the working copy, and returns its digest.
-func copyDigest(from string) (journal.Digest, error) {
+func copyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
 	if os.Getenv(childEnv) != "" {
 		return 0, errors.New("this process is the other one")
 	}
-	said, err := new(RepairOptions).runChild(from, "")
+	said, err := new(RepairOptions).runChild(from, "", buckets)
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +150,7 @@ func copyDigest(from string) (journal.Digest, error) {
 
 // runChild has another process read the working copy, and returns what that
 // printed. Its errors are those of readCopy.
-func (o *RepairOptions) runChild(from, to string) (printed string, err error) {
+func (o *RepairOptions) runChild(from, to string, buckets *table.Buckets) (printed string, err error) {
 	info, err := os.Lstat(from)
 	if err != nil {
 		return "", err
@@ -163,7 +165,7 @@ func (o *RepairOptions) runChild(from, to string) (printed string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errTorn, err)
 	}
-	text, err := json.Marshal(order{from, to})
+	text, err := json.Marshal(order{From: from, To: to, Buckets: buckets})
 	if err != nil {
 		return "", err
 	}
@@ -202,7 +204,7 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // writeJournal makes a journal that begins with what the transaction sees.
-func writeJournal(path string, tx *bolt.Tx, at journal.State) error {
+func writeJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.State) error {
 	if err := disk.MakeFolder(path); err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func writeJournal(path string, tx *bolt.Tx, at journal.State) error {
 	}
 	err = j.Begin(at)
 	if err == nil {
-		err = j.Snapshot(context.Background(), at, Format, everything(tx))
+		err = j.Snapshot(context.Background(), at, Format, everything(tx, buckets))
 	}
 	return errors.Join(err, j.Close())
 }

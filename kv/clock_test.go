@@ -117,7 +117,7 @@ func newClocks() *clocks {
 }
 
 func (c *clocks) options() Options {
-	return Options{Now: c.now, Log: quiet, Elapsed: func() time.Duration { return time.Duration(c.elapsed.Load()) }}
+	return Options{Schema: All, Now: c.now, Log: quiet, Elapsed: func() time.Duration { return time.Duration(c.elapsed.Load()) }}
 }
 
 // pass has time pass on both clocks.

@@ -60,7 +60,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		return done, err
 	}
 	r := &Redate{Store: s, Now: wall, back: max(done.Was.Sub(wall), 0), done: &done}
-	for _, t := range s.schema {
+	for _, t := range s.schema.Tables {
 		if t.Redate == nil {
 			continue
 		}

@@ -33,7 +33,7 @@ func (s *Store) flushLoop() {
 			if err := s.watchClock(false); err != nil {
 				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
 			}
-			for _, t := range s.schema {
+			for _, t := range s.schema.Tables {
 				if t.Tick != nil {
 					t.Tick(s)
 				}
@@ -49,7 +49,7 @@ func (s *Store) flushLoop() {
 func (s *Store) flush() error {
 	var writes []func(*Tx) error
 	var back []func()
-	for _, t := range s.schema {
+	for _, t := range s.schema.Tables {
 		if t.Flush == nil {
 			continue
 		}

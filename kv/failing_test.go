@@ -153,7 +153,8 @@ func TestQuotaUsedUp(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
-				Log: quiet, space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
+				Schema: All,
+				Log:    quiet, space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
 			})
 			f := failing(t, s)
 			u := user(t, s, "ann")

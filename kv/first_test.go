@@ -58,7 +58,7 @@ func TestFirstDirectory(t *testing.T) {
 	is := is.New(t)
 	s := openAt(t, unpack(t, filepath.Join("..", "admin", "testdata", "first", "data.tar.gz")), func() time.Time { return madeAt })
 	is.NoErr(s.View(func(tx *Tx) error {
-		for _, b := range buckets {
+		for b := range All.Buckets().All() {
 			zero, there := storedJSON[b.Name]
 			if !there && b.Name != recordBucket.Name {
 				continue

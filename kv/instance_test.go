@@ -51,7 +51,7 @@ func TestInstanceWithoutJournal(t *testing.T) {
 				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
 			}
 			for range 2 {
-				_, err := Open(dir, Options{Log: quiet})
+				_, err := Open(dir, Options{Schema: All, Log: quiet})
 				is.True(err != nil)
 				is.True(strings.Contains(err.Error(), "the file INSTANCE says that there were"))
 				_, err = os.Lstat(filepath.Join(dir, InstanceName))
@@ -92,7 +92,7 @@ func TestInstanceIsKept(t *testing.T) {
 		}
 	}
 	is.NoErr(os.WriteFile(path, []byte(`{"format":2,"name":"x"}`), 0o600))
-	_, err = Open(dir, Options{Log: quiet})
+	_, err = Open(dir, Options{Schema: All, Log: quiet})
 	is.True(err != nil && strings.Contains(err.Error(), "has format 2"))
 }
 
@@ -104,11 +104,11 @@ func TestInstanceOfAnother(t *testing.T) {
 	dir, other := inhabitedBy(t, "ann"), inhabitedBy(t, "bob")
 	is.NoErr(os.Rename(filepath.Join(other, InstanceName), filepath.Join(dir, InstanceName)))
 	for range 2 { // with a working copy that is proven, and without
-		_, err := Open(dir, Options{Log: quiet})
+		_, err := Open(dir, Options{Schema: All, Log: quiet})
 		is.True(err != nil)
 		is.True(strings.Contains(err.Error(), "two data directories were mixed"))
 		var problems []error
-		i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { problems = append(problems, err) })
+		i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { problems = append(problems, err) })
 		is.NoErr(err)
 		is.NoErr(i.Close())
 		is.Equal(len(problems), 1) // it says so before the start does
@@ -148,7 +148,7 @@ func TestJournalOfAnother(t *testing.T) {
 			is.NoErr(os.CopyFS(mine, os.DirFS(theirs)))
 			was := filesIn(t, mine)
 
-			_, err = Open(dir, Options{Log: quiet})
+			_, err = Open(dir, Options{Schema: All, Log: quiet})
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), "two data directories were mixed"))
 			is.True(maps.Equal(filesIn(t, mine), was))
@@ -157,7 +157,7 @@ func TestJournalOfAnother(t *testing.T) {
 			is.True(bytes.Equal(after, before))
 
 			// A repair takes one of the two.
-			_, err = Repair(dir, RepairOptions{})
+			_, err = Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			s = openAt(t, dir, nil)
 			view(t, s, func(tx *Tx) error {
@@ -180,10 +180,10 @@ func TestInstanceIsFolder(t *testing.T) {
 	path := filepath.Join(dir, InstanceName)
 	is.NoErr(os.Remove(path))
 	is.NoErr(os.Mkdir(path, 0o700))
-	_, err := Open(dir, Options{Log: quiet})
+	_, err := Open(dir, Options{Schema: All, Log: quiet})
 	is.True(err != nil)
 	is.Equal(err.Error(), path+" is not a file; remove it and try again")
-	r, err := Repair(dir, RepairOptions{})
+	r, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.True(r.Whole())
 	is.NoErr(openAt(t, dir, nil).Close())
@@ -194,7 +194,7 @@ func TestInstanceAfterRepair(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := inhabitedBy(t, "ann")
-	_, err := Repair(dir, RepairOptions{})
+	_, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.NoErr(openAt(t, dir, nil).Close())
 	_, err = os.Lstat(filepath.Join(dir, InstanceName))
@@ -241,10 +241,10 @@ func TestNewerTouchesNothing(t *testing.T) {
 					is.NoErr(os.Remove(filepath.Join(dir, "LOCK")))
 				}
 				before := touched(t, dir)
-				_, err = Open(dir, Options{Log: quiet})
+				_, err = Open(dir, Options{Schema: All, Log: quiet})
 				is.True(errors.As(err, new(*journal.Newer)))
 				is.True(strings.Contains(err.Error(), "77"))
-				_, err = Repair(dir, RepairOptions{})
+				_, err = Repair(dir, RepairOptions{Schema: All})
 				is.True(errors.As(err, new(*journal.Newer)))
 				is.True(maps.Equal(touched(t, dir), before))
 			})

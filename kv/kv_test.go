@@ -40,7 +40,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // openAt opens a store that is closed with the test.
 func openAt(t testing.TB, dir string, now func() time.Time) *Store {
 	t.Helper()
-	return opened(t, dir, Options{Now: now, Log: quiet})
+	return opened(t, dir, Options{Schema: All, Now: now, Log: quiet})
 }
 
 func opened(t testing.TB, dir string, o Options) *Store {
@@ -213,7 +213,7 @@ func commits(t testing.TB, s *Store) int {
 // dump is everything in the store, by bucket and key.
 func dump(tx *Tx) map[string]string {
 	out := map[string]string{}
-	for _, b := range buckets {
+	for b := range All.Buckets().All() {
 		for k, v := range tx.Walk(b, nil, nil, false) {
 			out[fmt.Sprintf("%s %x", b.Name, k)] = string(v)
 		}
@@ -473,7 +473,7 @@ func audit(tx *Tx) error {
 // aside.
 func leftOver(tx *Tx, id record.ID) []string {
 	var out []string
-	for _, b := range buckets {
+	for b := range All.Buckets().All() {
 		for k, v := range tx.Walk(b, nil, nil, false) {
 			if b != changeBucket && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
 				out = append(out, fmt.Sprintf("%s %x", b.Name, k))

@@ -15,7 +15,7 @@ import (
 func TestRelax(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
-	s, err := Open(dir, Options{})
+	s, err := Open(dir, Options{Schema: All})
 	is.NoErr(err)
 	resident := func() int {
 		text, err := os.ReadFile("/proc/self/smaps")

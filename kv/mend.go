@@ -22,14 +22,14 @@ type Refill struct {
 
 // rederive copies the rows of a store into an empty one, and what is derived
 // from them is worked out again.
-func (schema Schema) rederive(from, to *bolt.DB, lost func(error)) error {
+func (schema *Schema) rederive(from, to *bolt.DB, lost func(error)) error {
 	return from.View(func(old *bolt.Tx) error {
 		b, err := to.Begin(true)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = b.Rollback() }() // after a commit there is nothing to roll back
-		if err := table.Create(b, buckets); err != nil {
+		if err := table.Create(b, schema.Buckets()); err != nil {
 			return err
 		}
 		r := &Refill{Tx: &Tx{Tx: table.On(b)}, Before: &Tx{Tx: table.On(old)}, Lost: lost}
@@ -46,7 +46,7 @@ func (schema Schema) rederive(from, to *bolt.DB, lost func(error)) error {
 			r.Tx.Tx = table.On(b)
 			return nil
 		}
-		for _, t := range schema {
+		for _, t := range schema.Tables {
 			if t.Refill == nil {
 				continue
 			}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	start := time.Now()
-	_, err := Open(dir, Options{})
+	_, err := Open(dir, Options{Schema: All})
 	var used *InUse
 	if !errors.As(err, &used) || time.Since(start) > 2*time.Second {
 		fmt.Printf("%v after %v\n", err, time.Since(start))
@@ -55,7 +56,7 @@ func TestSecondProcess(t *testing.T) {
 	is.Equal(string(out), fmt.Sprint(os.Getpid()))
 	is.NoErr(err)
 
-	_, err = Open(s.Dir(), Options{}) // nor is there a second store in one process
+	_, err = Open(s.Dir(), Options{Schema: All}) // nor is there a second store in one process
 	var used *InUse
 	is.True(errors.As(err, &used))
 	is.Equal(used.PID, os.Getpid())
@@ -73,7 +74,7 @@ func TestUnsafeDirectory(t *testing.T) {
 			is := is.New(t)
 			dir := t.TempDir()
 			is.NoErr(os.Chmod(dir, mode))
-			s, err := Open(dir, Options{Log: quiet})
+			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			is.Equal(err == nil, ok)
 			if ok {
 				is.NoErr(s.Close())
@@ -96,9 +97,9 @@ func TestUnsafeDirectory(t *testing.T) {
 	is.Equal(s.Dir(), dir)
 	file := filepath.Join(t.TempDir(), "file")
 	is.NoErr(os.WriteFile(file, nil, 0o600))
-	_, err := Open(file, Options{})
+	_, err := Open(file, Options{Schema: All})
 	is.True(err != nil)
-	_, err = Open(filepath.Join(file, "below"), Options{})
+	_, err = Open(filepath.Join(file, "below"), Options{Schema: All})
 	is.True(err != nil)
 }
 
@@ -143,7 +144,7 @@ func TestNewerFormat(t *testing.T) {
 			}
 			before := filesIn(t, dir)
 			for range 2 { // the refusal has let the directory go
-				_, err := Open(dir, Options{Log: quiet})
+				_, err := Open(dir, Options{Schema: All, Log: quiet})
 				is.True(err != nil)
 				is.True(strings.Contains(err.Error(), fmt.Sprintf("has format %d", Format+1)))
 				is.True(strings.Contains(err.Error(), fmt.Sprintf("reads formats up to %d", Format)))
@@ -164,11 +165,11 @@ func TestMigration(t *testing.T) {
 	last := add(t, s, u.ID, record.Notes, `{"content":"c"}`).ID
 	setFormat(t, s, 0)
 	path := filepath.Join(dir, "cache", "kist.db")
-	was := migrations[0]
-	t.Cleanup(func() { migrations[0] = was })
+	was := All.Migrations[0]
+	t.Cleanup(func() { All.Migrations[0] = was })
 	c.add(-time.Hour)
 
-	migrations[0] = func(tx *Tx) error {
+	All.Migrations[0] = func(tx *Tx) error {
 		if _, err := tx.AddUser(record.User{Name: "bob"}); err != nil {
 			return err
 		}
@@ -187,13 +188,13 @@ func TestMigration(t *testing.T) {
 		return out
 	}
 	before := contents()
-	_, err := Open(dir, Options{Log: quiet, Now: c.now})
+	_, err := Open(dir, Options{Schema: All, Log: quiet, Now: c.now})
 	is.True(errors.Is(err, errPlanned))
 	is.True(strings.Contains(err.Error(), "from format 0 to 1"))
 	is.Equal(contents(), before)
 
 	var id record.ID
-	migrations[0] = func(tx *Tx) error {
+	All.Migrations[0] = func(tx *Tx) error {
 		bob, err := tx.AddUser(record.User{Name: "bob"})
 		if err == nil {
 			id = bob.ID
@@ -245,7 +246,7 @@ func TestNoJournal(t *testing.T) {
 				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
 			}
 			before := filesIn(t, dir)
-			_, err := Open(dir, Options{Log: quiet})
+			_, err := Open(dir, Options{Schema: All, Log: quiet})
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), "journal/ is empty or missing"))
 			is.True(maps.Equal(filesIn(t, dir), before))
@@ -338,7 +339,7 @@ func TestShortJournal(t *testing.T) {
 	is.NoErr(os.WriteFile(log, b, 0o600))
 	is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
 	before := filesIn(t, dir)
-	_, err = Open(dir, Options{Log: quiet})
+	_, err = Open(dir, Options{Schema: All, Log: quiet})
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "journal/log-0000000000000000 is damaged"))
 	after := filesIn(t, dir)
@@ -351,9 +352,10 @@ func TestBuckets(t *testing.T) {
 	is := is.New(t)
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
 		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due`)
-	is.Equal(len(buckets), len(want))
+	all := slices.Collect(All.Buckets().All())
+	is.Equal(len(all), len(want))
 	no := 0
-	for i, b := range buckets {
+	for i, b := range all {
 		no++
 		if at, name, jumps := strings.Cut(want[i], ":"); jumps {
 			want[i] = name
@@ -373,9 +375,9 @@ func TestUpgradeIsTakenBack(t *testing.T) {
 	s := openAt(t, dir, nil)
 	u := user(t, s, "ann")
 	setFormat(t, s, 0)
-	was := migrations[0]
-	t.Cleanup(func() { migrations[0] = was })
-	migrations[0] = func(tx *Tx) error { return nil }
+	was := All.Migrations[0]
+	t.Cleanup(func() { All.Migrations[0] = was })
+	All.Migrations[0] = func(tx *Tx) error { return nil }
 	old := filesIn(t, filepath.Join(dir, "journal"))
 	s = openAt(t, dir, nil)
 	add(t, s, u.ID, record.Notes, `{"content":"new"}`)

@@ -412,7 +412,7 @@ func TestRepairOfPages(t *testing.T) {
 				return firstError(err, pages.Put(tx.Tx, nobody), tx.Put(pageBucket, key(2), []byte("damaged")))
 			})
 			setFormat(t, s, format)
-			_, err := Repair(dir, RepairOptions{})
+			_, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			s = openAt(t, dir, nil)
 			view(t, s, audit)

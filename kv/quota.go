@@ -75,7 +75,7 @@ func (tx *Tx) chargeText(owner record.ID, before int64) error {
 // bytes is how many bytes of content the owner has stored, and how many are
 // reserved for content that is on its way.
 func (tx *Tx) bytes(owner record.ID) (stored, reserved int64) {
-	for _, t := range tx.s.schema {
+	for _, t := range tx.s.schema.Tables {
 		if t.Bytes != nil {
 			s, r := t.Bytes(tx, owner)
 			stored, reserved = stored+s, reserved+r

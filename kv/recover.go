@@ -22,6 +22,7 @@ import (
 
 	"kist/blobs/disk"
 	"kist/kv/journal"
+	"kist/kv/table"
 )
 
 // mapSize is how much address space the working copy has from the start. A map
@@ -89,9 +90,9 @@ func (s *Store) load() error {
 			return err
 		}
 	}
-	done, entries, err := rebuild(s.journal, path+".new", false, progress)
+	done, entries, err := rebuild(s.journal, path+".new", s.buckets, false, progress)
 	if noRoom(err) && remove(filepath.Join(cache, ballastName)) == nil {
-		done, entries, err = rebuild(s.journal, path+".new", false, progress)
+		done, entries, err = rebuild(s.journal, path+".new", s.buckets, false, progress)
 	}
 	if err != nil {
 		if proven && harmed(err) {
@@ -121,7 +122,7 @@ func (s *Store) load() error {
 		}
 		return errors.Join(refusal(harm), remove(path+".new"))
 	}
-	if harm := lastRecord(s.dir, done); harm != nil {
+	if harm := lastRecord(s.dir, s.buckets, done); harm != nil {
 		return errors.Join(fmt.Errorf("%w. Nothing was changed. Run kist verify --repair, which loses nothing", harm), remove(path+".new"))
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -175,12 +176,12 @@ func (s *Store) examine(path string) (secret []byte, err error) {
 // in the data directory shows that there is some: it is what the record leads
 // to, so the record was whole when it was written. Otherwise the record is one
 // that a crash cut short, which was never acknowledged.
-func lastRecord(dir string, done journal.Replayed) error {
+func lastRecord(dir string, buckets *table.Buckets, done journal.Replayed) error {
 	if done.Torn == nil {
 		return nil
 	}
 	// What cannot be read shows nothing.
-	if digest, err := copyDigest(filepath.Join(dir, "cache", "kist.db")); err != nil || digest != done.Torn.To.Digest {
+	if digest, err := copyDigest(filepath.Join(dir, "cache", "kist.db"), buckets); err != nil || digest != done.Torn.To.Digest {
 		return nil
 	}
 	return fmt.Errorf("%w; cache/kist.db has what that held", &done.Torn.Damaged)
@@ -267,8 +268,8 @@ func harmed(err error) bool { return isDamage(err) || errors.Is(err, journal.Err
 // has the path. When it fails there is no such file, unless what can be read
 // of a damaged journal is wanted. tell is told how far it is, from 0 to 1; it
 // may be nil.
-func rebuild(j *journal.Journal, path string, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
-	b := &builder{path: path}
+func rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
+	b := &builder{path: path, buckets: buckets}
 	if tell != nil {
 		const reading = 0.4 // of the whole time
 		total, err := j.Ahead()
@@ -295,7 +296,7 @@ func rebuild(j *journal.Journal, path string, damaged bool, tell func(share floa
 	}
 	if err == nil {
 		var digest journal.Digest
-		if digest, entries, err = contentDigest(b.db); err == nil && digest != done.Digest {
+		if digest, entries, err = contentDigest(b.db, buckets); err == nil && digest != done.Digest {
 			err = inconsistent(fmt.Sprintf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest)))
 		}
 	}
@@ -314,10 +315,10 @@ func remove(path string) error {
 }
 
 // contentDigest is the digest of everything in a working copy.
-func contentDigest(db *bolt.DB) (digest journal.Digest, entries int, err error) {
+func contentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, entries int, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		var scratch []byte
-		for op := range everything(tx) {
+		for op := range everything(tx, buckets) {
 			scratch = digest.Add(op, scratch)
 			entries++
 		}
@@ -327,9 +328,9 @@ func contentDigest(db *bolt.DB) (digest journal.Digest, entries int, err error) 
 }
 
 // everything yields all that the store holds.
-func everything(tx *bolt.Tx) func(func(journal.Op) bool) {
+func everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
-		for _, b := range buckets {
+		for b := range buckets.All() {
 			bucket := tx.Bucket([]byte(b.Name))
 			if bucket == nil {
 				continue

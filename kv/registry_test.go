@@ -16,7 +16,7 @@ import (
 func TestTablesHaveAllBuckets(t *testing.T) {
 	t.Parallel()
 	owners := map[table.Bucket]int{}
-	for _, row := range tables {
+	for _, row := range All.Tables {
 		for _, b := range row.Buckets {
 			owners[b]++
 		}
@@ -30,7 +30,7 @@ func TestTablesHaveAllBuckets(t *testing.T) {
 			}
 		}
 	}
-	for _, b := range buckets {
+	for b := range All.Buckets().All() {
 		if owners[b] != 1 {
 			t.Errorf("bucket %s belongs to %d tables", b.Name, owners[b])
 		}
@@ -80,7 +80,7 @@ func TestRemoveUserEmptiesAllTables(t *testing.T) {
 			name, _, _ := strings.Cut(line, " ")
 			names[name] = true
 		}
-		for _, row := range tables {
+		for _, row := range All.Tables {
 			for _, b := range row.Buckets {
 				if tx.Count(b) == 0 {
 					t.Errorf("bucket %s is empty", b.Name)

@@ -21,11 +21,13 @@ import (
 	"kist/blobs/disk"
 	"kist/kv/journal"
 	"kist/kv/record"
+	"kist/kv/table"
 )
 
 // RepairOptions are what Repair may be told.
 type RepairOptions struct {
-	DryRun bool // change nothing
+	Schema *Schema // what is stored; required
+	DryRun bool    // change nothing
 	// Unproven takes the working copy though no digest proves it, where that
 	// can be read in full.
 	Unproven bool
@@ -280,7 +282,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		}
 	}
 
-	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db")}, schema: tables, described: tables.described()}
+	s := &salvager{b: &builder{path: filepath.Join(scratch, "old.db"), buckets: o.Schema.Buckets()}, schema: o.Schema, described: o.Schema.described()}
 	if from != nil {
 		s.copied = copied
 	}
@@ -302,7 +304,7 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 	}
 	r.Seq, r.Partial = done.Seq, done.Partial || from != nil && !proven
 	if len(done.Gaps) == 0 && !done.Partial && (from == nil || proven) {
-		has, err := digestOf(s.b.path)
+		has, err := digestOf(s.b.path, s.b.buckets)
 		if err != nil {
 			return nil, err
 		}
@@ -349,12 +351,12 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 }
 
 // digestOf is the digest of everything in a bbolt file.
-func digestOf(path string) (journal.Digest, error) {
+func digestOf(path string, buckets *table.Buckets) (journal.Digest, error) {
 	db, err := openCopy(path)
 	if err != nil {
 		return 0, err
 	}
-	digest, _, err := contentDigest(db)
+	digest, _, err := contentDigest(db, buckets)
 	return digest, errors.Join(err, db.Close())
 }
 
@@ -390,7 +392,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 			return err
 		}
 	}
-	digest, _, err := contentDigest(db)
+	digest, _, err := contentDigest(db, s.b.buckets)
 	if err != nil {
 		return err
 	}
@@ -398,7 +400,7 @@ func (o *RepairOptions) rewrite(dir, scratch string, seq uint64, s *salvager, r 
 		return err
 	}
 	return db.View(func(tx *bolt.Tx) error {
-		return writeJournal(filepath.Join(scratch, "journal"), tx, journal.State{Seq: seq, Digest: digest})
+		return writeJournal(filepath.Join(scratch, "journal"), tx, s.b.buckets, journal.State{Seq: seq, Digest: digest})
 	})
 }
 
@@ -427,7 +429,7 @@ type salvager struct {
 	feed    []journal.Span // numbers of the feed that missing records have given
 	touched map[string]bool
 
-	schema    Schema
+	schema    *Schema
 	described map[byte]func(key, row []byte) (Touched, bool) // see Schema.described
 }
 
@@ -516,7 +518,7 @@ func (r *Repaired) tell(t Touched) {
 func (s *salvager) name(db *bolt.DB, r *Repaired) error {
 	return db.View(func(b *bolt.Tx) error {
 		for bucket, describe := range s.described {
-			rows := b.Bucket([]byte(byNumber[bucket].Name))
+			rows := b.Bucket([]byte(s.b.buckets[bucket].Name))
 			for _, key := range slices.Sorted(maps.Keys(s.touched)) {
 				if t, ok := describe([]byte(key), rows.Get([]byte(key))); ok {
 					t.Why = "a missing commit changed it, and so did a later one; it is as the later one left it, or was removed"
@@ -540,7 +542,7 @@ func (s *salvager) compare(db *bolt.DB, copied string, r *Repaired) error {
 		return db.View(func(b *bolt.Tx) error {
 			for _, op := range ops {
 				describe := s.described[op.Bucket]
-				if describe == nil || bytes.Equal(b.Bucket([]byte(byNumber[op.Bucket].Name)).Get(op.Key), op.Value) {
+				if describe == nil || bytes.Equal(b.Bucket([]byte(s.b.buckets[op.Bucket].Name)).Get(op.Key), op.Value) {
 					continue
 				}
 				if t, ok := describe(op.Key, op.Value); ok {

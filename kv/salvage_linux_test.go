@@ -26,7 +26,7 @@ func TestRepairWithCacheElsewhere(t *testing.T) {
 		is.NoErr(os.Symlink(elsewhere, cache))
 		flip(t, newestFile(t, dir, "log"), 500)
 		if interrupt {
-			_, err := Repair(dir, RepairOptions{step: func(what string) error {
+			_, err := Repair(dir, RepairOptions{Schema: All, step: func(what string) error {
 				if what == "put the new journal in place" {
 					return errPlanned
 				}
@@ -34,7 +34,7 @@ func TestRepairWithCacheElsewhere(t *testing.T) {
 			}})
 			is.True(errors.Is(err, errPlanned))
 		}
-		r, err := Repair(dir, RepairOptions{})
+		r, err := Repair(dir, RepairOptions{Schema: All})
 		is.NoErr(err)
 		is.True(r.Whole())
 		_, err = os.Stat(filepath.Join(dir, r.Aside, "kist.db"))

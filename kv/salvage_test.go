@@ -121,9 +121,9 @@ func TestRepairTakesWorkingCopy(t *testing.T) {
 			is := is.New(t)
 			dir, before := written(t, 40)
 			harm(t, dir)
-			dry, err := Repair(dir, RepairOptions{DryRun: true})
+			dry, err := Repair(dir, RepairOptions{Schema: All, DryRun: true})
 			is.NoErr(err)
-			r, err := Repair(dir, RepairOptions{})
+			r, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.True(r.Whole())
 			dry.Aside = r.Aside
@@ -149,7 +149,7 @@ func TestLastRecordDamaged(t *testing.T) {
 	flip(t, newestFile(t, dir, "log"), -3)
 	name := filepath.Base(newestFile(t, dir, "log"))
 	problems := func() (all []string) {
-		i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { all = append(all, err.Error()) })
+		i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { all = append(all, err.Error()) })
 		is.NoErr(err)
 		is.NoErr(i.Close())
 		return all
@@ -159,14 +159,14 @@ func TestLastRecordDamaged(t *testing.T) {
 	is.NoErr(errors.Join(os.Mkdir(bare, 0o700), os.CopyFS(bare, os.DirFS(dir)), os.RemoveAll(filepath.Join(bare, "cache"))))
 
 	files := filesIn(t, dir)
-	_, err := Open(dir, Options{Log: quiet})
+	_, err := Open(dir, Options{Schema: All, Log: quiet})
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "journal/"+name+" is damaged at byte "))
 	delete(files, filepath.Join(dir, "LOCK"))
 	now := filesIn(t, dir)
 	delete(now, filepath.Join(dir, "LOCK"))
 	is.True(maps.Equal(now, files)) // nothing was changed
-	r, err := Repair(dir, RepairOptions{})
+	r, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.True(r.Whole())
 	is.True(maps.Equal(contentOf(t, openAt(t, dir, nil)), before))
@@ -235,7 +235,7 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 				}
 				row.harm(t, dir)
 				files := filesIn(t, dir)
-				o := RepairOptions{DryRun: true}
+				o := RepairOptions{Schema: All, DryRun: true}
 				if child != "" {
 					o.env = []string{hangEnv + "=" + child}
 				}
@@ -292,19 +292,19 @@ func TestRepairKilled(t *testing.T) {
 			dir, before := written(t, 20)
 			flip(t, newestFile(t, dir, "log"), 500)
 			steps := 0
-			_, err := Repair(dir, RepairOptions{step: func(string) error {
+			_, err := Repair(dir, RepairOptions{Schema: All, step: func(string) error {
 				if steps++; steps > n {
 					return errPlanned
 				}
 				return nil
 			}})
 			is.True(errors.Is(err, errPlanned) == (steps > n))
-			s, err := Open(dir, Options{Log: quiet})
+			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			if err == nil {
 				is.True(maps.Equal(contentOf(t, s), before))
 				is.NoErr(s.Close())
 			}
-			r, err := Repair(dir, RepairOptions{})
+			r, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.True(r.Whole())
 			s = openAt(t, dir, nil)
@@ -326,7 +326,7 @@ func TestKilledRepairLeavesNothing(t *testing.T) {
 	is.NoErr(os.MkdirAll(left, 0o700))
 	others := filepath.Join(dir, repairPrefix+"notes of the owner")
 	is.NoErr(os.Mkdir(others, 0o700))
-	s, err := Open(dir, Options{Log: quiet})
+	s, err := Open(dir, Options{Schema: All, Log: quiet})
 	is.NoErr(err)
 	is.True(maps.Equal(contentOf(t, s), before))
 	is.NoErr(s.Close())
@@ -340,7 +340,7 @@ func TestKilledRepairLeavesNothing(t *testing.T) {
 	killed := filepath.Join(scratch, dryPrefix+"KILLED")
 	is.NoErr(os.Mkdir(killed, 0o700))
 	is.NoErr(os.WriteFile(filepath.Join(killed, "owner"), nil, 0o600))
-	r, err := Repair(dir, RepairOptions{DryRun: true, Scratch: scratch})
+	r, err := Repair(dir, RepairOptions{Schema: All, DryRun: true, Scratch: scratch})
 	is.NoErr(err)
 	is.True(r.Whole())
 	_, err = os.Stat(others)
@@ -357,7 +357,7 @@ func TestRepairFails(t *testing.T) {
 	is := is.New(t)
 	dir, before := written(t, 20)
 	is.NoErr(os.WriteFile(filepath.Join(dir, cleanName), []byte("no proof"), 0o600))
-	_, err := Repair(dir, RepairOptions{step: func(what string) error {
+	_, err := Repair(dir, RepairOptions{Schema: All, step: func(what string) error {
 		if what != "put aside "+cleanName {
 			return nil
 		}
@@ -382,7 +382,7 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 			is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
 			flip(t, newestFile(t, dir, "log"), 500)
 			steps := 0
-			_, err := Repair(dir, RepairOptions{step: func(string) error {
+			_, err := Repair(dir, RepairOptions{Schema: All, step: func(string) error {
 				if steps++; steps > n {
 					return errPlanned
 				}
@@ -390,7 +390,7 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 			}})
 			is.True(errors.Is(err, errPlanned) == (steps > n))
 			for range 2 {
-				r, err := Repair(dir, RepairOptions{})
+				r, err := Repair(dir, RepairOptions{Schema: All})
 				is.NoErr(err)
 				is.True(!r.Whole())
 			}
@@ -398,7 +398,7 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(len(lossy), 1)
 			is.NoErr(os.RemoveAll(filepath.Join(dir, lossy[0])))
-			r, err := Repair(dir, RepairOptions{})
+			r, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.True(r.Whole())
 		})
@@ -411,10 +411,10 @@ func TestRepairFromCopyAlone(t *testing.T) {
 	is := is.New(t)
 	dir, before := written(t, 20)
 	is.NoErr(os.RemoveAll(filepath.Join(dir, "journal")))
-	_, err := Repair(dir, RepairOptions{})
+	_, err := Repair(dir, RepairOptions{Schema: All})
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "--unproven-copy"))
-	r, err := Repair(dir, RepairOptions{Unproven: true})
+	r, err := Repair(dir, RepairOptions{Schema: All, Unproven: true})
 	is.NoErr(err)
 	is.True(!r.Whole())
 	s := openAt(t, dir, nil)
@@ -439,7 +439,7 @@ func TestRepairWithStrayLog(t *testing.T) {
 			}
 			const name = "log-deadbeef00000000"
 			is.NoErr(os.WriteFile(filepath.Join(dir, "journal", name), bytes.Repeat([]byte("none of a log's "), 500), 0o600))
-			r, err := Repair(dir, RepairOptions{})
+			r, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.Equal(r.Missing, uint64(0))
 			is.Equal(len(r.Gaps), 0)
@@ -480,10 +480,10 @@ func TestRepairComparesDigest(t *testing.T) {
 	}
 	is.Equal(changed, 1)
 	is.NoErr(os.WriteFile(path, b, 0o600))
-	_, err = Open(dir, Options{Log: quiet})
+	_, err = Open(dir, Options{Schema: All, Log: quiet})
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "kist verify --repair"))
-	r, err := Repair(dir, RepairOptions{})
+	r, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.Equal(r.Missing, uint64(0))
 	is.True(!r.Whole())
@@ -502,14 +502,14 @@ func TestRepairWithoutRoom(t *testing.T) {
 	files := filesIn(t, dir)
 	delete(files, filepath.Join(dir, "LOCK"))
 	for _, dry := range []bool{true, false} {
-		_, err := Repair(dir, RepairOptions{DryRun: dry, env: []string{hangEnv + "=full"}})
+		_, err := Repair(dir, RepairOptions{Schema: All, DryRun: dry, env: []string{hangEnv + "=full"}})
 		is.True(errors.Is(err, syscall.ENOSPC))
 		is.True(strings.Contains(err.Error(), "Make room there"))
 		now := filesIn(t, dir)
 		delete(now, filepath.Join(dir, "LOCK"))
 		is.True(maps.Equal(now, files))
 	}
-	r, err := Repair(dir, RepairOptions{})
+	r, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.True(r.Whole())
 	is.True(maps.Equal(contentOf(t, openAt(t, dir, nil)), before))

@@ -59,26 +59,6 @@ var (
 	pageDue            = table.Bucket{No: 51, Name: "page.due"}
 )
 
-var buckets = []table.Bucket{
-	metaBucket, userBucket, userName, keyBucket, keyDigest, recordBucket, recordSlug, recordFacet, recordOrder,
-	sumBucket, viewBucket, changeBucket, tagBucket, tagName, folderBucket, folderName, blobBucket, unreferencedBucket,
-	hookBucket, deliveryBucket, answerBucket, recordEnd, deviceBucket, deviceCode, spentBucket,
-	noticeBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum,
-	requestBucket, itemBucket, itemState, itemBlob, senderBucket,
-	uploadBucket, uploadSlug, uploadSecret,
-	importBucket, importRemarks,
-	fetchBucket, fetchLine,
-	pageBucket, pageDue,
-}
-
-// byNumber finds a bucket by its number.
-var byNumber = func() (all [table.MaxBucket + 1]table.Bucket) {
-	for _, b := range buckets {
-		all[b.No] = b
-	}
-	return all
-}()
-
 // Keys of the meta bucket.
 var (
 	metaFormat    = []byte("format")   // uint32
@@ -98,10 +78,31 @@ var (
 	metaTexts     = []byte("texts")    // what metaSeq and metaInstant were when the sums of text were right
 )
 
-// A Schema is all tables, in the order in which a repair refills them: a table
-// comes after those that its rows refer to. What an owner has is deleted in the
-// reverse order.
-type Schema []Table
+// A Schema says what a store holds.
+type Schema struct {
+	// Tables are in the order in which a repair refills them: a table comes after
+	// those that its rows refer to. What an owner has is deleted in the reverse
+	// order.
+	Tables []Table
+
+	// Migrations bring the store from one format to the next, each under the number
+	// of the format that it starts from.
+	Migrations [Format]Migration
+}
+
+// A Migration changes the data of a store from one format to the next.
+type Migration func(*Tx) error
+
+// Buckets are those of all tables.
+func (schema *Schema) Buckets() *table.Buckets {
+	all := new(table.Buckets)
+	for _, t := range schema.Tables {
+		for _, b := range t.Buckets {
+			all[b.No] = b
+		}
+	}
+	return all
+}
 
 // A Table is a row of the schema. It says everything that the store does with
 // the rows of one table on its own account. A function that is nil has nothing
@@ -155,8 +156,8 @@ type Table struct {
 }
 
 // paid are the Paid buckets of all tables, by number.
-func (schema Schema) paid() (all [table.MaxBucket + 1]bool) {
-	for _, t := range schema {
+func (schema *Schema) paid() (all [table.MaxBucket + 1]bool) {
+	for _, t := range schema.Tables {
 		for _, b := range t.Paid {
 			all[b.No] = true
 		}
@@ -166,9 +167,9 @@ func (schema Schema) paid() (all [table.MaxBucket + 1]bool) {
 
 // described are the Describe of all tables that have one, by the number of the
 // bucket with their rows.
-func (schema Schema) described() map[byte]func(key, row []byte) (Touched, bool) {
+func (schema *Schema) described() map[byte]func(key, row []byte) (Touched, bool) {
 	all := map[byte]func(key, row []byte) (Touched, bool){}
-	for _, t := range schema {
+	for _, t := range schema.Tables {
 		if t.Describe != nil {
 			all[t.Buckets[0].No] = t.Describe
 		}
@@ -183,7 +184,7 @@ const removeBatch = 200
 // transaction in which it is done sees that nothing is left: a request of the
 // owner's may still be under way.
 func (tx *Tx) drop(owner record.ID) (done bool, err error) {
-	for _, t := range slices.Backward(tx.s.schema) {
+	for _, t := range slices.Backward(tx.s.schema.Tables) {
 		if t.Drop == nil {
 			continue
 		}

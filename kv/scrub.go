@@ -220,7 +220,7 @@ func (s *Store) restart(path string, clean proof, secret []byte, damage error) (
 	if err == nil {
 		err = db.View(func(tx *bolt.Tx) error {
 			format := (&Tx{Tx: table.On(tx)}).format()
-			return s.journal.Snapshot(context.Background(), clean.state(), format, everything(tx))
+			return s.journal.Snapshot(context.Background(), clean.state(), format, everything(tx, s.buckets))
 		})
 	}
 	if err != nil {

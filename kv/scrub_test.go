@@ -120,7 +120,7 @@ func TestScrubHeals(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			c := newScrubs()
-			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: c.after})
+			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
 			u := user(t, s, "ann")
 			more := func() {
 				for i := range 20 {
@@ -160,7 +160,7 @@ func TestScrubNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
 	u := user(t, s, "ann")
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -179,7 +179,7 @@ func TestScrubCannotHeal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
 	u := user(t, s, "ann")
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -201,7 +201,7 @@ func TestScrubWhileWriting(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
 	u := user(t, s, "ann")
 	stop, done := make(chan bool), make(chan bool)
 	go func() {
@@ -230,7 +230,7 @@ func TestCloseEndsScrub(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ticks, waits := make(chan time.Time), make(chan time.Duration)
-	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{Log: quiet, timer: func(d time.Duration) <-chan time.Time {
+	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: func(d time.Duration) <-chan time.Time {
 		if d < scrubFirst {
 			waits <- d // and never goes on
 		}
@@ -287,7 +287,7 @@ func TestStartHeals(t *testing.T) {
 			if _, err := identify(dir); err != nil {
 				return // this system cannot prove that a working copy is whole
 			}
-			s, err := Open(dir, Options{Log: quiet})
+			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			is.NoErr(err)
 			is.NoErr(s.between(func() error { return s.upgrade(Format) }))
 			add(t, s, s.anyone(t), record.Notes, `{"content":"the last"}`)

@@ -82,7 +82,7 @@ func (s *Store) renew() {
 // that is, in bytes, or 0 if it failed; the logs are all there still.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	begun := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, Format, s.unmapped(everything(tx)))
+	err := s.journal.Snapshot(s.stopping, at, Format, s.unmapped(everything(tx, s.buckets)))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
 	if err == nil {
@@ -133,6 +133,6 @@ func (s *Store) upgrade(from uint32) error {
 		return err
 	}
 	return s.bolt.View(func(tx *bolt.Tx) error {
-		return s.journal.Snapshot(context.Background(), s.state, from, everything(tx))
+		return s.journal.Snapshot(context.Background(), s.state, from, everything(tx, s.buckets))
 	})
 }

@@ -22,7 +22,8 @@ func TestFullDisk(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(total)
 	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
-		Log: quiet, space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
+		Schema: All,
+		Log:    quiet, space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
 	})
 	u := user(t, s, "ann")
 	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)

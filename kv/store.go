@@ -34,7 +34,8 @@ var ErrClosed = errors.New("the store is closed")
 
 // Options are what a Store may be told.
 type Options struct {
-	Now func() time.Time // the wall clock; time.Now if nil
+	Schema *Schema          // what is stored; required
+	Now    func() time.Time // the wall clock; time.Now if nil
 	// Elapsed is a clock that nobody sets, against which leaps of Now are held.
 	// If it is nil, it is the system's, or, with a Now of the caller's, none:
 	// that Now is always believed.
@@ -57,11 +58,12 @@ type Options struct {
 
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
-	dir    string
-	schema Schema
-	now    func() time.Time
-	log    *slog.Logger
-	lock   *lock
+	dir     string
+	schema  *Schema
+	buckets *table.Buckets // of schema
+	now     func() time.Time
+	log     *slog.Logger
+	lock    *lock
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
 
@@ -161,7 +163,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: tables, now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
 	begun := time.Now()
 	s.elapsed = func() time.Duration { return time.Since(begun) }
@@ -179,7 +181,7 @@ func Open(dir string, o Options) (*Store, error) {
 	s.callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
 	s.shared.Store(new(shared))
-	if err := s.open(migrations[:]); err != nil {
+	if err := s.open(); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	s.work.Go(s.commitLoop)
@@ -204,7 +206,7 @@ func secure(dir string) error {
 }
 
 // open opens what is in the directory and brings it to the present format.
-func (s *Store) open(steps []migration) error {
+func (s *Store) open() error {
 	j, err := journal.Open(filepath.Join(s.dir, "journal"), Format)
 	if err != nil {
 		return err
@@ -219,7 +221,7 @@ func (s *Store) open(steps []migration) error {
 		err = s.openDiskSpace()
 	}
 	if err == nil {
-		err = s.prepare(steps)
+		err = s.prepare()
 	}
 	if err == nil {
 		j.SetClock(s.Now)      // a clock that jumped must not age the generations
@@ -241,8 +243,8 @@ func (s *Store) open(steps []migration) error {
 
 // prepare brings the store to the present format in one commit and reads what
 // the committer needs to know.
-func (s *Store) prepare(steps []migration) error {
-	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, buckets) }); err != nil {
+func (s *Store) prepare() error {
+	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
 	}
 	from := uint32(Format)
@@ -273,7 +275,7 @@ func (s *Store) prepare(steps []migration) error {
 			}
 		}
 		for ; from < Format; from++ {
-			if err := steps[from](tx); err != nil {
+			if err := s.schema.Migrations[from](tx); err != nil {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
@@ -292,7 +294,7 @@ func (s *Store) prepare(steps []migration) error {
 	}
 	return s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		for _, t := range s.schema {
+		for _, t := range s.schema.Tables {
 			if t.Load != nil {
 				t.Load(s, tx)
 			}
@@ -300,10 +302,6 @@ func (s *Store) prepare(steps []migration) error {
 		return nil
 	})
 }
-
-// A migration brings the store from one format to the next. It is found in
-// migrations under the number of the format it starts from.
-type migration func(*Tx) error
 
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }

@@ -77,7 +77,7 @@ func TestStoredTables(t *testing.T) {
 	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
 	// TestStoredRecords and TestStoredNumbers hold.
 	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true}
-	for _, b := range buckets {
+	for b := range All.Buckets().All() {
 		_, there := storedJSON[b.Name]
 		index := strings.Contains(b.Name, ".")
 		if !there && !other[b.Name] && !index {

@@ -42,7 +42,7 @@ func (tx *Tx) textsHold() bool {
 // texts sums the text of each owner up from the rows.
 func (tx *Tx) texts() map[record.ID]int64 {
 	all := map[record.ID]int64{}
-	for _, t := range tx.s.schema {
+	for _, t := range tx.s.schema.Tables {
 		if t.Text != nil {
 			t.Text(tx, func(owner record.ID, n int64) {
 				if n > 0 {

@@ -403,7 +403,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			addOtherText(t, s, ann.ID)
 			asOlder(t, s, func(tx *table.Tx) error { return change(s, tx) })
 			dir = leftOf(t, s) // a stop would commit something as this program does
-			i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
+			i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
 			is.NoErr(err)
 			is.NoErr(i.View(func(tx *Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 			is.NoErr(i.Close())
@@ -450,8 +450,8 @@ func TestTextDamaged(t *testing.T) {
 			to := filepath.Join(t.TempDir(), "new.db")
 			db, err := openCopy(to)
 			is.NoErr(err)
-			is.NoErr(tables.rederive(s.bolt, db, func(err error) { t.Error(err) }))
-			other := &Store{bolt: db, now: s.now, schema: tables}
+			is.NoErr(All.rederive(s.bolt, db, func(err error) { t.Error(err) }))
+			other := &Store{bolt: db, now: s.now, schema: All}
 			other.callers.Store(s.callers.Load())
 			other.tags.Store(s.tags.Load())
 			view(t, other, func(tx *Tx) error {

@@ -32,7 +32,7 @@ type Inspection struct {
 // read is told how many more bytes were read, problem what is wrong. The error
 // is for what makes it impossible to go on; for a damaged journal the
 // Inspection has what can be read.
-func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspection, error) {
+func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspection, error) {
 	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &record.Error{Fault: record.Missing, Code: "not_found", Text: "There is no journal in " + dir + "."}
@@ -55,7 +55,7 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 		return nil, err
 	}
 	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
-	i.Replayed, i.Entries, err = rebuild(j, i.path, true, nil)
+	i.Replayed, i.Entries, err = rebuild(j, i.path, schema.Buckets(), true, nil)
 	whole := err == nil
 	switch {
 	case whole:
@@ -67,7 +67,7 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 		return nil, errors.Join(err, remove(i.path))
 	}
 	if whole {
-		if err := lastRecord(dir, i.Replayed); err != nil {
+		if err := lastRecord(dir, schema.Buckets(), i.Replayed); err != nil {
 			once(err)
 		}
 	}
@@ -78,7 +78,7 @@ func Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspe
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: tables}
+	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: schema}
 	i.s.callers.Store(new(sync.Map))
 	i.s.tags.Store(new(sync.Map))
 	if whole { // otherwise the secret may be among what cannot be read
@@ -134,7 +134,7 @@ func checkRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 // that is referred to is there.
 func (tx *Tx) Audit(problem func(error)) error {
 	a := &Audit{tx, problem, map[table.Bucket]int{}}
-	for _, t := range tx.s.schema {
+	for _, t := range tx.s.schema.Tables {
 		if t.Check != nil {
 			t.Check(a)
 		}
@@ -179,8 +179,8 @@ func contentIndex[T any](b table.Bucket, t *table.Table[T], size func(*T) int64,
 }
 
 // contents are all ContentIndexes.
-func (schema Schema) contents() (all []*ContentIndex) {
-	for _, t := range schema {
+func (schema *Schema) contents() (all []*ContentIndex) {
+	for _, t := range schema.Tables {
 		if t.Contents != nil {
 			all = append(all, t.Contents)
 		}
@@ -273,7 +273,8 @@ type Holders struct {
 	rows map[string]struct{}
 }
 
-func (schema Schema) holders() *Holders {
+// Holders follow a journal from its beginning.
+func (schema *Schema) Holders() *Holders {
 	h := &Holders{rows: map[string]struct{}{}}
 	for _, ix := range schema.contents() {
 		h.of[ix.Bucket.No] = true
@@ -327,11 +328,11 @@ func (s *Store) CheckCopy(problem func(error)) error {
 	}); err != nil {
 		return err
 	}
-	err := checkCopy(tx, at, problem)
+	err := checkCopy(tx, s.buckets, at, problem)
 	return errors.Join(err, tx.Rollback())
 }
 
-func checkCopy(tx *bolt.Tx, at journal.State, problem func(error)) error {
+func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem func(error)) error {
 	sound := true
 	for err := range tx.Check() {
 		sound = false
@@ -342,7 +343,7 @@ func checkCopy(tx *bolt.Tx, at journal.State, problem func(error)) error {
 	}
 	var digest journal.Digest
 	var scratch []byte
-	for op := range everything(tx) {
+	for op := range everything(tx, buckets) {
 		scratch = digest.Add(op, scratch)
 	}
 	if digest != at.Digest {

@@ -80,7 +80,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	view(t, s, func(tx *Tx) error {
-		for _, b := range buckets {
+		for b := range All.Buckets().All() {
 			for k, v := range tx.Walk(b, nil, nil, false) {
 				if b != metaBucket || bytes.Equal(k, metaSeq) {
 					all[b.Name+string(k)] = string(v)
@@ -100,7 +100,7 @@ func TestAuditFinds(t *testing.T) {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)
-				i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
+				i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
 				is.NoErr(err)
 				defer func() { is.NoErr(i.Close()) }()
 				is.NoErr(i.s.bolt.Update(func(tx *bolt.Tx) error {
@@ -188,7 +188,7 @@ func TestAuditOfReferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			i, err := Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
+			i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
 			is.NoErr(err)
 			defer func() { is.NoErr(i.Close()) }()
 			var found []string
@@ -214,7 +214,7 @@ func TestAuditOfReferences(t *testing.T) {
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := NewHolders()
+	h := All.Holders()
 	key := func(ref byte, of string) []byte { return append(append([]byte{ref}, make([]byte, 31)...), of...) }
 	refs := func() (all string) {
 		for ref := range h.Refs() {
@@ -260,7 +260,7 @@ func TestRepairOfOrphans(t *testing.T) {
 				return tx.Delete(noticeBucket, noticeKey(&lost))
 			})
 			is.NoErr(s.Close())
-			repaired, err := Repair(dir, RepairOptions{})
+			repaired, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.Equal(len(repaired.Lost), 1)
 			is.True(strings.Contains(repaired.Lost[0], "delivery "+lost.ID.String()))
@@ -316,7 +316,7 @@ func TestRepairOfNames(t *testing.T) {
 		return errors.Join(rewrite(tx, users, bob), rewrite(tx, tags, tag), rewrite(tx, folders, filed[1]), rewrite(tx, requests, other), rewrite(tx, records, row))
 	})
 	is.NoErr(s.Close())
-	r, err := Repair(dir, RepairOptions{})
+	r, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.Equal(len(r.Lost), len(want))
 	for _, text := range want {
@@ -361,7 +361,7 @@ func TestRepairOfQueue(t *testing.T) {
 	view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })
 	is.Equal(found, 1)
 	is.NoErr(s.Close())
-	repaired, err := Repair(dir, RepairOptions{})
+	repaired, err := Repair(dir, RepairOptions{Schema: All})
 	is.NoErr(err)
 	is.Equal(len(repaired.Lost), 0)
 	s = openAt(t, dir, nil)
@@ -407,7 +407,7 @@ func TestRepair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			dir, owner := inhabited(t)
-			s, err := Open(dir, Options{Log: quiet})
+			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			is.NoErr(err)
 			before := contentOf(t, s)
 			is.NoErr(s.Close())
@@ -415,7 +415,7 @@ func TestRepair(t *testing.T) {
 				t.Skip("this system cannot prove that a working copy is whole")
 			}
 			row.harm(t, dir)
-			r, err := Repair(dir, RepairOptions{})
+			r, err := Repair(dir, RepairOptions{Schema: All})
 			is.NoErr(err)
 			is.Equal(r.Whole(), row.same)
 			_, err = os.Stat(filepath.Join(dir, r.Aside, "journal"))
@@ -444,7 +444,7 @@ func TestRepairInUse(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	user(t, s, "ann")
-	_, err := Repair(s.Dir(), RepairOptions{})
+	_, err := Repair(s.Dir(), RepairOptions{Schema: All})
 	var used *InUse
 	is.True(errors.As(err, &used))
 }

@@ -43,7 +43,7 @@ type library struct {
 func newLibrary(t testing.TB) *library {
 	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}, relaxed: make(chan State, 100)}
 	var err error
-	l.store, err = kv.Open(l.dir, kv.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l.store, err = kv.Open(l.dir, kv.Options{Schema: kv.All, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	l.fatal(err)
 	t.Cleanup(func() {
 		l.close()

@@ -55,7 +55,7 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 				return nil, exit.Absent("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
-		store, err := kv.Open(dir, kv.Options{Log: o.Log})
+		store, err := kv.Open(dir, kv.Options{Schema: kv.All, Log: o.Log})
 		if err == nil {
 			return inThisProcess(store, o), nil
 		}

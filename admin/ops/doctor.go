@@ -172,7 +172,7 @@ func (d *Checkup) records() error {
 		return nil
 	}
 	defer j.Close()
-	holders := kv.NewHolders()
+	holders := kv.All.Holders()
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
 		d.Add(Problem, "journal", broken.Error(), change)

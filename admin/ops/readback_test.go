@@ -22,7 +22,7 @@ func TestBackupIsReadBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	j := Job{Dir: dir, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	commit := func(name string) {
-		s, err := kv.Open(dir, kv.Options{Log: j.Log})
+		s, err := kv.Open(dir, kv.Options{Schema: kv.All, Log: j.Log})
 		is.NoErr(err)
 		is.NoErr(s.Update(func(tx *kv.Tx) error { _, err := tx.AddUser(record.User{Name: name, Quota: -1}); return err }))
 		is.NoErr(s.Close())

@@ -81,7 +81,7 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 		}
 	}
 	var problems []error
-	if b.state, err = kv.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
+	if b.state, err = kv.All.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
 		return nil, err
 	}
 	if len(problems) > 0 {

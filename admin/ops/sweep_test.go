@@ -19,7 +19,7 @@ func TestSweepBeyondABatch(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
-	store, err := kv.Open(dir, kv.Options{})
+	store, err := kv.Open(dir, kv.Options{Schema: kv.All})
 	is.NoErr(err)
 	defer store.Close()
 	content, err := blobs.Open(filepath.Join(dir, "blobs"))

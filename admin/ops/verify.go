@@ -61,7 +61,7 @@ func (j Job) Verify() (*Verified, error) {
 		}
 		v.Problems = append(v.Problems, err.Error())
 	}
-	i, err := kv.Inspect(dir, work.Path, p.Add, problem)
+	i, err := kv.All.Inspect(dir, work.Path, p.Add, problem)
 	p.End()
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ var (
 	nameBucket  = table.Bucket{No: 2, Name: "name"}
 	colorBucket = table.Bucket{No: 3, Name: "color"}
 	sumsBucket  = table.Bucket{No: 4, Name: "sums"}
-	all         = []table.Bucket{rowsBucket, nameBucket, colorBucket, sumsBucket}
+	all         = &table.Buckets{1: rowsBucket, 2: nameBucket, 3: colorBucket, 4: sumsBucket}
 )
 
 // thing is a row. Its names are unique, its colours are not, and its weight is
@@ -97,7 +97,7 @@ func database(t testing.TB) *bolt.DB {
 // dump is everything a transaction sees, in the order it is stored.
 func dump(tx *table.Tx) []string {
 	var out []string
-	for _, b := range all {
+	for b := range all.All() {
 		for k, v := range tx.Walk(b, nil, nil, false) {
 			out = append(out, fmt.Sprintf("%s %q=%q", b.Name, k, v))
 		}
@@ -140,7 +140,7 @@ func expected(t testing.TB, model map[uint32]thing) []string {
 // bytes.
 func sorted(lines []string) []string {
 	var parts [][]string
-	for _, b := range all {
+	for b := range all.All() {
 		var part []string
 		for _, l := range lines {
 			if strings.HasPrefix(l, b.Name+" ") {

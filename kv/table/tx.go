@@ -26,6 +26,29 @@ type Bucket struct {
 // MaxBucket is the largest number of a bucket.
 const MaxBucket = 63
 
+// Buckets are the buckets of a store, each at its number. A number that is not in
+// use has a bucket without a name.
+type Buckets [MaxBucket + 1]Bucket
+
+// Find returns the bucket with a number that was read from a file.
+func (all *Buckets) Find(number byte) (b Bucket, found bool) {
+	if int(number) < len(all) {
+		b = all[number]
+	}
+	return b, b.Name != ""
+}
+
+// All yields the buckets by number.
+func (all *Buckets) All() iter.Seq[Bucket] {
+	return func(yield func(Bucket) bool) {
+		for _, b := range all {
+			if b.Name != "" && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
 // Tx is a bbolt transaction in which every change passes through write. It
 // keeps the previous values, so that Undo can revert what one of several
 // callers in the same transaction did.
@@ -56,8 +79,8 @@ type sumKey struct {
 func On(tx *bolt.Tx) *Tx { return &Tx{bolt: tx} }
 
 // Create makes the buckets that do not exist yet.
-func Create(tx *bolt.Tx, buckets []Bucket) error {
-	for _, b := range buckets {
+func Create(tx *bolt.Tx, buckets *Buckets) error {
+	for b := range buckets.All() {
 		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
 			return fmt.Errorf("bucket %s: %w", b.Name, err)
 		}

@@ -37,7 +37,7 @@ func newHome(t testing.TB) *home {
 	dir := filepath.Join(t.TempDir(), "data")
 	h := &home{TB: t}
 	var err error
-	h.store, err = kv.Open(dir, kv.Options{})
+	h.store, err = kv.Open(dir, kv.Options{Schema: kv.All})
 	h.fatal(err)
 	h.blobs, err = blobs.Open(filepath.Join(dir, "blobs"))
 	h.fatal(err)
