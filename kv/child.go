@@ -112,12 +112,19 @@ func export(o order) error {
 // errTorn says that a working copy cannot be read.
 var errTorn = errors.New("cache/kist.db cannot be read")
 
-// readCopy has another process read the working copy and write it as a journal
+// A copyReader has another process read working copies.
+type copyReader struct {
+	buckets *table.Buckets
+	env     []string      // more of the environment of that process; for tests
+	timeout time.Duration // of reading; 0 is one that fits the size
+}
+
+// read has another process read the working copy and write it as a journal
 // into the folder to, and returns its digest. The error is errTorn if that
 // cannot be read, fs.ErrNotExist if there is none, and ENOSPC if there is no room
 // in the folder.
-func (o *RepairOptions) readCopy(from, to string) (digest journal.Digest, err error) {
-	if _, err := o.runChild(from, to, o.Schema.Buckets()); err != nil {
+func (r *copyReader) read(from, to string) (digest journal.Digest, err error) {
+	if _, err := r.run(from, to); err != nil {
 		return 0, err
 	}
 	j, err := journal.Read(to, Format)
@@ -140,7 +147,7 @@ func copyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
 	if os.Getenv(childEnv) != "" {
 		return 0, errors.New("this process is the other one")
 	}
-	said, err := new(RepairOptions).runChild(from, "", buckets)
+	said, err := (&copyReader{buckets: buckets}).run(from, "")
 	if err != nil {
 		return 0, err
 	}
@@ -148,9 +155,9 @@ func copyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
 	return journal.Digest(digest), err
 }
 
-// runChild has another process read the working copy, and returns what that
-// printed. Its errors are those of readCopy.
-func (o *RepairOptions) runChild(from, to string, buckets *table.Buckets) (printed string, err error) {
+// run has another process read the working copy, and returns what that
+// printed. Its errors are those of read.
+func (r *copyReader) run(from, to string) (printed string, err error) {
 	info, err := os.Lstat(from)
 	if err != nil {
 		return "", err
@@ -165,14 +172,14 @@ func (o *RepairOptions) runChild(from, to string, buckets *table.Buckets) (print
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errTorn, err)
 	}
-	text, err := json.Marshal(order{From: from, To: to, Buckets: buckets})
+	text, err := json.Marshal(order{From: from, To: to, Buckets: r.buckets})
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.patience(info.Size()))
+	ctx, cancel := context.WithTimeout(context.Background(), r.patience(info.Size()))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self) // #nosec G204 -- the program itself
-	cmd.Env = append(append(os.Environ(), o.env...), childEnv+"="+string(text))
+	cmd.Env = append(append(os.Environ(), r.env...), childEnv+"="+string(text))
 	var out, said tail
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
 	switch err := cmd.Run(); {
@@ -188,9 +195,9 @@ func (o *RepairOptions) runChild(from, to string, buckets *table.Buckets) (print
 }
 
 // patience is how long reading a working copy of the size may take.
-func (o *RepairOptions) patience(size int64) time.Duration {
-	if o.timeout > 0 {
-		return o.timeout
+func (r *copyReader) patience(size int64) time.Duration {
+	if r.timeout > 0 {
+		return r.timeout
 	}
 	return time.Minute + time.Duration(size>>20)*time.Second/4
 }

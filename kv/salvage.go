@@ -214,7 +214,8 @@ func (o *RepairOptions) build(dir, scratch string) (_ *Repaired, err error) {
 		return nil, err
 	}
 	copied := filepath.Join(scratch, "copy")
-	digest, torn := o.readCopy(filepath.Join(dir, "cache", "kist.db"), copied)
+	reader := copyReader{o.Schema.Buckets(), o.env, o.timeout}
+	digest, torn := reader.read(filepath.Join(dir, "cache", "kist.db"), copied)
 	if noRoom(torn) { // without it more might be lost than has to be
 		return nil, fmt.Errorf("%w. Nothing was changed. Make room there, or name another folder with --scratch for a dry run", torn)
 	}
