@@ -207,7 +207,7 @@ func TestLastUsed(t *testing.T) {
 	u := user(t, s, "ann")
 	k, secret := key(t, s, u.ID, record.Key{})
 	lastUsed := func() time.Time {
-		is.NoErr(s.flush())
+		is.NoErr(s.Flush())
 		var at time.Time
 		view(t, s, func(tx *Tx) error {
 			k, err := tx.Key(u.ID, k.ID)
@@ -252,7 +252,7 @@ func TestLastUsed(t *testing.T) {
 	_, err := s.Authenticate(secret)
 	is.Equal(code(err), "key_disabled")
 	is.Equal(lastUsed(), before)
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 }
 
 func TestUsers(t *testing.T) {
@@ -359,7 +359,7 @@ func TestRemoveUser(t *testing.T) {
 	s := open(t)
 	root, ann := user(t, s, "root"), user(t, s, "ann")
 	tagged := form(t, record.Notes, `{"content":"c","tags":["a","b"]}`)
-	file := form(t, record.Files, `{"folderName":"F","newTags":["c"]}`)
+	file := form(t, record.Files, `{"bucket("folder.name")":"F","newTags":["c"]}`)
 	for range 2 {
 		update(t, s, func(tx *Tx) error {
 			for i := range 120 {
@@ -386,7 +386,7 @@ func TestRemoveUser(t *testing.T) {
 	_, err := s.Authenticate(secret)
 	is.NoErr(err)
 	is.NoErr(s.RemoveUser(ann.ID))
-	is.NoErr(s.flush()) // the note of the key's use has nowhere to go
+	is.NoErr(s.Flush()) // the note of the key's use has nowhere to go
 	view(t, s, func(tx *Tx) error {
 		is.Equal(leftOver(tx, ann.ID), nil)
 		use, err := tx.Usage(root)
@@ -409,7 +409,7 @@ func TestRelabel(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	u := user(t, s, "ann")
-	f := form(t, record.Files, `{"folderName":"F","tags":["a","b"]}`)
+	f := form(t, record.Files, `{"bucket("folder.name")":"F","tags":["a","b"]}`)
 	only := form(t, record.Links, `{"originalUrl":"https://example.org/","tags":["a"]}`)
 	update(t, s, func(tx *Tx) error {
 		for range removeBatch + 10 {

@@ -28,13 +28,16 @@ func built(t *testing.T, b *builder) map[string]string {
 		for err := range tx.Check() {
 			return err
 		}
-		for op := range everything(tx, All.Buckets()) {
+		for op := range everything(tx, layout) {
 			got[string(append([]byte{op.Bucket}, op.Key...))] = string(op.Value)
 		}
 		return nil
 	}))
 	return got
 }
+
+// layout has the buckets that these tests write to.
+var layout = &table.Buckets{1: {No: 1, Name: "one"}, 6: {No: 6, Name: "six"}, 7: {No: 7, Name: "seven"}, 9: {No: 9, Name: "nine"}, 50: {No: 50, Name: "fifty"}, 51: {No: 51, Name: "fifty-one"}}
 
 // A builder keeps the last change of each key, however little it sorts at
 // once, and uses no memory of what it was given.
@@ -47,7 +50,7 @@ func TestBuilderModel(t *testing.T) {
 			is := is.New(t)
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			path := filepath.Join(t.TempDir(), "kist.db")
-			b := &builder{buckets: All.Buckets(), path: path, sort: []int{1, 50, 400, 5000, sortBytes}[seed%5]}
+			b := &builder{buckets: layout, path: path, sort: []int{1, 50, 400, 5000, sortBytes}[seed%5]}
 			written, of := 0, 0
 			b.tell = func(n, total int) {
 				is.True(n >= written && n <= total)
@@ -112,7 +115,7 @@ func TestBuilderModel(t *testing.T) {
 // Full pages, and memory that does not grow with what is built.
 func TestBuilderPacks(t *testing.T) {
 	is := is.New(t)
-	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db")}
+	b := &builder{buckets: layout, path: filepath.Join(t.TempDir(), "kist.db")}
 	is.NoErr(b.start())
 	const n, value = 400_000, 100
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -144,7 +147,7 @@ func TestBuilderBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const sort = 10_000
-	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db"), sort: sort}
+	b := &builder{buckets: layout, path: filepath.Join(t.TempDir(), "kist.db"), sort: sort}
 	is.NoErr(b.start())
 	const large = batchBytes + 1
 	for n := range 200 {
@@ -182,8 +185,8 @@ func TestBuilderBounds(t *testing.T) {
 	// A transaction ends as soon as it has its measure.
 	db, err := openCopy(filepath.Join(t.TempDir(), "kist.db"))
 	is.NoErr(err)
-	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, All.Buckets()) }))
-	out := batch{db: db, buckets: All.Buckets()}
+	is.NoErr(db.Update(func(tx *bolt.Tx) error { return table.Create(tx, layout) }))
+	out := batch{db: db, buckets: layout}
 	commits := 0
 	for n := range 100 {
 		is.NoErr(out.put(fmt.Appendf([]byte{1}, "%03d", n), make([]byte, batchBytes/10)))
@@ -205,7 +208,7 @@ func TestBuilderOnFullDisk(t *testing.T) {
 		t.Skip("only Linux has /dev/full")
 	}
 	is := is.New(t)
-	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db"), sort: 1000}
+	b := &builder{buckets: layout, path: filepath.Join(t.TempDir(), "kist.db"), sort: 1000}
 	is.NoErr(b.start())
 	is.NoErr(os.Symlink("/dev/full", b.path+runsSuffix))
 	var err error

@@ -247,7 +247,7 @@ func TestClockRaces(t *testing.T) {
 				if tx.Now.Sub(begun) > time.Minute {
 					return fmt.Errorf("a transaction at %s", tx.Now)
 				}
-				return tx.Put(metaBucket, []byte("test"), append([]byte{}, id[:]...))
+				return tx.Put(bucket("meta"), []byte("test"), append([]byte{}, id[:]...))
 			}))
 			is.NoErr(s.View(func(tx *Tx) error {
 				if tx.Now.Sub(begun) > time.Minute {

@@ -46,7 +46,7 @@ func TestResetClock(t *testing.T) {
 				if upload, err = tx.AddUpload(Upload{Owner: u.ID, Length: 5}); err != nil {
 					return err
 				}
-				return tx.Put(unreferencedBucket, make([]byte, 32), tx.instant())
+				return tx.Put(bucket("blob.loose"), make([]byte, 32), tx.instant())
 			})
 			c.add(-leap)
 			now := c.now().UTC()
@@ -81,7 +81,7 @@ func TestResetClock(t *testing.T) {
 				up, err := tx.Upload(u.ID, upload.ID)
 				is.NoErr(err)
 				is.True(up.Expires.Equal(now.Add(UploadTime)))
-				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(unreferencedBucket, make([]byte, 32)))), now.UnixMilli())
+				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(bucket("blob.loose"), make([]byte, 32)))), now.UnixMilli())
 				for _, d := range deliveriesOf(t, tx, h.ID) {
 					is.True(!d.Due.After(now.Add(record.MaxRetry)))
 				}
@@ -131,7 +131,7 @@ func TestResetClockEndsWaits(t *testing.T) {
 	}
 	s.Tries().SignedIn("198.51.100.0/24", ahead)
 	s.writes.add(u.ID, 1500, ahead)
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	c.add(-73 * 365 * day)
 
 	_, err := s.ResetClock()

@@ -25,14 +25,14 @@ func TestLoneWriter(t *testing.T) {
 	n, fastest := commits(t, s), time.Hour
 	for i := range 30 {
 		start := time.Now()
-		update(t, s, func(tx *Tx) error { return tx.Put(answerBucket, []byte{byte(i)}, nil) })
+		update(t, s, func(tx *Tx) error { return tx.Put(bucket("answer"), []byte{byte(i)}, nil) })
 		fastest = min(fastest, time.Since(start))
 	}
 	is.Equal(commits(t, s), n+30)
 	is.True(fastest < 5*time.Millisecond) // bbolt's own batches wait for 10
 	update(t, s, func(tx *Tx) error { tx.NewID(); return nil })
-	update(t, s, func(tx *Tx) error { return tx.Put(answerBucket, []byte{0}, nil) })
-	is.True(errors.Is(s.Update(func(tx *Tx) error { return errors.Join(tx.Put(answerBucket, []byte{99}, nil), errPlanned) }), errPlanned))
+	update(t, s, func(tx *Tx) error { return tx.Put(bucket("answer"), []byte{0}, nil) })
+	is.True(errors.Is(s.Update(func(tx *Tx) error { return errors.Join(tx.Put(bucket("answer"), []byte{99}, nil), errPlanned) }), errPlanned))
 	is.Equal(commits(t, s), n+30)
 }
 
@@ -42,7 +42,7 @@ func together(t testing.TB, s *Store, jobs []func(*Tx) error) []error {
 	t.Helper()
 	begun, gate, first := make(chan bool), make(chan bool), make(chan error, 1)
 	go func() {
-		first <- s.Update(func(tx *Tx) error { close(begun); <-gate; return tx.Put(metaBucket, []byte("test"), tx.instant()) })
+		first <- s.Update(func(tx *Tx) error { close(begun); <-gate; return tx.Put(bucket("meta"), []byte("test"), tx.instant()) })
 	}()
 	<-begun
 	errs := make([]error, len(jobs))
@@ -232,7 +232,7 @@ func TestNewID(t *testing.T) {
 			for range n {
 				made = append(made, tx.NewID())
 			}
-			return tx.Put(answerBucket, made[0][:], nil)
+			return tx.Put(bucket("answer"), made[0][:], nil)
 		})
 		for _, id := range made {
 			is.True(string(id[:]) > string(last[:]))
@@ -380,7 +380,7 @@ func TestAnswers(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.DropIdempotentAnswers() })
 	view(t, s, func(tx *Tx) error {
 		n := 0
-		for range tx.Walk(answerBucket, nil, nil, false) {
+		for range tx.Walk(bucket("answer"), nil, nil, false) {
 			n++
 		}
 		is.Equal(n, 1)
@@ -393,10 +393,10 @@ func TestDamagedRow(t *testing.T) {
 	s := open(t)
 	u := user(t, s, "ann")
 	bad, good := add(t, s, u.ID, record.Notes, `{"content":"c"}`), add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	update(t, s, func(tx *Tx) error { return tx.Put(recordBucket, bad.Key(), []byte{1, 1}) })
+	update(t, s, func(tx *Tx) error { return tx.Put(bucket("record"), bad.Key(), []byte{1, 1}) })
 	is.NoErr(s.Seen(bad))
 	is.NoErr(s.Seen(good))
-	is.NoErr(s.flush()) // one damaged row does not hold up the others' counts
+	is.NoErr(s.Flush()) // one damaged row does not hold up the others' counts
 	view(t, s, func(tx *Tx) error {
 		is.Equal(tx.views(good).total, int64(1))
 		_, err := tx.Record(u.ID, record.Notes, bad.ID.String())

@@ -38,15 +38,15 @@ func (s *Store) flushLoop() {
 					t.Tick(s)
 				}
 			}
-			if err := s.flush(); err != nil {
+			if err := s.Flush(); err != nil {
 				s.log.Error("counts not written; they are kept for the next try", "error", err)
 			}
 		}
 	}
 }
 
-// flush writes what is counted in memory. What cannot be written stays.
-func (s *Store) flush() error {
+// Flush writes what is counted in memory. What cannot be written stays.
+func (s *Store) Flush() error {
 	var writes []func(*Tx) error
 	var back []func()
 	for _, t := range s.schema.Tables {

@@ -202,7 +202,7 @@ func TestDeviceBounds(t *testing.T) {
 	c.add(DeviceTime)
 	is.NoErr(add("192.0.2.1"))
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Count(deviceBucket), 1)
+		is.Equal(tx.Count(bucket("device")), 1)
 		return audit(tx)
 	})
 }
@@ -228,7 +228,7 @@ func TestSessions(t *testing.T) {
 		caller, err := s.AuthenticateSession(secret)
 		is.NoErr(err)
 		is.Equal(caller.Key.ID, k.ID)
-		is.NoErr(s.flush())
+		is.NoErr(s.Flush())
 		c.add(29 * 24 * time.Hour)
 	}
 	_, err = s.AuthenticateSession(secret)
@@ -251,7 +251,7 @@ func TestSessions(t *testing.T) {
 		return nil
 	})
 	update(t, s, (*Tx).DropSessions)
-	view(t, s, func(tx *Tx) error { is.Equal(tx.Count(keyBucket), 1); return audit(tx) })
+	view(t, s, func(tx *Tx) error { is.Equal(tx.Count(bucket("key")), 1); return audit(tx) })
 	update(t, s, func(tx *Tx) error {
 		u, err := tx.User(u.ID)
 		if err != nil {

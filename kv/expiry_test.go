@@ -80,7 +80,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 	first, second := end(time.Minute), end(2*time.Minute)
 	slugOf := func(r *record.Record, key []byte) { // files the slug of a record under a key
 		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket([]byte(recordSlug.Name)).Put([]byte(r.Slug), key)
+			return tx.Bucket([]byte(bucket("record.slug").Name)).Put([]byte(r.Slug), key)
 		}))
 	}
 	told := func() (subjects []record.ID) {
@@ -90,7 +90,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 			for _, d := range all {
 				subjects = append(subjects, d.Subject)
 			}
-			is.Equal(tx.Count(noticeBucket), len(all))
+			is.Equal(tx.Count(bucket("notice")), len(all))
 			is.Equal(tx.Queued(h.ID), int64(len(all)))
 			return nil
 		})
@@ -125,7 +125,7 @@ func TestLongEnds(t *testing.T) {
 	is.NoErr(s.emitExpired())
 	is.True(s.state.Seq-before >= n*size/maxVolume)
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Count(noticeBucket), n)
+		is.Equal(tx.Count(bucket("notice")), n)
 		is.Equal(tx.Queued(hs[4].ID), int64(n))
 		return audit(tx)
 	})
@@ -133,12 +133,12 @@ func TestLongEnds(t *testing.T) {
 		is.NoErr(s.RemoveWebhook(u.ID, h.ID))
 	}
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Count(noticeBucket), n) // the one that is left needs them
+		is.Equal(tx.Count(bucket("notice")), n) // the one that is left needs them
 		return audit(tx)
 	})
 	is.NoErr(s.RemoveWebhook(u.ID, hs[0].ID))
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Count(noticeBucket), 0)
+		is.Equal(tx.Count(bucket("notice")), 0)
 		return audit(tx)
 	})
 }

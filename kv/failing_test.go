@@ -204,7 +204,7 @@ func TestQuotaUsedUp(t *testing.T) {
 			is.NoErr(s.Close())
 			s = openAt(t, s.Dir(), nil)
 			view(t, s, func(tx *Tx) error {
-				is.True(len(tx.Get(metaBucket, metaTried)) <= 8) // what was written to find out is gone
+				is.True(len(tx.Get(bucket("meta"), metaTried)) <= 8) // what was written to find out is gone
 				return audit(tx)
 			})
 		})

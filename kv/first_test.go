@@ -60,7 +60,7 @@ func TestFirstDirectory(t *testing.T) {
 	is.NoErr(s.View(func(tx *Tx) error {
 		for b := range All.Buckets().All() {
 			zero, there := storedJSON[b.Name]
-			if !there && b.Name != recordBucket.Name {
+			if !there && b.Name != bucket("record").Name {
 				continue
 			}
 			n := 0

@@ -124,7 +124,7 @@ func TestTriesLast(t *testing.T) {
 	s := openAt(t, dir, clock.now)
 	rows := func(s *Store) (n int) {
 		view(t, s, func(tx *Tx) error {
-			for range tx.Walk(metaBucket, metaTry, nil, false) {
+			for range tx.Walk(bucket("meta"), metaTry, nil, false) {
 				n++
 			}
 			return audit(tx)
@@ -135,7 +135,7 @@ func TestTriesLast(t *testing.T) {
 		s.Tries().Settle(s.Now(), false, limit("a"), Limit{Kind: 'a', Of: "b", Most: 5})
 	}
 	s.Tries().SignedIn("192.0.2.7/32", s.Now())
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	is.Equal(rows(s), 3)
 	killed := copyOf(t, s)
 	is.Equal(killed.Tries().Wait(killed.Now(), limit("a")), TryWindow)
@@ -148,11 +148,11 @@ func TestTriesLast(t *testing.T) {
 	is.True(s.Tries().Familiar("192.0.2.7/32", s.Now()))
 
 	clock.add(TryWindow)
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	is.Equal(rows(s), 1)
 	is.Equal(s.Tries().Wait(s.Now(), limit("a")), time.Duration(0))
 	clock.add(networkTime)
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	is.Equal(rows(s), 0)
 }
 

@@ -210,6 +210,16 @@ func commits(t testing.TB, s *Store) int {
 	return n
 }
 
+// bucket finds a bucket by its name.
+func bucket(name string) table.Bucket {
+	for b := range All.Buckets().All() {
+		if b.Name == name {
+			return b
+		}
+	}
+	panic("there is no bucket " + name)
+}
+
 // dump is everything in the store, by bucket and key.
 func dump(tx *Tx) map[string]string {
 	out := map[string]string{}
@@ -253,14 +263,14 @@ func audit(tx *Tx) error {
 				}
 			})
 		}
-		file(recordOrder, viewOrder(r, tx.views(r).total), nil)
+		file(bucket("record.order"), viewOrder(r, tx.views(r).total), nil)
 		records.Tally(r, func(k []byte, n int64) { sums[string(k)] += n })
-		there(userBucket, r.Owner[:], r.ID)
+		there(bucket("user"), r.Owner[:], r.ID)
 		for _, t := range r.Tags {
-			there(tagBucket, ownedKey(r.Owner, t[:]...), r.ID)
+			there(bucket("tag"), ownedKey(r.Owner, t[:]...), r.ID)
 		}
 		if r.Folder != uuid.Nil {
-			there(folderBucket, ownedKey(r.Owner, r.Folder[:]...), r.ID)
+			there(bucket("folder"), ownedKey(r.Owner, r.Folder[:]...), r.ID)
 		}
 		if r.Bytes != nil {
 			refs[r.Bytes.Ref] = true
@@ -272,14 +282,14 @@ func audit(tx *Tx) error {
 	qs, err7 := collect(requests, tx, nil)
 	for i := range qs {
 		ids[qs[i].ID] = true
-		file(recordSlug, []byte(qs[i].Slug), requestKey(qs[i].Owner, qs[i].ID))
-		there(userBucket, qs[i].Owner[:], qs[i].ID)
+		file(bucket("record.slug"), []byte(qs[i].Slug), requestKey(qs[i].Owner, qs[i].ID))
+		there(bucket("user"), qs[i].Owner[:], qs[i].ID)
 	}
 	for i, err := range items.All(tx.Tx, nil) {
 		if err != nil {
 			return err
 		}
-		there(requestBucket, requestKey(i.Owner, i.Request), i.ID)
+		there(bucket("request"), requestKey(i.Owner, i.Request), i.ID)
 		for _, ix := range items.Indexes {
 			ix.Keys(i, func(e []byte) { file(ix.Bucket, e, nil) })
 		}
@@ -293,22 +303,22 @@ func audit(tx *Tx) error {
 			say("%s is %s and half so", i.ID, i.State)
 		}
 	}
-	for k := range tx.Walk(senderBucket, nil, nil, false) {
-		there(requestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
+	for k := range tx.Walk(bucket("sender"), nil, nil, false) {
+		there(bucket("request"), requestKey(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
 	}
 	begun, err8 := collect(uploads, tx, nil)
 	for i := range begun {
 		u := &begun[i]
-		there(userBucket, u.Owner[:], u.ID)
+		there(bucket("user"), u.Owner[:], u.ID)
 		if u.BySender() {
-			there(requestBucket, requestKey(u.Owner, u.Request), u.ID)
-			file(uploadSecret, u.Secret[:], ownedKey(u.Owner, u.ID[:]...))
+			there(bucket("request"), requestKey(u.Owner, u.Request), u.ID)
+			file(bucket("upload.secret"), u.Secret[:], ownedKey(u.Owner, u.ID[:]...))
 		}
 		if u.Done() || u.Joined() {
 			continue
 		}
 		if u.Slug != "" {
-			file(uploadSlug, []byte(u.Slug), ownedKey(u.Owner, u.ID[:]...))
+			file(bucket("upload.slug"), []byte(u.Slug), ownedKey(u.Owner, u.ID[:]...))
 		}
 		if u.BySender() {
 			to, by := byte('t'), byte('v')
@@ -328,7 +338,7 @@ func audit(tx *Tx) error {
 	fetched, err9 := collect(fetches, tx, nil)
 	for i := range fetched {
 		f := &fetched[i]
-		there(userBucket, f.Owner[:], f.ID)
+		there(bucket("user"), f.Owner[:], f.ID)
 		part, at := byte('o'), f.Ended
 		switch f.State {
 		case record.FetchWaits:
@@ -339,12 +349,12 @@ func audit(tx *Tx) error {
 			sums[string(ownedKey(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
 		}
 		if part != 'o' && f.Slug != "" {
-			file(uploadSlug, []byte(f.Slug), ownedKey(f.Owner, f.ID[:]...))
+			file(bucket("upload.slug"), []byte(f.Slug), ownedKey(f.Owner, f.ID[:]...))
 		}
 		if (part == 'o') != f.Due.IsZero() && part != 'r' || (part == 'o') == f.Ended.IsZero() {
 			say("remote upload %s is %s, due %s and ended %s", f.ID, f.State, f.Due, f.Ended)
 		}
-		file(fetchLine, slices.Concat([]byte{part}, f.Owner[:], binary.BigEndian.AppendUint64(nil, signed(at)), f.ID[:]), nil)
+		file(bucket("fetch.line"), slices.Concat([]byte{part}, f.Owner[:], binary.BigEndian.AppendUint64(nil, signed(at)), f.ID[:]), nil)
 	}
 	known := 0
 	for p, err := range pages.All(tx.Tx, nil) {
@@ -369,84 +379,84 @@ func audit(tx *Tx) error {
 	}
 	for k, n := range sums {
 		if n != 0 {
-			file(sumBucket, []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
+			file(bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
 		}
 	}
 	us, err := tx.Users()
 	for i := range us {
-		file(userName, []byte(record.Fold(us[i].Name)), us[i].ID[:])
+		file(bucket("user.name"), []byte(record.Fold(us[i].Name)), us[i].ID[:])
 	}
 	ks, err2 := collect(keys, tx, nil)
 	for i := range ks {
-		file(keyDigest, ks[i].Digest[:], ownedKey(ks[i].Owner, ks[i].ID[:]...))
-		there(userBucket, ks[i].Owner[:], ks[i].ID)
+		file(bucket("key.digest"), ks[i].Digest[:], ownedKey(ks[i].Owner, ks[i].ID[:]...))
+		there(bucket("user"), ks[i].Owner[:], ks[i].ID)
 	}
 	ts, err3 := collect(tags, tx, nil)
 	for i := range ts {
-		file(tagName, ownedNameKey(ts[i].Owner, ts[i].Name), ownedKey(ts[i].Owner, ts[i].ID[:]...))
-		there(userBucket, ts[i].Owner[:], ts[i].ID)
+		file(bucket("tag.name"), ownedNameKey(ts[i].Owner, ts[i].Name), ownedKey(ts[i].Owner, ts[i].ID[:]...))
+		there(bucket("user"), ts[i].Owner[:], ts[i].ID)
 	}
 	fs, err4 := collect(folders, tx, nil)
 	for i := range fs {
-		file(folderName, ownedNameKey(fs[i].Owner, fs[i].Name), ownedKey(fs[i].Owner, fs[i].ID[:]...))
-		there(userBucket, fs[i].Owner[:], fs[i].ID)
+		file(bucket("folder.name"), ownedNameKey(fs[i].Owner, fs[i].Name), ownedKey(fs[i].Owner, fs[i].ID[:]...))
+		there(bucket("user"), fs[i].Owner[:], fs[i].ID)
 	}
 	hs, err5 := collect(hooks, tx, nil)
 	for i := range hs {
-		there(userBucket, hs[i].Owner[:], hs[i].ID)
+		there(bucket("user"), hs[i].Owner[:], hs[i].ID)
 	}
 	ds, err6 := collect(deliveries, tx, nil)
 	lines, queued, notices := map[string]bool{}, map[string]int64{}, 0
 	for i := range ds {
 		d := &ds[i]
-		there(hookBucket, ownedKey(d.Owner, d.Hook[:]...), d.ID)
-		there(noticeBucket, ownedKey(d.Owner, d.ID[:]...), d.ID)
+		there(bucket("webhook"), ownedKey(d.Owner, d.Hook[:]...), d.ID)
+		there(bucket("notice"), ownedKey(d.Owner, d.ID[:]...), d.ID)
 		told := string(slices.Concat(d.Owner[:], []byte{'n'}, d.ID[:]))
 		if queued[told]++; queued[told] == 1 {
 			notices++
 		}
 		if d.State != record.Waiting {
-			file(deliveryLog, slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
+			file(bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
 			queued[string(ownedKey(d.Hook, 'l'))]++
 			queued[string(ownedKey(d.Hook, 'L'))] += d.Size
 			continue
 		}
 		queued[string(ownedKey(d.Hook, 'w'))]++
 		queued[string(ownedKey(d.Hook, 'W'))] += d.Size
-		file(deliveryLog, slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, signed(d.At)), d.ID[:]), nil)
+		file(bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, signed(d.At)), d.ID[:]), nil)
 		if !d.Noted.IsZero() {
-			file(deliveryLog, slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
+			file(bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, signed(d.Noted)), d.ID[:]), nil)
 		}
 		line := slices.Concat(d.Hook[:], d.Subject[:])
-		file(deliveryLine, append(line, d.ID[:]...), nil)
+		file(bucket("delivery.line"), append(line, d.ID[:]...), nil)
 		if first := !lines[string(line)]; first == d.Due.IsZero() { // ids are in order
 			say("delivery %s: first of its subject %t, and due %s", d.ID, first, d.Due)
 		}
 		lines[string(line)] = true
 		if !d.Due.IsZero() {
-			file(deliveryDue, slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:], d.Subject[:]), nil)
+			file(bucket("delivery.due"), slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, signed(d.Due)), d.ID[:], d.Subject[:]), nil)
 		}
 	}
 	for key, n := range queued {
-		file(deliverySum, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
+		file(bucket("delivery.sum"), []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
 	}
-	if n := tx.Count(noticeBucket); n != notices {
+	if n := tx.Count(bucket("notice")); n != notices {
 		say("%d notices, and %d are told", n, notices)
 	}
-	for k := range tx.Walk(viewBucket, nil, nil, false) {
+	for k := range tx.Walk(bucket("view"), nil, nil, false) {
 		if !ids[record.ID(k)] {
 			say("views of %x, which is not there", k)
 		}
 	}
-	for k := range tx.Walk(unreferencedBucket, nil, nil, false) {
+	for k := range tx.Walk(bucket("blob.loose"), nil, nil, false) {
 		if refs[[32]byte(k)] {
 			say("content %x is loose and referred to", k)
 		}
 	}
-	for k := range tx.Walk(answerBucket, nil, nil, false) {
-		there(userBucket, k[:16], "an answer")
+	for k := range tx.Walk(bucket("answer"), nil, nil, false) {
+		there(bucket("user"), k[:16], "an answer")
 	}
-	derived := []table.Bucket{uploadSlug, uploadSecret, fetchLine, pageDue, recordEnd, recordSlug, recordFacet, recordOrder, sumBucket, blobBucket, itemState, itemBlob, userName, keyDigest, tagName, folderName, deliveryLine, deliveryDue, deliveryLog, deliverySum}
+	derived := []table.Bucket{bucket("upload.slug"), bucket("upload.secret"), bucket("fetch.line"), bucket("page.due"), bucket("record.end"), bucket("record.slug"), bucket("record.label"), bucket("record.order"), bucket("sum"), bucket("blob"), bucket("item.state"), bucket("item.blob"), bucket("user.name"), bucket("key.digest"), bucket("tag.name"), bucket("folder.name"), bucket("delivery.line"), bucket("delivery.due"), bucket("delivery.log"), bucket("delivery.sum")}
 	n := 0
 	for _, b := range derived {
 		for k, v := range tx.Walk(b, nil, nil, false) {
@@ -456,10 +466,10 @@ func audit(tx *Tx) error {
 			}
 		}
 	}
-	for k, v := range tx.Walk(changeBucket, nil, nil, false) {
-		if w, ok := want[fmt.Sprintf("%s %x", changeBucket.Name, k)]; ok && w == string(v) {
+	for k, v := range tx.Walk(bucket("change"), nil, nil, false) {
+		if w, ok := want[fmt.Sprintf("%s %x", bucket("change").Name, k)]; ok && w == string(v) {
 			n++
-		} else if ok || tx.Get(recordBucket, v) != nil {
+		} else if ok || tx.Get(bucket("record"), v) != nil {
 			say("change %x=%x is stale", k, v)
 		}
 	}
@@ -475,7 +485,7 @@ func leftOver(tx *Tx, id record.ID) []string {
 	var out []string
 	for b := range All.Buckets().All() {
 		for k, v := range tx.Walk(b, nil, nil, false) {
-			if b != changeBucket && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
+			if b != bucket("change") && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
 				out = append(out, fmt.Sprintf("%s %x", b.Name, k))
 			}
 		}

@@ -244,7 +244,7 @@ func (m *model) edit() {
 	var folder string
 	if r.kind == record.Files && m.rnd.IntN(3) == 0 {
 		folder = fmt.Sprint("F", m.rnd.IntN(3))
-		text += fmt.Sprintf(`,"folderName":%q`, folder)
+		text += fmt.Sprintf(`,"bucket("folder.name")":%q`, folder)
 	} else if r.kind == record.Files && m.rnd.IntN(3) == 0 {
 		want.folder = nil
 		text += `,"folderId":null`
@@ -319,7 +319,7 @@ func (m *model) see() {
 		}
 		r.views++
 	}
-	if err := m.s.flush(); err != nil {
+	if err := m.s.Flush(); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -563,7 +563,7 @@ func (m *model) check() {
 				}
 			}
 			text := int64(0)
-			for _, b := range []table.Bucket{recordBucket, tagBucket} {
+			for _, b := range []table.Bucket{bucket("record"), bucket("tag")} {
 				for _, row := range tx.Walk(b, id[:], nil, false) {
 					text += int64(len(row))
 				}
@@ -595,7 +595,7 @@ func (m *model) check() {
 			is.Equal(n, int64(0))
 		}
 		for ref := range byte(10) {
-			is.Equal(tx.Get(unreferencedBucket, (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose[ref])
+			is.Equal(tx.Get(bucket("blob.loose"), (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose[ref])
 		}
 		if r := m.pick(); r != nil {
 			got, err := tx.Slug(r.slug)

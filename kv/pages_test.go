@@ -289,7 +289,7 @@ func TestPageIcons(t *testing.T) {
 		return all
 	}
 	events := func() (n int) {
-		view(t, s, func(tx *Tx) error { n = tx.Count(noticeBucket); return nil })
+		view(t, s, func(tx *Tx) error { n = tx.Count(bucket("notice")); return nil })
 		return n
 	}
 	is.Equal(len(sites()), 0)
@@ -409,7 +409,7 @@ func TestRepairOfPages(t *testing.T) {
 			nobody := record.NewPage(u.ID, record.ID{9}, "https://example.org/", s.Now())
 			update(t, s, func(tx *Tx) error {
 				_, err := pages.Delete(tx.Tx, key(1))
-				return firstError(err, pages.Put(tx.Tx, nobody), tx.Put(pageBucket, key(2), []byte("damaged")))
+				return firstError(err, pages.Put(tx.Tx, nobody), tx.Put(bucket("page"), key(2), []byte("damaged")))
 			})
 			setFormat(t, s, format)
 			_, err := Repair(dir, RepairOptions{Schema: All})

@@ -19,7 +19,7 @@ import (
 // written, and the next one is begun with at once.
 func TestBuilderBeginsAnew(t *testing.T) {
 	is := is.New(t)
-	b := &builder{buckets: All.Buckets(), path: filepath.Join(t.TempDir(), "kist.db")}
+	b := &builder{buckets: layout, path: filepath.Join(t.TempDir(), "kist.db")}
 	ended := make(chan error, 1)
 	go func() {
 		var err error

@@ -308,7 +308,7 @@ func TestRequestsModel(t *testing.T) {
 		case n < 18:
 			s.RequestSeen(m.q)
 			m.views++
-			is.NoErr(s.flush())
+			is.NoErr(s.Flush())
 		case n < 19 && i%3 == 0:
 			is.NoErr(s.RemoveRequest(users[m.owner], m.q.ID))
 			is.Equal(code(s.RemoveRequest(users[m.owner], m.q.ID)), "not_found")
@@ -534,7 +534,7 @@ func TestReserveChanges(t *testing.T) {
 	_, err = leave(s, q, "a", came(2, 1))
 	is.NoErr(err)
 	rows := func() (n int) {
-		view(t, s, func(tx *Tx) error { n = tx.Count(senderBucket); return nil })
+		view(t, s, func(tx *Tx) error { n = tx.Count(bucket("sender")); return nil })
 		return n
 	}
 	is.Equal(rows(), 2)
@@ -585,9 +585,9 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	held, err := s.Reserve(t.Context(), q, "a", 10, 10)
 	is.NoErr(err)
 	broken := &table.Table[int]{ // no bucket takes so long a key, which shows at the end
-		Rows: answerBucket, Key: func(*int) []byte { return []byte("k") }, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
+		Rows: bucket("answer"), Key: func(*int) []byte { return []byte("k") }, Encode: func(*int) ([]byte, error) { return []byte("v"), nil },
 		Decode: func([]byte, []byte) (*int, error) { return new(int), nil },
-		Sums:   sumBucket, Tally: func(_ *int, add func([]byte, int64)) { add(make([]byte, 40_000), 1) },
+		Sums:   bucket("sum"), Tally: func(_ *int, add func([]byte, int64)) { add(make([]byte, 40_000), 1) },
 	}
 	begun, gate := make(chan bool), make(chan bool)
 	failed := make(chan error, 3)

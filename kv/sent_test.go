@@ -100,7 +100,7 @@ func TestSentIsSetAside(t *testing.T) {
 			view(t, s, func(tx *Tx) error {
 				_, err := tx.SenderUpload(secret)
 				is.Equal(code(err), "not_found")
-				is.Equal(tx.Count(uploadBucket), 0)
+				is.Equal(tx.Count(bucket("upload")), 0)
 				return audit(tx)
 			})
 		})
@@ -217,7 +217,7 @@ func TestSentOfClosedLink(t *testing.T) {
 			_, err := tx.SenderUpload(secret)
 			is.Equal(code(err), want)
 		}
-		is.Equal(tx.Count(uploadBucket), 2)
+		is.Equal(tx.Count(bucket("upload")), 2)
 		return audit(tx)
 	})
 }
@@ -287,7 +287,7 @@ func TestSentEnds(t *testing.T) {
 	is.Equal(code(at(over)), "not_found")
 	update(t, s, (*Tx).DropUploads)
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Count(uploadBucket), 0)
+		is.Equal(tx.Count(bucket("upload")), 0)
 		return audit(tx)
 	})
 }

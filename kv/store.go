@@ -328,7 +328,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // it may have counts in its hands
-		err = errors.Join(s.flush(), s.stopClock())
+		err = errors.Join(s.Flush(), s.stopClock())
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)

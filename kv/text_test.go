@@ -21,7 +21,7 @@ import (
 func rowsOf(t testing.TB, s *Store, owner record.ID) (n int64) {
 	t.Helper()
 	view(t, s, func(tx *Tx) error {
-		for _, b := range []table.Bucket{recordBucket, tagBucket, itemBucket} {
+		for _, b := range []table.Bucket{bucket("record"), bucket("tag"), bucket("item")} {
 			for _, row := range tx.Walk(b, owner[:], nil, false) {
 				n += int64(len(row))
 			}
@@ -190,7 +190,7 @@ func TestQuotaOfOtherText(t *testing.T) {
 	})
 	is.NoErr(s.RemoveRequest(u.ID, q.ID))
 	now := used()
-	view(t, s, func(tx *Tx) error { is.Equal(tx.Count(itemBucket), 0); return nil })
+	view(t, s, func(tx *Tx) error { is.Equal(tx.Count(bucket("item")), 0); return nil })
 
 	// All of it is the same after a restart, and goes with the account.
 	addOtherText(t, s, u.ID)
@@ -286,7 +286,7 @@ func TestQuotaOfText(t *testing.T) {
 	}
 	is.NoErr(s.RemoveUser(u.ID))
 	view(t, s, func(tx *Tx) error {
-		is.Equal(tx.Get(metaBucket, textOf(u.ID)), nil)
+		is.Equal(tx.Get(bucket("meta"), textOf(u.ID)), nil)
 		return audit(tx)
 	})
 }
@@ -346,49 +346,49 @@ func TestTextOfOlderStore(t *testing.T) {
 	for name, change := range map[string]func(s *Store, tx *table.Tx) error{
 		"none": func(_ *Store, tx *table.Tx) error {
 			var all [][]byte
-			for k := range tx.Walk(metaBucket, []byte("text"), nil, false) {
+			for k := range tx.Walk(bucket("meta"), []byte("text"), nil, false) {
 				all = append(all, bytes.Clone(k))
 			}
 			for _, k := range all {
-				if err := tx.Delete(metaBucket, k); err != nil {
+				if err := tx.Delete(bucket("meta"), k); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 		"outdated": func(s *Store, tx *table.Tx) error {
-			for k := range tx.Walk(metaBucket, metaText, nil, false) {
-				if err := tx.Put(metaBucket, bytes.Clone(k), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
+			for k := range tx.Walk(bucket("meta"), metaText, nil, false) {
+				if err := tx.Put(bucket("meta"), bytes.Clone(k), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
 					return err
 				}
 				break
 			}
-			if err := tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
+			if err := tx.Put(bucket("meta"), textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
 				return err
 			}
 			s.seq++
-			return tx.Put(metaBucket, metaSeq, binary.BigEndian.AppendUint64(nil, s.seq))
+			return tx.Put(bucket("meta"), metaSeq, binary.BigEndian.AppendUint64(nil, s.seq))
 		},
 		// Such a program has changed nothing but rows that take no number of the feed.
 		"outdated by other rows": func(_ *Store, tx *table.Tx) error {
-			later := binary.BigEndian.Uint64(tx.Get(metaBucket, metaInstant)) + 1
+			later := binary.BigEndian.Uint64(tx.Get(bucket("meta"), metaInstant)) + 1
 			return errors.Join(
-				tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)),
-				tx.Put(metaBucket, metaInstant, binary.BigEndian.AppendUint64(nil, later)),
+				tx.Put(bucket("meta"), textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)),
+				tx.Put(bucket("meta"), metaInstant, binary.BigEndian.AppendUint64(nil, later)),
 			)
 		},
 		// A program that sums up records alone.
 		"of records alone": func(s *Store, tx *table.Tx) error {
 			only := map[record.ID]int64{}
-			for k, row := range tx.Walk(recordBucket, nil, nil, false) {
+			for k, row := range tx.Walk(bucket("record"), nil, nil, false) {
 				only[record.ID(k[:16])] += int64(len(row))
 			}
 			for owner, n := range only {
-				if err := tx.Put(metaBucket, textOf(owner), binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+				if err := tx.Put(bucket("meta"), textOf(owner), binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
 					return err
 				}
 			}
-			return tx.Put(metaBucket, metaTexts, binary.BigEndian.AppendUint64(nil, s.seq))
+			return tx.Put(bucket("meta"), metaTexts, binary.BigEndian.AppendUint64(nil, s.seq))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestTextOfOlderStore(t *testing.T) {
 					is.Equal(textNow(t, s, u.ID), rowsOf(t, s, u.ID))
 				}
 				view(t, s, func(tx *Tx) error {
-					is.Equal(tx.Get(metaBucket, textOf(record.ID{1})), nil)
+					is.Equal(tx.Get(bucket("meta"), textOf(record.ID{1})), nil)
 					is.True(tx.textsHold())
 					return audit(tx)
 				})
@@ -427,12 +427,12 @@ func TestTextOfOlderStore(t *testing.T) {
 // makes it right.
 func TestTextDamaged(t *testing.T) {
 	for name, change := range map[string]func(tx *table.Tx, owner record.ID) error{
-		"missing": func(tx *table.Tx, owner record.ID) error { return tx.Delete(metaBucket, textOf(owner)) },
+		"missing": func(tx *table.Tx, owner record.ID) error { return tx.Delete(bucket("meta"), textOf(owner)) },
 		"wrong": func(tx *table.Tx, owner record.ID) error {
-			return tx.Put(metaBucket, textOf(owner), binary.BigEndian.AppendUint64(nil, 7))
+			return tx.Put(bucket("meta"), textOf(owner), binary.BigEndian.AppendUint64(nil, 7))
 		},
 		"nobody's": func(tx *table.Tx, _ record.ID) error {
-			return tx.Put(metaBucket, textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7))
+			return tx.Put(bucket("meta"), textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -235,7 +235,7 @@ func TestJoinExpires(t *testing.T) {
 			use, err := tx.Usage(ann)
 			is.NoErr(err)
 			is.Equal(use.Begun, bytes)
-			is.Equal(tx.Count(uploadBucket), uploads)
+			is.Equal(tx.Count(bucket("upload")), uploads)
 			return audit(tx)
 		})
 	}

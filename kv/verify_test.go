@@ -82,7 +82,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 	view(t, s, func(tx *Tx) error {
 		for b := range All.Buckets().All() {
 			for k, v := range tx.Walk(b, nil, nil, false) {
-				if b != metaBucket || bytes.Equal(k, metaSeq) {
+				if b != bucket("meta") || bytes.Equal(k, metaSeq) {
 					all[b.Name+string(k)] = string(v)
 				}
 			}
@@ -96,7 +96,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 // that is derived from others.
 func TestAuditFinds(t *testing.T) {
 	dir, _ := inhabited(t)
-	for _, b := range []table.Bucket{pageBucket, pageDue, userName, keyDigest, recordSlug, recordFacet, recordOrder, sumBucket, tagName, folderName, blobBucket, changeBucket, itemState, itemBlob, uploadSlug, uploadSecret, fetchLine, itemState, itemBlob, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket, recordEnd, deviceCode} {
+	for _, b := range []table.Bucket{bucket("page"), bucket("page.due"), bucket("user.name"), bucket("key.digest"), bucket("record.slug"), bucket("record.label"), bucket("record.order"), bucket("sum"), bucket("tag.name"), bucket("folder.name"), bucket("blob"), bucket("change"), bucket("item.state"), bucket("item.blob"), bucket("upload.slug"), bucket("upload.secret"), bucket("fetch.line"), bucket("item.state"), bucket("item.blob"), bucket("delivery.line"), bucket("delivery.due"), bucket("delivery.log"), bucket("delivery.sum"), bucket("notice"), bucket("record.end"), bucket("device.code")} {
 		for _, harm := range []string{"missing", "wrong", "more"} {
 			t.Run(b.Name+"/"+harm, func(t *testing.T) {
 				is := is.New(t)
@@ -104,20 +104,20 @@ func TestAuditFinds(t *testing.T) {
 				is.NoErr(err)
 				defer func() { is.NoErr(i.Close()) }()
 				is.NoErr(i.s.bolt.Update(func(tx *bolt.Tx) error {
-					bucket := tx.Bucket([]byte(b.Name))
-					c := bucket.Cursor()
+					raw := tx.Bucket([]byte(b.Name))
+					c := raw.Cursor()
 					k, v := c.First()
-					for b == changeBucket && tx.Bucket([]byte(recordBucket.Name)).Get(v) == nil {
+					for b == bucket("change") && tx.Bucket([]byte(bucket("record").Name)).Get(v) == nil {
 						k, v = c.Next()
 					}
 					switch harm {
 					case "missing":
-						return bucket.Delete(k)
+						return raw.Delete(k)
 					case "wrong":
 						v = append(bytes.Clone(v), 1)
-						return bucket.Put(k, v)
+						return raw.Put(k, v)
 					}
-					return bucket.Put(append(bytes.Clone(k), 1), v)
+					return raw.Put(append(bytes.Clone(k), 1), v)
 				}))
 				found := 0
 				is.NoErr(i.View(func(tx *Tx) error { return tx.Audit(func(error) { found++ }) }))
@@ -145,41 +145,41 @@ func TestAuditOfReferences(t *testing.T) {
 		says []string
 	}{
 		"nothing": {func(*Tx) error { return nil }, nil},
-		"user": {first(userBucket), []string{
+		"user": {first(bucket("user")), []string{
 			"key * refers to user ", "tag * refers to user ", "folder * refers to user ", "webhook * refers to user ", "upload * refers to user ",
 			"remote upload * refers to user ", "note * refers to user ", "upload request * refers to user ",
 		}},
-		"webhook": {first(hookBucket), []string{"delivery * refers to webhook "}},
+		"webhook": {first(bucket("webhook")), []string{"delivery * refers to webhook "}},
 		"bookmark": {func(tx *Tx) error {
 			for r, err := range records.All(tx.Tx, nil) {
 				if err != nil || r.Kind == record.Bookmarks {
-					return errors.Join(err, tx.Delete(recordBucket, r.Key()))
+					return errors.Join(err, tx.Delete(bucket("record"), r.Key()))
 				}
 			}
 			return errors.New("there is none")
 		}, []string{"page * refers to record "}},
-		"notice":         {first(noticeBucket), []string{"delivery * refers to notice "}},
-		"tag":            {first(tagBucket), []string{"note * refers to tag "}},
-		"folder":         {first(folderBucket), []string{"file * refers to folder "}},
-		"upload request": {first(requestBucket), []string{"upload * refers to request ", "sender of * refers to request "}},
+		"notice":         {first(bucket("notice")), []string{"delivery * refers to notice "}},
+		"tag":            {first(bucket("tag")), []string{"note * refers to tag "}},
+		"folder":         {first(bucket("folder")), []string{"file * refers to folder "}},
+		"upload request": {first(bucket("request")), []string{"upload * refers to request ", "sender of * refers to request "}},
 		"delivery": {func(tx *Tx) error {
-			for k := range tx.Walk(deliveryBucket, nil, nil, true) {
+			for k := range tx.Walk(bucket("delivery"), nil, nil, true) {
 				_, err := deliveries.Delete(tx.Tx, bytes.Clone(k))
 				return err
 			}
 			return nil
 		}, []string{"notice * is told by no delivery"}},
 		"view": {func(tx *Tx) error {
-			return tx.Put(viewBucket, bytes.Repeat([]byte{7}, 16), make([]byte, 16))
+			return tx.Put(bucket("view"), bytes.Repeat([]byte{7}, 16), make([]byte, 16))
 		}, []string{"1 counters of views belong to no item"}},
 		"loose content": {func(tx *Tx) error {
-			for k := range tx.Walk(blobBucket, nil, nil, false) {
-				if err := tx.Put(unreferencedBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+			for k := range tx.Walk(bucket("blob"), nil, nil, false) {
+				if err := tx.Put(bucket("blob.loose"), bytes.Clone(k[:32]), tx.instant()); err != nil {
 					return err
 				}
 			}
-			for k := range tx.Walk(itemBlob, nil, nil, false) {
-				if err := tx.Put(unreferencedBucket, bytes.Clone(k[:32]), tx.instant()); err != nil {
+			for k := range tx.Walk(bucket("item.blob"), nil, nil, false) {
+				if err := tx.Put(bucket("blob.loose"), bytes.Clone(k[:32]), tx.instant()); err != nil {
 					return err
 				}
 			}
@@ -225,14 +225,14 @@ func TestHolders(t *testing.T) {
 		return string(b)
 	}
 	is.NoErr(h.Note([]journal.Op{
-		{Bucket: blobBucket.No, Key: key(0, "one"), Value: []byte{}},
-		{Bucket: blobBucket.No, Key: key(0, "two"), Value: []byte{}},
-		{Bucket: itemBlob.No, Key: key(1, "one"), Value: []byte{}},
-		{Bucket: recordBucket.No, Key: key(2, "one"), Value: []byte{}},
-		{Bucket: blobBucket.No, Key: []byte("short"), Value: []byte{}},
+		{Bucket: bucket("blob").No, Key: key(0, "one"), Value: []byte{}},
+		{Bucket: bucket("blob").No, Key: key(0, "two"), Value: []byte{}},
+		{Bucket: bucket("item.blob").No, Key: key(1, "one"), Value: []byte{}},
+		{Bucket: bucket("record").No, Key: key(2, "one"), Value: []byte{}},
+		{Bucket: bucket("blob").No, Key: []byte("short"), Value: []byte{}},
 	}))
 	is.Equal(refs(), "aab")
-	is.NoErr(h.Note([]journal.Op{{Bucket: blobBucket.No, Key: key(0, "one")}, {Bucket: itemBlob.No, Key: key(0, "two")}}))
+	is.NoErr(h.Note([]journal.Op{{Bucket: bucket("blob").No, Key: key(0, "one")}, {Bucket: bucket("item.blob").No, Key: key(0, "two")}}))
 	is.Equal(refs(), "ab")
 	is.NoErr(h.Begin())
 	is.Equal(refs(), "")
@@ -242,7 +242,7 @@ func TestHolders(t *testing.T) {
 // and nothing is left of them.
 func TestRepairOfOrphans(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]table.Bucket{"webhook": hookBucket, "notice": noticeBucket} {
+	for name, b := range map[string]table.Bucket{"webhook": bucket("webhook"), "notice": bucket("notice")} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			dir := filepath.Join(t.TempDir(), "data")
@@ -254,10 +254,10 @@ func TestRepairOfOrphans(t *testing.T) {
 			var lost record.Delivery
 			update(t, s, func(tx *Tx) error {
 				lost = deliveriesOf(t, tx, gone.ID)[0]
-				if b == hookBucket {
-					return tx.Delete(hookBucket, ownedKey(u.ID, gone.ID[:]...))
+				if b == bucket("webhook") {
+					return tx.Delete(bucket("webhook"), ownedKey(u.ID, gone.ID[:]...))
 				}
-				return tx.Delete(noticeBucket, noticeKey(&lost))
+				return tx.Delete(bucket("notice"), noticeKey(&lost))
 			})
 			is.NoErr(s.Close())
 			repaired, err := Repair(dir, RepairOptions{Schema: All})
@@ -268,7 +268,7 @@ func TestRepairOfOrphans(t *testing.T) {
 			view(t, s, func(tx *Tx) error {
 				is.Equal(len(deliveriesOf(t, tx, gone.ID)), 0)
 				is.Equal(len(deliveriesOf(t, tx, kept.ID)), 1)
-				is.Equal(tx.Count(noticeBucket), 1)
+				is.Equal(tx.Count(bucket("notice")), 1)
 				return audit(tx)
 			})
 		})
@@ -326,7 +326,7 @@ func TestRepairOfNames(t *testing.T) {
 	}
 	s = openAt(t, dir, nil)
 	view(t, s, func(tx *Tx) error {
-		for b, n := range map[table.Bucket]int{userBucket: 2, tagBucket: 2, folderBucket: 2, requestBucket: 2, recordBucket: 2} {
+		for b, n := range map[table.Bucket]int{bucket("user"): 2, bucket("tag"): 2, bucket("folder"): 2, bucket("request"): 2, bucket("record"): 2} {
 			is.Equal(tx.Count(b), n)
 		}
 		kept, err := tx.Slug(two.Slug)
@@ -459,11 +459,11 @@ func TestCheckCopy(t *testing.T) {
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
 	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte(unreferencedBucket.Name)).Put([]byte("k"), []byte("v"))
+		return tx.Bucket([]byte(bucket("blob.loose").Name)).Put([]byte("k"), []byte("v"))
 	}))
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 1)
-	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(unreferencedBucket.Name)).Delete([]byte("k")) }))
+	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket("blob.loose").Name)).Delete([]byte("k")) }))
 	found = 0
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
@@ -475,7 +475,7 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	change := func(fn func(b *bolt.Bucket) error) {
-		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(unreferencedBucket.Name))) }))
+		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(bucket("blob.loose").Name))) }))
 	}
 	large := make([]byte, 2000) // so that the bucket has pages of its own
 	change(func(b *bolt.Bucket) error {

@@ -118,7 +118,7 @@ func TestLimitStartsAnew(t *testing.T) {
 	is.Equal(see(t, s, r, 5), 5)
 	limited := edit(t, s, r, `{"maxViews":3}`)
 	is.NoErr(s.Seen(r)) // by one who read the record before
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	is.Equal(see(t, s, limited, 9), 3)
 	view(t, s, func(tx *Tx) error {
 		is.Equal(tx.views(r), views{9, 3})
@@ -167,13 +167,13 @@ func TestCountsAreKept(t *testing.T) {
 	s.closing.Lock()
 	s.closed = true
 	s.closing.Unlock()
-	is.True(s.flush() != nil)
+	is.True(s.Flush() != nil)
 	is.NoErr(s.Seen(r))
-	is.True(s.flush() != nil)
+	is.True(s.Flush() != nil)
 	s.closing.Lock()
 	s.closed = false
 	s.closing.Unlock()
-	is.NoErr(s.flush())
+	is.NoErr(s.Flush())
 	view(t, s, func(tx *Tx) error {
 		is.Equal(tx.views(r).total, int64(2))
 		ks, err := tx.Keys(u.ID)

@@ -344,7 +344,7 @@ func TestDueIsCheap(t *testing.T) {
 	})
 	harmed := errors.New("not to be kept")
 	is.True(errors.Is(s.Update(func(tx *Tx) error {
-		is.NoErr(tx.Put(hookBucket, ownedKey(u.ID, dead.ID[:]...), []byte("{")))
+		is.NoErr(tx.Put(bucket("webhook"), ownedKey(u.ID, dead.ID[:]...), []byte("{")))
 		found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 1 }, func(Due) bool { return false })
 		is.NoErr(err)
 		is.Equal(len(found), 1)
