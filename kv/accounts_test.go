@@ -359,7 +359,7 @@ func TestRemoveUser(t *testing.T) {
 	s := open(t)
 	root, ann := user(t, s, "root"), user(t, s, "ann")
 	tagged := form(t, record.Notes, `{"content":"c","tags":["a","b"]}`)
-	file := form(t, record.Files, `{"bucket("folder.name")":"F","newTags":["c"]}`)
+	file := form(t, record.Files, `{"folderName":"F","newTags":["c"]}`)
 	for range 2 {
 		update(t, s, func(tx *Tx) error {
 			for i := range 120 {
@@ -409,7 +409,7 @@ func TestRelabel(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	u := user(t, s, "ann")
-	f := form(t, record.Files, `{"bucket("folder.name")":"F","tags":["a","b"]}`)
+	f := form(t, record.Files, `{"folderName":"F","tags":["a","b"]}`)
 	only := form(t, record.Links, `{"originalUrl":"https://example.org/","tags":["a"]}`)
 	update(t, s, func(tx *Tx) error {
 		for range removeBatch + 10 {

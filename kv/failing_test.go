@@ -154,7 +154,7 @@ func TestQuotaUsedUp(t *testing.T) {
 			is := is.New(t)
 			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
 				Schema: All,
-				Log:    quiet, space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
+				Log:    quiet, Space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
 			})
 			f := failing(t, s)
 			u := user(t, s, "ann")
@@ -204,7 +204,7 @@ func TestQuotaUsedUp(t *testing.T) {
 			is.NoErr(s.Close())
 			s = openAt(t, s.Dir(), nil)
 			view(t, s, func(tx *Tx) error {
-				is.True(len(tx.Get(bucket("meta"), metaTried)) <= 8) // what was written to find out is gone
+				is.True(len(tx.Get(bucket("meta"), []byte("tried"))) <= 8) // what was written to find out is gone
 				return audit(tx)
 			})
 		})

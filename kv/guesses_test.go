@@ -12,6 +12,8 @@ import (
 
 var triedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+func passwordLimit(of string) Limit { return Limit{Kind: 'p', Of: of, Most: 5} }
+
 func limit(of string) Limit { return Limit{Kind: 'p', Of: of, Most: 5} }
 
 func TestTriesCount(t *testing.T) {
@@ -27,31 +29,31 @@ func TestTriesCount(t *testing.T) {
 		is := is.New(t)
 		c := newTries([32]byte{1})
 		for range 5 {
-			is.True(tell(is, c, false, triedAt, limit("a")))
+			is.True(tell(is, c, false, triedAt, passwordLimit("a")))
 		}
-		is.True(!tell(is, c, true, triedAt, limit("a"))) // the right one tells nothing any more
-		is.True(tell(is, c, true, triedAt, limit("b")))
+		is.True(!tell(is, c, true, triedAt, passwordLimit("a"))) // the right one tells nothing any more
+		is.True(tell(is, c, true, triedAt, passwordLimit("b")))
 		is.True(tell(is, c, true, triedAt, Limit{Kind: 'q', Of: "a", Most: 5}))
-		is.Equal(c.Wait(triedAt.Add(time.Minute), limit("b"), limit("a")), 4*time.Minute)
-		is.True(!tell(is, c, true, triedAt.Add(TryWindow-1), limit("a")))
-		is.True(tell(is, c, false, triedAt.Add(TryWindow), limit("a")))
-		is.True(tell(is, c, true, triedAt.Add(TryWindow), limit("a")))
+		is.Equal(c.Wait(triedAt.Add(time.Minute), passwordLimit("b"), passwordLimit("a")), 4*time.Minute)
+		is.True(!tell(is, c, true, triedAt.Add(TryWindow-1), passwordLimit("a")))
+		is.True(tell(is, c, false, triedAt.Add(TryWindow), passwordLimit("a")))
+		is.True(tell(is, c, true, triedAt.Add(TryWindow), passwordLimit("a")))
 	})
 	t.Run("right ones are not counted", func(t *testing.T) {
 		is := is.New(t)
 		c := newTries([32]byte{1})
 		for range 100 {
-			is.True(tell(is, c, true, triedAt, limit("a")))
+			is.True(tell(is, c, true, triedAt, passwordLimit("a")))
 		}
 	})
 	t.Run("the limit that holds longest", func(t *testing.T) {
 		is := is.New(t)
 		c := newTries([32]byte{1})
 		for i := range 5 {
-			c.Settle(triedAt, false, limit("a"))
-			c.Settle(triedAt.Add(time.Duration(i+1)*time.Second), false, limit("b"))
+			c.Settle(triedAt, false, passwordLimit("a"))
+			c.Settle(triedAt.Add(time.Duration(i+1)*time.Second), false, passwordLimit("b"))
 		}
-		which, wait := c.Settle(triedAt.Add(time.Minute), false, limit("c"), limit("a"), limit("b"))
+		which, wait := c.Settle(triedAt.Add(time.Minute), false, passwordLimit("c"), passwordLimit("a"), passwordLimit("b"))
 		is.Equal(which, 2)
 		is.Equal(wait, 4*time.Minute+time.Second)
 	})
@@ -61,17 +63,17 @@ func TestTriesCount(t *testing.T) {
 		for range 100 {
 			is.True(tell(is, c, false, triedAt, Limit{Kind: 'p', Of: "a"}))
 		}
-		is.True(!tell(is, c, true, triedAt, limit("a")))
+		is.True(!tell(is, c, true, triedAt, passwordLimit("a")))
 	})
 	t.Run("outcomes that are late", func(t *testing.T) {
 		is := is.New(t)
 		c := newTries([32]byte{1})
 		for range 5 {
-			which, _ := c.Settle(triedAt, false, limit("a"))
+			which, _ := c.Settle(triedAt, false, passwordLimit("a"))
 			is.Equal(which, -1)
 		}
 		for _, right := range []bool{true, false} { // begun before the fifth was counted
-			which, _ := c.Settle(triedAt, right, limit("a"))
+			which, _ := c.Settle(triedAt, right, passwordLimit("a"))
 			is.Equal(which, 0)
 		}
 	})
@@ -79,22 +81,22 @@ func TestTriesCount(t *testing.T) {
 		is := is.New(t)
 		c := newTries([32]byte{1})
 		for i := range 5 { // before the crowd comes
-			c.Settle(triedAt.Add(time.Duration(i)), false, limit("a"))
+			c.Settle(triedAt.Add(time.Duration(i)), false, passwordLimit("a"))
 		}
 		for i := range maxTries + 50_000 { // everyone at a thing of their own
 			c.Settle(triedAt, false, limit(fmt.Sprint("crowd ", i)))
 		}
 		is.True(len(c.counts) <= maxTries+sharedTries)
-		is.True(!tell(is, c, true, triedAt, limit("a"))) // not pushed out
+		is.True(!tell(is, c, true, triedAt, passwordLimit("a"))) // not pushed out
 		told := 0
 		for range 10 {
-			if tell(is, c, false, triedAt, limit("b")) { // no room for a count of its own
+			if tell(is, c, false, triedAt, passwordLimit("b")) { // no room for a count of its own
 				told++
 			}
 		}
 		is.True(told <= 5)
 		late := triedAt.Add(TryWindow + 5)
-		is.True(tell(is, c, false, late, limit("c")))
+		is.True(tell(is, c, false, late, passwordLimit("c")))
 		is.Equal(len(c.counts), 1) // what is over goes
 	})
 	t.Run("networks", func(t *testing.T) {
@@ -124,7 +126,7 @@ func TestTriesLast(t *testing.T) {
 	s := openAt(t, dir, clock.now)
 	rows := func(s *Store) (n int) {
 		view(t, s, func(tx *Tx) error {
-			for range tx.Walk(bucket("meta"), metaTry, nil, false) {
+			for range tx.Walk(bucket("meta"), []byte("try "), nil, false) {
 				n++
 			}
 			return audit(tx)
@@ -157,6 +159,15 @@ func TestTriesLast(t *testing.T) {
 }
 
 // The rows on the disk are these bytes, for good.
+// TestStoredTries holds the rows of wrong tries.
+func TestStoredTries(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	at := time.UnixMilli(0x0123456789ab).UTC()
+	is.Equal(hex.EncodeToString(triesRow(tries{n: 7, since: at})), "0000000700000123456789ab")
+	is.Equal(hex.EncodeToString(networkRow(at)), "00000123456789ab")
+}
+
 func TestTriesRows(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -135,7 +135,7 @@ func TestJournalOfAnother(t *testing.T) {
 			}
 			s := openAt(t, long, nil)
 			for range 20 { // more than the store commits on its own while the other is made
-				add(t, s, s.anyone(t), record.Notes, `{"content":"c"}`)
+				add(t, s, anyone(t, s), record.Notes, `{"content":"c"}`)
 			}
 			is.NoErr(s.Close())
 			copied := filepath.Join(dir, "cache", "kist.db")

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/field"
 	"kist/kv/record"
@@ -66,7 +65,7 @@ func open(t testing.TB) *Store {
 // process that is killed at this moment leaves behind.
 func copyOf(t testing.TB, s *Store) *Store {
 	t.Helper()
-	return openAt(t, leftOf(t, s), s.now)
+	return openAt(t, leftOf(t, s), s.Now)
 }
 
 // leftOf is copyOf, not opened yet.
@@ -200,15 +199,35 @@ func code(err error) string {
 	return ""
 }
 
-// commits is how many commits the file has seen.
+// commits is how many commits the journal has.
 func commits(t testing.TB, s *Store) int {
 	t.Helper()
-	n := 0
-	if err := s.bolt.View(func(tx *bolt.Tx) error { n = tx.ID(); return nil }); err != nil {
+	_, n, err := Origin(s.Dir())
+	if err != nil {
 		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// tick does what becomes due with time.
+func tick(s *Store) {
+	for _, row := range All.Tables {
+		if row.Tick != nil {
+			row.Tick(s)
+		}
+	}
+}
+
+// viewed is the stored counter of a record: all views, and those against its limit.
+func viewed(tx *Tx, r *record.Record) (n [2]int64) {
+	if row := tx.Get(bucket("view"), r.ID[:]); len(row) == 16 {
+		n = [2]int64{int64(binary.BigEndian.Uint64(row)), int64(binary.BigEndian.Uint64(row[8:]))}
 	}
 	return n
 }
+
+// keyOfRequest is the key of an upload request.
+func keyOfRequest(owner, id record.ID) []byte { return slices.Concat(owner[:], []byte{0}, id[:]) }
 
 // bucket finds a bucket by its name.
 func bucket(name string) table.Bucket {
@@ -263,7 +282,7 @@ func audit(tx *Tx) error {
 				}
 			})
 		}
-		file(bucket("record.order"), viewOrder(r, tx.views(r).total), nil)
+		file(bucket("record.order"), viewOrder(r, viewed(tx, r)[0]), nil)
 		records.Tally(r, func(k []byte, n int64) { sums[string(k)] += n })
 		there(bucket("user"), r.Owner[:], r.ID)
 		for _, t := range r.Tags {
@@ -282,14 +301,14 @@ func audit(tx *Tx) error {
 	qs, err7 := collect(requests, tx, nil)
 	for i := range qs {
 		ids[qs[i].ID] = true
-		file(bucket("record.slug"), []byte(qs[i].Slug), requestKey(qs[i].Owner, qs[i].ID))
+		file(bucket("record.slug"), []byte(qs[i].Slug), keyOfRequest(qs[i].Owner, qs[i].ID))
 		there(bucket("user"), qs[i].Owner[:], qs[i].ID)
 	}
 	for i, err := range items.All(tx.Tx, nil) {
 		if err != nil {
 			return err
 		}
-		there(bucket("request"), requestKey(i.Owner, i.Request), i.ID)
+		there(bucket("request"), keyOfRequest(i.Owner, i.Request), i.ID)
 		for _, ix := range items.Indexes {
 			ix.Keys(i, func(e []byte) { file(ix.Bucket, e, nil) })
 		}
@@ -304,14 +323,14 @@ func audit(tx *Tx) error {
 		}
 	}
 	for k := range tx.Walk(bucket("sender"), nil, nil, false) {
-		there(bucket("request"), requestKey(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
+		there(bucket("request"), keyOfRequest(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
 	}
 	begun, err8 := collect(uploads, tx, nil)
 	for i := range begun {
 		u := &begun[i]
 		there(bucket("user"), u.Owner[:], u.ID)
 		if u.BySender() {
-			there(bucket("request"), requestKey(u.Owner, u.Request), u.ID)
+			there(bucket("request"), keyOfRequest(u.Owner, u.Request), u.ID)
 			file(bucket("upload.secret"), u.Secret[:], ownedKey(u.Owner, u.ID[:]...))
 		}
 		if u.Done() || u.Joined() {
@@ -362,10 +381,15 @@ func audit(tx *Tx) error {
 			return err
 		}
 		known++
-		_, b, err := tx.bookmarked(p)
+		r, err := tx.Owned(p.Owner, record.Bookmarks, p.ID)
 		if err != nil {
 			return err
 		}
+		body, err := r.Decode()
+		if err != nil {
+			return err
+		}
+		b := body.(*record.Bookmark)
 		if p.Key != record.PageKey(b.URL) {
 			say("the page of %s is another one", p.ID)
 		}

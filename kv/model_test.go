@@ -244,7 +244,7 @@ func (m *model) edit() {
 	var folder string
 	if r.kind == record.Files && m.rnd.IntN(3) == 0 {
 		folder = fmt.Sprint("F", m.rnd.IntN(3))
-		text += fmt.Sprintf(`,"bucket("folder.name")":%q`, folder)
+		text += fmt.Sprintf(`,"folderName":%q`, folder)
 	} else if r.kind == record.Files && m.rnd.IntN(3) == 0 {
 		want.folder = nil
 		text += `,"folderId":null`
@@ -654,7 +654,7 @@ func TestModel(t *testing.T) {
 			is.NoErr(m.s.Close())
 			m.s = openAt(t, m.dir, m.clock.now)
 			view(t, m.s, func(tx *Tx) error { after = dump(tx); return nil })
-			for _, key := range [][]byte{metaInstant, metaMonotonic, metaTexts} { // Close notes when it was
+			for _, key := range [][]byte{[]byte("instant"), []byte("steady"), []byte("texts")} { // Close notes when it was
 				delete(before, fmt.Sprintf("meta %x", key))
 				delete(after, fmt.Sprintf("meta %x", key))
 			}

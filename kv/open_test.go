@@ -106,7 +106,9 @@ func TestUnsafeDirectory(t *testing.T) {
 // setFormat writes another format into a store and closes it.
 func setFormat(t testing.TB, s *Store, n uint32) {
 	t.Helper()
-	update(t, s, func(tx *Tx) error { return tx.Put(bucket("meta"), metaFormat, binary.BigEndian.AppendUint32(nil, n)) })
+	update(t, s, func(tx *Tx) error {
+		return tx.Put(bucket("meta"), []byte("format"), binary.BigEndian.AppendUint32(nil, n))
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +208,7 @@ func TestMigration(t *testing.T) {
 		s = openAt(t, dir, c.now)
 		is.True(string(id[:]) > string(last[:])) // ids go on from the latest, the clock too
 		view(t, s, func(tx *Tx) error {
-			is.Equal(binary.BigEndian.Uint32(tx.Get(bucket("meta"), metaFormat)), uint32(Format))
+			is.Equal(binary.BigEndian.Uint32(tx.Get(bucket("meta"), []byte("format"))), uint32(Format))
 			all, err := tx.Users()
 			is.NoErr(err)
 			n = len(all)

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"kist/kv/record"
 
 	"github.com/matryer/is"
 )
@@ -63,6 +66,7 @@ func TestPasswordsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		p := NewPasswords()
+		var refused *record.Error
 		slots := cap(p.slots)
 		for range slots { // all at work, and at it for long
 			is.True(p.take(Seat{Of: "long"}, placesOfSeat))
@@ -78,7 +82,7 @@ func TestPasswordsBusy(t *testing.T) {
 		}
 		atOnce := func(seat Seat) {
 			_, err := p.Check(t.Context(), seat, "", "x")
-			is.Equal(code(err), "busy")
+			is.True(errors.As(err, &refused) && refused.Code == "busy")
 			is.Equal(time.Since(start), time.Duration(0))
 		}
 		var waiting []*error
@@ -101,7 +105,7 @@ func TestPasswordsBusy(t *testing.T) {
 		wg.Wait()
 		is.Equal(time.Since(start), maxWait)
 		for _, err := range waiting {
-			is.Equal(code(*err), "busy")
+			is.True(errors.As(*err, &refused) && refused.Code == "busy")
 		}
 		is.Equal(p.all, slots)
 		is.Equal(len(p.occupied), 1)

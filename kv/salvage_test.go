@@ -52,7 +52,7 @@ func written(t *testing.T, notes int) (dir string, all map[string]string) {
 	u := user(t, s, "ann")
 	for i := range notes {
 		if i == notes/2 {
-			if err := s.between(func() error { return s.upgrade(Format) }); err != nil {
+			if err := s.Compact(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -266,7 +266,7 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 					is.True(r.Changes >= 1)
 				}
 				view(t, s, audit)
-				add(t, s, s.anyone(t), record.Notes, `{"content":"after"}`)
+				add(t, s, anyone(t, s), record.Notes, `{"content":"after"}`)
 				for path, text := range files { // it is all there still
 					rel, err := filepath.Rel(dir, path)
 					is.NoErr(err)

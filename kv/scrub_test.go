@@ -120,7 +120,7 @@ func TestScrubHeals(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			c := newScrubs()
-			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
+			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
 			u := user(t, s, "ann")
 			more := func() {
 				for i := range 20 {
@@ -128,7 +128,7 @@ func TestScrubHeals(t *testing.T) {
 				}
 			}
 			more()
-			is.NoErr(s.between(func() error { return s.upgrade(Format) })) // a generation
+			is.NoErr(s.Compact()) // a generation
 			more()
 			row.harm(t, s.Dir())
 			more() // acknowledged, and in a journal that is damaged already
@@ -160,7 +160,7 @@ func TestScrubNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
 	u := user(t, s, "ann")
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -179,7 +179,7 @@ func TestScrubCannotHeal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
 	u := user(t, s, "ann")
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
@@ -201,7 +201,7 @@ func TestScrubWhileWriting(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: c.after})
+	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
 	u := user(t, s, "ann")
 	stop, done := make(chan bool), make(chan bool)
 	go func() {
@@ -230,7 +230,7 @@ func TestCloseEndsScrub(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ticks, waits := make(chan time.Time), make(chan time.Duration)
-	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, timer: func(d time.Duration) <-chan time.Time {
+	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: func(d time.Duration) <-chan time.Time {
 		if d < scrubFirst {
 			waits <- d // and never goes on
 		}
@@ -289,8 +289,8 @@ func TestStartHeals(t *testing.T) {
 			}
 			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			is.NoErr(err)
-			is.NoErr(s.between(func() error { return s.upgrade(Format) }))
-			add(t, s, s.anyone(t), record.Notes, `{"content":"the last"}`)
+			is.NoErr(s.Compact())
+			add(t, s, anyone(t, s), record.Notes, `{"content":"the last"}`)
 			before := contentOf(t, s)
 			is.NoErr(s.Close())
 			harm(t, dir)
@@ -306,7 +306,7 @@ func TestStartHeals(t *testing.T) {
 }
 
 // anyone is a user of the store.
-func (s *Store) anyone(t *testing.T) (id record.ID) {
+func anyone(t *testing.T, s *Store) (id record.ID) {
 	t.Helper()
 	view(t, s, func(tx *Tx) error {
 		all, err := tx.Users()
@@ -332,9 +332,9 @@ func TestStartWithoutSnapshot(t *testing.T) {
 			is := is.New(t)
 			s := open(t)
 			u := user(t, s, "ann")
-			is.NoErr(s.between(func() error { return s.upgrade(Format) }))
+			is.NoErr(s.Compact())
 			add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-			is.NoErr(s.between(func() error { return s.upgrade(Format) }))
+			is.NoErr(s.Compact())
 			add(t, s, u.ID, record.Notes, `{"content":"d"}`)
 			is.NoErr(harm(newestFile(t, s.Dir(), "snap")))
 			dir := filepath.Join(t.TempDir(), "copy")
@@ -356,7 +356,7 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 			s := open(b)
 			u := user(b, s, "ann")
 			fill(b, s, u.ID, 100_000)
-			if err := s.between(func() error { return s.upgrade(Format) }); err != nil {
+			if err := s.Compact(); err != nil {
 				b.Fatal(err)
 			}
 			fill(b, s, u.ID, 20_000)

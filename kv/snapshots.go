@@ -125,6 +125,12 @@ func (s *Store) between(fn func() error) error {
 	return s.submit(j)
 }
 
+// Compact begins a new generation of the journal and returns when it is written.
+// The store does so on its own when the logs have grown.
+func (s *Store) Compact() error {
+	return s.between(func() error { return s.upgrade(Format) })
+}
+
 // upgrade begins a log of the present format, and writes a snapshot of the
 // store as it is, in the format that it has. An older program goes on from
 // there when both files are moved away: the logs before lead to the same state.

@@ -23,7 +23,7 @@ func TestFullDisk(t *testing.T) {
 	free.Store(total)
 	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
 		Schema: All,
-		Log:    quiet, space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
+		Log:    quiet, Space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
 	})
 	u := user(t, s, "ann")
 	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)

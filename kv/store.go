@@ -52,8 +52,9 @@ type Options struct {
 	// that name, less than 0 is no limit.
 	WritesPerHour int64
 
-	space func() (disk.Room, error)            // of the disk; asked for if nil
-	timer func(time.Duration) <-chan time.Time // how a scrub waits; time.After if nil
+	Space     func() (disk.Room, error)            // of the disk; asked for if nil
+	Timer     func(time.Duration) <-chan time.Time // how a scrub waits; time.After if nil
+	Monotonic func() time.Duration                 // the clock of retries, which nobody sets; the system's if nil
 }
 
 // A Store is an open data directory. It is safe for concurrent use.
@@ -165,17 +166,19 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
-	begun := time.Now()
-	s.elapsed = func() time.Duration { return time.Since(begun) }
+	if s.elapsed = o.Monotonic; o.Monotonic == nil {
+		begun := time.Now()
+		s.elapsed = func() time.Duration { return time.Since(begun) }
+	}
 	s.most = bounds{each: MaxEach, records: MaxRecords}
 	s.paid = s.schema.paid()
 	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
-	if s.timer = o.timer; o.timer == nil {
+	if s.timer = o.Timer; o.Timer == nil {
 		s.timer = time.After
 	}
-	if s.space.space = o.space; o.space == nil {
+	if s.space.space = o.Space; o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
 	s.callers.Store(new(sync.Map))

@@ -75,7 +75,7 @@ func TestStoredJSON(t *testing.T) {
 func TestStoredTables(t *testing.T) {
 	t.Parallel()
 	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
-	// TestStoredRecords and TestStoredNumbers hold.
+	// TestStoredRecords, TestStoredViews and TestStoredTries hold.
 	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true}
 	for b := range All.Buckets().All() {
 		_, there := storedJSON[b.Name]
@@ -120,16 +120,6 @@ func TestStoredRecords(t *testing.T) {
 			is.Equal(read, body)
 		})
 	}
-}
-
-// TestStoredNumbers holds the rows that are numbers.
-func TestStoredNumbers(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	at := time.UnixMilli(0x0123456789ab).UTC()
-	is.Equal(hex.EncodeToString(views{total: 0x1122, used: 3}.row()), "00000000000011220000000000000003")
-	is.Equal(hex.EncodeToString(triesRow(tries{n: 7, since: at})), "0000000700000123456789ab")
-	is.Equal(hex.EncodeToString(networkRow(at)), "00000123456789ab")
 }
 
 // golden is the file in testdata/stored. A file that is there is never written

@@ -357,7 +357,7 @@ func TestTextOfOlderStore(t *testing.T) {
 			return nil
 		},
 		"outdated": func(s *Store, tx *table.Tx) error {
-			for k := range tx.Walk(bucket("meta"), metaText, nil, false) {
+			for k := range tx.Walk(bucket("meta"), []byte("text "), nil, false) {
 				if err := tx.Put(bucket("meta"), bytes.Clone(k), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
 					return err
 				}
@@ -367,14 +367,14 @@ func TestTextOfOlderStore(t *testing.T) {
 				return err
 			}
 			s.seq++
-			return tx.Put(bucket("meta"), metaSeq, binary.BigEndian.AppendUint64(nil, s.seq))
+			return tx.Put(bucket("meta"), []byte("seq"), binary.BigEndian.AppendUint64(nil, s.seq))
 		},
 		// Such a program has changed nothing but rows that take no number of the feed.
 		"outdated by other rows": func(_ *Store, tx *table.Tx) error {
-			later := binary.BigEndian.Uint64(tx.Get(bucket("meta"), metaInstant)) + 1
+			later := binary.BigEndian.Uint64(tx.Get(bucket("meta"), []byte("instant"))) + 1
 			return errors.Join(
 				tx.Put(bucket("meta"), textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)),
-				tx.Put(bucket("meta"), metaInstant, binary.BigEndian.AppendUint64(nil, later)),
+				tx.Put(bucket("meta"), []byte("instant"), binary.BigEndian.AppendUint64(nil, later)),
 			)
 		},
 		// A program that sums up records alone.
@@ -388,7 +388,7 @@ func TestTextOfOlderStore(t *testing.T) {
 					return err
 				}
 			}
-			return tx.Put(bucket("meta"), metaTexts, binary.BigEndian.AppendUint64(nil, s.seq))
+			return tx.Put(bucket("meta"), []byte("texts"), binary.BigEndian.AppendUint64(nil, s.seq))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

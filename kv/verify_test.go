@@ -82,7 +82,7 @@ func contentOf(t *testing.T, s *Store) map[string]string {
 	view(t, s, func(tx *Tx) error {
 		for b := range All.Buckets().All() {
 			for k, v := range tx.Walk(b, nil, nil, false) {
-				if b != bucket("meta") || bytes.Equal(k, metaSeq) {
+				if b != bucket("meta") || bytes.Equal(k, []byte("seq")) {
 					all[b.Name+string(k)] = string(v)
 				}
 			}

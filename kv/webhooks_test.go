@@ -16,10 +16,10 @@ import (
 	"kist/kv/record"
 )
 
-// still keeps the clock of retries with the store's own.
-func still(s *Store) *Store {
-	s.elapsed = func() time.Duration { return 0 }
-	return s
+// openStill opens a store whose clock of retries goes with the store's own.
+func openStill(t testing.TB, dir string, now func() time.Time) *Store {
+	t.Helper()
+	return opened(t, dir, Options{Schema: All, Now: now, Log: quiet, Monotonic: func() time.Duration { return 0 }})
 }
 
 func hookFor(t testing.TB, s *Store, owner record.ID, events ...record.Event) (h record.Webhook) {
@@ -62,7 +62,7 @@ func TestRetrySchedule(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := still(openAt(t, dir, c.now))
+	s := openStill(t, dir, c.now)
 	u := user(t, s, "ann")
 	h := hookFor(t, s, u.ID, "*")
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
@@ -73,7 +73,7 @@ func TestRetrySchedule(t *testing.T) {
 		is.Equal(hookNow(t, s, h).Failures, i+1)
 		if i%3 == 2 {
 			is.NoErr(s.Close())
-			s = still(openAt(t, dir, c.now))
+			s = openStill(t, dir, c.now)
 		}
 		found, left := due(t, s)
 		is.Equal(len(found), 0)
@@ -96,7 +96,7 @@ func TestRetrySchedule(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, t.TempDir(), c.now))
+	s := openStill(t, t.TempDir(), c.now)
 	u := user(t, s, "ann")
 	hookFor(t, s, u.ID, "*")
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
@@ -113,7 +113,7 @@ func TestRetryAfter(t *testing.T) {
 func TestHeadOfLine(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, t.TempDir(), c.now))
+	s := openStill(t, t.TempDir(), c.now)
 	u := user(t, s, "ann")
 	h := hookFor(t, s, u.ID, "*")
 	one := add(t, s, u.ID, record.Notes, `{"content":"one"}`)
@@ -160,7 +160,7 @@ func TestHeadOfLine(t *testing.T) {
 func TestPause(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, t.TempDir(), c.now))
+	s := openStill(t, t.TempDir(), c.now)
 	u := user(t, s, "ann")
 	h := hookFor(t, s, u.ID, "*")
 	fail := func() {
@@ -231,9 +231,9 @@ func TestPause(t *testing.T) {
 func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := openAt(t, t.TempDir(), c.now)
 	var elapsed time.Duration
-	s.elapsed = func() time.Duration { return elapsed }
+	o := Options{Schema: All, Now: c.now, Log: quiet, Monotonic: func() time.Duration { return elapsed }}
+	s := opened(t, t.TempDir(), o)
 	u := user(t, s, "ann")
 	hookFor(t, s, u.ID, "*")
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
@@ -255,18 +255,15 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 	elapsed += 10 * time.Second
 	was := s.MonotonicNow()
 	is.NoErr(s.Close())
-	s = openAt(t, s.Dir(), c.now)
+	s = opened(t, s.Dir(), o)
 	is.True(!s.MonotonicNow().Before(was))
-	s.steady.Lock()
-	s.steady.elapsed, s.elapsed = elapsed, func() time.Duration { return elapsed }
-	s.steady.Unlock()
 	_, wait = due(t, s)
 	is.True(wait <= 20*time.Second)
 	elapsed += 20 * time.Second
 	found, _ = due(t, s)
 	is.Equal(len(found), 1)
 	tried(t, s, found[0], "no") // due in two minutes
-	s = still(copyOf(t, s))
+	s = openStill(t, leftOf(t, s), c.now)
 	_, wait = due(t, s)
 	is.True(wait > 110*time.Second && wait < 130*time.Second)
 	was = s.MonotonicNow()
@@ -278,7 +275,7 @@ func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, t.TempDir(), c.now))
+	s := openStill(t, t.TempDir(), c.now)
 	u := user(t, s, "ann")
 	h := hookFor(t, s, u.ID, "*")
 	const size = maxQueuedBytes / 10
@@ -362,7 +359,7 @@ func TestDueIsCheap(t *testing.T) {
 func TestDeliveryLog(t *testing.T) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, t.TempDir(), c.now))
+	s := openStill(t, t.TempDir(), c.now)
 	u := user(t, s, "ann")
 	h := hookFor(t, s, u.ID, "*")
 	for i := range LogLength + 50 {
@@ -491,7 +488,7 @@ func TestQueueModel(t *testing.T) {
 func queueHistory(t *testing.T, rnd *rand.Rand) {
 	is := is.New(t)
 	c := newClock()
-	s := still(openAt(t, filepath.Join(t.TempDir(), "data"), c.now))
+	s := openStill(t, filepath.Join(t.TempDir(), "data"), c.now)
 	u := user(t, s, "ann")
 	hs := []record.Webhook{hookFor(t, s, u.ID, "*"), hookFor(t, s, u.ID, record.UploadReceived), hookFor(t, s, u.ID, record.UploadApproved)}
 	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
@@ -574,7 +571,7 @@ func queueHistory(t *testing.T, rnd *rand.Rand) {
 			delete(m.failing, h)
 			m.paused[h] = false
 		case op == 16:
-			s = still(copyOf(t, s)) // killed
+			s = openStill(t, leftOf(t, s), c.now) // killed
 		case op == 17:
 			c.add(-time.Duration(rnd.IntN(3600)) * time.Second)
 		default:
