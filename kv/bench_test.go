@@ -207,13 +207,13 @@ func BenchmarkRebuild(b *testing.B) {
 	fill(b, s, u.ID, 100_000)
 	for _, from := range []string{"logs", "snapshot"} {
 		if from == "snapshot" {
-			if err := s.upgrade(Format); err != nil {
+			if err := Upgrade(s, Format); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.Run(from, func(b *testing.B) {
 			for b.Loop() {
-				done, entries, err := rebuild(s.journal, filepath.Join(b.TempDir(), "kist.db"), All.Buckets(), false, nil)
+				done, entries, err := rebuild(*StoreJournal(s), filepath.Join(b.TempDir(), "kist.db"), All.Buckets(), false, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -18,7 +18,7 @@ func TestBounds(t *testing.T) {
 	is := is.New(t)
 	clock := newClock()
 	s := openAt(t, filepath.Join(t.TempDir(), "data"), clock.now)
-	s.most = bounds{each: 5, records: 3}
+	SetBounds(s, 5, 3)
 	ann, bob := user(t, s, "ann"), user(t, s, "bob")
 	makes := map[string]func(tx *Tx, i int, owner record.ID) error{
 		"too_many_keys": func(tx *Tx, _ int, owner record.ID) error {

@@ -143,7 +143,7 @@ func TestClockJumps(t *testing.T) {
 	})
 	r := add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.now().Add(50*time.Hour).UTC().Format(time.RFC3339)))
 	c.pass(time.Hour) // the start is over
-	is.NoErr(s.watchClock(false))
+	is.NoErr(WatchClock(s, false))
 	told := func() (n int) {
 		tick(s)
 		view(t, s, func(tx *Tx) error { n = len(deliveriesOf(t, tx, h.ID)); return audit(tx) })
@@ -173,7 +173,7 @@ func TestClockJumps(t *testing.T) {
 		is.Equal(d.Wait, time.Hour)
 		c.pass(30 * time.Minute)
 		is.Equal(s.Now(), before.Add(30*time.Minute)) // time goes on meanwhile
-		is.NoErr(s.watchClock(false))
+		is.NoErr(WatchClock(s, false))
 
 		// Stopped and started, killed and started: the doubt stays.
 		is.NoErr(s.Close())
@@ -183,7 +183,7 @@ func TestClockJumps(t *testing.T) {
 		is.Equal(d.Wait, 30*time.Minute)
 		is.Equal(told(), 0)
 		c.pass(10 * time.Minute)
-		is.NoErr(s.watchClock(false))
+		is.NoErr(WatchClock(s, false))
 		killed := opened(t, leftOf(t, s), c.options())
 		d, doubts = killed.ClockDoubt()
 		is.True(doubts)
@@ -194,10 +194,10 @@ func TestClockJumps(t *testing.T) {
 		is.Equal(s.Now(), c.now().UTC())
 		_, doubts = s.ClockDoubt()
 		is.True(!doubts)
-		is.NoErr(s.watchClock(false))
+		is.NoErr(WatchClock(s, false))
 		is.True(open())
 		c.pass(time.Hour)
-		is.NoErr(s.watchClock(false))
+		is.NoErr(WatchClock(s, false))
 	}
 	c.pass(50 * time.Hour)
 	is.Equal(told(), 1) // its time has really come
@@ -230,7 +230,7 @@ func TestClockRaces(t *testing.T) {
 	s := opened(t, t.TempDir(), c.options())
 	user(t, s, "ann")
 	c.pass(time.Hour)
-	is.NoErr(s.watchClock(false))
+	is.NoErr(WatchClock(s, false))
 	begun := s.Now()
 	const leap = 73 * 365 * day
 	var work sync.WaitGroup

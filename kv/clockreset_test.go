@@ -34,7 +34,7 @@ func TestResetClock(t *testing.T) {
 			})
 			const leap = 73 * 365 * day
 			c.pass(time.Hour)
-			is.NoErr(s.watchClock(false))
+			is.NoErr(WatchClock(s, false))
 			c.add(leap)
 			s.Now()
 			c.pass(time.Hour)
@@ -130,18 +130,18 @@ func TestResetClockEndsWaits(t *testing.T) {
 		s.Tries().Settle(ahead, false, limit("ann"))
 	}
 	s.Tries().SignedIn("198.51.100.0/24", ahead)
-	s.writes.add(u.ID, 1500, ahead)
+	SpendWrites(s, u.ID, 1500, ahead)
 	is.NoErr(s.Flush())
 	c.add(-73 * 365 * day)
 
 	_, err := s.ResetClock()
 	is.NoErr(err)
 	is.True(s.Tries().Wait(s.Now(), limit("ann")) <= TryWindow)
-	is.True(s.writes.wait(u.ID, s.Now()) <= time.Hour)
+	is.True(WriteWait(s, u.ID) <= time.Hour)
 	c.pass(TryWindow)
 	is.Equal(s.Tries().Wait(s.Now(), limit("ann")), time.Duration(0))
 	c.pass(time.Hour)
-	is.Equal(s.writes.wait(u.ID, s.Now()), time.Duration(0))
+	is.Equal(WriteWait(s, u.ID), time.Duration(0))
 	c.pass(90 * day)
 	is.True(!s.Tries().Familiar("198.51.100.0/24", s.Now()))
 }

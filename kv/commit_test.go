@@ -49,7 +49,7 @@ func together(t testing.TB, s *Store, jobs []func(*Tx) error) []error {
 	var wg sync.WaitGroup
 	for i, fn := range jobs {
 		wg.Go(func() { errs[i] = s.Update(fn) })
-		for len(s.jobs) < i+1 { // in this order
+		for s.Waiting() < i+1 { // in this order
 			runtime.Gosched()
 		}
 	}

@@ -79,7 +79,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 	}
 	first, second := end(time.Minute), end(2*time.Minute)
 	slugOf := func(r *record.Record, key []byte) { // files the slug of a record under a key
-		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
+		is.NoErr(StoreBolt(s).Update(func(tx *bolt.Tx) error {
 			return tx.Bucket([]byte(bucket("record.slug").Name)).Put([]byte(r.Slug), key)
 		}))
 	}

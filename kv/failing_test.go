@@ -58,23 +58,23 @@ func (f failingFile) Datasync() error {
 func failing(t *testing.T, s *Store) *failingFolder {
 	t.Helper()
 	is := is.New(t)
-	folder, err := disk.OpenFolder(filepath.Join(s.dir, "journal"))
+	folder, err := disk.OpenFolder(filepath.Join(s.Dir(), "journal"))
 	is.NoErr(err)
 	f := &failingFolder{Folder: folder, cause: syscall.EIO}
 	f.most.Store(-1)
-	is.NoErr(s.between(func() error {
-		if s.gen.busy != nil {
+	is.NoErr(Between(s, func() error {
+		if SnapshotUnderWay(s) != nil {
 			return errors.New("a snapshot is being written")
 		}
-		name, size := s.journal.End()
+		name, size := (*StoreJournal(s)).End()
 		j, err := journal.New(f, Format)
 		if err == nil {
-			err = j.Resume(s.state, name, size)
+			err = j.Resume(*StoreState(s), name, size)
 		}
 		if err == nil {
-			err = s.journal.Close()
+			err = (*StoreJournal(s)).Close()
 		}
-		s.journal = j
+		*StoreJournal(s) = j
 		return err
 	}))
 	return f
@@ -138,7 +138,7 @@ func TestFailingDisk(t *testing.T) {
 func TestTooLargeCommit(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
-	err := s.commitFailed(errors.New("too large"))
+	err := CommitFailed(s, errors.New("too large"))
 	is.Equal(err.Error(), "too large")
 	is.True(!s.Failing())
 }
@@ -166,7 +166,7 @@ func TestQuotaUsedUp(t *testing.T) {
 				})
 			}
 			ballast := filepath.Join(s.Dir(), "cache", ballastName)
-			s.checkDiskSpace()
+			CheckDiskSpace(s)
 			_, err := os.Stat(ballast)
 			is.NoErr(err)
 
@@ -179,14 +179,14 @@ func TestQuotaUsedUp(t *testing.T) {
 			is.True(errors.Is(err, fs.ErrNotExist)) // given up, to make room
 			still := func() {
 				t.Helper()
-				s.checkDiskSpace()
-				s.retryWrite()
+				CheckDiskSpace(s)
+				RetryWrite(s)
 				is.True(errors.Is(try(), ErrFull))
 				is.Equal(s.FreeForContent(), int64(0))
 				is.True(!s.Failing()) // it is full, not broken
 			}
 			still()
-			_, size := s.journal.End()
+			_, size := (*StoreJournal(s)).End()
 			f.most.Store(size + retryBytes/2)
 			is.NoErr(s.Update(func(tx *Tx) error { // a removal fits
 				r, err := tx.Record(u.ID, record.Notes, r.ID.String())
@@ -197,8 +197,8 @@ func TestQuotaUsedUp(t *testing.T) {
 			}))
 			still()
 			f.fail.Store(false)
-			s.checkDiskSpace()
-			s.retryWrite()
+			CheckDiskSpace(s)
+			RetryWrite(s)
 			is.True(s.FreeForContent() > 0)
 			is.NoErr(try())
 			is.NoErr(s.Close())

@@ -326,7 +326,7 @@ func TestRequestsModel(t *testing.T) {
 		}
 	}
 	is.True(len(all) > 2)
-	is.Equal(len(promises.Of(s).requests)+len(promises.Of(s).owners), 0) // every place was given back or taken
+	is.Equal(PromisedRequests(s)+PromisedOwners(s), 0) // every place was given back or taken
 
 	is.NoErr(s.RemoveUser(users[0])) // with all requests and what waits there
 	view(t, s, func(tx *Tx) error {
@@ -410,7 +410,7 @@ func TestReserve(t *testing.T) {
 			n, errs := race()
 			is.NoErr(errors.Join(errs...))
 			is.Equal(n, 0)
-			is.Equal(len(promises.Of(s).requests), 0)
+			is.Equal(PromisedRequests(s), 0)
 			view(t, s, func(tx *Tx) error {
 				is.Equal(tx.received(q), int64(7))
 				return audit(tx)
@@ -491,7 +491,7 @@ func TestReserveChanges(t *testing.T) {
 		})
 	}
 	is.Equal(code(receive(r, came(1, 1))), "not_found")
-	is.Equal(len(promises.Of(s).requests), 0)
+	is.Equal(PromisedRequests(s), 0)
 	quota := func(n int64) {
 		update(t, s, func(tx *Tx) error {
 			u, err := tx.User(ann.ID)
@@ -597,7 +597,7 @@ func TestReserveInAFailedCommit(t *testing.T) {
 	<-begun
 	go func() { _, err := s.Reserve(context.Background(), q, "b", 10, 10); failed <- err }()
 	go func() { failed <- held.Another() }()
-	for len(s.jobs) < 2 {
+	for s.Waiting() < 2 {
 		runtime.Gosched()
 	}
 	close(gate)
@@ -606,7 +606,7 @@ func TestReserveInAFailedCommit(t *testing.T) {
 		is.True(err != nil && code(err) == "") // nobody's own fault
 	}
 	is.NoErr(held.Release())
-	is.Equal(len(promises.Of(s).requests)+len(promises.Of(s).owners), 0)
+	is.Equal(PromisedRequests(s)+PromisedOwners(s), 0)
 	_, err = leave(s, q, "c", came(1, 50), came(2, 50))
 	is.NoErr(err)
 }

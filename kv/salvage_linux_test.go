@@ -26,12 +26,12 @@ func TestRepairWithCacheElsewhere(t *testing.T) {
 		is.NoErr(os.Symlink(elsewhere, cache))
 		flip(t, newestFile(t, dir, "log"), 500)
 		if interrupt {
-			_, err := Repair(dir, RepairOptions{Schema: All, step: func(what string) error {
+			_, err := Repair(dir, WithStep(RepairOptions{Schema: All}, func(what string) error {
 				if what == "put the new journal in place" {
 					return errPlanned
 				}
 				return nil
-			}})
+			}))
 			is.True(errors.Is(err, errPlanned))
 		}
 		r, err := Repair(dir, RepairOptions{Schema: All})

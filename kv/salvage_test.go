@@ -237,10 +237,10 @@ func TestRepairGoesOnBehindDamage(t *testing.T) {
 				files := filesIn(t, dir)
 				o := RepairOptions{Schema: All, DryRun: true}
 				if child != "" {
-					o.env = []string{hangEnv + "=" + child}
+					o = WithEnv(o, hangEnv+"="+child)
 				}
 				if child == "hang" {
-					o.timeout = 200 * time.Millisecond
+					o = WithTimeout(o, 200*time.Millisecond)
 				}
 				dry, err := Repair(dir, o)
 				is.NoErr(err)
@@ -292,12 +292,12 @@ func TestRepairKilled(t *testing.T) {
 			dir, before := written(t, 20)
 			flip(t, newestFile(t, dir, "log"), 500)
 			steps := 0
-			_, err := Repair(dir, RepairOptions{Schema: All, step: func(string) error {
+			_, err := Repair(dir, WithStep(RepairOptions{Schema: All}, func(string) error {
 				if steps++; steps > n {
 					return errPlanned
 				}
 				return nil
-			}})
+			}))
 			is.True(errors.Is(err, errPlanned) == (steps > n))
 			s, err := Open(dir, Options{Schema: All, Log: quiet})
 			if err == nil {
@@ -357,14 +357,14 @@ func TestRepairFails(t *testing.T) {
 	is := is.New(t)
 	dir, before := written(t, 20)
 	is.NoErr(os.WriteFile(filepath.Join(dir, cleanName), []byte("no proof"), 0o600))
-	_, err := Repair(dir, RepairOptions{Schema: All, step: func(what string) error {
+	_, err := Repair(dir, WithStep(RepairOptions{Schema: All}, func(what string) error {
 		if what != "put aside "+cleanName {
 			return nil
 		}
 		// The file cannot be moved: something has the name that it is to get.
 		all, err := interrupted(dir)
 		return errors.Join(err, os.Mkdir(filepath.Join(all[0], "old", cleanName), 0o700))
-	}})
+	}))
 	is.True(err != nil)
 	s := openAt(t, dir, nil)
 	is.True(maps.Equal(contentOf(t, s), before))
@@ -382,12 +382,12 @@ func TestRepairTellsOfEarlierLoss(t *testing.T) {
 			is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
 			flip(t, newestFile(t, dir, "log"), 500)
 			steps := 0
-			_, err := Repair(dir, RepairOptions{Schema: All, step: func(string) error {
+			_, err := Repair(dir, WithStep(RepairOptions{Schema: All}, func(string) error {
 				if steps++; steps > n {
 					return errPlanned
 				}
 				return nil
-			}})
+			}))
 			is.True(errors.Is(err, errPlanned) == (steps > n))
 			for range 2 {
 				r, err := Repair(dir, RepairOptions{Schema: All})
@@ -502,7 +502,7 @@ func TestRepairWithoutRoom(t *testing.T) {
 	files := filesIn(t, dir)
 	delete(files, filepath.Join(dir, "LOCK"))
 	for _, dry := range []bool{true, false} {
-		_, err := Repair(dir, RepairOptions{Schema: All, DryRun: dry, env: []string{hangEnv + "=full"}})
+		_, err := Repair(dir, WithEnv(RepairOptions{Schema: All, DryRun: dry}, hangEnv+"=full"))
 		is.True(errors.Is(err, syscall.ENOSPC))
 		is.True(strings.Contains(err.Error(), "Make room there"))
 		now := filesIn(t, dir)

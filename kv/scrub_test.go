@@ -185,11 +185,11 @@ func TestScrubCannotHeal(t *testing.T) {
 	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 	flip(t, newestFile(t, s.Dir(), "log"), 300)
 	// What the digest does not prove is never written as a snapshot.
-	is.NoErr(s.between(func() error { s.state.Digest++; return nil }))
+	is.NoErr(Between(s, func() error { StoreState(s).Digest++; return nil }))
 	h := c.run(t, s)
 	is.Equal(len(h.Damaged), 1)
 	is.True(h.Healed.IsZero())
-	is.NoErr(s.between(func() error { s.state.Digest--; return nil }))
+	is.NoErr(Between(s, func() error { StoreState(s).Digest--; return nil }))
 	h = c.run(t, s)
 	is.Equal(len(h.Damaged), 1)
 	is.True(!h.Healed.IsZero())
@@ -214,7 +214,7 @@ func TestScrubWhileWriting(t *testing.T) {
 			}
 			add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 			if i%20 == 0 {
-				_ = s.between(func() error { s.gen.due = true; return nil })
+				_ = Between(s, func() error { MakeSnapshotDue(s); return nil })
 			}
 		}
 	}()
@@ -371,7 +371,7 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 						return
 					default:
 					}
-					if wrong, err := s.scrub(); err != nil || wrong != nil {
+					if wrong, err := Scrub(s); err != nil || wrong != nil {
 						b.Error(wrong, err)
 					}
 				}

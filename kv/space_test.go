@@ -29,19 +29,19 @@ func TestFullDisk(t *testing.T) {
 	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)
 	gone := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	ballast := filepath.Join(s.Dir(), "cache", ballastName)
-	s.checkDiskSpace()
+	CheckDiskSpace(s)
 	info, err := os.Stat(ballast)
 	is.NoErr(err)
 	is.Equal(info.Size(), int64(ballastMost))
 	is.Equal(s.FreeForContent(), int64(total-reserveMost))
 
 	free.Store(reserveMost / 2) // for files; what is in records still fits
-	s.checkDiskSpace()
+	CheckDiskSpace(s)
 	is.Equal(s.FreeForContent(), int64(0))
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 
 	free.Store(1 << 20)
-	s.checkDiskSpace()
+	CheckDiskSpace(s)
 	_, err = os.Stat(ballast)
 	is.True(os.IsNotExist(err)) // given up
 	change := func(text string) error {
@@ -74,7 +74,7 @@ func TestFullDisk(t *testing.T) {
 	})
 
 	free.Store(total)
-	s.checkDiskSpace()
+	CheckDiskSpace(s)
 	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	_, err = os.Stat(ballast)
 	is.NoErr(err)
@@ -97,11 +97,11 @@ func TestBallastIrregular(t *testing.T) {
 			is.NoErr(os.RemoveAll(path))
 			is.NoErr(put(path))
 			s := openAt(t, dir, nil)
-			s.checkDiskSpace()
+			CheckDiskSpace(s)
 			info, err := os.Lstat(path)
 			is.NoErr(err)
 			is.Equal(info.Mode().IsRegular(), name != "filled folder")
-			is.Equal(s.space.held.Load(), name != "filled folder")
+			is.Equal(HasBallast(s), name != "filled folder")
 		})
 	}
 }

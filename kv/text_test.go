@@ -315,8 +315,8 @@ func TestTextOfFailedJob(t *testing.T) {
 // text would.
 func asOlder(t *testing.T, s *Store, change func(tx *table.Tx) error) {
 	t.Helper()
-	if err := s.between(func() error {
-		b, err := s.bolt.Begin(true)
+	if err := Between(s, func() error {
+		b, err := StoreBolt(s).Begin(true)
 		if err != nil {
 			return err
 		}
@@ -324,15 +324,15 @@ func asOlder(t *testing.T, s *Store, change func(tx *table.Tx) error) {
 		if err := change(tx); err != nil {
 			return err
 		}
-		s.record.Reset(s.state.Digest)
+		StoreRecord(s).Reset(StoreState(s).Digest)
 		for is, was := range tx.Changes() {
-			s.record.Add(journal.Op(is), was)
+			StoreRecord(s).Add(journal.Op(is), was)
 		}
-		to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
-		if err := s.journal.Append(&s.record, to); err != nil {
+		to := journal.State{Seq: StoreState(s).Seq + 1, Digest: StoreRecord(s).Digest()}
+		if err := (*StoreJournal(s)).Append(StoreRecord(s), to); err != nil {
 			return err
 		}
-		s.state = to
+		*StoreState(s) = to
 		return b.Commit()
 	}); err != nil {
 		t.Fatal(err)
@@ -366,8 +366,8 @@ func TestTextOfOlderStore(t *testing.T) {
 			if err := tx.Put(bucket("meta"), textOf(record.ID{1}), binary.BigEndian.AppendUint64(nil, 7)); err != nil {
 				return err
 			}
-			s.seq++
-			return tx.Put(bucket("meta"), []byte("seq"), binary.BigEndian.AppendUint64(nil, s.seq))
+			*StoreSeq(s)++
+			return tx.Put(bucket("meta"), []byte("seq"), binary.BigEndian.AppendUint64(nil, *StoreSeq(s)))
 		},
 		// Such a program has changed nothing but rows that take no number of the feed.
 		"outdated by other rows": func(_ *Store, tx *table.Tx) error {
@@ -388,7 +388,7 @@ func TestTextOfOlderStore(t *testing.T) {
 					return err
 				}
 			}
-			return tx.Put(bucket("meta"), []byte("texts"), binary.BigEndian.AppendUint64(nil, s.seq))
+			return tx.Put(bucket("meta"), []byte("texts"), binary.BigEndian.AppendUint64(nil, *StoreSeq(s)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestTextOfOlderStore(t *testing.T) {
 				}
 				view(t, s, func(tx *Tx) error {
 					is.Equal(tx.Get(bucket("meta"), textOf(record.ID{1})), nil)
-					is.True(tx.textsHold())
+					is.True(TextsHold(tx))
 					return audit(tx)
 				})
 				is.NoErr(s.Close())
@@ -447,19 +447,14 @@ func TestTextDamaged(t *testing.T) {
 			found := 0
 			view(t, s, func(tx *Tx) error { return tx.Audit(func(error) { found++ }) })
 			is.Equal(found, 1)
-			to := filepath.Join(t.TempDir(), "new.db")
-			db, err := openCopy(to)
+			other, err := Rederived(s, filepath.Join(t.TempDir(), "new.db"), func(err error) { t.Error(err) })
 			is.NoErr(err)
-			is.NoErr(All.rederive(s.bolt, db, func(err error) { t.Error(err) }))
-			other := &Store{bolt: db, now: s.now, schema: All}
-			other.callers.Store(s.callers.Load())
-			other.tags.Store(s.tags.Load())
 			view(t, other, func(tx *Tx) error {
-				is.True(tx.textsHold())
+				is.True(TextsHold(tx))
 				return tx.Audit(func(err error) { t.Error(err) })
 			})
 			is.Equal(textNow(t, other, u.ID), rowsOf(t, other, u.ID))
-			is.NoErr(db.Close())
+			is.NoErr(StoreBolt(other).Close())
 		})
 	}
 }

@@ -89,6 +89,9 @@ func (s *Store) submit(j *job) error {
 	return j.err
 }
 
+// Waiting is how many callers wait for the committer.
+func (s *Store) Waiting() int { return len(s.jobs) }
+
 // Bounds of how many callers share a commit, and of the bytes they change.
 const (
 	maxBatch  = 512

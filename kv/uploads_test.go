@@ -110,9 +110,9 @@ func TestFinishUpload(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{DefaultQuota: 10}) })
 	is.Equal(code(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, f, content(record.Files, 1, 60)); return err })), "quota_exceeded")
 	update(t, s, func(tx *Tx) error { return tx.SetSettings(record.Settings{}) })
-	s.space.low.Store(true)
+	SetDiskLow(s, true)
 	is.Equal(s.Update(func(tx *Tx) error { _, err := tx.FinishUpload(one, f, content(record.Files, 1, 60)); return err }), ErrFull)
-	s.space.low.Store(false)
+	SetDiskLow(s, false)
 	update(t, s, func(tx *Tx) error {
 		got, err := tx.Upload(u.ID, one.ID)
 		is.NoErr(err)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
@@ -103,7 +102,7 @@ func TestAuditFinds(t *testing.T) {
 				i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { t.Error(err) })
 				is.NoErr(err)
 				defer func() { is.NoErr(i.Close()) }()
-				is.NoErr(i.s.bolt.Update(func(tx *bolt.Tx) error {
+				is.NoErr(StoreBolt(InspectedStore(i)).Update(func(tx *bolt.Tx) error {
 					raw := tx.Bucket([]byte(b.Name))
 					c := raw.Cursor()
 					k, v := c.First()
@@ -192,8 +191,8 @@ func TestAuditOfReferences(t *testing.T) {
 			is.NoErr(err)
 			defer func() { is.NoErr(i.Close()) }()
 			var found []string
-			is.NoErr(i.s.bolt.Update(func(b *bolt.Tx) error {
-				tx := &Tx{Tx: table.On(b), s: i.s, Now: time.Now()}
+			is.NoErr(StoreBolt(InspectedStore(i)).Update(func(b *bolt.Tx) error {
+				tx := BareTx(InspectedStore(i), b)
 				is.NoErr(row.harm(tx))
 				is.NoErr(tx.Flush())
 				return tx.Audit(func(err error) { found = append(found, err.Error()) })
@@ -257,7 +256,7 @@ func TestRepairOfOrphans(t *testing.T) {
 				if b == bucket("webhook") {
 					return tx.Delete(bucket("webhook"), ownedKey(u.ID, gone.ID[:]...))
 				}
-				return tx.Delete(bucket("notice"), noticeKey(&lost))
+				return tx.Delete(bucket("notice"), ownedKey(lost.Owner, lost.ID[:]...))
 			})
 			is.NoErr(s.Close())
 			repaired, err := Repair(dir, RepairOptions{Schema: All})
@@ -458,12 +457,12 @@ func TestCheckCopy(t *testing.T) {
 	found := 0
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
-	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error {
+	is.NoErr(StoreBolt(s).Update(func(tx *bolt.Tx) error {
 		return tx.Bucket([]byte(bucket("blob.loose").Name)).Put([]byte("k"), []byte("v"))
 	}))
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 1)
-	is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket("blob.loose").Name)).Delete([]byte("k")) }))
+	is.NoErr(StoreBolt(s).Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket("blob.loose").Name)).Delete([]byte("k")) }))
 	found = 0
 	is.NoErr(s.CheckCopy(func(error) { found++ }))
 	is.Equal(found, 0)
@@ -475,7 +474,7 @@ func TestCheckCopyOfDamagedPages(t *testing.T) {
 	is := is.New(t)
 	s := open(t)
 	change := func(fn func(b *bolt.Bucket) error) {
-		is.NoErr(s.bolt.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(bucket("blob.loose").Name))) }))
+		is.NoErr(StoreBolt(s).Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(bucket("blob.loose").Name))) }))
 	}
 	large := make([]byte, 2000) // so that the bucket has pages of its own
 	change(func(b *bolt.Bucket) error {

@@ -165,15 +165,11 @@ func TestCountsAreKept(t *testing.T) {
 	_, err := s.Authenticate(secret)
 	is.NoErr(err)
 	is.NoErr(s.Seen(r))
-	s.closing.Lock()
-	s.closed = true
-	s.closing.Unlock()
+	SetClosed(s, true)
 	is.True(s.Flush() != nil)
 	is.NoErr(s.Seen(r))
 	is.True(s.Flush() != nil)
-	s.closing.Lock()
-	s.closed = false
-	s.closing.Unlock()
+	SetClosed(s, false)
 	is.NoErr(s.Flush())
 	view(t, s, func(tx *Tx) error {
 		is.Equal(viewed(tx, r)[0], int64(2))

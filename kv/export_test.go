@@ -1,0 +1,56 @@
+package kv
+
+import (
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/kv/journal"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// What follows lets the tests outside of the package reach into it.
+
+func StoreBolt(s *Store) *bolt.DB                    { return s.bolt }
+func StoreJournal(s *Store) **journal.Journal        { return &s.journal }
+func StoreState(s *Store) *journal.State             { return &s.state }
+func StoreRecord(s *Store) *journal.Record           { return &s.record }
+func StoreSeq(s *Store) *uint64                      { return &s.seq }
+func InspectedStore(i *Inspection) *Store            { return i.s }
+func BareTx(s *Store, b *bolt.Tx) *Tx                { return &Tx{Tx: table.On(b), s: s, Now: time.Now()} }
+func Between(s *Store, fn func() error) error        { return s.between(fn) }
+func CheckDiskSpace(s *Store)                        { s.checkDiskSpace() }
+func CommitFailed(s *Store, err error) error         { return s.commitFailed(err) }
+func RetryWrite(s *Store)                            { s.retryWrite() }
+func Scrub(s *Store) (wrong, err error)              { return s.scrub() }
+func Upgrade(s *Store, from uint32) error            { return s.upgrade(from) }
+func WatchClock(s *Store, closing bool) error        { return s.watchClock(closing) }
+func TextsHold(tx *Tx) bool                          { return tx.textsHold() }
+func SnapshotUnderWay(s *Store) chan int64           { return s.gen.busy }
+func MakeSnapshotDue(s *Store)                       { s.gen.due = true }
+func HasBallast(s *Store) bool                       { return s.space.held.Load() }
+func SetDiskLow(s *Store, low bool)                  { s.space.low.Store(low) }
+func SetBounds(s *Store, each, records int64)        { s.most = bounds{each: each, records: records} }
+func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.wait(id, s.Now()) }
+
+func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.add(id, bytes, at) }
+
+// SetClosed makes the store refuse callers, or take them again.
+func SetClosed(s *Store, closed bool) {
+	s.closing.Lock()
+	s.closed = closed
+	s.closing.Unlock()
+}
+
+// Rederived is a store on a new file with what a repair works out of the store's rows.
+func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
+	db, err := openCopy(path)
+	if err != nil {
+		return nil, err
+	}
+	other := &Store{bolt: db, now: s.now, schema: s.schema}
+	other.callers.Store(s.callers.Load())
+	other.tags.Store(s.tags.Load())
+	return other, s.schema.rederive(s.bolt, db, lost)
+}
