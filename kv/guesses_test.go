@@ -84,7 +84,7 @@ func TestTriesCount(t *testing.T) {
 			c.Settle(triedAt.Add(time.Duration(i)), false, passwordLimit("a"))
 		}
 		for i := range maxTries + 50_000 { // everyone at a thing of their own
-			c.Settle(triedAt, false, limit(fmt.Sprint("crowd ", i)))
+			c.Settle(triedAt, false, passwordLimit(fmt.Sprint("crowd ", i)))
 		}
 		is.True(len(c.counts) <= maxTries+sharedTries)
 		is.True(!tell(is, c, true, triedAt, passwordLimit("a"))) // not pushed out

@@ -25,7 +25,10 @@ import (
 // openEnv makes the test binary another process that opens a store.
 const openEnv = "KIST_TEST_OPEN"
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { runTests(m) }
+
+// runTests runs the tests of a package, or what they start this program for.
+func runTests(m *testing.M) {
 	if os.Getenv(hangEnv) != "" && os.Getenv(childEnv) != "" {
 		misbehave(os.Getenv(hangEnv))
 	}

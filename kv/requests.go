@@ -538,7 +538,7 @@ func (tx *Tx) checkReservation(r *Reservation, kept func(*Tx, record.ID) int64, 
 	size, err = tx.checkLimits(q, u, kept, r.sender, files, minimum, maximum)
 	var limit *record.Error
 	if errors.As(err, &limit) && uploads.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
-		n, failed := tx.dropUploads(q.Owner[:], tx.expiredUpload)
+		n, failed := tx.dropUploads(q.Owner[:], func(u *Upload) (bool, error) { return tx.expiredUpload(u) })
 		if failed != nil {
 			return nil, 0, failed
 		}

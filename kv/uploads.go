@@ -216,11 +216,13 @@ func (tx *Tx) AddUpload(u Upload) (*Upload, error) {
 	if u.Slug != "" && tx.Get(recordSlug, []byte(u.Slug)) != nil {
 		return nil, userError(&table.Taken{Index: "slug"}, "item")
 	}
-	charge, size := tx.charge, max(u.Length, 0)+int64(u.text())
+	var err error
 	if u.Parts != nil {
-		charge, size = tx.chargeAwaited, u.Length
+		err = tx.chargeAwaited(u.Owner, u.Length)
+	} else {
+		err = tx.charge(u.Owner, max(u.Length, 0)+int64(u.text()))
 	}
-	if err := charge(u.Owner, size); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	u.ID, u.Created, u.Expires = tx.NewID(), tx.Now, tx.Now.Add(UploadTime)
@@ -440,7 +442,7 @@ func (tx *Tx) releaseParts(join *Upload) error {
 // DropUploads forgets the uploads whose time is over, and those of strangers
 // whose link is closed.
 func (tx *Tx) DropUploads() error {
-	_, err := tx.dropUploads(nil, tx.expiredUpload)
+	_, err := tx.dropUploads(nil, func(u *Upload) (bool, error) { return tx.expiredUpload(u) })
 	return err
 }
 
