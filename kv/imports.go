@@ -37,7 +37,9 @@ var importTable = Table{
 		},
 	}),
 	Paid: []table.Bucket{importBucket, importRemarks},
-	Drop: func(tx *Tx, owner record.ID) (bool, error) { return tx.dropKeys(importBucket, owner, func(key []byte) error { return tx.dropImport(key) }) },
+	Drop: func(tx *Tx, owner record.ID) (bool, error) {
+		return tx.dropKeys(importBucket, owner, func(key []byte) error { return tx.dropImport(key) })
+	},
 }
 
 // AddImport writes down that an import has begun. The oldest of the owner's are

@@ -76,6 +76,8 @@ func newSender(q queue, client *outbound.Client, base string, log *slog.Logger) 
 // storeQueue is the queue of a store.
 type storeQueue struct{ *kv.Store }
 
+func (s storeQueue) Due() <-chan struct{} { return s.Store.Due() }
+
 func (s storeQueue) Find(room func(*record.Webhook) int, busy func(kv.Due) bool) (found []kv.Due, wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
 		found, wait, err = tx.DueDeliveries(room, busy)
