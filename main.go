@@ -28,6 +28,10 @@ import (
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/datadir"
+	"kist/kv/people"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 	"kist/search"
 )
 
@@ -35,7 +39,7 @@ import (
 var version = "dev"
 
 func main() {
-	kv.Child()
+	workcopy.Child()
 	var cli struct {
 		admin.Globals
 		Serve serveCommand `cmd:"" help:"Run the server."`
@@ -46,7 +50,7 @@ func main() {
 
 // operator makes the API of a command that has the store open itself.
 func operator(store *kv.Store, log *slog.Logger, commands control.Commands) http.Handler {
-	return httpapi.Operator(web.Config{Store: store, Passwords: kv.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}, commands)
+	return httpapi.Operator(web.Config{Store: store, Passwords: people.NewPasswords(), Log: log, Access: slog.New(slog.DiscardHandler)}, commands)
 }
 
 type serveCommand struct {
@@ -88,8 +92,8 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 
 	starting := &serve.Starting{Listen: cmd.Listen, Secure: secure, Log: c.Log}
 	defer func() { err = errors.Join(err, starting.Close()) }()
-	store, err := kv.Open(c.DataDir, kv.Options{Schema: kv.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
-	if errors.As(err, new(*kv.InUse)) {
+	store, err := kv.Open(c.DataDir, kv.Options{Schema: tables.All, Log: c.Log, Rebuild: starting.Rebuild, WritesPerHour: int64(cmd.WritesPerHour)})
+	if errors.As(err, new(*datadir.InUse)) {
 		return fmt.Errorf("%w; stop that one first, or choose another --data-dir", err)
 	}
 	if err != nil {
@@ -133,7 +137,7 @@ func (cmd *serveCommand) Run(c *admin.Call) (err error) {
 	sweeper := &ops.Sweeper{Store: store, Blobs: content, Delay: time.Duration(cmd.GCDelay), Log: c.Log, Thumbs: thumbs.Sweep, Icons: icons.Sweep}
 	scrubber := &blobs.Scrubber{Store: content, Dir: filepath.Join(c.DataDir, "cache", "scrub"), Log: c.Log}
 	config := web.Config{
-		Store: store, Blobs: content, Passwords: kv.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
+		Store: store, Blobs: content, Passwords: people.NewPasswords(), Thumbs: thumbs, Icons: icons, Search: index,
 		Base: base, Content: separate, MaxUpload: int64(cmd.MaxUploadSize), MaxConnections: cmd.MaxConnections,
 		Metrics: cmd.Metrics, Version: version, Log: c.Log, Access: c.Access,
 		Captcha: captcha.Config{Provider: cmd.Captcha, SiteKey: cmd.CaptchaSiteKey, Secret: cmd.CaptchaSecret, VerifyURL: cmd.CaptchaURL},

@@ -15,6 +15,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/tables"
 )
 
 // commands is what must hold whether a server runs or not.
@@ -213,7 +214,7 @@ func TestCommandsStopped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	store, err := kv.Open(p.data(), kv.Options{Schema: kv.All})
+	store, err := kv.Open(p.data(), kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	is.NoErr(store.Close())
 	p.script(commands)
@@ -756,7 +757,7 @@ func TestLockedWithoutServer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := newPlace(t)
-	store, err := kv.Open(p.data(), kv.Options{Schema: kv.All})
+	store, err := kv.Open(p.data(), kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	defer store.Close()
 	r := p.run("", "user", "list")

@@ -9,7 +9,7 @@ import (
 	"kist/admin/console"
 	"kist/admin/exit"
 	"kist/admin/ops"
-	"kist/kv"
+	"kist/kv/workcopy"
 )
 
 // scratchFlag says where a command keeps its temporary files.
@@ -26,7 +26,7 @@ func (cmd *backupCommand) Run(c *Call) error {
 	if err := ops.RequireData(c.DataDir); err != nil {
 		return err
 	}
-	if err := kv.Readable(c.DataDir); err != nil { // before anything is written
+	if err := workcopy.Readable(c.DataDir); err != nil { // before anything is written
 		return err
 	}
 	if f, ok := c.Stdout.(*os.File); ok && cmd.Dest == "-" && term.IsTerminal(int(f.Fd())) {

@@ -8,6 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/tables"
 )
 
 // A store that a clock of the far future has spoiled is found by doctor and
@@ -20,7 +21,7 @@ func TestResetClock(t *testing.T) {
 			is := is.New(t)
 			p := newPlace(t)
 			p.ann()
-			store, err := kv.Open(p.data(), kv.Options{Schema: kv.All, Now: func() time.Time { return time.Date(2099, 5, 6, 0, 0, 0, 0, time.UTC) }})
+			store, err := kv.Open(p.data(), kv.Options{Schema: tables.All, Now: func() time.Time { return time.Date(2099, 5, 6, 0, 0, 0, 0, time.UTC) }})
 			is.NoErr(err)
 			is.NoErr(store.Close())
 			s := p.serve()

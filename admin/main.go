@@ -30,6 +30,7 @@ import (
 	"kist/embed"
 	"kist/kv"
 	"kist/kv/record"
+	"kist/kv/workcopy"
 )
 
 // Globals are the flags of every command.
@@ -372,6 +373,6 @@ func (versionCommand) Run(c *Call) error {
 		Version string `json:"version"`
 		Format  int    `json:"dataFormat"`
 		Go      string `json:"go"`
-	}{c.Version, kv.Format, runtime.Version()}
+	}{c.Version, workcopy.Format, runtime.Version()}
 	return c.say(v, "kist %s, data format %d, %s", v.Version, v.Format, v.Go)
 }

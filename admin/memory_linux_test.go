@@ -20,7 +20,10 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // small is a place whose programs may take no more than so much memory. Where a
@@ -211,11 +214,11 @@ func (j *small) grow(n int) {
 	j.t.Helper()
 	is := is.New(j.t)
 	j.ann()
-	s, err := kv.Open(j.data(), kv.Options{Schema: kv.All})
+	s, err := kv.Open(j.data(), kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	var ann record.User
 	is.NoErr(s.View(func(tx *kv.Tx) error {
-		all, err := tx.Users()
+		all, err := people.Users(tx)
 		ann = all[0]
 		return err
 	}))
@@ -228,7 +231,7 @@ func (j *small) grow(n int) {
 		}
 		is.NoErr(s.Update(func(tx *kv.Tx) error {
 			for _, f := range forms {
-				if _, err := tx.Add(ann.ID, record.Notes, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, ann.ID, record.Notes, f, nil, ""); err != nil {
 					return err
 				}
 			}

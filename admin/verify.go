@@ -13,7 +13,9 @@ import (
 	"kist/admin/control"
 	"kist/admin/exit"
 	"kist/admin/ops"
-	"kist/kv"
+	"kist/kv/datadir"
+	"kist/kv/repair"
+	"kist/kv/tables"
 )
 
 type verifyCommand struct {
@@ -44,14 +46,14 @@ func (cmd *verifyCommand) Run(c *Call) error {
 	if !cmd.Repair && (cmd.DryRun || cmd.UnprovenCopy) {
 		return exit.Misused("--dry-run and --unproven-copy need --repair")
 	}
-	var repaired *kv.Repaired
+	var repaired *repair.Repaired
 	if cmd.Repair {
 		var err error
 		if _, err := os.Stat(dir); err != nil {
 			return exit.Absent("data directory at", dir)
 		}
-		repaired, err = kv.Repair(dir, kv.RepairOptions{Schema: kv.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
-		if e, ok := errors.AsType[*kv.InUse](err); ok {
+		repaired, err = repair.Repair(dir, repair.RepairOptions{Schema: tables.All, DryRun: cmd.DryRun, Unproven: cmd.UnprovenCopy, Scratch: cmd.Scratch})
+		if e, ok := errors.AsType[*datadir.InUse](err); ok {
 			return fmt.Errorf("%w; stop the server first", e)
 		}
 		if err != nil {
@@ -121,7 +123,7 @@ func (cmd *verifyCommand) Run(c *Call) error {
 }
 
 // repairReport says what a repair did or would do, with a line for each fact.
-func repairReport(r *kv.Repaired) string {
+func repairReport(r *repair.Repaired) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		b.WriteString("\nRepair: " + console.Printable(fmt.Sprintf(format, args...)))
@@ -177,7 +179,7 @@ func repairReport(r *kv.Repaired) string {
 const maxShown = 20
 
 // lossError is the error of a repair that lost something.
-func lossError(r *kv.Repaired) error {
+func lossError(r *repair.Repaired) error {
 	switch {
 	case r.Partial:
 		return exit.Found("the repair could not save everything, and how much is lost is not known")

@@ -18,6 +18,7 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -117,12 +118,12 @@ func TestDoorNextRequest(t *testing.T) {
 
 	settings := func(off bool) {
 		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-			set, err := tx.Settings()
+			set, err := people.Settings(tx)
 			if err != nil {
 				return err
 			}
 			set.TokensOff = off
-			return tx.SetSettings(set)
+			return people.SetSettings(tx, set)
 		}))
 	}
 	settings(true)
@@ -133,12 +134,12 @@ func TestDoorNextRequest(t *testing.T) {
 
 	edit := func(change func(*record.Key)) {
 		is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-			keys, err := tx.Keys(bob.ID)
+			keys, err := people.Keys(tx, bob.ID)
 			if err != nil {
 				return err
 			}
 			change(&keys[0])
-			return tx.SaveKey(&keys[0])
+			return people.SaveKey(tx, &keys[0])
 		}))
 	}
 	edit(func(k *record.Key) { k.Disabled = true })

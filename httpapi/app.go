@@ -15,7 +15,10 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -93,7 +96,7 @@ func (s *Server) showApp(p appPage) web.Operation {
 
 // appCaller is the caller that the app is for; nil sends a visitor, and a key
 // that may not read, to sign in.
-func appCaller(c *web.Request) *kv.Caller {
+func appCaller(c *web.Request) *people.Caller {
 	if c.Caller == nil || !c.Caller.Key.Allows(record.ScopeRead) {
 		return nil
 	}
@@ -115,8 +118,8 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	limit := c.Site.MaxUpload
 	var pending int64
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		pending = tx.PendingCount(c.Owner())
-		set, err := tx.Settings()
+		pending = inbox.PendingCount(tx, c.Owner())
+		set, err := people.Settings(tx)
 		if set.MaxUpload > 0 {
 			limit = min(limit, set.MaxUpload)
 		}
@@ -327,7 +330,7 @@ func share(c *web.Request) error {
 	}
 	var r *record.Record
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		r, err = tx.Add(c.Owner(), k, form, nil, "")
+		r, err = catalog.Add(tx, c.Owner(), k, form, nil, "")
 		return err
 	}); err != nil {
 		return err

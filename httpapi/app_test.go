@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -268,7 +269,7 @@ func TestShareTargetOfStrangers(t *testing.T) {
 	// With a session, what another site has the browser send is refused.
 	var secret string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = tx.AddSession(a.user.ID, "test", "192.0.2.1")
+		_, secret, err = people.AddSession(tx, a.user.ID, "test", "192.0.2.1")
 		return err
 	}))
 	for site, status := range map[string]int{"cross-site": 403, "same-site": 403, "none": 303, "same-origin": 303} {

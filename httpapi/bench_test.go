@@ -13,6 +13,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -72,7 +73,7 @@ func (a *app) fill(n int) {
 				form.Tags = []string{"home", "weekly"}
 				if err := a.server.Store.Update(func(tx *kv.Tx) error {
 					for range 100 {
-						if _, err := tx.Add(a.user.ID, record.Notes, form, nil, ""); err != nil {
+						if _, err := catalog.Add(tx, a.user.ID, record.Notes, form, nil, ""); err != nil {
 							return err
 						}
 					}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -247,7 +248,7 @@ func TestBookmarkIcon(t *testing.T) {
 	a.until("/api/v1/bookmarks", func(*answer) bool { return a.get("/t/open").status == 200 })
 	a.get("/t/own").want(200)
 	is.Equal(asked.Load(), int32(2))
-	removed, err := a.server.Icons.Sweep(func() ([]record.ID, error) { return a.server.Store.Icons() })
+	removed, err := a.server.Icons.Sweep(func() ([]record.ID, error) { return catalog.Icons(a.server.Store) })
 	is.NoErr(err)
 	is.Equal(removed, 0)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -42,15 +43,15 @@ func TestBrowserBookmarks(t *testing.T) {
 
 	for range 4 { // over four days, the page of one is gone
 		b.fatal(b.server.Store.Update(func(tx *kv.Tx) error {
-			list, err := tx.List(kv.Query{Owner: b.user.ID, Kind: record.Bookmarks, Limit: 1})
+			list, err := catalog.List(tx, catalog.Query{Owner: b.user.ID, Kind: record.Bookmarks, Limit: 1})
 			if err != nil {
 				return err
 			}
-			p, _, _, err := tx.LoadDuePage(kv.DuePage{Owner: b.user.ID, ID: list.Records[0].ID})
+			p, _, _, err := catalog.LoadDuePage(tx, catalog.DuePage{Owner: b.user.ID, ID: list.Records[0].ID})
 			if err != nil {
 				return err
 			}
-			return tx.SavePageCheck(p, record.Look{Verdict: record.Fails})
+			return catalog.SavePageCheck(tx, p, record.Look{Verdict: record.Fails})
 		}))
 		b.clock.advance(36 * time.Hour)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 )
 
 // patience is how long a test waits for what comes at once on a machine that
@@ -165,7 +166,7 @@ func (b *tab) watch() {
 func (a *app) session() (secret string) {
 	a.Helper()
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = tx.AddSession(a.user.ID, "test", "127.0.0.1")
+		_, secret, err = people.AddSession(tx, a.user.ID, "test", "127.0.0.1")
 		return err
 	}))
 	return secret

@@ -22,6 +22,7 @@ import (
 	"kist/embed"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -683,7 +684,7 @@ func TestBrowserAdmin(t *testing.T) {
 	b.until(`document.querySelector('[aria-label="Edit ben"]')`)
 	b.press("Edit ben")
 	var ben *record.User
-	b.fatal(b.server.Store.View(func(tx *kv.Tx) (err error) { ben, err = tx.UserNamed("ben"); return err }))
+	b.fatal(b.server.Store.View(func(tx *kv.Tx) (err error) { ben, err = people.UserNamed(tx, "ben"); return err }))
 	his := b.as(b.addKey(ben, record.ScopeAll))
 	his.get("/api/v1/notes").want(200)
 	b.press("API keys are off")

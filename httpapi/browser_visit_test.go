@@ -14,6 +14,7 @@ import (
 
 	"kist/httpapi/session"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -50,7 +51,7 @@ func TestBrowserClaim(t *testing.T) {
 	chromium(t)
 	b := startEmpty(t, atHome).profile()
 	var token string
-	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err }))
+	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err }))
 	b.open("/")
 	b.at("Sign in")
 	b.until(`document.querySelector('.alert').textContent.startsWith('There is no account yet.')`)
@@ -151,8 +152,8 @@ func TestBrowserSessions(t *testing.T) {
 	// is marked: devices, unless the user says otherwise.
 	var phone, laptop string
 	b.fatal(b.server.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, phone, err = tx.AddKey(record.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []record.Scope{record.ScopeRead}}); err == nil {
-			_, laptop, err = tx.AddKey(record.Key{Owner: b.user.ID, Name: "laptop", Scopes: []record.Scope{record.ScopeRead}})
+		if _, phone, err = people.AddKey(tx, record.Key{Owner: b.user.ID, Name: "phone", Device: "phone", Scopes: []record.Scope{record.ScopeRead}}); err == nil {
+			_, laptop, err = people.AddKey(tx, record.Key{Owner: b.user.ID, Name: "laptop", Scopes: []record.Scope{record.ScopeRead}})
 		}
 		return err
 	}))

@@ -19,6 +19,7 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -335,12 +336,12 @@ func TestContentOwner(t *testing.T) {
 	}
 	edit := func(s scene, change func(*record.Key)) {
 		s.fatal(s.server.Store.Update(func(tx *kv.Tx) error {
-			all, err := tx.Keys(s.user.ID)
+			all, err := people.Keys(tx, s.user.ID)
 			if err != nil {
 				return err
 			}
 			change(&all[0])
-			return tx.SaveKey(&all[0])
+			return people.SaveKey(tx, &all[0])
 		}))
 	}
 	const session, key = 1, 2 // by what the owner comes
@@ -383,7 +384,7 @@ func TestContentOwner(t *testing.T) {
 			a.as(secret).share("0123456789", "slug", "item", "isPublic", "false")
 			s := scene{app: a, user: bob}
 			is.NoErr(a.server.Store.Update(func(tx *kv.Tx) error {
-				_, secret, err := tx.AddSession(bob.ID, "Firefox", "192.0.2.7")
+				_, secret, err := people.AddSession(tx, bob.ID, "Firefox", "192.0.2.7")
 				s.cookie = a.sessionCookie() + "=" + secret
 				return err
 			}))
@@ -448,7 +449,7 @@ func TestContentNetworks(t *testing.T) {
 		"private, own, much later":   {[]string{"isPublic", "false"}, true, func(s scene) { s.clock.advance(public.OwnTime) }, 404, 404, 0},
 		"private, own, gets a limit": {[]string{"isPublic", "false"}, true, func(s scene) { s.patch("/api/v1/files/item", `{"isPublic":true,"maxViews":9}`).want(200) }, 200, 200, 1},
 		"private, own, keys off": {[]string{"isPublic", "false"}, true, func(s scene) {
-			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return tx.SetSettings(record.Settings{TokensOff: true}) }))
+			s.fatal(s.server.Store.Update(func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{TokensOff: true}) }))
 		}, 404, 404, 0},
 		"private, limited, own": {[]string{"isPublic", "false", "maxViews", "9"}, true, nil, 404, 200, 0},
 		"private, locked, own":  {[]string{"isPublic", "false", "password", "open sesame"}, true, nil, 404, 200, 0},

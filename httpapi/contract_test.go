@@ -10,6 +10,8 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -118,18 +120,18 @@ func TestQueueBytes(t *testing.T) {
 	store := a.server.Store
 	var q *record.Request
 	a.fatal(store.View(func(tx *kv.Tx) (err error) {
-		q, err = tx.Request(a.user.ID, record.ID(mustID(t, id)))
+		q, err = inbox.Request(tx, a.user.ID, record.ID(mustID(t, id)))
 		return err
 	}))
-	place, err := store.Reserve(t.Context(), q, "192.0.2.7", n, n)
+	place, err := inbox.Reserve(store, t.Context(), q, "192.0.2.7", n, n)
 	is.NoErr(err)
 	a.fatal(store.Update(func(tx *kv.Tx) error {
-		var came []kv.Received
+		var came []inbox.Received
 		for i := range n {
-			came = append(came, kv.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
+			came = append(came, inbox.Received{Name: fmt.Sprint(i), MimeType: "text/plain", Ref: [32]byte{byte(i), byte(i >> 8)}, Size: 1})
 		}
 		// Each of these characters is six in JSON.
-		_, err := tx.Receive(place, &record.SenderForm{Message: strings.Repeat("\x01", record.MaxMessage)}, came)
+		_, err := inbox.Receive(tx, place, &record.SenderForm{Message: strings.Repeat("\x01", record.MaxMessage)}, came)
 		return err
 	}))
 	for _, path := range []string{web.RequestsPath + "/queue?limit=500", web.RequestsPath + "/" + id + "/queue?limit=500"} {
@@ -152,9 +154,9 @@ func TestDeliveryPages(t *testing.T) {
 	store := a.server.Store
 	for tried := 0; tried < n; {
 		a.fatal(store.Update(func(tx *kv.Tx) error {
-			found, _, err := tx.DueDeliveries(func(*record.Webhook) int { return 50 }, func(kv.Due) bool { return false })
+			found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 50 }, func(jobs.Due) bool { return false })
 			for _, d := range found {
-				err = errors.Join(err, tx.Tried(d.Place, record.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
+				err = errors.Join(err, jobs.Tried(tx, d.Place, record.Try{Status: 200, Answer: strings.Repeat("\x01", 8000)}))
 				tried++
 			}
 			return err

@@ -20,6 +20,8 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -63,7 +65,7 @@ func TestQuarantine(t *testing.T) {
 	begun := a.stranger("POST", web.RequestsPath+"/p/"+slug+"/tus", "s3cret-content-unfinished", "Upload-Length", "100", "Upload-Metadata", meta("filename", unfinished)).want(201).header.Get("Location")
 	secrets = append(secrets, unfinished, "s3cret-content-unfinished", begun[len(web.SentPath)+1:])
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.OpenUploads()
+		awaited, err := inbox.OpenUploads(tx)
 		for id := range awaited {
 			words = append(words, id)
 		}
@@ -73,7 +75,7 @@ func TestQuarantine(t *testing.T) {
 	bob := a.addUser("bob", record.Member)
 	var session string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, session, err = tx.AddSession(bob.ID, "test", "192.0.2.1")
+		_, session, err = people.AddSession(tx, bob.ID, "test", "192.0.2.1")
 		return err
 	}))
 	callers := map[string]http.Header{

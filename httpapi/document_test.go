@@ -17,8 +17,9 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
-	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
 	"kist/search"
@@ -202,7 +203,7 @@ func enums() []enum {
 		{"DeliveryState", "How far a delivery is.", api.DeliveryStates},
 		{"DeviceAction", "What to do with a device that asks to be let in.", session.DeviceActions},
 		{"Event", "Something that happened.", api.EventNames},
-		{"FileSort", "An order of files.", field.Words(kv.Sorts(record.Files))},
+		{"FileSort", "An order of files.", field.Words(catalog.Sorts(record.Files))},
 		{"FileType", "A coarse kind of content.", record.ClassNames()},
 		{"GameStatus", "How far one is with a game.", field.Words(record.GameStatuses)},
 		{"ImportFormat", "A format of exports.", field.Words(format.Formats)},
@@ -213,7 +214,7 @@ func enums() []enum {
 		{"ListSort", "An order of a short list.", field.Words(web.ShortSorts)},
 		{"Program", "A program that kist can be set up in.", field.Words(api.ProgramNames())},
 		{"Reachability", "Whether a page can be reached.", field.Words(record.Reaches)},
-		{"RecordSort", "An order of records.", field.Words(kv.Sorts(record.Notes))},
+		{"RecordSort", "An order of records.", field.Words(catalog.Sorts(record.Notes))},
 		{"RemoteUploadAction", "What to do with a remote upload.", upload.FetchActions},
 		{"RemoteUploadState", "How far a remote upload is.", field.Words(record.FetchStates)},
 		{"Role", "What a user may do.", field.Words(record.Roles)},
@@ -520,7 +521,7 @@ func components() []component {
 		{"UploadReceipt", record.Receipt{Item: new(record.Item)}, web.Shown},
 		{"CaptchaToken", new(session.TokenOfCaptcha), web.Create},
 		{"ResumableUpload", new(upload.ShownUpload), web.Shown},
-		{"SentUpload", &upload.ShownUpload{Upload: kv.Upload{Request: uuid.Max}}, web.Shown},
+		{"SentUpload", &upload.ShownUpload{Upload: inbox.Upload{Request: uuid.Max}}, web.Shown},
 		{"Import", new(api.ShownImport), web.Shown},
 		{"Setup", new(api.ShownSetup), web.Shown},
 		{"SetupCreate", new(api.SetupForm), web.Create},

@@ -29,7 +29,9 @@ import (
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 	"kist/search"
 )
 
@@ -79,15 +81,15 @@ func local(t testing.TB) *outbound.Client {
 }
 
 // cheapPasswords hashes passwords at next to no cost.
-func cheapPasswords() *kv.Passwords {
-	p := kv.NewPasswords()
+func cheapPasswords() *people.Passwords {
+	p := people.NewPasswords()
 	p.Memory, p.Passes = 8, 1
 	return p
 }
 
 // realPasswords has a server hash passwords at the cost of the product, for
 // tests of what that cost leads to.
-func realPasswords(c *web.Config) { c.Passwords = kv.NewPasswords() }
+func realPasswords(c *web.Config) { c.Passwords = people.NewPasswords() }
 
 // alone marks a test that measures time or memory, of which parallel tests
 // would be a part. Tests that are not parallel run one at a time, before the
@@ -116,7 +118,7 @@ func startEmpty(t testing.TB, with ...func(*web.Config)) *app {
 	dir := filepath.Join(t.TempDir(), "data")
 	front := httptest.NewUnstartedServer(nil)
 	a := &app{TB: t, clock: new(clock), log: new(syncBuffer), url: "http://" + front.Listener.Addr().String()}
-	store, err := kv.Open(dir, kv.Options{Schema: kv.All, Now: a.clock.now})
+	store, err := kv.Open(dir, kv.Options{Schema: tables.All, Now: a.clock.now})
 	a.fatal(err)
 	files, err := blobs.OpenIn(dir)
 	a.fatal(err)
@@ -186,7 +188,7 @@ func (a *app) addUser(name string, role record.Role) *record.User {
 	a.Helper()
 	var u *record.User
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		u, err = tx.AddUser(record.User{Name: name, Role: role, Quota: -1})
+		u, err = people.AddUser(tx, record.User{Name: name, Role: role, Quota: -1})
 		return err
 	}))
 	return u
@@ -196,7 +198,7 @@ func (a *app) addKey(u *record.User, scopes ...record.Scope) string {
 	a.Helper()
 	var secret string
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "test", Scopes: scopes})
+		_, secret, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "test", Scopes: scopes})
 		return err
 	}))
 	return secret

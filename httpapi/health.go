@@ -11,6 +11,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -116,7 +117,7 @@ func assessHealth(s *web.Site) (*shownHealth, error) {
 					continue
 				}
 				if _, known := owners[h.Owner]; !known {
-					u, err := tx.User(h.Owner)
+					u, err := people.User(tx, h.Owner)
 					if err != nil {
 						return nil, err
 					}

@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -42,7 +43,7 @@ func (a *app) principals() []principal {
 		}
 		var made *record.Key
 		var secret string
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = tx.AddKey(k); return err }))
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { made, secret, err = people.AddKey(tx, k); return err }))
 		p.header = append(p.header, "X-Api-Key", secret)
 		all = append(all, p)
 		return made.ID
@@ -51,7 +52,10 @@ func (a *app) principals() []principal {
 	session := func(name string, u *record.User, change func(*principal)) {
 		p := principal{name: name, session: true, admin: u.Role == record.Admin, scopes: []record.Scope{record.ScopeAdmin}}
 		var secret string
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) { _, secret, err = tx.AddSession(u.ID, "test", "192.0.2.1"); return err }))
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
+			_, secret, err = people.AddSession(tx, u.ID, "test", "192.0.2.1")
+			return err
+		}))
 		p.header = []string{"Cookie", a.sessionCookie() + "=" + secret, "Sec-Fetch-Site", "same-origin"}
 		if change != nil {
 			change(&p)
@@ -63,9 +67,9 @@ func (a *app) principals() []principal {
 	all = append(
 		all,
 		principal{name: "nobody", broken: true},
-		principal{name: "unknown key", broken: true, header: []string{"X-Api-Key", kv.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{name: "unknown key", broken: true, header: []string{"X-Api-Key", people.KeyPrefix + strings.Repeat("A", 43)}},
 		principal{name: "no key at all", broken: true, header: []string{"Authorization", "Bearer x"}},
-		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.sessionCookie() + "=" + kv.KeyPrefix + strings.Repeat("A", 43)}},
+		principal{name: "unknown session", broken: true, header: []string{"Cookie", a.sessionCookie() + "=" + people.KeyPrefix + strings.Repeat("A", 43)}},
 	)
 	key("expired key", bob, func(p *principal, k *record.Key) { p.broken, k.Expires = true, a.clock.now().Add(time.Second) }, record.ScopeAdmin)
 	key("disabled key", bob, func(p *principal, k *record.Key) { p.broken, k.Disabled = true, true }, record.ScopeAdmin)
@@ -86,14 +90,14 @@ func (a *app) principals() []principal {
 	session("administrator's session", a.addUser("dan", record.Admin), nil)
 	session("session, from another site", a.addUser("fay", record.Admin), func(p *principal) { p.foreign, p.header[3] = true, "cross-site" })
 	session("session beside an unknown key", a.addUser("eve", record.Admin), func(p *principal) {
-		p.broken, p.header = true, append(p.header, "X-Api-Key", kv.KeyPrefix+strings.Repeat("A", 43))
+		p.broken, p.header = true, append(p.header, "X-Api-Key", people.KeyPrefix+strings.Repeat("A", 43))
 	})
 	gone := key("revoked key", bob, broken, record.ScopeAdmin)
 	key("two keys", a.user, func(p *principal, _ *record.Key) {
 		p.twice, p.header = true, []string{"Authorization", "ApiKey " + a.addKey(a.user, record.ScopeAdmin)}
 	}, record.ScopeAdmin)
 
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(bob.ID, gone) }))
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, bob.ID, gone) }))
 	a.clock.advance(2 * time.Second)
 	a.patch("/api/v1/admin/users/"+off.ID.String(), `{"disabled":true}`).want(200)
 	a.patch("/api/v1/admin/users/"+mute.ID.String(), `{"apiTokensDisabled":true}`).want(200)

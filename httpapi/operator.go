@@ -14,6 +14,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -75,7 +76,7 @@ func (o *operator) handle(row Route) httprouter.Handle {
 			var u *record.User
 			if slices.Contains(accountOps, row.Id) {
 				c.W.Account = r.URL.Query().Get("user")
-				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.UserNamed(c.W.Account); return err })
+				err := o.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, c.W.Account); return err })
 				if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 					e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", c.W.Account)
 				}
@@ -85,7 +86,7 @@ func (o *operator) handle(row Route) httprouter.Handle {
 			} else {
 				u = &record.User{Name: operatorName}
 			}
-			c.Caller = &kv.Caller{User: *u, Key: record.Key{Owner: u.ID, Scopes: []record.Scope{record.ScopeAdmin}}}
+			c.Caller = &people.Caller{User: *u, Key: record.Key{Owner: u.ID, Scopes: []record.Scope{record.ScopeAdmin}}}
 			c.Caller.User.Role = record.Admin // whatever the account's own
 			return row.Serve(c)
 		})
@@ -101,7 +102,7 @@ func (o *operator) serve(w http.ResponseWriter, r *http.Request, op string, args
 	start := time.Now()
 	w = withoutDeadlines{w}
 	aw := &web.AnswerWriter{ResponseWriter: w, Ctl: http.NewResponseController(w), Id: web.NewID(), Op: op}
-	aw.Caller = &kv.Caller{User: record.User{Name: operatorName}}
+	aw.Caller = &people.Caller{User: record.User{Name: operatorName}}
 	defer func() {
 		if r.Method != http.MethodGet || aw.Status != http.StatusOK { // commands ask over and over how far something is
 			o.LogLine(aw, r, aw.Id, time.Since(start))

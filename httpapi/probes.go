@@ -15,6 +15,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -23,7 +24,7 @@ import (
 func hasGrant(c *web.Request, name string) bool {
 	for _, slug := range []string{name, strings.TrimSuffix(name, path.Ext(name))} {
 		var r *record.Record
-		err := c.Site.Store.View(func(tx *kv.Tx) (err error) { r, err = tx.Slug(slug); return err })
+		err := c.Site.Store.View(func(tx *kv.Tx) (err error) { r, err = catalog.Slug(tx, slug); return err })
 		if err == nil && (public.Granted(c, grant.ToRead, r) || public.Granted(c, grant.ToUnlock, r) || c.AtContentOrigin() && public.Granted(c, grant.ToOwn, r)) {
 			return true
 		}

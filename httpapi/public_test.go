@@ -26,7 +26,7 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/session"
 	"kist/httpapi/web"
-	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -976,8 +976,8 @@ func TestPublicGuessUnknown(t *testing.T) {
 	for i := range session.GuessesFrom {
 		a.send("GET", fmt.Sprintf("/x/unknown%d", i), "X-Share-Password", "guess").want(404)
 	}
-	limit := kv.Limit{Kind: session.LimitFrom, Of: "127.0.0.1/32 missing", Most: session.GuessesFrom}
-	is.True(a.server.Store.Tries().Wait(a.server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
+	limit := people.Limit{Kind: session.LimitFrom, Of: "127.0.0.1/32 missing", Most: session.GuessesFrom}
+	is.True(people.TriesOf(a.server.Store).Wait(a.server.Store.Now(), limit) > 0) // every one was checked against a hash and counted
 	a.send("GET", "/x/unknown", "X-Share-Password", "guess").want(404)
 }
 
@@ -1029,7 +1029,7 @@ func TestPublicGuessExtension(t *testing.T) {
 	a.share("x", "slug", "locked", "password", "secret")
 	// counted reports how many wrong guesses there were at the thing so far.
 	counted := func(at string) (n int) {
-		for n = 0; a.server.Store.Tries().Wait(a.server.Store.Now(), kv.Limit{Kind: session.LimitOverall, Of: at, Most: n + 1}) > 0; n++ {
+		for n = 0; people.TriesOf(a.server.Store).Wait(a.server.Store.Now(), people.Limit{Kind: session.LimitOverall, Of: at, Most: n + 1}) > 0; n++ {
 		}
 		return n
 	}

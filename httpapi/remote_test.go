@@ -26,6 +26,10 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -62,9 +66,9 @@ func (a *app) stateOf(at, state string) (now *answer) {
 func (a *app) clean() {
 	a.Helper()
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-		use, err := tx.Usage(a.user)
-		if use.Begun != 0 || tx.ReservedBytes() != 0 {
-			a.Errorf("%d bytes are reserved, %d are still to come", use.Begun, tx.ReservedBytes())
+		use, err := people.UsageOf(tx, a.user)
+		if use.Begun != 0 || inbox.ReservedBytes(tx) != 0 {
+			a.Errorf("%d bytes are reserved, %d are still to come", use.Begun, inbox.ReservedBytes(tx))
 		}
 		if err == nil {
 			err = tx.Audit(func(err error) { a.Error(err) })
@@ -73,7 +77,7 @@ func (a *app) clean() {
 	}))
 	for one, err := range a.server.Blobs.All() {
 		a.fatal(err)
-		if loose, err := a.server.Store.NeverReferenced(one.Ref); err != nil || loose {
+		if loose, err := catalog.ContentUnknown(a.server.Store, one.Ref); err != nil || loose {
 			a.Errorf("content is left without a file: %v", err)
 		}
 	}
@@ -277,7 +281,7 @@ func TestRemoteUploadKeeps(t *testing.T) {
 	} {
 		a.do(apiRequest{method: "POST", path: remoteAt, json: `{"url":"https://example.org/",` + body[1:], raw: true}).want(202)
 		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-			all, err := tx.Fetches(a.user.ID)
+			all, err := jobs.Fetches(tx, a.user.ID)
 			is.Equal(all[len(all)-1].Fields, want)
 			_, bad := upload.FetchForm(want)
 			is.NoErr(bad)
@@ -605,9 +609,9 @@ func TestRemoteUploadTurns(t *testing.T) {
 	}
 	running := func() (n int) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-			users, err := tx.Users()
+			users, err := people.Users(tx)
 			for _, u := range users {
-				all, fail := tx.Fetches(u.ID)
+				all, fail := jobs.Fetches(tx, u.ID)
 				err = errors.Join(err, fail)
 				for _, f := range all {
 					if f.State == record.FetchRuns {
@@ -668,7 +672,7 @@ func TestRemoteUploadOfShutAccount(t *testing.T) {
 			t.Cleanup(target.Close)
 			id := a.do(apiRequest{method: "POST", path: remoteAt, key: key, json: map[string]any{"url": target.URL + "/a.bin"}}).want(202).text("jobs.0.id")
 			fetch := func() (f *record.Fetch) {
-				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = tx.Fetch(ben.ID, uuid.MustParse(id)); return err }))
+				a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { f, err = jobs.Fetch(tx, ben.ID, uuid.MustParse(id)); return err }))
 				return f
 			}
 			eventually(t, "it does not run", func() bool { return fetch().State == record.FetchRuns })

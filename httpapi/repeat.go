@@ -11,6 +11,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) idempotent(serve func(*web.Request) error) func(*web.Request) e
 		c.R.Body = io.NopCloser(bytes.NewReader(body))
 		c.Keep = func(answer []byte) {
 			if err := s.Store.Update(func(tx *kv.Tx) error {
-				return tx.SaveIdempotentAnswer(c.Owner(), key, kv.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
+				return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: bytes.Clone(answer)})
 			}); err != nil {
 				s.Log.Warn("an answer is not kept for repeats", "requestId", c.ID, "error", err)
 			}

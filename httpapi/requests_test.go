@@ -30,6 +30,9 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/inbox"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -213,7 +216,7 @@ func TestUploadLink(t *testing.T) {
 	// The bytes of what was rejected are free for the sweep; of what was approved they are not.
 	view := func(text string) (loose bool) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-			loose = tx.Unreferenced(sha256.Sum256([]byte(text)), tx.Now)
+			loose = catalog.Unreferenced(tx, sha256.Sum256([]byte(text)), tx.Now)
 			return nil
 		}))
 		return loose
@@ -252,17 +255,17 @@ func TestUploadLink(t *testing.T) {
 
 	// An account that is shut takes nothing.
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.AddUser(record.User{Name: "other", Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, record.User{Name: "other", Role: record.Admin, Quota: -1})
 		if err != nil {
 			return err
 		}
 		_ = u
-		me, err := tx.User(a.user.ID)
+		me, err := people.User(tx, a.user.ID)
 		if err != nil {
 			return err
 		}
 		me.Disabled = true
-		return tx.SaveUser(me)
+		return people.SaveUser(tx, me)
 	}))
 	a.visit("/api/v1/upload-requests/p/" + direct).want(404)
 	a.leave(direct, nil, nil, file{"z.txt", "", "zzz"}).want(404)
@@ -454,7 +457,7 @@ func TestUploadLinkFullDisk(t *testing.T) {
 	is.Equal(try(1<<60), "507")
 	is.Equal(try(1<<20), "100")
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		_, err := tx.AddUpload(kv.Upload{Owner: a.user.ID, Length: 1 << 52})
+		_, err := inbox.AddUpload(tx, inbox.Upload{Owner: a.user.ID, Length: 1 << 52})
 		return err
 	}))
 	is.Equal(try(1<<20), "507")

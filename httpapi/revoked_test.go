@@ -15,6 +15,8 @@ import (
 
 	"kist/httpapi/upload"
 	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -35,7 +37,7 @@ func (a *app) twoKeys() (u *record.User, works, other *app, id string) {
 	u = a.addUser("ben", record.Admin)
 	works = a.as(a.addKey(u, record.ScopeAll))
 	var all []record.Key
-	a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Keys(u.ID); return err }))
+	a.fatal(a.server.Store.View(func(tx *kv.Tx) (err error) { all, err = people.Keys(tx, u.ID); return err }))
 	return u, works, a.as(a.addKey(u, record.ScopeAdmin)), all[0].ID.String()
 }
 
@@ -130,7 +132,7 @@ func TestRevokedWhileUploading(t *testing.T) {
 func (a *app) filesOf(u *record.User, n int64) {
 	a.Helper()
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-		use, err := tx.Usage(u)
+		use, err := people.UsageOf(tx, u)
 		if got := use.Count[record.Files.Name]; got != n {
 			a.Errorf("there are %d files, not %d", got, n)
 		}
@@ -174,15 +176,15 @@ func TestRevokedWhileFetching(t *testing.T) {
 			// One that had not begun.
 			waits := other.remote(map[string]any{"url": target.URL + "/waits"})
 			a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { // as if the revoked key had asked
-				u, err := tx.UserNamed("ben")
+				u, err := people.UserNamed(tx, "ben")
 				if err != nil {
 					return err
 				}
 				was := uuid.MustParse(waits[len(remoteAt)+1:])
-				if err := tx.CancelFetch(u.ID, was); err != nil {
+				if err := jobs.CancelFetch(tx, u.ID, was); err != nil {
 					return err
 				}
-				return tx.RetryFetch(u.ID, was, uuid.MustParse(id))
+				return jobs.RetryFetch(tx, u.ID, was, uuid.MustParse(id))
 			}))
 			a.fetching(t)
 			is.Equal(other.stateOf(waits, "failed").text("data.error"), revoked)
@@ -206,7 +208,7 @@ func TestFetchAfterSignOut(t *testing.T) {
 	t.Cleanup(target.Close)
 	cookie := a.sessionCookie() + "=" + a.session()
 	at := remoteAt + "/" + a.do(as(cookie, "POST", remoteAt, map[string]any{"url": target.URL + "/a"})).want(202).text("jobs.0.id")
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.EndSessions(a.user.ID) }))
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return people.EndSessions(tx, a.user.ID) }))
 	a.fetching(t)
 	is.Equal(a.stateOf(at, "done").text("data.error"), "")
 }

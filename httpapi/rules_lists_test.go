@@ -11,7 +11,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -137,17 +137,17 @@ func TestWalks(t *testing.T) {
 			}
 			is.True(slices.ContainsFunc(all, func(x item) bool { return x.views > 0 }))
 			is.True(slices.IsSortedFunc(all, func(x, y item) int { return strings.Compare(y.id, x.id) })) // newest first
-			orders := map[kv.Sort]func(x, y item) int{
-				kv.Newest: func(x, y item) int { return strings.Compare(y.id, x.id) },
-				kv.Oldest: func(x, y item) int { return strings.Compare(x.id, y.id) },
-				kv.Updated: func(x, y item) int {
+			orders := map[catalog.Sort]func(x, y item) int{
+				catalog.Newest: func(x, y item) int { return strings.Compare(y.id, x.id) },
+				catalog.Oldest: func(x, y item) int { return strings.Compare(x.id, y.id) },
+				catalog.Updated: func(x, y item) int {
 					return strings.Compare(y.updated+y.id, x.updated+x.id)
 				},
-				kv.Title: func(x, y item) int { return strings.Compare(x.title+"\x00"+x.id, y.title+"\x00"+y.id) },
-				kv.Views: func(x, y item) int {
+				catalog.Title: func(x, y item) int { return strings.Compare(x.title+"\x00"+x.id, y.title+"\x00"+y.id) },
+				catalog.Views: func(x, y item) int {
 					return strings.Compare(fmt.Sprintf("%09.0f%s", y.views, y.id), fmt.Sprintf("%09.0f%s", x.views, x.id))
 				},
-				kv.Size: func(x, y item) int {
+				catalog.Size: func(x, y item) int {
 					return strings.Compare(fmt.Sprintf("%09.0f%s", y.size, y.id), fmt.Sprintf("%09.0f%s", x.size, x.id))
 				},
 			}
@@ -188,7 +188,7 @@ func TestWalks(t *testing.T) {
 			}
 			distinct := 0
 			for filter, has := range filters {
-				sorts := kv.Sorts(k)
+				sorts := catalog.Sorts(k)
 				if filter != "" {
 					sorts = sorts[len(filter)%3:][:2] // some of them
 				}
@@ -229,7 +229,7 @@ func TestWalks(t *testing.T) {
 			is.True(distinct > 30)
 		})
 	}
-	is.Equal(len(kv.Sorts(record.Files)), 6) // and each was walked
+	is.Equal(len(catalog.Sorts(record.Files)), 6) // and each was walked
 }
 
 func TestListQueries(t *testing.T) {

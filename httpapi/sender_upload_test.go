@@ -17,6 +17,8 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -165,7 +167,7 @@ func TestSendingRefuses(t *testing.T) {
 	}
 	is.Equal(a.parts(), 0)
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.OpenUploads()
+		awaited, err := inbox.OpenUploads(tx)
 		is.Equal(len(awaited), 0)
 		return err
 	}))
@@ -290,10 +292,10 @@ func TestSendingToAClosedLink(t *testing.T) {
 		"its owner shut": {func(a *app, _ string) {
 			a.addUser("other", record.Admin)
 			a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-				me, err := tx.User(a.user.ID)
+				me, err := people.User(tx, a.user.ID)
 				if err == nil {
 					me.Disabled = true
-					err = tx.SaveUser(me)
+					err = people.SaveUser(tx, me)
 				}
 				return err
 			}))
@@ -308,7 +310,7 @@ func TestSendingToAClosedLink(t *testing.T) {
 			c.end(a, id)
 			is.True(strings.Contains(a.sendPiece(at, 5, "world").want(c.status).text("error"), "link"))
 			is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-				is.Equal(tx.ReservedBytes(), int64(0))
+				is.Equal(inbox.ReservedBytes(tx), int64(0))
 				return nil
 			}))
 		})
@@ -359,7 +361,7 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 	}()
 	ends := func() (end time.Time) {
 		a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-			u, err := tx.SenderUpload(at[len(web.SentPath)+1:])
+			u, err := inbox.SenderUpload(tx, at[len(web.SentPath)+1:])
 			if err == nil {
 				end = u.Expires
 			}
@@ -367,7 +369,7 @@ func TestSweepLeavesWhatIsSent(t *testing.T) {
 		}))
 		return end
 	}
-	sweep := func() { a.fatal(a.server.Store.Update((*kv.Tx).DropUploads)) }
+	sweep := func() { a.fatal(a.server.Store.Update(inbox.DropUploads)) }
 	begun := a.clock.now().Add(time.Hour)
 	_, err = w.Write(content[:1])
 	is.NoErr(err)

@@ -18,6 +18,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
 	"kist/kv/record"
 )
 
@@ -212,7 +213,7 @@ func TestSendingPartsCount(t *testing.T) {
 
 	// Nobody goes on with them.
 	a.clock.advance(25 * time.Hour)
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.DropUploads() }))
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return inbox.DropUploads(tx) }))
 	begin(many).want(201)
 	a.audits()
 }
@@ -226,9 +227,9 @@ func TestSendingPartsToAClosedLink(t *testing.T) {
 	a.patch("/api/v1/upload-requests/"+id, map[string]any{"isActive": false}).want(200)
 	a.joinSent(slug, parts).want(404)
 	a.stranger("HEAD", parts[0], "").want(404)
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.DropUploads() }))
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return inbox.DropUploads(tx) }))
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.OpenUploads()
+		awaited, err := inbox.OpenUploads(tx)
 		is.Equal(len(awaited), 0)
 		return err
 	}))
@@ -291,10 +292,10 @@ func TestSendingPartsWhileAsked(t *testing.T) {
 	from := grant.Network(netip.MustParseAddr("127.0.0.1")).String()
 	asked := upload.SenderOperation(func(c *web.Request) error {
 		var q *record.Request
-		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = tx.RequestAt(slug); return err }); err != nil {
+		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
 			return err
 		}
-		if _, joined, err := c.Site.Store.JoinSent(t.Context(), q, kv.Upload{Length: 11}, from, secrets); err != nil || joined != secret {
+		if _, joined, err := inbox.JoinSent(c.Site.Store, t.Context(), q, inbox.Upload{Length: 11}, from, secrets); err != nil || joined != secret {
 			t.Error(err)
 		}
 		return record.NotFound("upload") // as it was a moment ago

@@ -19,6 +19,7 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -28,12 +29,12 @@ func (a *app) withPassword(u *record.User, password string) {
 	hash, err := a.server.Passwords.Hash(a.Context(), "", password)
 	a.fatal(err)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.User(u.ID)
+		u, err := people.User(tx, u.ID)
 		if err != nil {
 			return err
 		}
 		u.Password = hash
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	}))
 }
 
@@ -196,12 +197,12 @@ func TestSessionOfAUser(t *testing.T) {
 	a.do(apiRequest{method: "GET", path: "/api/v1/me", key: key}).want(401)
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(200)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.User(bob.ID)
+		u, err := people.User(tx, bob.ID)
 		if err != nil {
 			return err
 		}
 		u.Disabled = true
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	}))
 	a.do(as(cookie, "GET", "/api/v1/me", nil)).want(401)
 	a.do(apiRequest{method: "POST", path: "/api/v1/auth/login", anyone: true, json: `{"username":"bob","password":"correct horse"}`}).want(401)
@@ -395,7 +396,7 @@ func TestDeviceFlow(t *testing.T) {
 	a.do(as(cookie, "POST", "/api/v1/auth/device/verify", map[string]string{"user_code": got.text("user_code"), "action": "deny"})).want(200)
 	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "access_denied")
 	got = begin()
-	a.clock.advance(kv.DeviceTime)
+	a.clock.advance(people.DeviceTime)
 	is.Equal(a.do(apiRequest{method: "POST", path: "/api/v1/auth/device/token", anyone: true, json: map[string]string{"device_code": got.text("device_code")}}).want(400).text("error"), "expired_token")
 	a.do(as(cookie, "GET", "/device?user_code="+got.text("user_code"), nil)).want(404)
 
@@ -451,7 +452,7 @@ func TestDeviceFlowBusy(t *testing.T) {
 	is.Equal(got.text("error"), "slow_down")
 	is.True(got.text("error_description") != "")
 	is.Equal(got.header.Get("Retry-After"), "600") // when the first of the five is over
-	a.clock.advance(kv.DeviceTime)
+	a.clock.advance(people.DeviceTime)
 	ask().want(200)
 }
 
@@ -496,7 +497,7 @@ func TestDeviceFlowOff(t *testing.T) {
 		}
 		a.do(as(cookie, "PATCH", path, `{"apiTokensDisabled":false}`)).want(200)
 		poll(approved).want(200)
-		a.clock.advance(kv.DeviceTime)
+		a.clock.advance(people.DeviceTime)
 	}
 }
 
@@ -532,7 +533,7 @@ func TestDeviceAnswers(t *testing.T) {
 	got := poll(secret)
 	refused(got, 400, "authorization_pending")
 	is.Equal(got.at("interval"), 5.0)
-	a.clock.advance(kv.DeviceInterval) // never too fast
+	a.clock.advance(people.DeviceInterval) // never too fast
 	refused(poll(secret), 400, "authorization_pending")
 	got = poll(secret)
 	refused(got, 400, "slow_down")

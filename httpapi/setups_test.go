@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -271,11 +272,11 @@ func TestDeletionAddress(t *testing.T) {
 	// A shut account's things stay.
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 		u := a.user
-		if _, err := tx.AddUser(record.User{Name: "other", Role: record.Admin, Quota: -1}); err != nil {
+		if _, err := people.AddUser(tx, record.User{Name: "other", Role: record.Admin, Quota: -1}); err != nil {
 			return err
 		}
 		u.Disabled = true
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	}))
 	press(a.path(one.text("deletionUrl"))).want(404)
 	is.True(!strings.Contains(a.log.String(), a.path(made.text("deletionUrl"))[len(web.DeletionPath):]))

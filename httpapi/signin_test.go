@@ -23,6 +23,8 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -30,8 +32,8 @@ import (
 // had sent it.
 func (a *app) guessed(network, at string) {
 	a.Helper()
-	a.server.Store.Tries().Settle(a.server.Store.Now(), false,
-		kv.Limit{Kind: session.LimitFrom, Of: network + " " + at}, kv.Limit{Kind: session.LimitAll, Of: network}, kv.Limit{Kind: session.LimitOverall, Of: at})
+	people.TriesOf(a.server.Store).Settle(a.server.Store.Now(), false,
+		people.Limit{Kind: session.LimitFrom, Of: network + " " + at}, people.Limit{Kind: session.LimitAll, Of: network}, people.Limit{Kind: session.LimitOverall, Of: at})
 }
 
 // behindProxy has the server believe X-Forwarded-For, so that a test has many
@@ -322,7 +324,7 @@ func TestNewPasswordRevokes(t *testing.T) {
 			secrets, ids := map[string]string{}, map[string]string{}
 			for name, device := range map[string]string{"phone": "kist-extension", "tablet": "kist-extension", "laptop": ""} {
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := tx.AddKey(record.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
+					k, secret, err := people.AddKey(tx, record.Key{Owner: a.user.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -370,7 +372,7 @@ func TestPasswordResetRevokes(t *testing.T) {
 			secrets, ids := map[string]string{}, map[string]string{}
 			add := func(owner *record.User, name, device string) {
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					k, secret, err := tx.AddKey(record.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
+					k, secret, err := people.AddKey(tx, record.Key{Owner: owner.ID, Name: name, Device: device, Scopes: []record.Scope{record.ScopeAll}})
 					if err == nil {
 						secrets[name], ids[name] = secret, k.ID.String()
 					}
@@ -472,13 +474,13 @@ func TestHideAddresses(t *testing.T) {
 	for u, shown := range map[*record.User]bool{a.user: true, bob: false} {
 		var id record.ID
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-			f, err := tx.AddFetch(record.Fetch{Owner: u.ID, URL: "http://nas.example/x", Fields: "{}"})
+			f, err := jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "http://nas.example/x", Fields: "{}"})
 			if err == nil {
 				id = f.ID
-				f, err = tx.BeginFetch(u.ID, f.ID)
+				f, err = jobs.BeginFetch(tx, u.ID, f.ID)
 			}
 			if err == nil {
-				err = tx.FailFetch(f, text, false, 0)
+				err = jobs.FailFetch(tx, f, text, false, 0)
 			}
 			return err
 		}))

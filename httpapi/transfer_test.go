@@ -13,6 +13,8 @@ import (
 	"kist/httpapi/api"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -132,7 +134,7 @@ func TestImportWhose(t *testing.T) {
 	is.Equal(a.moveIn(nil, "bookmarks.html", browserBookmarks).want(409).text("code"), "import_running")
 	a.moveIn(nil, "bookmarks.html", browserBookmarks, key).want(202) // ben's is another matter
 	a.server.Imports.Free(a.user.ID)
-	is.NoErr(a.server.Store.RemoveUser(ben.ID)) // with all that is remembered of his
+	is.NoErr(people.RemoveUser(a.server.Store, ben.ID)) // with all that is remembered of his
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }
 
@@ -158,7 +160,7 @@ func TestImportCutShort(t *testing.T) {
 	// A kill leaves it running by the store alone.
 	var left *record.Import
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) (err error) {
-		left, err = tx.AddImport(a.user.ID, "x", record.Moved{Remarks: []record.Remark{}})
+		left, err = jobs.AddImport(tx, a.user.ID, "x", record.Moved{Remarks: []record.Remark{}})
 		return err
 	}))
 	got := a.get("/api/v1/import/" + left.ID.String()).want(200)

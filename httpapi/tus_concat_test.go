@@ -13,6 +13,8 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -115,7 +117,7 @@ func TestTusConcatenationRefuses(t *testing.T) {
 	a.tus("DELETE", two, "").want(204)
 	a.clock.advance(25 * time.Hour)
 	is.Equal(a.join([]string{half}).want(410).code(), "upload_expired")
-	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.DropUploads() }))
+	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return inbox.DropUploads(tx) }))
 	a.fatal(a.server.Store.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }
 
@@ -125,12 +127,12 @@ func TestTusConcatenationQuota(t *testing.T) {
 	is := is.New(t)
 	a := start(t)
 	a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.User(a.user.ID)
+		u, err := people.User(tx, a.user.ID)
 		if err != nil {
 			return err
 		}
 		u.Quota = 12
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	}))
 	parts := []string{a.part("123456"), a.part("789012")}
 	is.Equal(a.tus("POST", upload.TusPath, "", "Upload-Length", "1", "Upload-Concat", "partial").want(403).code(), "quota_exceeded")

@@ -23,6 +23,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/inbox"
 	"kist/kv/record"
 )
 
@@ -544,7 +545,7 @@ func TestTusWithoutItsOwner(t *testing.T) {
 	is.Equal(a.parts(), 1)
 	a.delete("/api/v1/admin/users/" + bob.ID.String()).want(200)
 	is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-		awaited, err := tx.OpenUploads()
+		awaited, err := inbox.OpenUploads(tx)
 		is.Equal(len(awaited), 0) // the sweep removes the bytes
 		return err
 	}))

@@ -25,6 +25,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -293,7 +294,7 @@ func TestUploadSameContent(t *testing.T) {
 	is.Equal(len(a.blobNames()), 1)
 	loose := func() (n int) {
 		is.NoErr(a.server.Store.View(func(tx *kv.Tx) error {
-			n = len(tx.UnreferencedRefs(a.server.Store.Now(), 10))
+			n = len(catalog.UnreferencedRefs(tx, a.server.Store.Now(), 10))
 			return nil
 		}))
 		return n

@@ -23,6 +23,8 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -239,12 +241,12 @@ func TestLastView(t *testing.T) {
 			"shut": {func(a *app) {
 				a.addUser("eve", record.Admin)
 				a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
-					u, err := tx.User(a.user.ID)
+					u, err := people.User(tx, a.user.ID)
 					if err != nil {
 						return err
 					}
 					u.Disabled = true
-					return tx.SaveUser(u)
+					return people.SaveUser(tx, u)
 				}))
 			}, 404},
 			"late": {func(a *app) { a.clock.advance(public.ReadTime) }, 0},
@@ -414,7 +416,7 @@ func TestGameListIsLong(t *testing.T) {
 				if locked {
 					hash, form.Password.Said = "locked", true
 				}
-				if _, err := tx.Add(a.user.ID, record.Games, form, nil, hash); err != nil {
+				if _, err := catalog.Add(tx, a.user.ID, record.Games, form, nil, hash); err != nil {
 					return err
 				}
 			}

@@ -17,9 +17,10 @@ import (
 	"time"
 
 	"github.com/matryer/is"
-	"github.com/standard-webhooks/standard-webhooks/libraries/go"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"kist/kv"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -177,7 +178,7 @@ func TestBadWebhooks(t *testing.T) {
 	is.Equal(got.fields(), []string{"events", "secret", "url"}) // all at once
 	is.True(strings.Contains(got.text("fields.url"), "--allow-outbound 192.168.1.1"))
 	is.True(strings.Contains(got.text("fields.events"), "number 1 must be one of: file.uploaded, "))
-	for range kv.MaxWebhooks - 1 {
+	for range jobs.MaxWebhooks - 1 {
 		a.post(hooksAt, map[string]any{"url": "https://example.org/"}).want(201)
 	}
 	is.Equal(a.post(hooksAt, map[string]any{"url": "https://example.org/"}).want(403).text("code"), "too_many_webhooks")
@@ -272,7 +273,7 @@ func TestLogOfUnsent(t *testing.T) {
 	at := hooksAt + "/" + id
 	big := record.Notice{Title: strings.Repeat("x", 6<<20)} // eleven do not go into a queue
 	for range 11 {
-		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return tx.Emit(a.user.ID, record.UploadReceived, tx.NewID(), big) }))
+		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error { return jobs.Emit(tx, a.user.ID, record.UploadReceived, tx.NewID(), big) }))
 	}
 	log := a.get(at + "/deliveries").want(200)
 	is.Equal(log.at("data.0.state"), "parked")
@@ -466,7 +467,7 @@ func TestTenThousandQueued(t *testing.T) {
 	for range 20 {
 		a.fatal(a.server.Store.Update(func(tx *kv.Tx) error {
 			for range 500 {
-				if err := tx.Emit(a.user.ID, record.UploadReceived, tx.NewID(), notice); err != nil {
+				if err := jobs.Emit(tx, a.user.ID, record.UploadReceived, tx.NewID(), notice); err != nil {
 					return err
 				}
 			}

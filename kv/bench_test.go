@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -8,12 +8,18 @@ import (
 	"strings"
 	"testing"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // fill makes n notes, a hundredth of which have a tag of their own, and
 // returns that.
-func fill(b *testing.B, s *Store, owner record.ID, n int) *record.Tag {
+func fill(b *testing.B, s *kv.Store, owner record.ID, n int) *record.Tag {
 	b.Helper()
 	body := strings.Repeat("x", 200)
 	forms := make([]*record.Form, 100)
@@ -22,12 +28,12 @@ func fill(b *testing.B, s *Store, owner record.ID, n int) *record.Tag {
 		if i == 50 {
 			tags += `,"seldom"`
 		}
-		forms[i] = form(b, record.Notes, fmt.Sprintf(`{"title":"Note %02d","content":%q,"tags":[%s],"isPublic":%t}`, i, body, tags, i%2 == 0))
+		forms[i] = kvtest.Form(b, record.Notes, fmt.Sprintf(`{"title":"Note %02d","content":%q,"tags":[%s],"isPublic":%t}`, i, body, tags, i%2 == 0))
 	}
 	for done := 0; done < n; done += 500 {
-		update(b, s, func(tx *Tx) error {
+		kvtest.Update(b, s, func(tx *kv.Tx) error {
 			for i := range 500 {
-				if _, err := tx.Add(owner, record.Notes, forms[i%100], nil, ""); err != nil {
+				if _, err := catalog.Add(tx, owner, record.Notes, forms[i%100], nil, ""); err != nil {
 					return err
 				}
 			}
@@ -35,7 +41,7 @@ func fill(b *testing.B, s *Store, owner record.ID, n int) *record.Tag {
 		})
 	}
 	var tag *record.Tag
-	view(b, s, func(tx *Tx) (err error) { tag, err = tx.TagNamed(owner, "seldom"); return err })
+	kvtest.View(b, s, func(tx *kv.Tx) (err error) { tag, err = catalog.TagNamed(tx, owner, "seldom"); return err })
 	return tag
 }
 
@@ -43,21 +49,21 @@ func fill(b *testing.B, s *Store, owner record.ID, n int) *record.Tag {
 // on how many records there are.
 func BenchmarkPage50(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
-		s := open(b)
-		u := user(b, s, "ann")
+		s := kvtest.Open(b)
+		u := kvtest.User(b, s, "ann")
 		seldom := fill(b, s, u.ID, n)
 		yes := true
-		deep := func(q Query) Query {
-			view(b, s, func(tx *Tx) error {
+		deep := func(q catalog.Query) catalog.Query {
+			kvtest.View(b, s, func(tx *kv.Tx) error {
 				q.Offset = n - 200
-				page, err := tx.List(q)
+				page, err := catalog.List(tx, q)
 				q.Offset, q.After = 0, page.Next
 				return err
 			})
 			return q
 		}
-		base := Query{Owner: u.ID, Kind: record.Notes, Limit: 50}
-		by := func(sort Sort) Query { q := base; q.Sort = sort; return q }
+		base := catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 50}
+		by := func(sort catalog.Sort) catalog.Query { q := base; q.Sort = sort; return q }
 		tagged, public, both := base, base, base
 		tagged.Tags = []record.ID{seldom.ID}
 		tagged.Limit = 10
@@ -65,13 +71,13 @@ func BenchmarkPage50(b *testing.B) {
 		both.Tags, both.Public = tagged.Tags, &yes
 		for _, row := range []struct {
 			name string
-			q    Query
+			q    catalog.Query
 		}{
 			{"first", base},
 			{"deep", deep(base)},
-			{"title", by(Title)},
-			{"title-deep", deep(by(Title))},
-			{"updated", by(Updated)},
+			{"title", by(catalog.Title)},
+			{"title-deep", deep(by(catalog.Title))},
+			{"updated", by(catalog.Updated)},
 			{"public", public},
 			{"tag-10", tagged},
 			{"tag+public", both},
@@ -80,10 +86,10 @@ func BenchmarkPage50(b *testing.B) {
 				var v record.Shown
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := s.View(func(tx *Tx) error {
-						page, err := tx.List(row.q)
+					if err := s.View(func(tx *kv.Tx) error {
+						page, err := catalog.List(tx, row.q)
 						for _, r := range page.Records {
-							err = errors.Join(err, tx.Show(r, &v))
+							err = errors.Join(err, catalog.Show(tx, r, &v))
 						}
 						return err
 					}); err != nil {
@@ -100,18 +106,18 @@ func BenchmarkPage50(b *testing.B) {
 func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s := open(b)
-			u := user(b, s, "ann")
-			f := form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
+			s := kvtest.Open(b)
+			u := kvtest.User(b, s, "ann")
+			f := kvtest.Form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
 			create := func() {
-				if err := s.Update(func(tx *Tx) error {
-					_, err := tx.Add(u.ID, record.Notes, f, nil, "")
+				if err := s.Update(func(tx *kv.Tx) error {
+					_, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 					return err
 				}); err != nil {
 					b.Error(err)
 				}
 			}
-			before := commits(b, s)
+			before := kvtest.Commits(b, s)
 			b.ReportAllocs()
 			if writers == 1 {
 				for b.Loop() {
@@ -126,24 +132,24 @@ func BenchmarkCreate(b *testing.B) {
 				})
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
-			b.ReportMetric(float64(b.N)/float64(commits(b, s)-before), "creates/commit")
+			b.ReportMetric(float64(b.N)/float64(kvtest.Commits(b, s)-before), "creates/commit")
 		})
 	}
 }
 
 func BenchmarkReadOne(b *testing.B) {
-	s := open(b)
-	u := user(b, s, "ann")
+	s := kvtest.Open(b)
+	u := kvtest.User(b, s, "ann")
 	fill(b, s, u.ID, 1000)
-	r := add(b, s, u.ID, record.Notes, `{"content":"c","slug":"the-one","tags":["often"]}`)
+	r := kvtest.Add(b, s, u.ID, record.Notes, `{"content":"c","slug":"the-one","tags":["often"]}`)
 	for name, arg := range map[string]string{"id": r.ID.String(), "slug": r.Slug} {
 		b.Run(name, func(b *testing.B) {
 			var v record.Shown
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.View(func(tx *Tx) error {
-					r, err := tx.Record(u.ID, record.Notes, arg)
-					return errors.Join(err, tx.Show(r, &v))
+				if err := s.View(func(tx *kv.Tx) error {
+					r, err := catalog.Record(tx, u.ID, record.Notes, arg)
+					return errors.Join(err, catalog.Show(tx, r, &v))
 				}); err != nil {
 					b.Fatal(err)
 				}
@@ -153,16 +159,16 @@ func BenchmarkReadOne(b *testing.B) {
 }
 
 func BenchmarkAuthenticate(b *testing.B) {
-	s := open(b)
-	u := user(b, s, "ann")
+	s := kvtest.Open(b)
+	u := kvtest.User(b, s, "ann")
 	var secret string
 	for range 100 {
-		_, secret = key(b, s, u.ID, record.Key{Name: "k", Scopes: []record.Scope{record.ScopeAll}})
+		_, secret = kvtest.Key(b, s, u.ID, record.Key{Name: "k", Scopes: []record.Scope{record.ScopeAll}})
 	}
 	b.Run("alone", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := s.Authenticate(secret); err != nil {
+			if _, err := people.Authenticate(s, secret); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -171,7 +177,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := s.Authenticate(secret); err != nil {
+				if _, err := people.Authenticate(s, secret); err != nil {
 					b.Error(err)
 				}
 			}
@@ -180,7 +186,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	b.Run("unknown", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := s.Authenticate("kist_unknown"); err == nil {
+			if _, err := people.Authenticate(s, "kist_unknown"); err == nil {
 				b.Fatal("let in")
 			}
 		}
@@ -188,12 +194,12 @@ func BenchmarkAuthenticate(b *testing.B) {
 }
 
 func BenchmarkSeenUnlimited(b *testing.B) {
-	s := open(b)
-	u := user(b, s, "ann")
-	r := add(b, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
+	s := kvtest.Open(b)
+	u := kvtest.User(b, s, "ann")
+	r := kvtest.Add(b, s, u.ID, record.Notes, `{"content":"c","isPublic":true}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.Seen(r); err != nil {
+		if err := catalog.Seen(s, r); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -202,18 +208,18 @@ func BenchmarkSeenUnlimited(b *testing.B) {
 // BenchmarkRebuild rebuilds the working copy of 100 000 notes with two tags:
 // from a snapshot, and from logs alone.
 func BenchmarkRebuild(b *testing.B) {
-	s := open(b)
-	u := user(b, s, "ann")
+	s := kvtest.Open(b)
+	u := kvtest.User(b, s, "ann")
 	fill(b, s, u.ID, 100_000)
 	for _, from := range []string{"logs", "snapshot"} {
 		if from == "snapshot" {
-			if err := Upgrade(s, Format); err != nil {
+			if err := kv.Upgrade(s, workcopy.Format); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.Run(from, func(b *testing.B) {
 			for b.Loop() {
-				done, entries, err := rebuild(*StoreJournal(s), filepath.Join(b.TempDir(), "kist.db"), All.Buckets(), false, nil)
+				done, entries, err := workcopy.Rebuild(*kv.StoreJournal(s), filepath.Join(b.TempDir(), "kist.db"), tables.All.Buckets(), false, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -9,67 +9,73 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/inbox"
+	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // Whatever an owner may have is bounded, and deleting makes room again.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	clock := newClock()
-	s := openAt(t, filepath.Join(t.TempDir(), "data"), clock.now)
-	SetBounds(s, 5, 3)
-	ann, bob := user(t, s, "ann"), user(t, s, "bob")
-	makes := map[string]func(tx *Tx, i int, owner record.ID) error{
-		"too_many_keys": func(tx *Tx, _ int, owner record.ID) error {
-			_, _, err := tx.AddKey(record.Key{Owner: owner, Scopes: []record.Scope{record.ScopeAll}})
+	clock := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), clock.Now)
+	kv.SetBounds(s, 5, 3)
+	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
+	makes := map[string]func(tx *kv.Tx, i int, owner record.ID) error{
+		"too_many_keys": func(tx *kv.Tx, _ int, owner record.ID) error {
+			_, _, err := people.AddKey(tx, record.Key{Owner: owner, Scopes: []record.Scope{record.ScopeAll}})
 			return err
 		},
-		"too_many_folders": func(tx *Tx, i int, owner record.ID) error {
-			_, err := tx.AddFolder(owner, fmt.Sprint(i), "")
+		"too_many_folders": func(tx *kv.Tx, i int, owner record.ID) error {
+			_, err := catalog.AddFolder(tx, owner, fmt.Sprint(i), "")
 			return err
 		},
-		"too_many_requests": func(tx *Tx, i int, owner record.ID) error {
-			_, err := tx.AddRequest(owner, &record.RequestForm{Request: record.NewRequest()}, "")
+		"too_many_requests": func(tx *kv.Tx, i int, owner record.ID) error {
+			_, err := inbox.AddRequest(tx, owner, &record.RequestForm{Request: record.NewRequest()}, "")
 			return err
 		},
 	}
 	for want, one := range makes {
 		for i := range 5 {
-			update(t, s, func(tx *Tx) error { return one(tx, i, ann.ID) })
+			kvtest.Update(t, s, func(tx *kv.Tx) error { return one(tx, i, ann.ID) })
 		}
-		err := s.Update(func(tx *Tx) error { return one(tx, 5, ann.ID) })
-		is.Equal(code(err), want)
-		update(t, s, func(tx *Tx) error { return one(tx, 5, bob.ID) })
+		err := s.Update(func(tx *kv.Tx) error { return one(tx, 5, ann.ID) })
+		is.Equal(kvtest.Code(err), want)
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return one(tx, 5, bob.ID) })
 	}
 	var first *record.Record
 	for range 3 {
-		first = add(t, s, ann.ID, record.Notes, `{"content":"c"}`)
+		first = kvtest.Add(t, s, ann.ID, record.Notes, `{"content":"c"}`)
 	}
 	another := func() error {
-		return s.Update(func(tx *Tx) error {
-			_, err := tx.Add(ann.ID, record.Snippets, form(t, record.Snippets, `{"content":"c"}`), nil, "")
+		return s.Update(func(tx *kv.Tx) error {
+			_, err := catalog.Add(tx, ann.ID, record.Snippets, kvtest.Form(t, record.Snippets, `{"content":"c"}`), nil, "")
 			return err
 		})
 	}
-	is.Equal(code(another()), "too_many_items")
-	update(t, s, func(tx *Tx) error { return tx.Remove(first) })
+	is.Equal(kvtest.Code(another()), "too_many_items")
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, first) })
 	is.NoErr(another())
 
 	// One more session ends the one that was used longest ago.
 	var secrets []string
 	for range 6 {
-		clock.add(time.Minute)
-		update(t, s, func(tx *Tx) error {
-			_, secret, err := tx.AddSession(ann.ID, "", "")
+		clock.Add(time.Minute)
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			_, secret, err := people.AddSession(tx, ann.ID, "", "")
 			secrets = append(secrets, secret)
 			return err
 		})
 	}
-	_, err := s.AuthenticateSession(secrets[0])
-	is.Equal(code(err), "session_ended")
+	_, err := people.AuthenticateSession(s, secrets[0])
+	is.Equal(kvtest.Code(err), "session_ended")
 	for _, secret := range secrets[1:] {
-		_, err := s.AuthenticateSession(secret)
+		_, err := people.AuthenticateSession(s, secret)
 		is.NoErr(err)
 	}
 }
@@ -78,13 +84,13 @@ func TestBounds(t *testing.T) {
 func TestWritesPerHour(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	clock := newClock()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Now: clock.now, Log: quiet, WritesPerHour: 100_000})
-	ann, bob := user(t, s, "ann"), user(t, s, "bob")
+	clock := kvtest.NewClock()
+	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Now: clock.Now, Log: kvtest.Quiet, WritesPerHour: 100_000})
+	ann, bob := kvtest.User(t, s, "ann"), kvtest.User(t, s, "bob")
 	text := fmt.Sprintf(`{"content":"%020000d"}`, 0)
 	write := func(owner record.ID) error {
-		return s.Update(func(tx *Tx) error {
-			_, err := tx.Add(owner, record.Notes, form(t, record.Notes, text), nil, "")
+		return s.Update(func(tx *kv.Tx) error {
+			_, err := catalog.Add(tx, owner, record.Notes, kvtest.Form(t, record.Notes, text), nil, "")
 			return err
 		})
 	}
@@ -94,12 +100,12 @@ func TestWritesPerHour(t *testing.T) {
 		err = write(ann.ID)
 	}
 	is.True(n == 5 || n == 6) // 20 kB each, and what belongs to it
-	is.Equal(code(err), "too_many_writes")
+	is.Equal(kvtest.Code(err), "too_many_writes")
 	is.NoErr(write(bob.ID))
 	var e *record.Error
 	is.True(errors.As(err, &e))
-	clock.add(e.Retry - time.Second)
-	is.Equal(code(write(ann.ID)), "too_many_writes")
-	clock.add(time.Minute)
+	clock.Add(e.Retry - time.Second)
+	is.Equal(kvtest.Code(write(ann.ID)), "too_many_writes")
+	clock.Add(time.Minute)
 	is.NoErr(write(ann.ID))
 }

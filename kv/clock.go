@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // When a wall clock that leaps forward is believed. DESIGN.md has the reasons.
@@ -88,11 +89,11 @@ type timekeeper struct {
 	doubting atomic.Bool
 }
 
-// wall is the time that the store goes by, in whole milliseconds: the wall
+// Wall is the time that the store goes by, in whole milliseconds: the wall
 // clock, as far as it is believed, held back from going behind the latest
 // transaction, be it a View, so that what has expired stays expired when the
 // clock is set back.
-func (s *Store) wall() time.Time {
+func (s *Store) Wall() time.Time {
 	now := s.now().UnixMilli()
 	if s.clock.elapsed != nil && (now-s.instant.Load() >= leapMost.Milliseconds() || s.clock.doubting.Load()) {
 		return s.checkClock()
@@ -119,7 +120,7 @@ func (s *Store) advance(ms int64) time.Time {
 func (s *Store) checkClock() time.Time {
 	c := &s.clock
 	if c.elapsed == nil {
-		return s.wall()
+		return s.Wall()
 	}
 	c.Lock()
 	defer c.Unlock()
@@ -132,12 +133,12 @@ func (s *Store) checkClock() time.Time {
 	c.doubting.Store(doubts)
 	switch {
 	case doubts && c.belief.doubt != before:
-		s.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
+		s.Log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
 			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", leapLasts)
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
-		s.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
+		s.Log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
-		s.log.Info("the clock is back and is believed again", "storeTime", at)
+		s.Log.Info("the clock is back and is believed again", "storeTime", at)
 	}
 	return at
 }
@@ -181,10 +182,10 @@ func (s *Store) watchClock(closing bool) error {
 	}
 	if err := s.Update(func(tx *Tx) error {
 		if !doubts {
-			return tx.Delete(metaBucket, metaDoubt)
+			return tx.Delete(workcopy.MetaBucket, metaDoubt)
 		}
 		row := binary.BigEndian.AppendUint64(nil, uint64(b.doubt.after(elapsed).UnixMilli()))
-		return tx.Put(metaBucket, metaDoubt, binary.BigEndian.AppendUint64(row, uint64((elapsed-b.doubt.elapsed).Milliseconds())))
+		return tx.Put(workcopy.MetaBucket, metaDoubt, binary.BigEndian.AppendUint64(row, uint64((elapsed-b.doubt.elapsed).Milliseconds())))
 	}); err != nil {
 		return err
 	}
@@ -197,11 +198,11 @@ func (s *Store) watchClock(closing bool) error {
 // startClock reads what the store knew of the time when it was closed.
 func (s *Store) startClock(tx *table.Tx) {
 	var at time.Time
-	if v := tx.Get(metaBucket, metaInstant); len(v) == 8 {
+	if v := tx.Get(workcopy.MetaBucket, MetaInstant); len(v) == 8 {
 		s.instant.Store(int64(binary.BigEndian.Uint64(v)))
 		at = time.UnixMilli(s.instant.Load())
 	}
-	if v := tx.Get(metaBucket, metaMonotonic); len(v) == 8 {
+	if v := tx.Get(workcopy.MetaBucket, metaMonotonic); len(v) == 8 {
 		s.steady.at, s.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), s.elapsed()
 	}
 	if s.clock.elapsed == nil {
@@ -209,7 +210,7 @@ func (s *Store) startClock(tx *table.Tx) {
 	}
 	now := reading{s.now().Round(0), s.clock.elapsed()}
 	b := belief{start: reading{at, now.elapsed}, sure: reading{at, now.elapsed}}
-	if v := tx.Get(metaBucket, metaDoubt); len(v) == 16 {
+	if v := tx.Get(workcopy.MetaBucket, metaDoubt); len(v) == 16 {
 		b = b.resume(time.UnixMilli(int64(binary.BigEndian.Uint64(v))), time.Duration(binary.BigEndian.Uint64(v[8:]))*time.Millisecond, now)
 		b.stored = true
 	}
@@ -220,7 +221,7 @@ func (s *Store) startClock(tx *table.Tx) {
 // stopClock writes down the time as the store is closed.
 func (s *Store) stopClock() error {
 	return errors.Join(s.watchClock(true), s.Update(func(tx *Tx) error {
-		return errors.Join(tx.Put(metaBucket, metaInstant, tx.instant()), s.saveMonotonic(tx.Tx, tx.Now))
+		return errors.Join(tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()), s.saveMonotonic(tx.Tx, tx.Now))
 	}))
 }
 
@@ -239,7 +240,7 @@ func (s *Store) MonotonicNow() time.Time {
 	defer s.steady.Unlock()
 	elapsed := s.elapsed()
 	at := s.steady.at.Add(elapsed - s.steady.elapsed)
-	if wall := s.wall(); s.steady.at.IsZero() || wall.After(at) {
+	if wall := s.Wall(); s.steady.at.IsZero() || wall.After(at) {
 		at = wall
 	}
 	s.steady.at, s.steady.elapsed = at, elapsed
@@ -251,7 +252,7 @@ func (s *Store) MonotonicNow() time.Time {
 // a restart.
 func (s *Store) saveMonotonic(t *table.Tx, instant time.Time) error {
 	if at := s.MonotonicNow(); at.Sub(instant) > time.Second {
-		return t.Put(metaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+		return t.Put(workcopy.MetaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 	}
 	return nil
 }

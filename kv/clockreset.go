@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // A ClockReset says what ResetClock did.
@@ -41,7 +42,7 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		done.Was, done.Now = tx.Now, wall
 		s.clock.Lock()
 		s.steady.Lock()
-		s.pending.Lock()
+		s.Pending.Lock()
 		s.instant.Store(wall.UnixMilli())
 		if s.clock.elapsed != nil {
 			at := reading{wall, s.clock.elapsed()}
@@ -49,18 +50,18 @@ func (s *Store) ResetClock() (ClockReset, error) {
 			s.clock.doubting.Store(false)
 		}
 		s.steady.at, s.steady.elapsed = wall, s.elapsed()
-		s.pending.noted = nil
-		s.pending.Unlock()
+		s.Pending.Noted = nil
+		s.Pending.Unlock()
 		s.writes.setBack(wall)
 		s.steady.Unlock()
 		s.clock.Unlock()
-		tx.Now, tx.callers, tx.due, tx.look = wall, true, true, true
-		return tx.Delete(metaBucket, metaMonotonic)
+		tx.Now, tx.Callers, tx.Due, tx.Look = wall, true, true, true
+		return tx.Delete(workcopy.MetaBucket, metaMonotonic)
 	}); err != nil {
 		return done, err
 	}
-	r := &Redate{Store: s, Now: wall, back: max(done.Was.Sub(wall), 0), done: &done}
-	for _, t := range s.schema.Tables {
+	r := &Redate{Store: s, Now: wall, back: max(done.Was.Sub(wall), 0), Done: &done}
+	for _, t := range s.Schema.Tables {
 		if t.Redate == nil {
 			continue
 		}
@@ -71,14 +72,14 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		}
 	}
 	select {
-	case s.due <- struct{}{}:
+	case s.Due <- struct{}{}:
 	default:
 	}
 	select {
-	case s.look <- struct{}{}:
+	case s.Look <- struct{}{}:
 	default:
 	}
-	s.log.Warn("the store's time was set by an administrator", "was", done.Was, "now", done.Now, "itemsReopened", done.Reopened, "rowsRedated", done.Redated)
+	s.Log.Warn("the store's time was set by an administrator", "was", done.Was, "now", done.Now, "itemsReopened", done.Reopened, "rowsRedated", done.Redated)
 	return done, nil
 }
 
@@ -88,7 +89,7 @@ type Redate struct {
 	*Store
 	Now  time.Time
 	back time.Duration // by which the time was set back
-	done *ClockReset
+	Done *ClockReset
 }
 
 // Past dates what has happened now if it lies ahead.
@@ -121,22 +122,22 @@ func (r *Redate) Due(t *time.Time, d time.Duration) bool {
 	return true
 }
 
-// redateRows is the Redate of a table whose rows are put as fix changes them.
-func redateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Redate) (int, error) {
+// RedateRows is the Redate of a table whose rows are put as fix changes them.
+func RedateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Redate) (int, error) {
 	return func(r *Redate) (int, error) {
-		return correct(r, t, func(tx *Tx, v *T) error { return t.Put(tx.Tx, v) }, func(v *T) bool { return fix(r, v) })
+		return Correct(r, t, func(tx *Tx, v *T) error { return t.Put(tx.Tx, v) }, func(v *T) bool { return fix(r, v) })
 	}
 }
 
-// redateInstants is the Redate of a bucket whose values begin with an instant.
-func redateInstants(b table.Bucket) func(*Redate) (int, error) {
+// RedateInstants is the Redate of a bucket whose values begin with an instant.
+func RedateInstants(b table.Bucket) func(*Redate) (int, error) {
 	return func(r *Redate) (int, error) { return r.correctInstants(b, r.Now) }
 }
 
-// correct has fix look at each row of the table and writes those that it
+// Correct has fix look at each row of the table and writes those that it
 // changes with put. It returns how many there were.
-func correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
-	err = r.inBatches(t.Rows, func(key, row []byte) (bool, error) {
+func Correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix func(*T) bool) (n int, err error) {
+	err = r.InBatches(t.Rows, func(key, row []byte) (bool, error) {
 		v, err := t.Decode(key, row)
 		return err == nil && fix(v), err
 	}, func(tx *Tx, key []byte) error {
@@ -153,9 +154,9 @@ func correct[T any](r *Redate, t *table.Table[T], put func(*Tx, *T) error, fix f
 	return n, err
 }
 
-// inBatches walks a bucket, asks which about each row, and runs change for the
+// InBatches walks a bucket, asks which about each row, and runs change for the
 // keys that it says, resetBatch to a transaction.
-func (s *Store) inBatches(b table.Bucket, which func(key, row []byte) (bool, error), change func(*Tx, []byte) error) error {
+func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, error), change func(*Tx, []byte) error) error {
 	for after, more := []byte(nil), true; more; {
 		var found [][]byte
 		more = false
@@ -182,7 +183,7 @@ func (s *Store) inBatches(b table.Bucket, which func(key, row []byte) (bool, err
 		}
 		after = found[len(found)-1]
 		if err := s.Update(func(tx *Tx) error {
-			tx.callers = true // keys may be among them
+			tx.Callers = true // keys may be among them
 			for _, key := range found {
 				if err := change(tx, key); err != nil {
 					return err
@@ -202,7 +203,7 @@ func (s *Store) correctInstants(b table.Bucket, now time.Time) (n int, err error
 	ahead := func(_, v []byte) (bool, error) {
 		return len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) > now.UnixMilli(), nil
 	}
-	err = s.inBatches(b, ahead, func(tx *Tx, key []byte) error {
+	err = s.InBatches(b, ahead, func(tx *Tx, key []byte) error {
 		v := tx.Get(b, key)
 		if got, _ := ahead(key, v); !got {
 			return nil

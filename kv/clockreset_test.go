@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"encoding/binary"
@@ -8,6 +8,11 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/inbox"
+	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -19,41 +24,41 @@ func TestResetClock(t *testing.T) {
 		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
 			is := is.New(t)
 			c := newClocks()
-			s := opened(t, t.TempDir(), c.options())
-			u := user(t, s, "ann")
-			h := hookFor(t, s, u.ID, "item.expired")
+			s := kvtest.Opened(t, t.TempDir(), c.options())
+			u := kvtest.User(t, s, "ann")
+			h := kvtest.HookFor(t, s, u.ID, "item.expired")
 			ends := func(d time.Duration) string {
-				return fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.now().Add(d).UTC().Format(time.RFC3339))
+				return fmt.Sprintf(`{"content":"c","isPublic":true,"expiresAt":%q}`, c.Now().Add(d).UTC().Format(time.RFC3339))
 			}
-			old := add(t, s, u.ID, record.Notes, ends(100*time.Hour))
-			mark := add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/","title":"t"}`)
+			old := kvtest.Add(t, s, u.ID, record.Notes, ends(100*time.Hour))
+			mark := kvtest.Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/","title":"t"}`)
 			var secret string
-			update(t, s, func(tx *Tx) (err error) {
-				_, secret, err = tx.AddSession(u.ID, "Firefox", "127.0.0.1")
+			kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+				_, secret, err = people.AddSession(tx, u.ID, "Firefox", "127.0.0.1")
 				return err
 			})
 			const leap = 73 * 365 * day
 			c.pass(time.Hour)
-			is.NoErr(WatchClock(s, false))
-			c.add(leap)
+			is.NoErr(kv.WatchClock(s, false))
+			c.Add(leap)
 			s.Now()
 			c.pass(time.Hour)
-			is.Equal(s.Now(), c.now().UTC()) // believed
-			tick(s)
-			young := add(t, s, u.ID, record.Notes, `{"content":"made in 2099"}`)
-			var upload *Upload
-			update(t, s, func(tx *Tx) (err error) {
-				if upload, err = tx.AddUpload(Upload{Owner: u.ID, Length: 5}); err != nil {
+			is.Equal(s.Now(), c.Now().UTC()) // believed
+			kvtest.Tick(s)
+			young := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"made in 2099"}`)
+			var upload *inbox.Upload
+			kvtest.Update(t, s, func(tx *kv.Tx) (err error) {
+				if upload, err = inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 5}); err != nil {
 					return err
 				}
-				return tx.Put(bucket("blob.loose"), make([]byte, 32), tx.instant())
+				return tx.Put(kvtest.Bucket("blob.loose"), make([]byte, 32), tx.Instant())
 			})
-			c.add(-leap)
-			now := c.now().UTC()
+			c.Add(-leap)
+			now := c.Now().UTC()
 			is.True(s.Now().Sub(now) > 70*365*day) // the store's time does not go back on its own
 			if restarted {
 				is.NoErr(s.Close())
-				s = opened(t, s.Dir(), c.options())
+				s = kvtest.Opened(t, s.Dir(), c.options())
 				is.True(s.Now().Sub(now) > 70*365*day)
 			}
 
@@ -64,30 +69,30 @@ func TestResetClock(t *testing.T) {
 			is.True(done.Redated >= 4)
 			is.Equal(s.Now(), now)
 			is.True(s.MonotonicNow().Sub(now) < time.Minute)
-			next := add(t, s, u.ID, record.Notes, `{"content":"made after"}`)
+			next := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"made after"}`)
 			is.True(string(next.ID[:]) > string(young.ID[:]))
-			view(t, s, func(tx *Tx) error {
+			kvtest.View(t, s, func(tx *kv.Tx) error {
 				is.Equal(tx.Now, now)
-				r, err := tx.Slug(old.Slug)
+				r, err := catalog.Slug(tx, old.Slug)
 				is.NoErr(err)
 				is.NoErr(r.Open(tx.Now))
 				is.True(!r.Ended)
-				r, err = tx.Owned(u.ID, record.Notes, young.ID)
+				r, err = catalog.Owned(tx, u.ID, record.Notes, young.ID)
 				is.NoErr(err)
 				is.True(r.Created.Equal(now) && r.Updated.Equal(now))
-				p, err := pages.Get(tx.Tx, ownedKey(u.ID, mark.ID[:]...))
+				p, err := catalog.PageRows.Get(tx.Tx, kv.OwnedKey(u.ID, mark.ID[:]...))
 				is.NoErr(err)
 				is.True(p.Due.Sub(now) <= record.MaxLook)
-				up, err := tx.Upload(u.ID, upload.ID)
+				up, err := inbox.FindUpload(tx, u.ID, upload.ID)
 				is.NoErr(err)
-				is.True(up.Expires.Equal(now.Add(UploadTime)))
-				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(bucket("blob.loose"), make([]byte, 32)))), now.UnixMilli())
-				for _, d := range deliveriesOf(t, tx, h.ID) {
+				is.True(up.Expires.Equal(now.Add(inbox.UploadTime)))
+				is.Equal(int64(binary.BigEndian.Uint64(tx.Get(kvtest.Bucket("blob.loose"), make([]byte, 32)))), now.UnixMilli())
+				for _, d := range kvtest.DeliveriesOf(t, tx, h.ID) {
 					is.True(!d.Due.After(now.Add(record.MaxRetry)))
 				}
-				return audit(tx)
+				return kvtest.Audit(tx)
 			})
-			_, err = s.AuthenticateSession(secret)
+			_, err = people.AuthenticateSession(s, secret)
 			is.NoErr(err)
 
 			// Once more: there is nothing left to do.
@@ -97,16 +102,16 @@ func TestResetClock(t *testing.T) {
 			is.Equal(done.Redated, 0)
 
 			// It stays so after a kill, and time goes on.
-			s = opened(t, leftOf(t, s), c.options())
+			s = kvtest.Opened(t, kvtest.LeftOf(t, s), c.options())
 			is.Equal(s.Now(), now)
 			c.pass(101 * time.Hour)
-			tick(s)
-			view(t, s, func(tx *Tx) error {
-				r, err := tx.Slug(old.Slug)
+			kvtest.Tick(s)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				r, err := catalog.Slug(tx, old.Slug)
 				is.NoErr(err)
 				is.True(r.Ended && r.Open(tx.Now) != nil)
-				is.Equal(len(deliveriesOf(t, tx, h.ID)), 2) // told again, now that it is so
-				return audit(tx)
+				is.Equal(len(kvtest.DeliveriesOf(t, tx, h.ID)), 2) // told again, now that it is so
+				return kvtest.Audit(tx)
 			})
 		})
 	}
@@ -119,42 +124,42 @@ func TestResetClockEndsWaits(t *testing.T) {
 	c := newClocks()
 	o := c.options()
 	o.WritesPerHour = 1000
-	s := opened(t, t.TempDir(), o)
-	u := user(t, s, "ann")
-	c.add(73 * 365 * day)
+	s := kvtest.Opened(t, t.TempDir(), o)
+	u := kvtest.User(t, s, "ann")
+	c.Add(73 * 365 * day)
 	s.Now()
 	c.pass(time.Hour)
 	ahead := s.Now()
-	is.Equal(ahead, c.now().UTC()) // believed
+	is.Equal(ahead, c.Now().UTC()) // believed
 	for range 5 {
-		s.Tries().Settle(ahead, false, limit("ann"))
+		people.TriesOf(s).Settle(ahead, false, kvtest.Limit("ann"))
 	}
-	s.Tries().SignedIn("198.51.100.0/24", ahead)
-	SpendWrites(s, u.ID, 1500, ahead)
+	people.TriesOf(s).SignedIn("198.51.100.0/24", ahead)
+	kv.SpendWrites(s, u.ID, 1500, ahead)
 	is.NoErr(s.Flush())
-	c.add(-73 * 365 * day)
+	c.Add(-73 * 365 * day)
 
 	_, err := s.ResetClock()
 	is.NoErr(err)
-	is.True(s.Tries().Wait(s.Now(), limit("ann")) <= TryWindow)
-	is.True(WriteWait(s, u.ID) <= time.Hour)
-	c.pass(TryWindow)
-	is.Equal(s.Tries().Wait(s.Now(), limit("ann")), time.Duration(0))
+	is.True(people.TriesOf(s).Wait(s.Now(), kvtest.Limit("ann")) <= people.TryWindow)
+	is.True(kv.WriteWait(s, u.ID) <= time.Hour)
+	c.pass(people.TryWindow)
+	is.Equal(people.TriesOf(s).Wait(s.Now(), kvtest.Limit("ann")), time.Duration(0))
 	c.pass(time.Hour)
-	is.Equal(WriteWait(s, u.ID), time.Duration(0))
+	is.Equal(kv.WriteWait(s, u.ID), time.Duration(0))
 	c.pass(90 * day)
-	is.True(!s.Tries().Familiar("198.51.100.0/24", s.Now()))
+	is.True(!people.TriesOf(s).Familiar("198.51.100.0/24", s.Now()))
 }
 
 // A clock that is not set is no time to go back to.
 func TestResetToUnsetClock(t *testing.T) {
 	is := is.New(t)
 	c := newClocks()
-	s := opened(t, t.TempDir(), c.options())
-	user(t, s, "ann")
+	s := kvtest.Opened(t, t.TempDir(), c.options())
+	kvtest.User(t, s, "ann")
 	before := s.Now()
-	c.ms.Store(0)
+	c.Ms.Store(0)
 	_, err := s.ResetClock()
-	is.Equal(err, ErrClockUnset)
+	is.Equal(err, kv.ErrClockUnset)
 	is.Equal(s.Now(), before)
 }

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -12,6 +12,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/jobs"
+	"kist/kv/kvtest"
 	"kist/kv/record"
 	"kist/kv/table"
 )
@@ -21,28 +25,34 @@ import (
 // commit.
 func TestLoneWriter(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	n, fastest := commits(t, s), time.Hour
+	s := kvtest.Open(t)
+	n, fastest := kvtest.Commits(t, s), time.Hour
 	for i := range 30 {
 		start := time.Now()
-		update(t, s, func(tx *Tx) error { return tx.Put(bucket("answer"), []byte{byte(i)}, nil) })
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("answer"), []byte{byte(i)}, nil) })
 		fastest = min(fastest, time.Since(start))
 	}
-	is.Equal(commits(t, s), n+30)
+	is.Equal(kvtest.Commits(t, s), n+30)
 	is.True(fastest < 5*time.Millisecond) // bbolt's own batches wait for 10
-	update(t, s, func(tx *Tx) error { tx.NewID(); return nil })
-	update(t, s, func(tx *Tx) error { return tx.Put(bucket("answer"), []byte{0}, nil) })
-	is.True(errors.Is(s.Update(func(tx *Tx) error { return errors.Join(tx.Put(bucket("answer"), []byte{99}, nil), errPlanned) }), errPlanned))
-	is.Equal(commits(t, s), n+30)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { tx.NewID(); return nil })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("answer"), []byte{0}, nil) })
+	is.True(errors.Is(s.Update(func(tx *kv.Tx) error {
+		return errors.Join(tx.Put(kvtest.Bucket("answer"), []byte{99}, nil), kvtest.ErrPlanned)
+	}), kvtest.ErrPlanned))
+	is.Equal(kvtest.Commits(t, s), n+30)
 }
 
 // together hands all jobs to the committer while it is busy, so that they
 // share its next commit, and returns their errors.
-func together(t testing.TB, s *Store, jobs []func(*Tx) error) []error {
+func together(t testing.TB, s *kv.Store, jobs []func(*kv.Tx) error) []error {
 	t.Helper()
 	begun, gate, first := make(chan bool), make(chan bool), make(chan error, 1)
 	go func() {
-		first <- s.Update(func(tx *Tx) error { close(begun); <-gate; return tx.Put(bucket("meta"), []byte("test"), tx.instant()) })
+		first <- s.Update(func(tx *kv.Tx) error {
+			close(begun)
+			<-gate
+			return tx.Put(kvtest.Bucket("meta"), []byte("test"), tx.Instant())
+		})
 	}()
 	<-begun
 	errs := make([]error, len(jobs))
@@ -63,20 +73,20 @@ func together(t testing.TB, s *Store, jobs []func(*Tx) error) []error {
 
 func TestSharedCommit(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	n := commits(t, s)
-	jobs := make([]func(*Tx) error, 64)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	n := kvtest.Commits(t, s)
+	jobs := make([]func(*kv.Tx) error, 64)
 	made := make([]*record.Record, len(jobs))
-	f := form(t, record.Notes, `{"content":"c","tags":["a"]}`)
+	f := kvtest.Form(t, record.Notes, `{"content":"c","tags":["a"]}`)
 	for i := range jobs {
-		jobs[i] = func(tx *Tx) (err error) {
-			made[i], err = tx.Add(u.ID, record.Notes, f, nil, "")
+		jobs[i] = func(tx *kv.Tx) (err error) {
+			made[i], err = catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 			return err
 		}
 	}
 	is.NoErr(errors.Join(together(t, s, jobs)...))
-	is.Equal(commits(t, s), n+1) // one for all, with the one that was under way
+	is.Equal(kvtest.Commits(t, s), n+1) // one for all, with the one that was under way
 	for i, r := range made[1:] {
 		is.True(string(r.ID[:]) > string(made[i].ID[:]))
 		is.True(r.Seq == made[i].Seq+1)
@@ -88,15 +98,15 @@ func TestSharedCommit(t *testing.T) {
 // the others lose nothing.
 func TestFailuresAreTakenBack(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	kept := add(t, s, u.ID, record.Notes, `{"content":"c","slug":"kept","tags":["a","b"]}`)
-	jobs := make([]func(*Tx) error, 40)
-	f := form(t, record.Notes, `{"content":"c","tags":["b","c"]}`)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	kept := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"kept","tags":["a","b"]}`)
+	jobs := make([]func(*kv.Tx) error, 40)
+	f := kvtest.Form(t, record.Notes, `{"content":"c","tags":["b","c"]}`)
 	var id [40]record.ID
 	for i := range jobs {
-		jobs[i] = func(tx *Tx) error {
-			r, err := tx.Add(u.ID, record.Notes, f, nil, "")
+		jobs[i] = func(tx *kv.Tx) error {
+			r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 			if err != nil {
 				return err
 			}
@@ -105,43 +115,43 @@ func TestFailuresAreTakenBack(t *testing.T) {
 			case 1:
 				again := *f
 				again.Slug = r.Slug
-				_, err = tx.Add(u.ID, record.Notes, &again, nil, "")
+				_, err = catalog.Add(tx, u.ID, record.Notes, &again, nil, "")
 				return err
 			case 2:
-				if err := tx.Remove(kept); err != nil {
+				if err := catalog.Remove(tx, kept); err != nil {
 					return err
 				}
-				return errPlanned
+				return kvtest.ErrPlanned
 			case 3:
-				if err := tx.Remove(kept); err != nil {
+				if err := catalog.Remove(tx, kept); err != nil {
 					return err
 				}
 				var none *record.Record
-				return tx.Remove(none)
+				return catalog.Remove(tx, none)
 			}
 			return nil
 		}
 	}
 	errs := together(t, s, jobs)
-	view(t, s, func(tx *Tx) error {
+	kvtest.View(t, s, func(tx *kv.Tx) error {
 		for i, err := range errs {
-			_, there := tx.Record(u.ID, record.Notes, id[i].String())
+			_, there := catalog.Record(tx, u.ID, record.Notes, id[i].String())
 			is.Equal(there == nil, i%4 == 0)
 			switch i % 4 {
 			case 0:
 				is.NoErr(err)
 			case 1:
-				is.Equal(code(err), "slug_taken")
+				is.Equal(kvtest.Code(err), "slug_taken")
 			case 2:
-				is.True(errors.Is(err, errPlanned))
+				is.True(errors.Is(err, kvtest.ErrPlanned))
 			case 3:
 				is.True(strings.Contains(err.Error(), "panic in a transaction: runtime error"))
 				is.True(strings.Contains(err.Error(), "commit_test.go")) // and where
 			}
 		}
-		_, err := tx.Slug("kept")
+		_, err := catalog.Slug(tx, "kept")
 		is.NoErr(err)
-		return audit(tx)
+		return kvtest.Audit(tx)
 	})
 }
 
@@ -149,40 +159,40 @@ func TestFailuresAreTakenBack(t *testing.T) {
 // same transaction.
 func TestTakenInTheSameTransaction(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	add(t, s, u.ID, record.Notes, `{"content":"c","slug":"a-slug"}`)
-	f := form(t, record.Files, `{"slug":"a-slug"}`)
-	other := form(t, record.Notes, `{"content":"d","slug":"b-slug"}`)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c","slug":"a-slug"}`)
+	f := kvtest.Form(t, record.Files, `{"slug":"a-slug"}`)
+	other := kvtest.Form(t, record.Notes, `{"content":"d","slug":"b-slug"}`)
 	var refused, tag error
-	update(t, s, func(tx *Tx) error {
-		_, refused = tx.Add(u.ID, record.Files, f, content(record.Files, 1, 1), "")
-		if _, err := tx.AddTag(u.ID, "Tag", ""); err != nil {
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		_, refused = catalog.Add(tx, u.ID, record.Files, f, kvtest.Content(record.Files, 1, 1), "")
+		if _, err := catalog.AddTag(tx, u.ID, "Tag", ""); err != nil {
 			return err
 		}
-		_, tag = tx.AddTag(u.ID, "tAG", "")
-		_, err := tx.Add(u.ID, record.Notes, other, nil, "")
+		_, tag = catalog.AddTag(tx, u.ID, "tAG", "")
+		_, err := catalog.Add(tx, u.ID, record.Notes, other, nil, "")
 		return err
 	})
-	is.Equal(code(refused), "slug_taken")
+	is.Equal(kvtest.Code(refused), "slug_taken")
 	is.Equal(refused.Error(), "This slug is in use already.")
-	is.Equal(code(tag), "tag_taken")
-	view(t, s, audit)
+	is.Equal(kvtest.Code(tag), "tag_taken")
+	kvtest.View(t, s, kvtest.Audit)
 }
 
 func TestClosed(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, nil)
-	u := user(t, s, "ann")
-	f := form(t, record.Notes, `{"content":"c"}`)
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	f := kvtest.Form(t, record.Notes, `{"content":"c"}`)
 	errs, made := make([]error, 100), make([]record.ID, 100)
 	var closed error
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = s.Update(func(tx *Tx) error {
-				r, err := tx.Add(u.ID, record.Notes, f, nil, "")
+			errs[i] = s.Update(func(tx *kv.Tx) error {
+				r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 				if err == nil {
 					made[i] = r.ID
 				}
@@ -196,25 +206,25 @@ func TestClosed(t *testing.T) {
 	wg.Wait()
 	is.NoErr(closed)
 	is.NoErr(s.Close()) // again
-	is.True(errors.Is(s.Update(func(*Tx) error { return nil }), ErrClosed))
-	is.True(errors.Is(s.View(func(*Tx) error { return nil }), ErrClosed))
+	is.True(errors.Is(s.Update(func(*kv.Tx) error { return nil }), kv.ErrClosed))
+	is.True(errors.Is(s.View(func(*kv.Tx) error { return nil }), kv.ErrClosed))
 
-	s = openAt(t, dir, nil)
-	view(t, s, func(tx *Tx) error {
+	s = kvtest.OpenAt(t, dir, nil)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
 		n := 0
 		for i, err := range errs {
 			if err == nil { // what was acknowledged is there
-				_, err := tx.Record(u.ID, record.Notes, made[i].String())
+				_, err := catalog.Record(tx, u.ID, record.Notes, made[i].String())
 				is.NoErr(err)
 				n++
 			} else {
-				is.True(errors.Is(err, ErrClosed))
+				is.True(errors.Is(err, kv.ErrClosed))
 			}
 		}
-		page, err := tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 1})
+		page, err := catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 1})
 		is.NoErr(err)
 		is.Equal(page.Total, n)
-		return audit(tx)
+		return kvtest.Audit(tx)
 	})
 }
 
@@ -222,17 +232,17 @@ func TestClosed(t *testing.T) {
 // give and wherever the clock goes.
 func TestNewID(t *testing.T) {
 	is := is.New(t)
-	c := newClock()
+	c := kvtest.NewClock()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, c.now)
+	s := kvtest.OpenAt(t, dir, c.Now)
 	var last record.ID
 	some := func(n int) {
 		var made []record.ID
-		update(t, s, func(tx *Tx) error {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			for range n {
 				made = append(made, tx.NewID())
 			}
-			return tx.Put(bucket("answer"), made[0][:], nil)
+			return tx.Put(kvtest.Bucket("answer"), made[0][:], nil)
 		})
 		for _, id := range made {
 			is.True(string(id[:]) > string(last[:]))
@@ -242,17 +252,17 @@ func TestNewID(t *testing.T) {
 		}
 	}
 	some(1)
-	is.Equal(time.Unix(last.Time().UnixTime()).UnixMilli(), c.ms.Load())
+	is.Equal(time.Unix(last.Time().UnixTime()).UnixMilli(), c.Ms.Load())
 	some(10_000) // more than a millisecond has
-	c.add(time.Millisecond)
+	c.Add(time.Millisecond)
 	some(10)
-	c.add(-time.Hour)
+	c.Add(-time.Hour)
 	some(10)
 	is.NoErr(s.Close())
-	c.add(-time.Hour)
-	s = openAt(t, dir, c.now)
+	c.Add(-time.Hour)
+	s = kvtest.OpenAt(t, dir, c.Now)
 	some(10)
-	s = copyOf(t, s)
+	s = kvtest.CopyOf(t, s)
 	some(10)
 }
 
@@ -260,13 +270,13 @@ func TestNewID(t *testing.T) {
 // before, whole pages emptied or not.
 func TestListAfterRemovalInOneTransaction(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	f := form(t, record.Notes, `{"content":"`+strings.Repeat("x", 500)+`"}`)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	f := kvtest.Form(t, record.Notes, `{"content":"`+strings.Repeat("x", 500)+`"}`)
 	var made []*record.Record
-	update(t, s, func(tx *Tx) error {
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
 		for range 200 {
-			r, err := tx.Add(u.ID, record.Notes, f, nil, "")
+			r, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 			if err != nil {
 				return err
 			}
@@ -274,29 +284,29 @@ func TestListAfterRemovalInOneTransaction(t *testing.T) {
 		}
 		return nil
 	})
-	for _, sort := range Sorts(record.Notes) {
-		var page Page
-		err := s.Update(func(tx *Tx) (err error) {
+	for _, sort := range catalog.Sorts(record.Notes) {
+		var page catalog.Page
+		err := s.Update(func(tx *kv.Tx) (err error) {
 			for _, r := range made[50:150] {
-				if err := tx.Remove(r); err != nil {
+				if err := catalog.Remove(tx, r); err != nil {
 					return err
 				}
 			}
-			if page, err = tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort}); err != nil {
+			if page, err = catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort}); err != nil {
 				return err
 			}
 			for _, r := range append(made[:50:50], made[150:]...) {
-				if err := tx.Remove(r); err != nil {
+				if err := catalog.Remove(tx, r); err != nil {
 					return err
 				}
 			}
-			none, err := tx.List(Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort})
+			none, err := catalog.List(tx, catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 500, Sort: sort})
 			if len(none.Records) > 0 {
 				err = fmt.Errorf("%d records are left", len(none.Records))
 			}
-			return errors.Join(err, errPlanned)
+			return errors.Join(err, kvtest.ErrPlanned)
 		})
-		is.True(errors.Is(err, errPlanned))
+		is.True(errors.Is(err, kvtest.ErrPlanned))
 		is.Equal(len(page.Records), 100)
 		is.Equal(page.Total, 100)
 	}
@@ -304,34 +314,34 @@ func TestListAfterRemovalInOneTransaction(t *testing.T) {
 
 func TestCursorErrors(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
 	for range 3 {
-		add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	}
-	view(t, s, func(tx *Tx) error {
-		q := Query{Owner: u.ID, Kind: record.Notes, Limit: 1}
-		page, err := tx.List(q)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		q := catalog.Query{Owner: u.ID, Kind: record.Notes, Limit: 1}
+		page, err := catalog.List(tx, q)
 		is.NoErr(err)
 		good := page.Next
 		for _, bad := range []string{"x", "====", good + "=", good[:len(good)-4], strings.Repeat("A", 1000), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
 			q.After = bad
-			_, err := tx.List(q)
-			is.Equal(code(err), "bad_cursor")
+			_, err := catalog.List(tx, q)
+			is.Equal(kvtest.Code(err), "bad_cursor")
 		}
 		yes := true
-		for _, other := range []Query{
-			{Owner: u.ID, Kind: record.Notes, Limit: 1, Sort: Oldest},
+		for _, other := range []catalog.Query{
+			{Owner: u.ID, Kind: record.Notes, Limit: 1, Sort: catalog.Oldest},
 			{Owner: u.ID, Kind: record.Links, Limit: 1},
 			{Owner: u.ID, Kind: record.Notes, Limit: 1, Public: &yes},
 			{Owner: u.ID, Kind: record.Notes, Limit: 1, Text: "x"},
 		} {
 			other.After = good
-			_, err := tx.List(other)
-			is.Equal(code(err), "bad_cursor")
+			_, err := catalog.List(tx, other)
+			is.Equal(kvtest.Code(err), "bad_cursor")
 		}
 		q.After, q.Limit = good, 7 // another page size is no other list
-		page, err = tx.List(q)
+		page, err = catalog.List(tx, q)
 		is.NoErr(err)
 		is.Equal(len(page.Records), 2)
 		return nil
@@ -341,12 +351,12 @@ func TestCursorErrors(t *testing.T) {
 // An answer is one place, kept for a day.
 func TestAnswers(t *testing.T) {
 	is := is.New(t)
-	c := newClock()
-	s := openAt(t, filepath.Join(t.TempDir(), "data"), c.now)
-	ann, bob := user(t, s, "ann").ID, user(t, s, "bob").ID
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	ann, bob := kvtest.User(t, s, "ann").ID, kvtest.User(t, s, "bob").ID
 	get := func(owner record.ID, key string) (body []byte, err error) {
-		err = s.View(func(tx *Tx) error {
-			a, err := tx.IdempotentAnswer(owner, key)
+		err = s.View(func(tx *kv.Tx) error {
+			a, err := jobs.FindAnswer(tx, owner, key)
 			if err != nil {
 				return err
 			}
@@ -356,31 +366,31 @@ func TestAnswers(t *testing.T) {
 		return body, err
 	}
 	_, err := get(ann, "k")
-	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error {
-		return tx.SaveIdempotentAnswer(ann, "k", IdempotentAnswer{[]byte("request"), []byte("yes")})
+	is.Equal(kvtest.Code(err), "not_found")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		return jobs.SaveIdempotentAnswer(tx, ann, "k", jobs.IdempotentAnswer{Request: []byte("request"), Body: []byte("yes")})
 	})
 	body, err := get(ann, "k")
 	is.NoErr(err)
 	is.Equal(string(body), "yes")
 	_, err = get(bob, "k")
-	is.Equal(code(err), "not_found")
-	c.add(24*time.Hour - time.Millisecond)
+	is.Equal(kvtest.Code(err), "not_found")
+	c.Add(24*time.Hour - time.Millisecond)
 	_, err = get(ann, "k")
 	is.NoErr(err)
-	update(t, s, func(tx *Tx) error { return tx.DropIdempotentAnswers() })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.DropIdempotentAnswers(tx) })
 	_, err = get(ann, "k")
 	is.NoErr(err)
-	c.add(time.Millisecond)
+	c.Add(time.Millisecond)
 	_, err = get(ann, "k")
-	is.Equal(code(err), "not_found")
-	update(t, s, func(tx *Tx) error {
-		return tx.SaveIdempotentAnswer(bob, "k", IdempotentAnswer{[]byte("another"), []byte("no")})
+	is.Equal(kvtest.Code(err), "not_found")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		return jobs.SaveIdempotentAnswer(tx, bob, "k", jobs.IdempotentAnswer{Request: []byte("another"), Body: []byte("no")})
 	})
-	update(t, s, func(tx *Tx) error { return tx.DropIdempotentAnswers() })
-	view(t, s, func(tx *Tx) error {
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.DropIdempotentAnswers(tx) })
+	kvtest.View(t, s, func(tx *kv.Tx) error {
 		n := 0
-		for range tx.Walk(bucket("answer"), nil, nil, false) {
+		for range tx.Walk(kvtest.Bucket("answer"), nil, nil, false) {
 			n++
 		}
 		is.Equal(n, 1)
@@ -390,17 +400,17 @@ func TestAnswers(t *testing.T) {
 
 func TestDamagedRow(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	u := user(t, s, "ann")
-	bad, good := add(t, s, u.ID, record.Notes, `{"content":"c"}`), add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	update(t, s, func(tx *Tx) error { return tx.Put(bucket("record"), bad.Key(), []byte{1, 1}) })
-	is.NoErr(s.Seen(bad))
-	is.NoErr(s.Seen(good))
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	bad, good := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`), kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return tx.Put(kvtest.Bucket("record"), bad.Key(), []byte{1, 1}) })
+	is.NoErr(catalog.Seen(s, bad))
+	is.NoErr(catalog.Seen(s, good))
 	is.NoErr(s.Flush()) // one damaged row does not hold up the others' counts
-	view(t, s, func(tx *Tx) error {
-		is.Equal(viewed(tx, good)[0], int64(1))
-		_, err := tx.Record(u.ID, record.Notes, bad.ID.String())
-		is.True(err != nil && !errors.Is(err, table.ErrMissing) && code(err) == "")
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.Viewed(tx, good)[0], int64(1))
+		_, err := catalog.Record(tx, u.ID, record.Notes, bad.ID.String())
+		is.True(err != nil && !errors.Is(err, table.ErrMissing) && kvtest.Code(err) == "")
 		return nil
 	})
 }

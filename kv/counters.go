@@ -15,9 +15,9 @@ const flushEvery = time.Second
 // counters is what is counted in memory until the next flush.
 type counters struct {
 	sync.Mutex
-	views map[[record.KeySize]byte]int64
-	keys  map[[32]byte]time.Time // by owner and id
-	noted map[[32]byte]time.Time // what of keys was on its way to the disk last
+	Views map[[record.KeySize]byte]int64
+	Keys  map[[32]byte]time.Time // by owner and id
+	Noted map[[32]byte]time.Time // what of keys was on its way to the disk last
 }
 
 func (s *Store) flushLoop() {
@@ -31,15 +31,15 @@ func (s *Store) flushLoop() {
 			s.checkDiskSpace()
 			s.retryWrite()
 			if err := s.watchClock(false); err != nil {
-				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
+				s.Log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
 			}
-			for _, t := range s.schema.Tables {
+			for _, t := range s.Schema.Tables {
 				if t.Tick != nil {
 					t.Tick(s)
 				}
 			}
 			if err := s.Flush(); err != nil {
-				s.log.Error("counts not written; they are kept for the next try", "error", err)
+				s.Log.Error("counts not written; they are kept for the next try", "error", err)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Store) flushLoop() {
 func (s *Store) Flush() error {
 	var writes []func(*Tx) error
 	var back []func()
-	for _, t := range s.schema.Tables {
+	for _, t := range s.Schema.Tables {
 		if t.Flush == nil {
 			continue
 		}
@@ -76,23 +76,23 @@ func (s *Store) Flush() error {
 	return err
 }
 
-func (u *counters) view(key [record.KeySize]byte, n int64) {
-	if u.views == nil {
-		u.views = map[[record.KeySize]byte]int64{}
+func (u *counters) View(key [record.KeySize]byte, n int64) {
+	if u.Views == nil {
+		u.Views = map[[record.KeySize]byte]int64{}
 	}
-	u.views[key] += n
+	u.Views[key] += n
 }
 
-func (u *counters) note(key [32]byte, at time.Time) {
-	if u.noted == nil {
-		u.noted = map[[32]byte]time.Time{}
+func (u *counters) Note(key [32]byte, at time.Time) {
+	if u.Noted == nil {
+		u.Noted = map[[32]byte]time.Time{}
 	}
-	u.noted[key] = at
+	u.Noted[key] = at
 }
 
-func (u *counters) use(key [32]byte, at time.Time) {
-	if u.keys == nil {
-		u.keys = map[[32]byte]time.Time{}
+func (u *counters) Use(key [32]byte, at time.Time) {
+	if u.Keys == nil {
+		u.Keys = map[[32]byte]time.Time{}
 	}
-	u.keys[key] = at
+	u.Keys[key] = at
 }

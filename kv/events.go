@@ -7,10 +7,11 @@ import (
 
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
-// collect reads all rows below a prefix.
-func collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
+// Collect reads all rows below a prefix.
+func Collect[T any](t *table.Table[T], tx *Tx, prefix []byte) ([]T, error) {
 	all := []T{}
 	for v, err := range t.All(tx.Tx, prefix) {
 		if err != nil {
@@ -32,7 +33,7 @@ const changesVolume = 4 << 20
 func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 	var all []record.Change
 	volume := 0
-	for k, v := range tx.Walk(changeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
+	for k, v := range tx.Walk(ChangeBucket, nil, binary.BigEndian.AppendUint64(nil, since), false) {
 		if len(all) == limit || volume > changesVolume {
 			break
 		}
@@ -40,7 +41,7 @@ func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 			return nil, fmt.Errorf("change %x: damaged", k)
 		}
 		c := record.Change{Seq: binary.BigEndian.Uint64(k), Owner: record.ID(v[:16]), Kind: record.KindOf(v[16]), ID: record.ID(v[17:])}
-		if row := tx.Get(recordBucket, v); row != nil {
+		if row := tx.Get(RecordBucket, v); row != nil {
 			volume += len(row)
 			if r, err := record.ParseRow(v, row); err == nil && r.Seq == c.Seq {
 				c.Record = r
@@ -53,7 +54,7 @@ func (tx *Tx) Changes(since uint64, limit int) ([]record.Change, error) {
 
 // Latest is the place of the latest change in the feed.
 func (tx *Tx) Latest() uint64 {
-	if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
+	if v := tx.Get(workcopy.MetaBucket, MetaSeq); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)
 	}
 	return 0
@@ -62,7 +63,7 @@ func (tx *Tx) Latest() uint64 {
 // Trimmed is a place of the feed such that marks of removals up to it may be
 // gone: a reader that stopped before it has to start again.
 func (tx *Tx) Trimmed() uint64 {
-	if v := tx.Get(metaBucket, metaTrimmed); len(v) == 8 {
+	if v := tx.Get(workcopy.MetaBucket, MetaTrimmed); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)
 	}
 	return 0
@@ -80,11 +81,11 @@ func (s *Store) Trim(places []uint64) error {
 			high := before
 			for _, seq := range some {
 				k := binary.BigEndian.AppendUint64(nil, seq)
-				v := tx.Get(changeBucket, k)
-				if v == nil || tx.Get(recordBucket, v) != nil {
+				v := tx.Get(ChangeBucket, k)
+				if v == nil || tx.Get(RecordBucket, v) != nil {
 					continue
 				}
-				if err := tx.Delete(changeBucket, k); err != nil {
+				if err := tx.Delete(ChangeBucket, k); err != nil {
 					return err
 				}
 				high = max(high, seq)
@@ -92,7 +93,7 @@ func (s *Store) Trim(places []uint64) error {
 			if high == before {
 				return nil
 			}
-			return tx.Put(metaBucket, metaTrimmed, binary.BigEndian.AppendUint64(nil, high))
+			return tx.Put(workcopy.MetaBucket, MetaTrimmed, binary.BigEndian.AppendUint64(nil, high))
 		}); err != nil {
 			return err
 		}

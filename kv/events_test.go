@@ -1,10 +1,13 @@
-package kv
+package kv_test
 
 import (
 	"testing"
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
 	"kist/kv/record"
 )
 
@@ -12,18 +15,18 @@ import (
 // record that is there does not, no matter who asks.
 func TestTrim(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	owner := user(t, s, "ann")
-	kept := add(t, s, owner.ID, record.Notes, `{"content":"kept"}`)
-	gone := add(t, s, owner.ID, record.Notes, `{"content":"gone"}`)
+	s := kvtest.Open(t)
+	owner := kvtest.User(t, s, "ann")
+	kept := kvtest.Add(t, s, owner.ID, record.Notes, `{"content":"kept"}`)
+	gone := kvtest.Add(t, s, owner.ID, record.Notes, `{"content":"gone"}`)
 	select {
 	case <-s.Changed():
 	default:
 		t.Fatal("a commit with changes was not told")
 	}
-	update(t, s, func(tx *Tx) error { return tx.Remove(gone) })
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return catalog.Remove(tx, gone) })
 	feed := func() (all []record.Change) {
-		view(t, s, func(tx *Tx) (err error) {
+		kvtest.View(t, s, func(tx *kv.Tx) (err error) {
 			all, err = tx.Changes(0, 100)
 			return err
 		})
@@ -37,13 +40,13 @@ func TestTrim(t *testing.T) {
 
 	is.NoErr(s.Trim([]uint64{kept.Seq, 7777})) // a record that is there, and nothing
 	is.Equal(len(feed()), 2)
-	view(t, s, func(tx *Tx) error {
+	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Trimmed(), uint64(0))
 		return nil
 	})
 	is.NoErr(s.Trim([]uint64{all[1].Seq}))
 	is.Equal(len(feed()), 1)
-	view(t, s, func(tx *Tx) error {
+	kvtest.View(t, s, func(tx *kv.Tx) error {
 		is.Equal(tx.Trimmed(), all[1].Seq)
 		is.Equal(tx.Latest(), all[1].Seq)
 		var problems []error

@@ -8,30 +8,51 @@ import (
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // What follows lets the tests outside of the package reach into it.
 
-func StoreBolt(s *Store) *bolt.DB                    { return s.bolt }
-func StoreJournal(s *Store) **journal.Journal        { return &s.journal }
-func StoreState(s *Store) *journal.State             { return &s.state }
-func StoreRecord(s *Store) *journal.Record           { return &s.record }
-func StoreSeq(s *Store) *uint64                      { return &s.seq }
-func InspectedStore(i *Inspection) *Store            { return i.s }
-func BareTx(s *Store, b *bolt.Tx) *Tx                { return &Tx{Tx: table.On(b), s: s, Now: time.Now()} }
-func Between(s *Store, fn func() error) error        { return s.between(fn) }
-func CheckDiskSpace(s *Store)                        { s.checkDiskSpace() }
-func CommitFailed(s *Store, err error) error         { return s.commitFailed(err) }
-func RetryWrite(s *Store)                            { s.retryWrite() }
-func Scrub(s *Store) (wrong, err error)              { return s.scrub() }
-func Upgrade(s *Store, from uint32) error            { return s.upgrade(from) }
-func WatchClock(s *Store, closing bool) error        { return s.watchClock(closing) }
-func TextsHold(tx *Tx) bool                          { return tx.textsHold() }
-func SnapshotUnderWay(s *Store) chan int64           { return s.gen.busy }
-func MakeSnapshotDue(s *Store)                       { s.gen.due = true }
-func HasBallast(s *Store) bool                       { return s.space.held.Load() }
-func SetDiskLow(s *Store, low bool)                  { s.space.low.Store(low) }
-func SetBounds(s *Store, each, records int64)        { s.most = bounds{each: each, records: records} }
+func StoreBolt(s *Store) *bolt.DB { return s.bolt }
+
+func StoreJournal(s *Store) **journal.Journal { return &s.journal }
+
+func StoreState(s *Store) *journal.State { return &s.state }
+
+func StoreRecord(s *Store) *journal.Record { return &s.record }
+
+func StoreSeq(s *Store) *uint64 { return &s.seq }
+
+func InspectedStore(i *Inspection) *Store { return i.s }
+
+func BareTx(s *Store, b *bolt.Tx) *Tx { return &Tx{Tx: table.On(b), Store: s, Now: time.Now()} }
+
+func Between(s *Store, fn func() error) error { return s.between(fn) }
+
+func CheckDiskSpace(s *Store) { s.checkDiskSpace() }
+
+func CommitFailed(s *Store, err error) error { return s.commitFailed(err) }
+
+func RetryWrite(s *Store) { s.retryWrite() }
+
+func Scrub(s *Store) (wrong, err error) { return s.scrub() }
+
+func Upgrade(s *Store, from uint32) error { return s.upgrade(from) }
+
+func WatchClock(s *Store, closing bool) error { return s.watchClock(closing) }
+
+func TextsHold(tx *Tx) bool { return tx.textsHold() }
+
+func SnapshotUnderWay(s *Store) chan int64 { return s.gen.busy }
+
+func MakeSnapshotDue(s *Store) { s.gen.due = true }
+
+func HasBallast(s *Store) bool { return s.Space.held.Load() }
+
+func SetDiskLow(s *Store, low bool) { s.Space.low.Store(low) }
+
+func SetBounds(s *Store, each, records int64) { s.Most = bounds{Each: each, Records: records} }
+
 func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.wait(id, s.Now()) }
 
 func SpendWrites(s *Store, id record.ID, bytes int, at time.Time) { s.writes.add(id, bytes, at) }
@@ -45,12 +66,22 @@ func SetClosed(s *Store, closed bool) {
 
 // Rederived is a store on a new file with what a repair works out of the store's rows.
 func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
-	db, err := openCopy(path)
+	db, err := workcopy.OpenCopy(path)
 	if err != nil {
 		return nil, err
 	}
-	other := &Store{bolt: db, now: s.now, schema: s.schema}
-	other.callers.Store(s.callers.Load())
+	other := &Store{bolt: db, now: s.now, Schema: s.Schema}
+	other.Callers.Store(s.Callers.Load())
 	other.tags.Store(s.tags.Load())
-	return other, s.schema.rederive(s.bolt, db, lost)
+	return other, s.Schema.Rederive(s.bolt, db, lost)
 }
+
+const (
+	BallastMost = ballastMost
+	BallastName = ballastName
+	ReserveMost = reserveMost
+	RetryBytes  = retryBytes
+	ScrubFirst  = scrubFirst
+)
+
+var TextOf = textOf

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -13,8 +13,13 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/journal"
+	"kist/kv/kvtest"
 	"kist/kv/record"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // failingFolder is the folder of a journal whose files cannot be synced while
@@ -55,26 +60,26 @@ func (f failingFile) Datasync() error {
 }
 
 // failing gives an open store such a folder.
-func failing(t *testing.T, s *Store) *failingFolder {
+func failing(t *testing.T, s *kv.Store) *failingFolder {
 	t.Helper()
 	is := is.New(t)
 	folder, err := disk.OpenFolder(filepath.Join(s.Dir(), "journal"))
 	is.NoErr(err)
 	f := &failingFolder{Folder: folder, cause: syscall.EIO}
 	f.most.Store(-1)
-	is.NoErr(Between(s, func() error {
-		if SnapshotUnderWay(s) != nil {
+	is.NoErr(kv.Between(s, func() error {
+		if kv.SnapshotUnderWay(s) != nil {
 			return errors.New("a snapshot is being written")
 		}
-		name, size := (*StoreJournal(s)).End()
-		j, err := journal.New(f, Format)
+		name, size := (*kv.StoreJournal(s)).End()
+		j, err := journal.New(f, workcopy.Format)
 		if err == nil {
-			err = j.Resume(*StoreState(s), name, size)
+			err = j.Resume(*kv.StoreState(s), name, size)
 		}
 		if err == nil {
-			err = (*StoreJournal(s)).Close()
+			err = (*kv.StoreJournal(s)).Close()
 		}
-		*StoreJournal(s) = j
+		*kv.StoreJournal(s) = j
 		return err
 	}))
 	return f
@@ -85,26 +90,26 @@ func failing(t *testing.T, s *Store) *failingFolder {
 // acknowledged is there after a kill at any time.
 func TestFailingDisk(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
+	s := kvtest.Open(t)
 	f := failing(t, s)
-	u := user(t, s, "ann")
-	r := add(t, s, u.ID, record.Notes, `{"content":"before"}`)
+	u := kvtest.User(t, s, "ann")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"before"}`)
 	try := func() (made *record.Record, err error) {
-		err = s.Update(func(tx *Tx) (err error) {
-			made, err = tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c"}`), nil, "")
+		err = s.Update(func(tx *kv.Tx) (err error) {
+			made, err = catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
 			return err
 		})
 		return made, err
 	}
-	count := func(s *Store) (n int) {
-		view(t, s, func(tx *Tx) error {
-			for _, err := range tx.Newest(u.ID, record.Notes) {
+	count := func(s *kv.Store) (n int) {
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			for _, err := range catalog.NewestFirst(tx, u.ID, record.Notes) {
 				if err != nil {
 					return err
 				}
 				n++
 			}
-			return audit(tx)
+			return kvtest.Audit(tx)
 		})
 		return n
 	}
@@ -112,13 +117,13 @@ func TestFailingDisk(t *testing.T) {
 		f.fail.Store(true)
 		for range 3 {
 			_, err := try()
-			is.True(errors.Is(err, ErrUnwritable))
+			is.True(errors.Is(err, kv.ErrUnwritable))
 			is.True(errors.Is(err, syscall.EIO))
 			var e *record.Error
 			is.True(errors.As(err, &e) && e.Fault == record.Busy && e.Retry > 0)
 			is.True(s.Failing())
-			view(t, s, func(tx *Tx) error { _, err := tx.Owned(u.ID, record.Notes, r.ID); return err })
-			is.Equal(count(copyOf(t, s)), 1+round) // killed now
+			kvtest.View(t, s, func(tx *kv.Tx) error { _, err := catalog.Owned(tx, u.ID, record.Notes, r.ID); return err })
+			is.Equal(count(kvtest.CopyOf(t, s)), 1+round) // killed now
 		}
 		f.fail.Store(false)
 		if round == 1 { // nobody writes but the store itself
@@ -130,15 +135,15 @@ func TestFailingDisk(t *testing.T) {
 		is.NoErr(err)
 		is.True(!s.Failing())
 		is.Equal(count(s), 2+round)
-		is.Equal(count(copyOf(t, s)), 2+round)
+		is.Equal(count(kvtest.CopyOf(t, s)), 2+round)
 	}
 }
 
 // A change that is too large for a record is not the disk's fault.
 func TestTooLargeCommit(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
-	err := CommitFailed(s, errors.New("too large"))
+	s := kvtest.Open(t)
+	err := kv.CommitFailed(s, errors.New("too large"))
 	is.Equal(err.Error(), "too large")
 	is.True(!s.Failing())
 }
@@ -152,60 +157,60 @@ func TestQuotaUsedUp(t *testing.T) {
 		t.Run(cause.Error(), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
-				Schema: All,
-				Log:    quiet, Space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
+			s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{
+				Schema: tables.All,
+				Log:    kvtest.Quiet, Space: func() (disk.Room, error) { return disk.Room{Free: 1 << 39, Total: 1 << 40}, nil },
 			})
 			f := failing(t, s)
-			u := user(t, s, "ann")
-			r := add(t, s, u.ID, record.Notes, `{"content":"before"}`)
+			u := kvtest.User(t, s, "ann")
+			r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"before"}`)
 			try := func() error {
-				return s.Update(func(tx *Tx) error {
-					_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c"}`), nil, "")
+				return s.Update(func(tx *kv.Tx) error {
+					_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
 					return err
 				})
 			}
-			ballast := filepath.Join(s.Dir(), "cache", ballastName)
-			CheckDiskSpace(s)
+			ballast := filepath.Join(s.Dir(), "cache", kv.BallastName)
+			kv.CheckDiskSpace(s)
 			_, err := os.Stat(ballast)
 			is.NoErr(err)
 
 			f.cause = cause
 			f.fail.Store(true)
 			err = try()
-			is.True(errors.Is(err, ErrFull))
+			is.True(errors.Is(err, kv.ErrFull))
 			is.True(errors.Is(err, cause))
 			_, err = os.Stat(ballast)
 			is.True(errors.Is(err, fs.ErrNotExist)) // given up, to make room
 			still := func() {
 				t.Helper()
-				CheckDiskSpace(s)
-				RetryWrite(s)
-				is.True(errors.Is(try(), ErrFull))
+				kv.CheckDiskSpace(s)
+				kv.RetryWrite(s)
+				is.True(errors.Is(try(), kv.ErrFull))
 				is.Equal(s.FreeForContent(), int64(0))
 				is.True(!s.Failing()) // it is full, not broken
 			}
 			still()
-			_, size := (*StoreJournal(s)).End()
-			f.most.Store(size + retryBytes/2)
-			is.NoErr(s.Update(func(tx *Tx) error { // a removal fits
-				r, err := tx.Record(u.ID, record.Notes, r.ID.String())
+			_, size := (*kv.StoreJournal(s)).End()
+			f.most.Store(size + kv.RetryBytes/2)
+			is.NoErr(s.Update(func(tx *kv.Tx) error { // a removal fits
+				r, err := catalog.Record(tx, u.ID, record.Notes, r.ID.String())
 				if err != nil {
 					return err
 				}
-				return tx.Remove(r)
+				return catalog.Remove(tx, r)
 			}))
 			still()
 			f.fail.Store(false)
-			CheckDiskSpace(s)
-			RetryWrite(s)
+			kv.CheckDiskSpace(s)
+			kv.RetryWrite(s)
 			is.True(s.FreeForContent() > 0)
 			is.NoErr(try())
 			is.NoErr(s.Close())
-			s = openAt(t, s.Dir(), nil)
-			view(t, s, func(tx *Tx) error {
-				is.True(len(tx.Get(bucket("meta"), []byte("tried"))) <= 8) // what was written to find out is gone
-				return audit(tx)
+			s = kvtest.OpenAt(t, s.Dir(), nil)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				is.True(len(tx.Get(kvtest.Bucket("meta"), []byte("tried"))) <= 8) // what was written to find out is gone
+				return kvtest.Audit(tx)
 			})
 		})
 	}

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"archive/tar"
@@ -16,7 +16,10 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/kvtest"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // madeAt is a moment after the directory in admin/testdata/first was made, at
@@ -56,11 +59,11 @@ func unpack(t *testing.T, name string) string {
 func TestFirstDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := openAt(t, unpack(t, filepath.Join("..", "admin", "testdata", "first", "data.tar.gz")), func() time.Time { return madeAt })
-	is.NoErr(s.View(func(tx *Tx) error {
-		for b := range All.Buckets().All() {
-			zero, there := storedJSON[b.Name]
-			if !there && b.Name != bucket("record").Name {
+	s := kvtest.OpenAt(t, unpack(t, filepath.Join("..", "admin", "testdata", "first", "data.tar.gz")), func() time.Time { return madeAt })
+	is.NoErr(s.View(func(tx *kv.Tx) error {
+		for b := range tables.All.Buckets().All() {
+			zero, there := kvtest.StoredJSON[b.Name]
+			if !there && b.Name != kvtest.Bucket("record").Name {
 				continue
 			}
 			n := 0
@@ -90,7 +93,7 @@ func TestFirstDirectory(t *testing.T) {
 		}
 		return nil
 	}))
-	is.NoErr(s.View(func(tx *Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
+	is.NoErr(s.View(func(tx *kv.Tx) error { return tx.Audit(func(err error) { t.Error(err) }) }))
 }
 
 // lack names the first member of the JSON object that the other does not have

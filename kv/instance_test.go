@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"bytes"
@@ -15,16 +15,22 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/datadir"
 	"kist/kv/journal"
+	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/repair"
+	"kist/kv/tables"
 )
 
 // inhabitedBy is a closed data directory with an account.
 func inhabitedBy(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, nil)
-	user(t, s, name)
+	s := kvtest.OpenAt(t, dir, nil)
+	kvtest.User(t, s, name)
 	is.New(t).NoErr(s.Close())
 	return dir
 }
@@ -47,14 +53,14 @@ func TestInstanceWithoutJournal(t *testing.T) {
 			is := is.New(t)
 			dir := inhabitedBy(t, "ann")
 			is.NoErr(harm(dir))
-			for _, gone := range []string{"cache", "blobs", cleanName, "LOCK"} {
+			for _, gone := range []string{"cache", "blobs", datadir.CleanName, "LOCK"} {
 				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
 			}
 			for range 2 {
-				_, err := Open(dir, Options{Schema: All, Log: quiet})
+				_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 				is.True(err != nil)
 				is.True(strings.Contains(err.Error(), "the file INSTANCE says that there were"))
-				_, err = os.Lstat(filepath.Join(dir, InstanceName))
+				_, err = os.Lstat(filepath.Join(dir, datadir.InstanceName))
 				is.NoErr(err)
 			}
 		})
@@ -67,10 +73,10 @@ func TestInstanceIsKept(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := inhabitedBy(t, "ann")
-	path := filepath.Join(dir, InstanceName)
+	path := filepath.Join(dir, datadir.InstanceName)
 	first, err := os.ReadFile(path)
 	is.NoErr(err)
-	origin, _, err := Origin(dir)
+	origin, _, err := kv.Origin(dir)
 	is.NoErr(err)
 	is.Equal(string(first), fmt.Sprintf(`{"format":1,"instance":"%s"}`+"\n", origin))
 	info, err := os.Stat(path)
@@ -84,7 +90,7 @@ func TestInstanceIsKept(t *testing.T) {
 		"no cache": func() error { return os.RemoveAll(filepath.Join(dir, "cache")) },
 	} {
 		is.NoErr(harm())
-		is.NoErr(openAt(t, dir, nil).Close())
+		is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
 		now, err := os.ReadFile(path)
 		is.NoErr(err)
 		if string(now) != string(first) {
@@ -92,7 +98,7 @@ func TestInstanceIsKept(t *testing.T) {
 		}
 	}
 	is.NoErr(os.WriteFile(path, []byte(`{"format":2,"name":"x"}`), 0o600))
-	_, err = Open(dir, Options{Schema: All, Log: quiet})
+	_, err = kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 	is.True(err != nil && strings.Contains(err.Error(), "has format 2"))
 }
 
@@ -102,21 +108,21 @@ func TestInstanceOfAnother(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir, other := inhabitedBy(t, "ann"), inhabitedBy(t, "bob")
-	is.NoErr(os.Rename(filepath.Join(other, InstanceName), filepath.Join(dir, InstanceName)))
+	is.NoErr(os.Rename(filepath.Join(other, datadir.InstanceName), filepath.Join(dir, datadir.InstanceName)))
 	for range 2 { // with a working copy that is proven, and without
-		_, err := Open(dir, Options{Schema: All, Log: quiet})
+		_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 		is.True(err != nil)
 		is.True(strings.Contains(err.Error(), "two data directories were mixed"))
 		var problems []error
-		i, err := All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { problems = append(problems, err) })
+		i, err := tables.All.Inspect(dir, t.TempDir(), func(int64) {}, func(err error) { problems = append(problems, err) })
 		is.NoErr(err)
 		is.NoErr(i.Close())
 		is.Equal(len(problems), 1) // it says so before the start does
 		is.True(strings.Contains(problems[0].Error(), "two data directories were mixed"))
 		is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
 	}
-	is.NoErr(os.Remove(filepath.Join(dir, InstanceName)))
-	is.NoErr(openAt(t, dir, nil).Close())
+	is.NoErr(os.Remove(filepath.Join(dir, datadir.InstanceName)))
+	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
 }
 
 // The files of another instance's journal in the place of those that were there
@@ -133,39 +139,39 @@ func TestJournalOfAnother(t *testing.T) {
 			if more {
 				long = other
 			}
-			s := openAt(t, long, nil)
+			s := kvtest.OpenAt(t, long, nil)
 			for range 20 { // more than the store commits on its own while the other is made
-				add(t, s, anyone(t, s), record.Notes, `{"content":"c"}`)
+				kvtest.Add(t, s, kvtest.Anyone(t, s), record.Notes, `{"content":"c"}`)
 			}
 			is.NoErr(s.Close())
 			copied := filepath.Join(dir, "cache", "kist.db")
 			before, err := os.ReadFile(copied)
 			is.NoErr(err)
 			mine, theirs := filepath.Join(dir, "journal"), filepath.Join(other, "journal")
-			for path := range filesIn(t, mine) {
+			for path := range kvtest.FilesIn(t, mine) {
 				is.NoErr(os.Remove(path))
 			}
 			is.NoErr(os.CopyFS(mine, os.DirFS(theirs)))
-			was := filesIn(t, mine)
+			was := kvtest.FilesIn(t, mine)
 
-			_, err = Open(dir, Options{Schema: All, Log: quiet})
+			_, err = kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), "two data directories were mixed"))
-			is.True(maps.Equal(filesIn(t, mine), was))
+			is.True(maps.Equal(kvtest.FilesIn(t, mine), was))
 			after, err := os.ReadFile(copied)
 			is.NoErr(err)
 			is.True(bytes.Equal(after, before))
 
 			// A repair takes one of the two.
-			_, err = Repair(dir, RepairOptions{Schema: All})
+			_, err = repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
 			is.NoErr(err)
-			s = openAt(t, dir, nil)
-			view(t, s, func(tx *Tx) error {
-				all, err := tx.Users()
+			s = kvtest.OpenAt(t, dir, nil)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				all, err := people.Users(tx)
 				is.NoErr(err)
 				is.Equal(len(all), 1)
 				is.Equal(all[0].Name, map[bool]string{true: "bob", false: "ann"}[more])
-				return audit(tx)
+				return kvtest.Audit(tx)
 			})
 		})
 	}
@@ -177,16 +183,16 @@ func TestInstanceIsFolder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := inhabitedBy(t, "ann")
-	path := filepath.Join(dir, InstanceName)
+	path := filepath.Join(dir, datadir.InstanceName)
 	is.NoErr(os.Remove(path))
 	is.NoErr(os.Mkdir(path, 0o700))
-	_, err := Open(dir, Options{Schema: All, Log: quiet})
+	_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 	is.True(err != nil)
 	is.Equal(err.Error(), path+" is not a file; remove it and try again")
-	r, err := Repair(dir, RepairOptions{Schema: All})
+	r, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
 	is.NoErr(err)
 	is.True(r.Whole())
-	is.NoErr(openAt(t, dir, nil).Close())
+	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
 }
 
 // A repair may lose what the instance is known by. What it leaves starts.
@@ -194,17 +200,17 @@ func TestInstanceAfterRepair(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := inhabitedBy(t, "ann")
-	_, err := Repair(dir, RepairOptions{Schema: All})
+	_, err := repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
 	is.NoErr(err)
-	is.NoErr(openAt(t, dir, nil).Close())
-	_, err = os.Lstat(filepath.Join(dir, InstanceName))
+	is.NoErr(kvtest.OpenAt(t, dir, nil).Close())
+	_, err = os.Lstat(filepath.Join(dir, datadir.InstanceName))
 	is.NoErr(err)
 }
 
 // touched is every name below a folder with mode, time of change and bytes.
 func touched(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	all := filesIn(t, dir)
+	all := kvtest.FilesIn(t, dir)
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -241,10 +247,10 @@ func TestNewerTouchesNothing(t *testing.T) {
 					is.NoErr(os.Remove(filepath.Join(dir, "LOCK")))
 				}
 				before := touched(t, dir)
-				_, err = Open(dir, Options{Schema: All, Log: quiet})
+				_, err = kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 				is.True(errors.As(err, new(*journal.Newer)))
 				is.True(strings.Contains(err.Error(), "77"))
-				_, err = Repair(dir, RepairOptions{Schema: All})
+				_, err = repair.Repair(dir, repair.RepairOptions{Schema: tables.All})
 				is.True(errors.As(err, new(*journal.Newer)))
 				is.True(maps.Equal(touched(t, dir), before))
 			})

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"fmt"
@@ -8,14 +8,18 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // What is given back is read again as it was.
 func TestRelax(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
-	s, err := Open(dir, Options{Schema: All})
+	s, err := kv.Open(dir, kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	resident := func() int {
 		text, err := os.ReadFile("/proc/self/smaps")
@@ -29,23 +33,23 @@ func TestRelax(t *testing.T) {
 		return n
 	}
 	var u *record.User
-	is.NoErr(s.Update(func(tx *Tx) (err error) {
-		u, err = tx.AddUser(record.User{Name: "ann", Quota: -1})
+	is.NoErr(s.Update(func(tx *kv.Tx) (err error) {
+		u, err = people.AddUser(tx, record.User{Name: "ann", Quota: -1})
 		return err
 	}))
-	is.NoErr(s.Update(func(tx *Tx) error {
+	is.NoErr(s.Update(func(tx *kv.Tx) error {
 		for range 100 {
 			f := record.NewForm(record.Notes)
 			f.Body = &record.Note{Name: "x", Content: strings.Repeat("x", 10_000)}
-			if _, err := tx.Add(u.ID, record.Notes, f, nil, ""); err != nil {
+			if _, err := catalog.Add(tx, u.ID, record.Notes, f, nil, ""); err != nil {
 				return err
 			}
 		}
 		return nil
 	}))
 	read := func() (n int) {
-		is.NoErr(s.View(func(tx *Tx) error {
-			for r, err := range tx.Newest(u.ID, record.Notes) {
+		is.NoErr(s.View(func(tx *kv.Tx) error {
+			for r, err := range catalog.NewestFirst(tx, u.ID, record.Notes) {
 				is.NoErr(err)
 				b, err := r.Decode()
 				is.NoErr(err)
@@ -61,9 +65,9 @@ func TestRelax(t *testing.T) {
 	is.True(before > 900)
 	is.True(resident() < before/2)
 	is.Equal(read(), 1_000_000)
-	mapped := FileMemory()
+	mapped := kv.FileMemory()
 	is.NoErr(s.SetRelaxed())
-	is.True(mapped-FileMemory() > 500_000)
+	is.True(mapped-kv.FileMemory() > 500_000)
 	is.NoErr(s.Close())
-	is.Equal(s.SetRelaxed(), ErrClosed)
+	is.Equal(s.SetRelaxed(), kv.ErrClosed)
 }

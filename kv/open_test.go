@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"bytes"
@@ -18,54 +18,38 @@ import (
 	"github.com/matryer/is"
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/datadir"
 	"kist/kv/journal"
+	"kist/kv/kvtest"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
-// openEnv makes the test binary another process that opens a store.
-const openEnv = "KIST_TEST_OPEN"
-
-func TestMain(m *testing.M) { runTests(m) }
-
-// runTests runs the tests of a package, or what they start this program for.
-func runTests(m *testing.M) {
-	if os.Getenv(hangEnv) != "" && os.Getenv(childEnv) != "" {
-		misbehave(os.Getenv(hangEnv))
-	}
-	Child()
-	dir := os.Getenv(openEnv)
-	if dir == "" {
-		os.Exit(m.Run())
-	}
-	start := time.Now()
-	_, err := Open(dir, Options{Schema: All})
-	var used *InUse
-	if !errors.As(err, &used) || time.Since(start) > 2*time.Second {
-		fmt.Printf("%v after %v\n", err, time.Since(start))
-		os.Exit(1)
-	}
-	fmt.Print(used.PID)
-}
+func TestMain(m *testing.M) { kvtest.RunTests(m) }
 
 // A second process gives up soon, and says which one is there.
 func TestSecondProcess(t *testing.T) {
 	is := is.New(t)
-	s := open(t)
+	s := kvtest.Open(t)
 	self, err := os.Executable()
 	is.NoErr(err)
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), openEnv+"="+s.Dir())
+	cmd.Env = append(os.Environ(), kvtest.OpenEnv+"="+s.Dir())
 	out, err := cmd.CombinedOutput()
 	is.Equal(string(out), fmt.Sprint(os.Getpid()))
 	is.NoErr(err)
 
-	_, err = Open(s.Dir(), Options{Schema: All}) // nor is there a second store in one process
-	var used *InUse
+	_, err = kv.Open(s.Dir(), kv.Options{Schema: tables.All}) // nor is there a second store in one process
+	var used *datadir.InUse
 	is.True(errors.As(err, &used))
 	is.Equal(used.PID, os.Getpid())
 	is.Equal(err.Error(), fmt.Sprintf("the data directory is in use by process %d", os.Getpid()))
-	is.Equal((&InUse{}).Error(), "the data directory is in use by another process")
-	user(t, s, "ann") // the first goes on
+	is.Equal((&datadir.InUse{}).Error(), "the data directory is in use by another process")
+	kvtest.User(t, s, "ann") // the first goes on
 }
 
 func TestUnsafeDirectory(t *testing.T) {
@@ -77,7 +61,7 @@ func TestUnsafeDirectory(t *testing.T) {
 			is := is.New(t)
 			dir := t.TempDir()
 			is.NoErr(os.Chmod(dir, mode))
-			s, err := Open(dir, Options{Schema: All, Log: quiet})
+			s, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 			is.Equal(err == nil, ok)
 			if ok {
 				is.NoErr(s.Close())
@@ -91,7 +75,7 @@ func TestUnsafeDirectory(t *testing.T) {
 	}
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	s := openAt(t, dir, nil)
+	s := kvtest.OpenAt(t, dir, nil)
 	for _, p := range []string{dir, filepath.Join(dir, "cache"), filepath.Join(dir, "LOCK"), filepath.Join(dir, "cache", "kist.db")} {
 		info, err := os.Stat(p)
 		is.NoErr(err)
@@ -100,38 +84,10 @@ func TestUnsafeDirectory(t *testing.T) {
 	is.Equal(s.Dir(), dir)
 	file := filepath.Join(t.TempDir(), "file")
 	is.NoErr(os.WriteFile(file, nil, 0o600))
-	_, err := Open(file, Options{Schema: All})
+	_, err := kv.Open(file, kv.Options{Schema: tables.All})
 	is.True(err != nil)
-	_, err = Open(filepath.Join(file, "below"), Options{Schema: All})
+	_, err = kv.Open(filepath.Join(file, "below"), kv.Options{Schema: tables.All})
 	is.True(err != nil)
-}
-
-// setFormat writes another format into a store and closes it.
-func setFormat(t testing.TB, s *Store, n uint32) {
-	t.Helper()
-	update(t, s, func(tx *Tx) error {
-		return tx.Put(bucket("meta"), []byte("format"), binary.BigEndian.AppendUint32(nil, n))
-	})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// filesIn is what all files in a folder hold.
-func filesIn(t testing.TB, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		all[path] = string(b)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // A newer format is refused whichever of the places says so, and nothing is
@@ -141,19 +97,19 @@ func TestNewerFormat(t *testing.T) {
 		t.Run(fmt.Sprintf("clean=%v", clean), func(t *testing.T) {
 			is := is.New(t)
 			dir := filepath.Join(t.TempDir(), "data")
-			s := openAt(t, dir, nil)
-			user(t, s, "ann")
-			setFormat(t, s, Format+1)
+			s := kvtest.OpenAt(t, dir, nil)
+			kvtest.User(t, s, "ann")
+			kvtest.SetFormat(t, s, workcopy.Format+1)
 			if !clean {
-				is.NoErr(os.Remove(filepath.Join(dir, cleanName)))
+				is.NoErr(os.Remove(filepath.Join(dir, datadir.CleanName)))
 			}
-			before := filesIn(t, dir)
+			before := kvtest.FilesIn(t, dir)
 			for range 2 { // the refusal has let the directory go
-				_, err := Open(dir, Options{Schema: All, Log: quiet})
+				_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 				is.True(err != nil)
-				is.True(strings.Contains(err.Error(), fmt.Sprintf("has format %d", Format+1)))
-				is.True(strings.Contains(err.Error(), fmt.Sprintf("reads formats up to %d", Format)))
-				is.True(maps.Equal(filesIn(t, dir), before))
+				is.True(strings.Contains(err.Error(), fmt.Sprintf("has format %d", workcopy.Format+1)))
+				is.True(strings.Contains(err.Error(), fmt.Sprintf("reads formats up to %d", workcopy.Format)))
+				is.True(maps.Equal(kvtest.FilesIn(t, dir), before))
 			}
 		})
 	}
@@ -163,22 +119,22 @@ func TestNewerFormat(t *testing.T) {
 // steps that see it as any transaction does; if one fails, nothing changed.
 func TestMigration(t *testing.T) {
 	is := is.New(t)
-	c := newClock()
+	c := kvtest.NewClock()
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, c.now)
-	u := user(t, s, "ann")
-	last := add(t, s, u.ID, record.Notes, `{"content":"c"}`).ID
-	setFormat(t, s, 0)
+	s := kvtest.OpenAt(t, dir, c.Now)
+	u := kvtest.User(t, s, "ann")
+	last := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`).ID
+	kvtest.SetFormat(t, s, 0)
 	path := filepath.Join(dir, "cache", "kist.db")
-	was := All.Migrations[0]
-	t.Cleanup(func() { All.Migrations[0] = was })
-	c.add(-time.Hour)
+	was := tables.All.Migrations[0]
+	t.Cleanup(func() { tables.All.Migrations[0] = was })
+	c.Add(-time.Hour)
 
-	All.Migrations[0] = func(tx *Tx) error {
-		if _, err := tx.AddUser(record.User{Name: "bob"}); err != nil {
+	tables.All.Migrations[0] = func(tx *kv.Tx) error {
+		if _, err := people.AddUser(tx, record.User{Name: "bob"}); err != nil {
 			return err
 		}
-		return errPlanned
+		return kvtest.ErrPlanned
 	}
 	contents := func() map[string]string {
 		db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
@@ -193,14 +149,14 @@ func TestMigration(t *testing.T) {
 		return out
 	}
 	before := contents()
-	_, err := Open(dir, Options{Schema: All, Log: quiet, Now: c.now})
-	is.True(errors.Is(err, errPlanned))
+	_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet, Now: c.Now})
+	is.True(errors.Is(err, kvtest.ErrPlanned))
 	is.True(strings.Contains(err.Error(), "from format 0 to 1"))
 	is.Equal(contents(), before)
 
 	var id record.ID
-	All.Migrations[0] = func(tx *Tx) error {
-		bob, err := tx.AddUser(record.User{Name: "bob"})
+	tables.All.Migrations[0] = func(tx *kv.Tx) error {
+		bob, err := people.AddUser(tx, record.User{Name: "bob"})
 		if err == nil {
 			id = bob.ID
 		}
@@ -208,17 +164,17 @@ func TestMigration(t *testing.T) {
 	}
 	n := 0
 	for range 2 { // the second time there is nothing to do
-		s = openAt(t, dir, c.now)
+		s = kvtest.OpenAt(t, dir, c.Now)
 		is.True(string(id[:]) > string(last[:])) // ids go on from the latest, the clock too
-		view(t, s, func(tx *Tx) error {
-			is.Equal(binary.BigEndian.Uint32(tx.Get(bucket("meta"), []byte("format"))), uint32(Format))
-			all, err := tx.Users()
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			is.Equal(binary.BigEndian.Uint32(tx.Get(kvtest.Bucket("meta"), []byte("format"))), uint32(workcopy.Format))
+			all, err := people.Users(tx)
 			is.NoErr(err)
 			n = len(all)
-			return audit(tx)
+			return kvtest.Audit(tx)
 		})
 		is.Equal(n, 2)
-		update(t, s, func(tx *Tx) error {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
 			if next := tx.NewID(); string(next[:]) <= string(id[:]) {
 				return fmt.Errorf("%s is not after %s", next, id)
 			}
@@ -234,7 +190,7 @@ func TestEmptyFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	is.NoErr(os.MkdirAll(filepath.Join(dir, "cache"), 0o700))
 	is.NoErr(os.WriteFile(filepath.Join(dir, "cache", "kist.db"), nil, 0o600))
-	user(t, openAt(t, dir, nil), "ann")
+	kvtest.User(t, kvtest.OpenAt(t, dir, nil), "ann")
 }
 
 // What has held data and has no journal is not started again.
@@ -243,18 +199,18 @@ func TestNoJournal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			dir := filepath.Join(t.TempDir(), "data")
-			s := openAt(t, dir, nil)
-			user(t, s, "ann")
+			s := kvtest.OpenAt(t, dir, nil)
+			kvtest.User(t, s, "ann")
 			is.NoErr(s.Close())
 			is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "ab"), 0o700))
-			for _, gone := range []string{"journal", take, cleanName} {
+			for _, gone := range []string{"journal", take, datadir.CleanName} {
 				is.NoErr(os.RemoveAll(filepath.Join(dir, gone)))
 			}
-			before := filesIn(t, dir)
-			_, err := Open(dir, Options{Schema: All, Log: quiet})
+			before := kvtest.FilesIn(t, dir)
+			_, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 			is.True(err != nil)
 			is.True(strings.Contains(err.Error(), "journal/ is empty or missing"))
-			is.True(maps.Equal(filesIn(t, dir), before))
+			is.True(maps.Equal(kvtest.FilesIn(t, dir), before))
 		})
 	}
 }
@@ -282,20 +238,20 @@ func TestWorkingCopyHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			dir := filepath.Join(t.TempDir(), "data")
-			s := openAt(t, dir, nil)
-			u := user(t, s, "ann")
-			r := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+			s := kvtest.OpenAt(t, dir, nil)
+			u := kvtest.User(t, s, "ann")
+			r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 			is.NoErr(s.Close())
 			path := filepath.Join(dir, "cache", "kist.db")
-			before, known := identify(path)
+			before, known := datadir.Identify(path)
 			is.NoErr(harm(path))
-			s = openAt(t, dir, nil)
-			view(t, s, func(tx *Tx) error {
-				_, err := tx.Record(u.ID, record.Notes, r.ID.String())
+			s = kvtest.OpenAt(t, dir, nil)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				_, err := catalog.Record(tx, u.ID, record.Notes, r.ID.String())
 				is.NoErr(err)
-				return audit(tx)
+				return kvtest.Audit(tx)
 			})
-			after, _ := identify(path)
+			after, _ := datadir.Identify(path)
 			is.True(known != nil || before != after)
 		})
 	}
@@ -307,22 +263,22 @@ func TestCleanStart(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	path := filepath.Join(dir, "cache", "kist.db")
-	s := openAt(t, dir, nil)
-	u := user(t, s, "ann")
-	if _, err := identify(path); err != nil {
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	if _, err := datadir.Identify(path); err != nil {
 		t.Skip("this system cannot tell a file from its copies")
 	}
 	for range 3 {
 		is.NoErr(s.Close())
-		before, err := identify(path)
+		before, err := datadir.Identify(path)
 		is.NoErr(err)
-		s = openAt(t, dir, nil)
-		after, err := identify(path)
+		s = kvtest.OpenAt(t, dir, nil)
+		after, err := datadir.Identify(path)
 		is.NoErr(err)
 		is.Equal(before.Inode, after.Inode)
-		_, err = os.Lstat(filepath.Join(dir, cleanName))
+		_, err = os.Lstat(filepath.Join(dir, datadir.CleanName))
 		is.True(os.IsNotExist(err)) // nothing is proven while it runs
-		add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 		names, err := os.ReadDir(filepath.Join(dir, "journal"))
 		is.NoErr(err)
 		is.Equal(len(names), 1)
@@ -334,8 +290,8 @@ func TestCleanStart(t *testing.T) {
 func TestShortJournal(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, nil)
-	user(t, s, "ann")
+	s := kvtest.OpenAt(t, dir, nil)
+	kvtest.User(t, s, "ann")
 	is.NoErr(s.Close())
 	log := filepath.Join(dir, "journal", "log-0000000000000000")
 	b, err := os.ReadFile(log)
@@ -343,11 +299,11 @@ func TestShortJournal(t *testing.T) {
 	b[len(b)-3] ^= 1
 	is.NoErr(os.WriteFile(log, b, 0o600))
 	is.NoErr(os.RemoveAll(filepath.Join(dir, "cache")))
-	before := filesIn(t, dir)
-	_, err = Open(dir, Options{Schema: All, Log: quiet})
+	before := kvtest.FilesIn(t, dir)
+	_, err = kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 	is.True(err != nil)
 	is.True(strings.Contains(err.Error(), "journal/log-0000000000000000 is damaged"))
-	after := filesIn(t, dir)
+	after := kvtest.FilesIn(t, dir)
 	delete(after, filepath.Join(dir, "cache", "CACHEDIR.TAG"))
 	is.True(maps.Equal(after, before))
 }
@@ -357,7 +313,7 @@ func TestBuckets(t *testing.T) {
 	is := is.New(t)
 	want := strings.Fields(`meta user user.name key key.digest record record.slug record.label record.order sum view change
 		tag tag.name folder folder.name blob blob.loose webhook delivery answer record.end device device.code spent notice delivery.line delivery.due delivery.log delivery.sum request item item.state item.blob sender 40:upload upload.slug upload.secret import import.remarks 46:fetch fetch.line 50:page page.due`)
-	all := slices.Collect(All.Buckets().All())
+	all := slices.Collect(tables.All.Buckets().All())
 	is.Equal(len(all), len(want))
 	no := 0
 	for i, b := range all {
@@ -377,22 +333,22 @@ func TestBuckets(t *testing.T) {
 func TestUpgradeIsTakenBack(t *testing.T) {
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	s := openAt(t, dir, nil)
-	u := user(t, s, "ann")
-	setFormat(t, s, 0)
-	was := All.Migrations[0]
-	t.Cleanup(func() { All.Migrations[0] = was })
-	All.Migrations[0] = func(tx *Tx) error { return nil }
-	old := filesIn(t, filepath.Join(dir, "journal"))
-	s = openAt(t, dir, nil)
-	add(t, s, u.ID, record.Notes, `{"content":"new"}`)
+	s := kvtest.OpenAt(t, dir, nil)
+	u := kvtest.User(t, s, "ann")
+	kvtest.SetFormat(t, s, 0)
+	was := tables.All.Migrations[0]
+	t.Cleanup(func() { tables.All.Migrations[0] = was })
+	tables.All.Migrations[0] = func(tx *kv.Tx) error { return nil }
+	old := kvtest.FilesIn(t, filepath.Join(dir, "journal"))
+	s = kvtest.OpenAt(t, dir, nil)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"new"}`)
 	is.NoErr(s.Close())
-	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	is.NoErr(err)
 	parts, err := j.Files()
 	is.NoErr(errors.Join(err, j.Close()))
 	is.Equal(len(parts), 2) // a snapshot and a log
-	for name, text := range filesIn(t, filepath.Join(dir, "journal")) {
+	for name, text := range kvtest.FilesIn(t, filepath.Join(dir, "journal")) {
 		if strings.HasPrefix(filepath.Base(name), "snap-") {
 			is.Equal(binary.BigEndian.Uint32([]byte(text[12:])), uint32(0)) // in the format it has
 		}
@@ -400,5 +356,5 @@ func TestUpgradeIsTakenBack(t *testing.T) {
 			is.NoErr(os.Remove(name))
 		}
 	}
-	is.True(maps.Equal(filesIn(t, filepath.Join(dir, "journal")), old))
+	is.True(maps.Equal(kvtest.FilesIn(t, filepath.Join(dir, "journal")), old))
 }

@@ -9,74 +9,53 @@ import (
 
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
-// The buckets. Numbers and names are for good; DESIGN.md has what each holds.
+// Touched is an item that a lost commit has changed.
+type Touched struct {
+	ID   record.ID `json:"id"`
+	Kind string    `json:"kind,omitempty"`
+	Name string    `json:"name,omitempty"`
+	Why  string    `json:"why"`
+}
+
+// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
 var (
-	metaBucket         = table.Bucket{No: 1, Name: "meta"}
-	userBucket         = table.Bucket{No: 2, Name: "user"}
-	userName           = table.Bucket{No: 3, Name: "user.name"}
-	keyBucket          = table.Bucket{No: 4, Name: "key"}
-	keyDigest          = table.Bucket{No: 5, Name: "key.digest"}
-	recordBucket       = table.Bucket{No: 6, Name: "record", Append: true}
-	recordSlug         = table.Bucket{No: 7, Name: "record.slug"}
-	recordFacet        = table.Bucket{No: 8, Name: "record.label"}
-	recordOrder        = table.Bucket{No: 9, Name: "record.order"}
-	sumBucket          = table.Bucket{No: 10, Name: "sum"}
-	viewBucket         = table.Bucket{No: 11, Name: "view"}
-	changeBucket       = table.Bucket{No: 12, Name: "change", Append: true}
-	tagBucket          = table.Bucket{No: 13, Name: "tag"}
-	tagName            = table.Bucket{No: 14, Name: "tag.name"}
-	folderBucket       = table.Bucket{No: 15, Name: "folder"}
-	folderName         = table.Bucket{No: 16, Name: "folder.name"}
-	blobBucket         = table.Bucket{No: 17, Name: "blob"}
-	unreferencedBucket = table.Bucket{No: 18, Name: "blob.loose"}
-	hookBucket         = table.Bucket{No: 19, Name: "webhook"}
-	deliveryBucket     = table.Bucket{No: 20, Name: "delivery"}
-	answerBucket       = table.Bucket{No: 21, Name: "answer"}
-	recordEnd          = table.Bucket{No: 22, Name: "record.end"}
-	deviceBucket       = table.Bucket{No: 23, Name: "device"}
-	deviceCode         = table.Bucket{No: 24, Name: "device.code"}
-	spentBucket        = table.Bucket{No: 25, Name: "spent"}
-	noticeBucket       = table.Bucket{No: 26, Name: "notice", Append: true}
-	deliveryLine       = table.Bucket{No: 27, Name: "delivery.line"}
-	deliveryDue        = table.Bucket{No: 28, Name: "delivery.due"}
-	deliveryLog        = table.Bucket{No: 29, Name: "delivery.log"}
-	deliverySum        = table.Bucket{No: 30, Name: "delivery.sum"}
-	requestBucket      = table.Bucket{No: 31, Name: "request"}
-	itemBucket         = table.Bucket{No: 32, Name: "item"}
-	itemState          = table.Bucket{No: 33, Name: "item.state"}
-	itemBlob           = table.Bucket{No: 34, Name: "item.blob"}
-	senderBucket       = table.Bucket{No: 35, Name: "sender"}
-	uploadBucket       = table.Bucket{No: 40, Name: "upload"}
-	uploadSlug         = table.Bucket{No: 41, Name: "upload.slug"}
-	uploadSecret       = table.Bucket{No: 42, Name: "upload.secret"}
-	importBucket       = table.Bucket{No: 43, Name: "import"}
-	importRemarks      = table.Bucket{No: 44, Name: "import.remarks"}
-	fetchBucket        = table.Bucket{No: 46, Name: "fetch"}
-	fetchLine          = table.Bucket{No: 47, Name: "fetch.line"}
-	pageBucket         = table.Bucket{No: 50, Name: "page"}
-	pageDue            = table.Bucket{No: 51, Name: "page.due"}
+	RecordBucket  = table.Bucket{No: 6, Name: "record", Append: true}
+	RecordSlug    = table.Bucket{No: 7, Name: "record.slug"}
+	SumBucket     = table.Bucket{No: 10, Name: "sum"}
+	ChangeBucket  = table.Bucket{No: 12, Name: "change", Append: true}
+	RequestBucket = table.Bucket{No: 31, Name: "request"}
 )
 
-// Keys of the meta bucket.
-var (
-	metaFormat    = []byte("format")   // uint32
-	metaInstant   = []byte("instant")  // uint64, milliseconds: the latest transaction's
-	metaMonotonic = []byte("steady")   // uint64, milliseconds: the clock of retries, where it was ahead of the instant
-	metaDoubt     = []byte("doubt")    // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
-	metaTried     = []byte("tried")    // any bytes, 8 but for a moment: written to find out whether the disk works again
-	metaLast      = []byte("last")     // the latest id
-	metaSeq       = []byte("seq")      // uint64: the latest number of the feed of changes
-	metaTrimmed   = []byte("trimmed")  // uint64: the last mark of a removal that was taken out of the feed
-	metaSettings  = []byte("settings") // JSON
-	metaClaim     = []byte("claim")    // SHA-256 of the claim token
-	metaSecret    = []byte("secret")   // 32 random bytes
-	metaOrphans   = []byte("orphans")  // there: contents without a record are kept
-	metaTry       = []byte("try ")     // begins the keys of wrong tries: see Tries
-	metaText      = []byte("text ")    // begins the keys of the sums of text: see text.go
-	metaTexts     = []byte("texts")    // what metaSeq and metaInstant were when the sums of text were right
-)
+var MetaInstant = []byte("instant") // uint64, milliseconds: the latest transaction's
+
+var metaMonotonic = []byte("steady") // uint64, milliseconds: the clock of retries, where it was ahead of the instant
+
+var metaDoubt = []byte("doubt") // while the wall clock is doubted: what it shows, and for how long it has; both uint64, milliseconds
+
+var metaTried = []byte("tried") // any bytes, 8 but for a moment: written to find out whether the disk works again
+
+var metaLast = []byte("last") // the latest id
+
+var MetaSeq = []byte("seq") // uint64: the latest number of the feed of changes
+
+var MetaTrimmed = []byte("trimmed") // uint64: the last mark of a removal that was taken out of the feed
+
+var MetaSettings = []byte("settings") // JSON
+
+var MetaClaim = []byte("claim") // SHA-256 of the claim token
+
+var MetaSecret = []byte("secret") // 32 random bytes
+
+var MetaOrphans = []byte("orphans") // there: contents without a record are kept
+
+var MetaTry = []byte("try ") // begins the keys of wrong tries: see Tries
+
+var metaText = []byte("text ") // begins the keys of the sums of text: see text.go
+
+var MetaTexts = []byte("texts") // what metaSeq and metaInstant were when the sums of text were right
 
 // A Schema says what a store holds.
 type Schema struct {
@@ -87,7 +66,7 @@ type Schema struct {
 
 	// Migrations bring the store from one format to the next, each under the number
 	// of the format that it starts from.
-	Migrations [Format]Migration
+	Migrations [workcopy.Format]Migration
 }
 
 // A Migration changes the data of a store from one format to the next.
@@ -165,9 +144,9 @@ func (schema *Schema) paid() (all [table.MaxBucket + 1]bool) {
 	return all
 }
 
-// described are the Describe of all tables that have one, by the number of the
+// Described are the Describe of all tables that have one, by the number of the
 // bucket with their rows.
-func (schema *Schema) described() map[byte]func(key, row []byte) (Touched, bool) {
+func (schema *Schema) Described() map[byte]func(key, row []byte) (Touched, bool) {
 	all := map[byte]func(key, row []byte) (Touched, bool){}
 	for _, t := range schema.Tables {
 		if t.Describe != nil {
@@ -177,14 +156,14 @@ func (schema *Schema) described() map[byte]func(key, row []byte) (Touched, bool)
 	return all
 }
 
-// removeBatch bounds the rows of one transaction in work that touches many.
-const removeBatch = 200
+// RemoveBatch bounds the rows of one transaction in work that touches many.
+const RemoveBatch = 200
 
-// drop deletes some of what an owner has, in the reverse order of the tables. The
+// Drop deletes some of what an owner has, in the reverse order of the tables. The
 // transaction in which it is done sees that nothing is left: a request of the
 // owner's may still be under way.
-func (tx *Tx) drop(owner record.ID) (done bool, err error) {
-	for _, t := range slices.Backward(tx.s.schema.Tables) {
+func (tx *Tx) Drop(owner record.ID) (done bool, err error) {
+	for _, t := range slices.Backward(tx.Store.Schema.Tables) {
 		if t.Drop == nil {
 			continue
 		}
@@ -195,22 +174,22 @@ func (tx *Tx) drop(owner record.ID) (done bool, err error) {
 	return true, nil
 }
 
-// dropRows is the Drop of a table whose keys begin with the id of an owner.
-func dropRows[T any](t *table.Table[T]) func(*Tx, record.ID) (bool, error) {
+// DropRows is the Drop of a table whose keys begin with the id of an owner.
+func DropRows[T any](t *table.Table[T]) func(*Tx, record.ID) (bool, error) {
 	return func(tx *Tx, owner record.ID) (bool, error) {
-		return tx.dropKeys(t.Rows, owner, func(key []byte) error {
+		return tx.DropKeys(t.Rows, owner, func(key []byte) error {
 			_, err := t.Delete(tx.Tx, key)
 			return err
 		})
 	}
 }
 
-// dropKeys calls each with up to removeBatch keys that begin with the id of an
+// DropKeys calls each with up to removeBatch keys that begin with the id of an
 // owner, and says whether there are no more.
-func (tx *Tx) dropKeys(b table.Bucket, owner record.ID, each func(key []byte) error) (done bool, err error) {
+func (tx *Tx) DropKeys(b table.Bucket, owner record.ID, each func(key []byte) error) (done bool, err error) {
 	var some [][]byte
 	for k := range tx.Walk(b, owner[:], nil, false) {
-		if some = append(some, bytes.Clone(k)); len(some) == removeBatch {
+		if some = append(some, bytes.Clone(k)); len(some) == RemoveBatch {
 			break
 		}
 	}
@@ -219,19 +198,19 @@ func (tx *Tx) dropKeys(b table.Bucket, owner record.ID, each func(key []byte) er
 			return false, err
 		}
 	}
-	return len(some) < removeBatch, nil
+	return len(some) < RemoveBatch, nil
 }
 
-// metaTable is what the store keeps of itself. The sums of text are derived from rows.
-var metaTable = Table{
-	Buckets: []table.Bucket{metaBucket},
+// MetaTable is what the store keeps of itself. The sums of text are derived from rows.
+var MetaTable = Table{
+	Buckets: []table.Bucket{workcopy.MetaBucket},
 	Refill: func(r *Refill) error {
-		return r.copy(metaBucket, func(k []byte) bool { return !bytes.HasPrefix(k, metaText) })
+		return r.Copy(workcopy.MetaBucket, func(k []byte) bool { return !bytes.HasPrefix(k, metaText) })
 	},
 }
 
-// jsonTable is a table whose values are kept as JSON.
-func jsonTable[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
+// JsonTable is a table whose values are kept as JSON.
+func JsonTable[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Index[T]) *table.Table[T] {
 	return &table.Table[T]{
 		Rows: b, Key: key, Indexes: indexes,
 		Encode: func(v *T) ([]byte, error) { return json.Marshal(v) },
@@ -242,34 +221,34 @@ func jsonTable[T any](b table.Bucket, key func(*T) []byte, indexes ...table.Inde
 	}
 }
 
-// ownedKey is the key of something that belongs to an owner.
-func ownedKey(owner record.ID, rest ...byte) []byte {
+// OwnedKey is the key of something that belongs to an owner.
+func OwnedKey(owner record.ID, rest ...byte) []byte {
 	return append(append(make([]byte, 0, 16+len(rest)), owner[:]...), rest...)
 }
 
-func ownedNameKey(owner record.ID, name string) []byte {
-	return ownedKey(owner, []byte(record.Fold(name))...)
+func OwnedNameKey(owner record.ID, name string) []byte {
+	return OwnedKey(owner, []byte(record.Fold(name))...)
 }
 
-// format is the version of the data format of the store.
-func (tx *Tx) format() uint32 {
-	if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
+// Format is the version of the data format of the store.
+func (tx *Tx) Format() uint32 {
+	if v := tx.Get(workcopy.MetaBucket, workcopy.MetaFormat); len(v) == 4 {
 		return binary.BigEndian.Uint32(v)
 	}
 	return 0
 }
 
-// signed is an instant in milliseconds such that those before 1970 sort first.
-func signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
+// Signed is an instant in milliseconds such that those before 1970 sort first.
+func Signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
 
-// findDue finds what is due in an index of groups: an entry is prefix, a group
+// FindDue finds what is due in an index of groups: an entry is prefix, a group
 // (size bytes), a time, and the rest. Of each group it finds those that are due
 // for longest, as many as room says; a negative room skips the group. parse makes
 // a result of an entry, and says whether to skip it. wait is how long until the
 // next one is due, 0 if none waits for its time. What it costs goes by the
 // number of groups and of what it finds, not by what is queued.
-func findDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool)) (found []T, wait time.Duration, err error) {
-	now := tx.s.MonotonicNow().UnixMilli()
+func FindDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool)) (found []T, wait time.Duration, err error) {
+	now := tx.Store.MonotonicNow().UnixMilli()
 	for after := []byte(nil); ; {
 		var group []byte
 		for k := range tx.Walk(b, prefix, after, false) {

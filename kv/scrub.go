@@ -10,8 +10,10 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // The journal is read through scrubFirst after the store was opened and every
@@ -84,7 +86,7 @@ func (s *Store) scrubAndHeal() bool {
 	if err == nil && wrong != nil {
 		// The working copy holds everything, and the digest proves it: a snapshot
 		// of it makes the damaged part superfluous.
-		s.log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
+		s.Log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
 		damage := wrong
 		wrong, err = s.heal()
 		s.note(func(h *JournalHealth) {
@@ -94,9 +96,9 @@ func (s *Store) scrubAndHeal() bool {
 			}
 		})
 		if err == nil && wrong == nil {
-			s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+			s.Log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
 		} else if s.stopping.Err() == nil {
-			s.log.Error("the damaged journal could not be replaced: what was committed since the damage would be lost with the working copy; make a backup now",
+			s.Log.Error("the damaged journal could not be replaced: what was committed since the damage would be lost with the working copy; make a backup now",
 				"damage", damage, "error", errors.Join(err, wrong))
 		}
 	}
@@ -104,7 +106,7 @@ func (s *Store) scrubAndHeal() bool {
 	case s.stopping.Err() != nil:
 		return false
 	case err != nil:
-		s.log.Error("the journal could not be read through; it is tried again", "error", err)
+		s.Log.Error("the journal could not be read through; it is tried again", "error", err)
 		return false
 	}
 	s.note(func(h *JournalHealth) {
@@ -160,7 +162,7 @@ func (p *pace) wait(n int, now time.Time) time.Duration {
 func (s *Store) heal() (wrong, err error) {
 	// One commit more: the new log must not have the name of one that is there.
 	if err := s.Update(func(tx *Tx) error {
-		return tx.Put(metaBucket, metaHealed, binary.BigEndian.AppendUint64(nil, s.state.Seq))
+		return tx.Put(workcopy.MetaBucket, metaHealed, binary.BigEndian.AppendUint64(nil, s.state.Seq))
 	}); err != nil {
 		return nil, err
 	}
@@ -199,36 +201,36 @@ func (s *Store) heal() (wrong, err error) {
 // else. It does nothing if the journal has records that the copy has not: then
 // one of the two is of another time. Nor does it if they are of two instances:
 // secret is what the journal says, nil if that is not known.
-func (s *Store) restart(path string, clean proof, secret []byte, damage error) (done bool, err error) {
+func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage error) (done bool, err error) {
 	survey, err := s.journal.Survey(0, func(int64) {})
 	if err != nil || survey.Last() > clean.Seq {
 		return false, nil //nolint:nilerr // the damage is what is told
 	}
-	db, err := openCopy(path)
+	db, err := workcopy.OpenCopy(path)
 	if err != nil {
 		return false, nil //nolint:nilerr // as above
 	}
 	mine, err := secretOf(db)
 	if err == nil && secret != nil && !bytes.Equal(secret, mine) {
-		err = fmt.Errorf("journal/ in %s is of instance %s, but CLEAN and cache/kist.db are of instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, instanceOf(secret), instanceOf(mine), InstanceName)
+		err = fmt.Errorf("journal/ in %s is of instance %s, but CLEAN and cache/kist.db are of instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
 	}
-	if err = errors.Join(err, current(db), s.belongs(db)); err != nil {
+	if err = errors.Join(err, workcopy.Current(db), s.belongs(db)); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
-	s.log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
-	err = s.journal.Begin(clean.state())
+	s.Log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
+	err = s.journal.Begin(clean.State())
 	if err == nil {
 		err = db.View(func(tx *bolt.Tx) error {
-			format := (&Tx{Tx: table.On(tx)}).format()
-			return s.journal.Snapshot(context.Background(), clean.state(), format, everything(tx, s.buckets))
+			format := (&Tx{Tx: table.On(tx)}).Format()
+			return s.journal.Snapshot(context.Background(), clean.State(), format, workcopy.Everything(tx, s.buckets))
 		})
 	}
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
 	}
-	s.bolt, s.state = db, clean.state()
+	s.bolt, s.state = db, clean.State()
 	now := s.now().UTC()
 	s.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
-	s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+	s.Log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
 	return true, nil
 }

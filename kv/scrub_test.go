@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -13,7 +13,12 @@ import (
 
 	"github.com/matryer/is"
 
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/datadir"
+	"kist/kv/kvtest"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // scrubs is a timer that a test drives: the long waits between scrubs end when
@@ -23,7 +28,7 @@ type scrubs struct{ ticks, ended chan time.Time }
 func newScrubs() scrubs { return scrubs{make(chan time.Time), make(chan time.Time, 100)} }
 
 func (c scrubs) after(d time.Duration) <-chan time.Time {
-	if d >= scrubFirst {
+	if d >= kv.ScrubFirst {
 		c.ended <- time.Time{}
 		return c.ticks
 	}
@@ -33,7 +38,7 @@ func (c scrubs) after(d time.Duration) <-chan time.Time {
 }
 
 // run lets a scrub begin and waits until it has ended.
-func (c scrubs) run(t *testing.T, s *Store) JournalHealth {
+func (c scrubs) run(t *testing.T, s *kv.Store) kv.JournalHealth {
 	t.Helper()
 	<-c.ended // the one before, or the start
 	c.ticks <- time.Time{}
@@ -41,43 +46,12 @@ func (c scrubs) run(t *testing.T, s *Store) JournalHealth {
 	return s.JournalHealth()
 }
 
-// flip changes a bit in the middle of a file.
-func flip(t *testing.T, path string, at int64) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err == nil {
-		if at < 0 {
-			at += int64(len(b))
-		}
-		b[at] ^= 4
-		f, err2 := os.OpenFile(path, os.O_WRONLY, 0)
-		err = err2
-		if err == nil {
-			_, err = f.WriteAt(b[at:at+1], at)
-			err = errors.Join(err, f.Close())
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// newestFile is the newest log or snapshot of a data directory.
-func newestFile(t *testing.T, dir, kind string) string {
-	t.Helper()
-	all, err := filepath.Glob(filepath.Join(dir, "journal", kind+"-*"))
-	if err != nil || len(all) == 0 {
-		t.Fatal("there is no "+kind, err)
-	}
-	return all[len(all)-1]
-}
-
 // killed is everything that a store holds that is opened on what a process that
 // is killed now leaves.
-func killed(t *testing.T, s *Store) map[string]string {
+func killed(t *testing.T, s *kv.Store) map[string]string {
 	t.Helper()
-	c := copyOf(t, s)
-	return contentOf(t, c)
+	c := kvtest.CopyOf(t, s)
+	return kvtest.ContentOf(t, c)
 }
 
 // Whatever happens to the journal of a store that is open: the next scrub finds
@@ -89,28 +63,28 @@ func TestScrubHeals(t *testing.T) {
 		finds string
 	}{
 		"nothing":         {func(*testing.T, string) {}, ""},
-		"bit of a record": {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 300) }, "log-"},
-		"last record":     {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), -3) }, "log-"},
-		"head of the log": {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 20) }, "log-"},
-		"snapshot":        {func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "snap"), 500) }, "snap-"},
+		"bit of a record": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 300) }, "log-"},
+		"last record":     {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), -3) }, "log-"},
+		"head of the log": {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 20) }, "log-"},
+		"snapshot":        {func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "snap"), 500) }, "snap-"},
 		"log cut": {func(t *testing.T, dir string) {
-			if err := os.Truncate(newestFile(t, dir, "log"), 400); err != nil {
+			if err := os.Truncate(kvtest.NewestFile(t, dir, "log"), 400); err != nil {
 				t.Fatal(err)
 			}
 		}, "log-"},
 		"log removed": {func(t *testing.T, dir string) {
-			if err := os.Remove(newestFile(t, dir, "log")); err != nil {
+			if err := os.Remove(kvtest.NewestFile(t, dir, "log")); err != nil {
 				t.Fatal(err)
 			}
 		}, "log-"},
 		"log a link": {func(t *testing.T, dir string) {
-			path := newestFile(t, dir, "log")
+			path := kvtest.NewestFile(t, dir, "log")
 			if err := errors.Join(os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path)); err != nil {
 				t.Fatal(err)
 			}
 		}, "symbolic link"},
 		"log a directory": {func(t *testing.T, dir string) {
-			path := newestFile(t, dir, "log")
+			path := kvtest.NewestFile(t, dir, "log")
 			if err := errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700)); err != nil {
 				t.Fatal(err)
 			}
@@ -120,11 +94,11 @@ func TestScrubHeals(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			c := newScrubs()
-			s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
-			u := user(t, s, "ann")
+			s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+			u := kvtest.User(t, s, "ann")
 			more := func() {
 				for i := range 20 {
-					add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"note %d"}`, i))
+					kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"content":"note %d"}`, i))
 				}
 			}
 			more()
@@ -136,21 +110,21 @@ func TestScrubHeals(t *testing.T) {
 			is.True(!h.Checked.IsZero())
 			if row.finds == "" {
 				is.Equal(len(h.Damaged), 0)
-				is.Equal(len(filesIn(t, filepath.Join(s.Dir(), "journal"))), 3)
+				is.Equal(len(kvtest.FilesIn(t, filepath.Join(s.Dir(), "journal"))), 3)
 			} else {
 				is.Equal(len(h.Damaged), 1)
 				is.True(strings.Contains(h.Damaged[0], row.finds))
 				is.True(!h.Healed.IsZero())
 			}
-			want := contentOf(t, s)
+			want := kvtest.ContentOf(t, s)
 			is.True(maps.Equal(killed(t, s), want))
 			more()
-			is.True(maps.Equal(killed(t, s), contentOf(t, s)))
+			is.True(maps.Equal(killed(t, s), kvtest.ContentOf(t, s)))
 			again := c.run(t, s) // the new generation is what is read from now on
 			is.Equal(again.Damaged, h.Damaged)
 			is.True(again.Checked.After(h.Checked))
 			is.Equal(again.Healed, h.Healed)
-			view(t, s, audit)
+			kvtest.View(t, s, kvtest.Audit)
 		})
 	}
 }
@@ -160,11 +134,11 @@ func TestScrubNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
-	u := user(t, s, "ann")
-	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
-	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
-	flip(t, newestFile(t, s.Dir(), "log"), 300)
+	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	u := kvtest.User(t, s, "ann")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	kvtest.Flip(t, kvtest.NewestFile(t, s.Dir(), "log"), 300)
 	<-c.ended // it waits for its turn, which does not come
 	s.ScrubNow()
 	<-c.ended
@@ -179,21 +153,21 @@ func TestScrubCannotHeal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
-	u := user(t, s, "ann")
-	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
-	add(t, s, u.ID, record.Notes, `{"content":"note"}`)
-	flip(t, newestFile(t, s.Dir(), "log"), 300)
+	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	u := kvtest.User(t, s, "ann")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+	kvtest.Flip(t, kvtest.NewestFile(t, s.Dir(), "log"), 300)
 	// What the digest does not prove is never written as a snapshot.
-	is.NoErr(Between(s, func() error { StoreState(s).Digest++; return nil }))
+	is.NoErr(kv.Between(s, func() error { kv.StoreState(s).Digest++; return nil }))
 	h := c.run(t, s)
 	is.Equal(len(h.Damaged), 1)
 	is.True(h.Healed.IsZero())
-	is.NoErr(Between(s, func() error { StoreState(s).Digest--; return nil }))
+	is.NoErr(kv.Between(s, func() error { kv.StoreState(s).Digest--; return nil }))
 	h = c.run(t, s)
 	is.Equal(len(h.Damaged), 1)
 	is.True(!h.Healed.IsZero())
-	is.True(maps.Equal(killed(t, s), contentOf(t, s)))
+	is.True(maps.Equal(killed(t, s), kvtest.ContentOf(t, s)))
 }
 
 // A scrub reads the journal while it is written to, and finds nothing wrong.
@@ -201,8 +175,8 @@ func TestScrubWhileWriting(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := newScrubs()
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: c.after})
-	u := user(t, s, "ann")
+	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: c.after})
+	u := kvtest.User(t, s, "ann")
 	stop, done := make(chan bool), make(chan bool)
 	go func() {
 		defer close(done)
@@ -212,9 +186,9 @@ func TestScrubWhileWriting(t *testing.T) {
 				return
 			default:
 			}
-			add(t, s, u.ID, record.Notes, `{"content":"note"}`)
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"note"}`)
 			if i%20 == 0 {
-				_ = Between(s, func() error { MakeSnapshotDue(s); return nil })
+				_ = kv.Between(s, func() error { kv.MakeSnapshotDue(s); return nil })
 			}
 		}
 	}()
@@ -230,8 +204,8 @@ func TestCloseEndsScrub(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ticks, waits := make(chan time.Time), make(chan time.Duration)
-	s, err := Open(filepath.Join(t.TempDir(), "data"), Options{Schema: All, Log: quiet, Timer: func(d time.Duration) <-chan time.Time {
-		if d < scrubFirst {
+	s, err := kv.Open(filepath.Join(t.TempDir(), "data"), kv.Options{Schema: tables.All, Log: kvtest.Quiet, Timer: func(d time.Duration) <-chan time.Time {
+		if d < kv.ScrubFirst {
 			waits <- d // and never goes on
 		}
 		return ticks
@@ -242,39 +216,25 @@ func TestCloseEndsScrub(t *testing.T) {
 	is.NoErr(s.Close())
 }
 
-// A scrub works one part of the time in scrubShare, and is not slower than it
-// takes to read everything in scrubMost.
-func TestScrubPace(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	begin := time.Unix(1000, 0)
-	p := pace{total: 1 << 30, last: begin}
-	is.Equal(p.wait(1<<20, begin.Add(10*time.Millisecond)), 190*time.Millisecond)
-	is.Equal(p.wait(1<<20, begin.Add(time.Minute)), scrubMost/1024)
-	is.Equal(p.wait(1<<20, begin.Add(-time.Second)), time.Duration(0))
-	p.total = 0
-	is.Equal(p.wait(1<<20, begin.Add(time.Hour)), scrubMost)
-}
-
 // At a start after a clean stop, damage that can be seen cheaply is healed
 // before the first write, as the working copy is proven whole.
 func TestStartHeals(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
-		"head of the log": func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), 20) },
-		"last record":     func(t *testing.T, dir string) { flip(t, newestFile(t, dir, "log"), -3) },
+		"head of the log": func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), 20) },
+		"last record":     func(t *testing.T, dir string) { kvtest.Flip(t, kvtest.NewestFile(t, dir, "log"), -3) },
 		"log cut": func(t *testing.T, dir string) {
-			if err := os.Truncate(newestFile(t, dir, "log"), 400); err != nil {
+			if err := os.Truncate(kvtest.NewestFile(t, dir, "log"), 400); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"log removed": func(t *testing.T, dir string) {
-			if err := os.Remove(newestFile(t, dir, "log")); err != nil {
+			if err := os.Remove(kvtest.NewestFile(t, dir, "log")); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"log a link": func(t *testing.T, dir string) {
-			path := newestFile(t, dir, "log")
+			path := kvtest.NewestFile(t, dir, "log")
 			if err := errors.Join(os.Rename(path, filepath.Join(dir, "elsewhere")), os.Symlink(filepath.Join(dir, "elsewhere"), path)); err != nil {
 				t.Fatal(err)
 			}
@@ -283,37 +243,26 @@ func TestStartHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			dir, _ := inhabited(t)
-			if _, err := identify(dir); err != nil {
+			dir, _ := kvtest.Inhabited(t)
+			if _, err := datadir.Identify(dir); err != nil {
 				return // this system cannot prove that a working copy is whole
 			}
-			s, err := Open(dir, Options{Schema: All, Log: quiet})
+			s, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: kvtest.Quiet})
 			is.NoErr(err)
 			is.NoErr(s.Compact())
-			add(t, s, anyone(t, s), record.Notes, `{"content":"the last"}`)
-			before := contentOf(t, s)
+			kvtest.Add(t, s, kvtest.Anyone(t, s), record.Notes, `{"content":"the last"}`)
+			before := kvtest.ContentOf(t, s)
 			is.NoErr(s.Close())
 			harm(t, dir)
-			s = openAt(t, dir, nil)
+			s = kvtest.OpenAt(t, dir, nil)
 			h := s.JournalHealth()
 			is.Equal(len(h.Damaged), 1)
 			is.True(strings.Contains(h.Damaged[0], "log-"))
 			is.True(!h.Healed.IsZero())
-			is.True(maps.Equal(contentOf(t, s), before))
+			is.True(maps.Equal(kvtest.ContentOf(t, s), before))
 			is.True(maps.Equal(killed(t, s), before))
 		})
 	}
-}
-
-// anyone is a user of the store.
-func anyone(t *testing.T, s *Store) (id record.ID) {
-	t.Helper()
-	view(t, s, func(tx *Tx) error {
-		all, err := tx.Users()
-		id = all[0].ID
-		return err
-	})
-	return id
 }
 
 // A newest snapshot that is missing or is no file does not keep a store from
@@ -330,18 +279,18 @@ func TestStartWithoutSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			s := open(t)
-			u := user(t, s, "ann")
+			s := kvtest.Open(t)
+			u := kvtest.User(t, s, "ann")
 			is.NoErr(s.Compact())
-			add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 			is.NoErr(s.Compact())
-			add(t, s, u.ID, record.Notes, `{"content":"d"}`)
-			is.NoErr(harm(newestFile(t, s.Dir(), "snap")))
+			kvtest.Add(t, s, u.ID, record.Notes, `{"content":"d"}`)
+			is.NoErr(harm(kvtest.NewestFile(t, s.Dir(), "snap")))
 			dir := filepath.Join(t.TempDir(), "copy")
 			is.NoErr(os.MkdirAll(dir, 0o700))
 			is.NoErr(os.Rename(filepath.Join(s.Dir(), "journal"), filepath.Join(dir, "journal")))
-			c := openAt(t, dir, nil)
-			is.True(maps.Equal(contentOf(t, c), contentOf(t, s)))
+			c := kvtest.OpenAt(t, dir, nil)
+			is.True(maps.Equal(kvtest.ContentOf(t, c), kvtest.ContentOf(t, s)))
 			is.NoErr(c.Close())
 			is.NoErr(os.Rename(filepath.Join(dir, "journal"), filepath.Join(s.Dir(), "journal")))
 		})
@@ -353,14 +302,14 @@ func TestStartWithoutSnapshot(t *testing.T) {
 func BenchmarkCreateWhileScrubbed(b *testing.B) {
 	for _, scrubbed := range []bool{false, true} {
 		b.Run(fmt.Sprintf("scrub=%v", scrubbed), func(b *testing.B) {
-			s := open(b)
-			u := user(b, s, "ann")
+			s := kvtest.Open(b)
+			u := kvtest.User(b, s, "ann")
 			fill(b, s, u.ID, 100_000)
 			if err := s.Compact(); err != nil {
 				b.Fatal(err)
 			}
 			fill(b, s, u.ID, 20_000)
-			f := form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
+			f := kvtest.Form(b, record.Notes, `{"title":"A note","content":"With some text.","tags":["one","two"]}`)
 			stop, done := make(chan bool), make(chan int)
 			go func() {
 				n := 0
@@ -371,7 +320,7 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 						return
 					default:
 					}
-					if wrong, err := Scrub(s); err != nil || wrong != nil {
+					if wrong, err := kv.Scrub(s); err != nil || wrong != nil {
 						b.Error(wrong, err)
 					}
 				}
@@ -382,8 +331,8 @@ func BenchmarkCreateWhileScrubbed(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if err := s.Update(func(tx *Tx) error {
-						_, err := tx.Add(u.ID, record.Notes, f, nil, "")
+					if err := s.Update(func(tx *kv.Tx) error {
+						_, err := catalog.Add(tx, u.ID, record.Notes, f, nil, "")
 						return err
 					}); err != nil {
 						b.Error(err)

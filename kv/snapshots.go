@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/kv/journal"
+	"kist/kv/workcopy"
 )
 
 // When a new generation of the journal is begun: after this many bytes, or as
@@ -65,7 +66,7 @@ func (s *Store) renew() {
 	}
 	if err != nil {
 		g.retry = now.Add(snapshotRetry)
-		s.log.Error("no new part of the journal begun; the present one goes on", "error", err)
+		s.Log.Error("no new part of the journal begun; the present one goes on", "error", err)
 		return
 	}
 	at := s.state
@@ -82,7 +83,7 @@ func (s *Store) renew() {
 // that is, in bytes, or 0 if it failed; the logs are all there still.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	begun := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, Format, s.unmapped(everything(tx, s.buckets)))
+	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, s.unmapped(workcopy.Everything(tx, s.buckets)))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
 	if err == nil {
@@ -90,16 +91,16 @@ func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	}
 	if err == nil {
 		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
-			s.log.Warn("old logs are not compressed; they stay as they are", "error", err)
+			s.Log.Warn("old logs are not compressed; they stay as they are", "error", err)
 		}
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {
-			s.log.Error("no snapshot written; what is in the logs is safe", "error", err)
+			s.Log.Error("no snapshot written; what is in the logs is safe", "error", err)
 		}
 		return 0
 	}
-	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
+	s.Log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
 	return size
 }
 
@@ -128,7 +129,7 @@ func (s *Store) between(fn func() error) error {
 // Compact begins a new generation of the journal and returns when it is written.
 // The store does so on its own when the logs have grown.
 func (s *Store) Compact() error {
-	return s.between(func() error { return s.upgrade(Format) })
+	return s.between(func() error { return s.upgrade(workcopy.Format) })
 }
 
 // upgrade begins a log of the present format, and writes a snapshot of the
@@ -139,6 +140,6 @@ func (s *Store) upgrade(from uint32) error {
 		return err
 	}
 	return s.bolt.View(func(tx *bolt.Tx) error {
-		return s.journal.Snapshot(context.Background(), s.state, from, everything(tx, s.buckets))
+		return s.journal.Snapshot(context.Background(), s.state, from, workcopy.Everything(tx, s.buckets))
 	})
 }

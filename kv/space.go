@@ -14,6 +14,7 @@ import (
 	"kist/blobs/disk"
 	"kist/kv/journal"
 	"kist/kv/record"
+	"kist/kv/workcopy"
 )
 
 // Space that is left free on the disk. New content is refused while less than
@@ -42,12 +43,8 @@ type diskSpace struct {
 	failed atomic.Bool  // the last write of a commit failed, and not for want of room
 }
 
-// none reports whether there is no room for new records.
-func (r *diskSpace) none() bool { return r.low.Load() || r.full.Load() }
-
-// noRoom reports whether an error says that the disk, or what a quota leaves of
-// it, is full.
-func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// None reports whether there is no room for new records.
+func (r *diskSpace) None() bool { return r.low.Load() || r.full.Load() }
 
 // Reserve is how much of a disk of the total size is left free, in bytes.
 func Reserve(total uint64) uint64 {
@@ -60,18 +57,18 @@ func (s *Store) openDiskSpace() error {
 	if err != nil {
 		return err
 	}
-	s.space.folder = f
+	s.Space.folder = f
 	info, err := f.Lstat(ballastName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && info.Mode().IsRegular():
-		s.space.held.Store(true)
+		s.Space.held.Store(true)
 	case err == nil:
 		// Something else has the name. The ballast is made again if this can go;
 		// nothing else needs it.
 		if err := f.Remove(ballastName); err != nil {
-			s.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
+			s.Log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
 		}
 	}
 	return err
@@ -79,7 +76,7 @@ func (s *Store) openDiskSpace() error {
 
 // journalSpace is what the journal is told of the disk.
 func (s *Store) journalSpace() (journal.Space, error) {
-	r, err := s.space.space()
+	r, err := s.Space.space()
 	return spaceFor(r), err
 }
 
@@ -91,7 +88,7 @@ func spaceFor(r disk.Room) journal.Space {
 // Retention says how long a copy of the data directory may take that is made
 // while a server runs on it.
 func Retention(dir string) (journal.Retention, error) {
-	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if err != nil {
 		return journal.Retention{}, err
 	}
@@ -106,10 +103,10 @@ func Retention(dir string) (journal.Retention, error) {
 // FreeForContent is how many bytes of new content the disk takes at present; a large
 // number where that cannot be found out.
 func (s *Store) FreeForContent() int64 {
-	if s.space.full.Load() {
+	if s.Space.full.Load() {
 		return 0
 	}
-	r, err := s.space.space()
+	r, err := s.Space.space()
 	if err != nil {
 		return 1 << 62
 	}
@@ -125,38 +122,38 @@ var ErrFull = &record.Error{Fault: record.Full, Code: "disk_full", Text: "The se
 
 // checkDiskSpace looks at the free space. It is called every second.
 func (s *Store) checkDiskSpace() {
-	r, err := s.space.space()
+	r, err := s.Space.space()
 	if err != nil {
 		return
 	}
 	keep := Reserve(r.Total)
 	low := r.Free < keep/4
-	if low != s.space.low.Swap(low) {
+	if low != s.Space.low.Swap(low) {
 		if low {
-			s.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
+			s.Log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
 		} else {
-			s.log.Info("there is room on the disk again", "freeBytes", r.Free)
+			s.Log.Info("there is room on the disk again", "freeBytes", r.Free)
 		}
 	}
-	if r.Free < keep && time.Since(s.space.pruned) > time.Minute {
-		s.space.pruned = time.Now()
+	if r.Free < keep && time.Since(s.Space.pruned) > time.Minute {
+		s.Space.pruned = time.Now()
 		if err := s.journal.Prune(); err != nil {
-			s.log.Warn("old parts of the journal could not be removed to make room", "error", err)
+			s.Log.Warn("old parts of the journal could not be removed to make room", "error", err)
 		}
 	}
 	size := min(ballastMost, r.Total/ballastShare)
-	switch held := s.space.held.Load(); {
+	switch held := s.Space.held.Load(); {
 	case held && r.Free < size:
 		s.removeBallast()
-	case !held && !s.space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.space.balked.Load() > ballastRetry:
+	case !held && !s.Space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.Space.balked.Load() > ballastRetry:
 		// Random bytes: a file system may keep no others in full.
-		if err := s.space.folder.Publish(ballastName, func(w io.Writer) error {
+		if err := s.Space.folder.Publish(ballastName, func(w io.Writer) error {
 			_, err := io.CopyN(w, rand.Reader, int64(size))
 			return err
 		}); err == nil {
-			s.space.held.Store(true)
+			s.Space.held.Store(true)
 		} else {
-			s.space.balked.Store(time.Now().Unix())
+			s.Space.balked.Store(time.Now().Unix())
 		}
 	}
 }
@@ -167,20 +164,20 @@ const commitGrowth = 1 << 20
 // freeDiskSpace gives up the ballast if a commit of bbolt's may not find room for
 // its pages: it cannot be tried again, as an append to the journal can.
 func (s *Store) freeDiskSpace() {
-	if !s.space.held.Load() {
+	if !s.Space.held.Load() {
 		return
 	}
-	if r, err := s.space.space(); err == nil && r.Free < commitGrowth {
+	if r, err := s.Space.space(); err == nil && r.Free < commitGrowth {
 		s.removeBallast()
 	}
 }
 
 // removeBallast makes room for removals; it reports whether it did.
 func (s *Store) removeBallast() bool {
-	if !s.space.held.Swap(false) {
+	if !s.Space.held.Swap(false) {
 		return false
 	}
-	return s.space.folder.Remove(ballastName) == nil
+	return s.Space.folder.Remove(ballastName) == nil
 }
 
 // ErrUnwritable says that the disk failed to take a commit. Reading goes on.
@@ -192,18 +189,18 @@ var ErrUnwritable = &record.Error{
 // commitFailed notes why a commit could not be written, and turns the error into
 // one for the client.
 func (s *Store) commitFailed(err error) error {
-	if noRoom(err) {
+	if workcopy.NoRoom(err) {
 		s.removeBallast()
-		if !s.space.full.Swap(true) {
-			s.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
+		if !s.Space.full.Swap(true) {
+			s.Log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
 		}
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
 	if !errors.As(err, new(syscall.Errno)) {
 		return err // not the disk's fault
 	}
-	if !s.space.failed.Swap(true) {
-		s.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
+	if !s.Space.failed.Swap(true) {
+		s.Log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
 	}
 	s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
 	return fmt.Errorf("%w (%w)", ErrUnwritable, err)
@@ -211,14 +208,14 @@ func (s *Store) commitFailed(err error) error {
 
 // commitSucceeded notes that a commit was written.
 func (s *Store) commitSucceeded() {
-	if s.space.failed.Load() && s.space.failed.Swap(false) {
-		s.log.Warn("the disk writes again")
+	if s.Space.failed.Load() && s.Space.failed.Swap(false) {
+		s.Log.Warn("the disk writes again")
 	}
 }
 
 // Failing reports whether the latest commit could not be written because the
 // disk failed. It is tried again every second.
-func (s *Store) Failing() bool { return s.space.failed.Load() }
+func (s *Store) Failing() bool { return s.Space.failed.Load() }
 
 // retryBytes is the size of a commit that shows that there is room again. A
 // small one would fit into the last block of a file.
@@ -231,13 +228,13 @@ func (s *Store) retryWrite() {
 	try := func(n int) error { // a failure is noted already
 		return s.Update(func(tx *Tx) error {
 			value := make([]byte, n)
-			random(value)
-			return tx.Put(metaBucket, metaTried, value)
+			Random(value)
+			return tx.Put(workcopy.MetaBucket, metaTried, value)
 		})
 	}
-	if s.space.full.Load() && !s.space.low.Load() && try(retryBytes) == nil && try(8) == nil {
-		s.space.full.Store(false)
-		s.log.Info("a write found room on the disk again")
+	if s.Space.full.Load() && !s.Space.low.Load() && try(retryBytes) == nil && try(8) == nil {
+		s.Space.full.Store(false)
+		s.Log.Info("a write found room on the disk again")
 	}
 	if s.Failing() {
 		_ = try(8)

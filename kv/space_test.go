@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"errors"
@@ -10,7 +10,11 @@ import (
 	"github.com/matryer/is"
 
 	"kist/blobs/disk"
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // On a disk without room nothing new is taken; removals, views of limited
@@ -21,61 +25,61 @@ func TestFullDisk(t *testing.T) {
 	const total = 1 << 40
 	var free atomic.Uint64
 	free.Store(total)
-	s := opened(t, filepath.Join(t.TempDir(), "data"), Options{
-		Schema: All,
-		Log:    quiet, Space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
+	s := kvtest.Opened(t, filepath.Join(t.TempDir(), "data"), kv.Options{
+		Schema: tables.All,
+		Log:    kvtest.Quiet, Space: func() (disk.Room, error) { return disk.Room{Free: free.Load(), Total: total}, nil },
 	})
-	u := user(t, s, "ann")
-	r := add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)
-	gone := add(t, s, u.ID, record.Notes, `{"content":"c"}`)
-	ballast := filepath.Join(s.Dir(), "cache", ballastName)
-	CheckDiskSpace(s)
+	u := kvtest.User(t, s, "ann")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"some text","isPublic":true,"maxViews":5}`)
+	gone := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	ballast := filepath.Join(s.Dir(), "cache", kv.BallastName)
+	kv.CheckDiskSpace(s)
 	info, err := os.Stat(ballast)
 	is.NoErr(err)
-	is.Equal(info.Size(), int64(ballastMost))
-	is.Equal(s.FreeForContent(), int64(total-reserveMost))
+	is.Equal(info.Size(), int64(kv.BallastMost))
+	is.Equal(s.FreeForContent(), int64(total-kv.ReserveMost))
 
-	free.Store(reserveMost / 2) // for files; what is in records still fits
-	CheckDiskSpace(s)
+	free.Store(kv.ReserveMost / 2) // for files; what is in records still fits
+	kv.CheckDiskSpace(s)
 	is.Equal(s.FreeForContent(), int64(0))
-	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 
 	free.Store(1 << 20)
-	CheckDiskSpace(s)
+	kv.CheckDiskSpace(s)
 	_, err = os.Stat(ballast)
 	is.True(os.IsNotExist(err)) // given up
 	change := func(text string) error {
-		return s.Update(func(tx *Tx) error {
-			r, err := tx.Record(u.ID, record.Notes, r.ID.String())
+		return s.Update(func(tx *kv.Tx) error {
+			r, err := catalog.Record(tx, u.ID, record.Notes, r.ID.String())
 			if err != nil {
 				return err
 			}
-			f, err := patch(r, text)
+			f, err := kvtest.Patch(r, text)
 			if err != nil {
 				return err
 			}
-			return tx.Save(r, f, "")
+			return catalog.Save(tx, r, f, "")
 		})
 	}
-	is.True(errors.Is(change(`{"content":"much more text than before"}`), ErrFull))
+	is.True(errors.Is(change(`{"content":"much more text than before"}`), kv.ErrFull))
 	is.NoErr(change(`{"isPublic":false}`))
 	is.NoErr(change(`{"isPublic":true,"content":"less"}`))
-	err = s.Update(func(tx *Tx) error {
-		_, err := tx.Add(u.ID, record.Notes, form(t, record.Notes, `{"content":"c"}`), nil, "")
+	err = s.Update(func(tx *kv.Tx) error {
+		_, err := catalog.Add(tx, u.ID, record.Notes, kvtest.Form(t, record.Notes, `{"content":"c"}`), nil, "")
 		return err
 	})
-	is.True(errors.Is(err, ErrFull))
-	update(t, s, func(tx *Tx) error {
-		r, err := tx.Record(u.ID, record.Notes, gone.ID.String())
+	is.True(errors.Is(err, kv.ErrFull))
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		r, err := catalog.Record(tx, u.ID, record.Notes, gone.ID.String())
 		if err != nil {
 			return err
 		}
-		return tx.Remove(r)
+		return catalog.Remove(tx, r)
 	})
 
 	free.Store(total)
-	CheckDiskSpace(s)
-	add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	kv.CheckDiskSpace(s)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
 	_, err = os.Stat(ballast)
 	is.NoErr(err)
 }
@@ -93,15 +97,15 @@ func TestBallastIrregular(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			dir := inhabitedBy(t, "ann")
-			path := filepath.Join(dir, "cache", ballastName)
+			path := filepath.Join(dir, "cache", kv.BallastName)
 			is.NoErr(os.RemoveAll(path))
 			is.NoErr(put(path))
-			s := openAt(t, dir, nil)
-			CheckDiskSpace(s)
+			s := kvtest.OpenAt(t, dir, nil)
+			kv.CheckDiskSpace(s)
 			info, err := os.Lstat(path)
 			is.NoErr(err)
 			is.Equal(info.Mode().IsRegular(), name != "filled folder")
-			is.Equal(HasBallast(s), name != "filled folder")
+			is.Equal(kv.HasBallast(s), name != "filled folder")
 		})
 	}
 }

@@ -21,13 +21,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kist/blobs/disk"
+	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
-
-// Format is the version of the data format that this program writes.
-const Format = 2
 
 // ErrClosed says that the store is closed or closing.
 var ErrClosed = errors.New("the store is closed")
@@ -60,11 +59,11 @@ type Options struct {
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
 	dir     string
-	schema  *Schema
+	Schema  *Schema
 	buckets *table.Buckets // of schema
 	now     func() time.Time
-	log     *slog.Logger
-	lock    *lock
+	Log     *slog.Logger
+	lock    *datadir.Lock
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
 
@@ -74,7 +73,7 @@ type Store struct {
 	record  journal.Record // the committer's
 	state   journal.State  // what the last commit led to; the committer's
 	gen     generation     // the committer's
-	space   diskSpace
+	Space   diskSpace
 
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
@@ -102,17 +101,17 @@ type Store struct {
 	// before it begins to read, so that it cannot file what is old in the new
 	// one.
 	tags    atomic.Pointer[sync.Map] // tags by id
-	callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
-	shared  atomic.Pointer[shared]   // records by slug
+	Callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
+	Shared  atomic.Pointer[Shared]   // records by slug
 
-	due     chan struct{}        // something may be due: see Due
-	look    chan struct{}        // a page may be: see PageCheckDue
+	Due     chan struct{}        // something may be due: see Due
+	Look    chan struct{}        // a page may be: see PageCheckDue
 	steady  monotonicClock       // the clock of retries
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
-	pending  counters
+	Pending  counters
 	slots    sync.Map // see Slot
-	most     bounds
+	Most     bounds
 	writes   writes
 	paid     [table.MaxBucket + 1]bool // see Table.Paid
 	stopping context.Context           // over when the store is being closed
@@ -120,12 +119,12 @@ type Store struct {
 	once     sync.Once
 }
 
-// shared are records by slug, as of the last commit that changed a record or
+// Shared are records by slug, as of the last commit that changed a record or
 // an account: see Store.tags. Views change neither, so that what is asked for
 // again and again is read once.
-type shared struct {
-	bySlug sync.Map // of *record.Record
-	size   atomic.Int64
+type Shared struct {
+	BySlug sync.Map // of *record.Record
+	Size   atomic.Int64
 }
 
 // A Slot is where each store keeps in memory what one table has of its own.
@@ -157,35 +156,35 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := secure(dir); err != nil {
 		return nil, err
 	}
-	if err := Readable(dir); err != nil {
+	if err := workcopy.Readable(dir); err != nil {
 		return nil, err
 	}
-	l, err := acquire(filepath.Join(dir, "LOCK"))
+	l, err := datadir.Acquire(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), due: make(chan struct{}, 1), look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, Schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, Log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), Due: make(chan struct{}, 1), Look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
 	if s.elapsed = o.Monotonic; o.Monotonic == nil {
 		begun := time.Now()
 		s.elapsed = func() time.Duration { return time.Since(begun) }
 	}
-	s.most = bounds{each: MaxEach, records: MaxRecords}
-	s.paid = s.schema.paid()
+	s.Most = bounds{Each: MaxEach, Records: MaxRecords}
+	s.paid = s.Schema.paid()
 	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	if s.timer = o.Timer; o.Timer == nil {
 		s.timer = time.After
 	}
-	if s.space.space = o.Space; o.Space == nil {
-		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
+	if s.Space.space = o.Space; o.Space == nil {
+		s.Space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
-	s.callers.Store(new(sync.Map))
+	s.Callers.Store(new(sync.Map))
 	s.tags.Store(new(sync.Map))
-	s.shared.Store(new(shared))
+	s.Shared.Store(new(Shared))
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.Release())
 	}
 	s.work.Go(s.commitLoop)
 	s.ticking.Go(s.flushLoop)
@@ -210,7 +209,7 @@ func secure(dir string) error {
 
 // open opens what is in the directory and brings it to the present format.
 func (s *Store) open() error {
-	j, err := journal.Open(filepath.Join(s.dir, "journal"), Format)
+	j, err := journal.Open(filepath.Join(s.dir, "journal"), workcopy.Format)
 	if err != nil {
 		return err
 	}
@@ -231,8 +230,8 @@ func (s *Store) open() error {
 		err = s.keepInstance() // before anything is acknowledged
 	}
 	if err == nil {
-		if err := dropUnfinished(s.dir); err != nil {
-			s.log.Warn("what a repair has left could not be removed", "error", err)
+		if err := datadir.DropUnfinished(s.dir); err != nil {
+			s.Log.Warn("what a repair has left could not be removed", "error", err)
 		}
 	}
 	if err != nil {
@@ -250,22 +249,22 @@ func (s *Store) prepare() error {
 	if err := s.bolt.Update(func(b *bolt.Tx) error { return table.Create(b, s.buckets) }); err != nil {
 		return err
 	}
-	from := uint32(Format)
+	from := uint32(workcopy.Format)
 	err := s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
 		s.startClock(tx)
-		if v := tx.Get(metaBucket, metaLast); len(v) == 16 {
+		if v := tx.Get(workcopy.MetaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
-		if v := tx.Get(metaBucket, metaSeq); len(v) == 8 {
+		if v := tx.Get(workcopy.MetaBucket, MetaSeq); len(v) == 8 {
 			s.seq = binary.BigEndian.Uint64(v)
 		}
-		if v := tx.Get(metaBucket, metaFormat); len(v) == 4 {
+		if v := tx.Get(workcopy.MetaBucket, workcopy.MetaFormat); len(v) == 4 {
 			from = binary.BigEndian.Uint32(v)
 		}
 		return nil
 	})
-	if err == nil && from < Format {
+	if err == nil && from < workcopy.Format {
 		err = s.upgrade(from)
 	}
 	if err != nil {
@@ -277,19 +276,19 @@ func (s *Store) prepare() error {
 				return err
 			}
 		}
-		for ; from < Format; from++ {
-			if err := s.schema.Migrations[from](tx); err != nil {
+		for ; from < workcopy.Format; from++ {
+			if err := s.Schema.Migrations[from](tx); err != nil {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
-		if tx.Get(metaBucket, metaSecret) == nil {
+		if tx.Get(workcopy.MetaBucket, MetaSecret) == nil {
 			secret := make([]byte, 32)
-			random(secret)
-			if err := tx.Put(metaBucket, metaSecret, secret); err != nil {
+			Random(secret)
+			if err := tx.Put(workcopy.MetaBucket, MetaSecret, secret); err != nil {
 				return err
 			}
 		}
-		return tx.Put(metaBucket, metaFormat, binary.BigEndian.AppendUint32(nil, Format))
+		return tx.Put(workcopy.MetaBucket, workcopy.MetaFormat, binary.BigEndian.AppendUint32(nil, workcopy.Format))
 	}}
 	_, err = s.commit([]*job{j})
 	if err = errors.Join(err, j.err); err != nil {
@@ -297,7 +296,7 @@ func (s *Store) prepare() error {
 	}
 	return s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		for _, t := range s.schema.Tables {
+		for _, t := range s.Schema.Tables {
 			if t.Load != nil {
 				t.Load(s, tx)
 			}
@@ -314,7 +313,7 @@ func (s *Store) Dir() string { return s.dir }
 func (s *Store) Secret() ([32]byte, error) {
 	var secret [32]byte
 	return secret, s.View(func(tx *Tx) error {
-		if copy(secret[:], tx.Get(metaBucket, metaSecret)) != len(secret) {
+		if copy(secret[:], tx.Get(workcopy.MetaBucket, MetaSecret)) != len(secret) {
 			return errors.New("the store has no secret")
 		}
 		return nil
@@ -322,7 +321,7 @@ func (s *Store) Secret() ([32]byte, error) {
 }
 
 // Now is the instant of a transaction that would begin now.
-func (s *Store) Now() time.Time { return s.wall() }
+func (s *Store) Now() time.Time { return s.Wall() }
 
 // Close waits for the transactions under way, writes what is counted in
 // memory, proves that the working copy is whole, and gives the data directory free. A second call does nothing.
@@ -338,14 +337,14 @@ func (s *Store) Close() error {
 		s.closing.Unlock()
 		s.work.Wait()
 		log, size := s.journal.End()
-		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
+		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.Space.folder.Close())
 		if err == nil {
 			err = s.certify(log, size)
 		}
-		err = errors.Join(err, s.lock.release())
+		err = errors.Join(err, s.lock.Release())
 	})
 	return err
 }
 
-// random fills b from the system's cryptographic source, which cannot fail.
-func random(b []byte) { _, _ = rand.Read(b) }
+// Random fills b from the system's cryptographic source, which cannot fail.
+func Random(b []byte) { _, _ = rand.Read(b) }

@@ -16,6 +16,7 @@ import (
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // Tx is one transaction: a consistent view of the store at one instant.
@@ -25,23 +26,23 @@ type Tx struct {
 	// goes back, unless an administrator sets it back (ResetClock).
 	Now time.Time
 
-	s       *Store
+	Store   *Store
 	write   bool
-	callers bool      // credentials were touched
-	renamed bool      // a tag was changed
-	due     bool      // a delivery may be due
-	look    bool      // a page may be due
-	known   *sync.Map // tags by id, in a View
-	people  *sync.Map // whether accounts are shut, by id, in a View
+	Callers bool      // credentials were touched
+	Renamed bool      // a tag was changed
+	Due     bool      // a delivery may be due
+	Look    bool      // a page may be due
+	Known   *sync.Map // tags by id, in a View
+	People  *sync.Map // whether accounts are shut, by id, in a View
 }
 
 // View runs fn on what is committed. Nothing that fn reads by way of the
 // embedded table.Tx may outlive it; the values that verbs return may. fn must
 // not call Update, which may have to wait for it.
 func (s *Store) View(fn func(*Tx) error) error {
-	known, people := s.tags.Load(), s.callers.Load() // before the transaction begins: see Store.tags
+	known, people := s.tags.Load(), s.Callers.Load() // before the transaction begins: see Store.tags
 	return s.read(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.wall(), s: s, known: known, people: people})
+		return fn(&Tx{Tx: table.On(b), Now: s.Wall(), Store: s, Known: known, People: people})
 	})
 }
 
@@ -54,8 +55,8 @@ func (s *Store) read(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// instant is the instant of the transaction as it is stored.
-func (tx *Tx) instant() []byte {
+// Instant is the instant of the transaction as it is stored.
+func (tx *Tx) Instant() []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(tx.Now.UnixMilli()))
 }
 
@@ -95,7 +96,7 @@ func (s *Store) Waiting() int { return len(s.jobs) }
 // Bounds of how many callers share a commit, and of the bytes they change.
 const (
 	maxBatch  = 512
-	maxVolume = 8 << 20
+	MaxVolume = 8 << 20
 )
 
 // commitLoop is the only writer. It takes whatever waits into one commit.
@@ -152,18 +153,18 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	var now time.Time
 	for n := 0; n < len(batch); n++ {
-		now = s.wall()
-		tx := &Tx{Tx: t, Now: now, s: s, write: true}
+		now = s.Wall()
+		tx := &Tx{Tx: t, Now: now, Store: s, write: true}
 		mark := t.Mark()
 		j := batch[n]
 		j.err = run(j.fn, tx)
 		now = tx.Now // see ResetClock
 		if j.err == nil {
-			callers, renamed, due, look = callers || tx.callers, renamed || tx.renamed, due || tx.due, look || tx.look
+			callers, renamed, due, look = callers || tx.Callers, renamed || tx.Renamed, due || tx.Due, look || tx.Look
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
-		if len(batch) < maxBatch && t.Volume() < maxVolume && s.after == nil {
+		if len(batch) < maxBatch && t.Volume() < MaxVolume && s.after == nil {
 			next := s.nextJob()
 			if next == nil && (s.crowd || n > 0) {
 				runtime.Gosched() // those on their way here need the processor
@@ -181,13 +182,13 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if t.Mark() == 0 {
 		return rollback(nil)
 	}
-	instant, number := (&Tx{Now: now}).instant(), binary.BigEndian.AppendUint64(nil, s.seq)
+	instant, number := (&Tx{Now: now}).Instant(), binary.BigEndian.AppendUint64(nil, s.seq)
 	if err := errors.Join(
-		t.Put(metaBucket, metaInstant, instant),
+		t.Put(workcopy.MetaBucket, MetaInstant, instant),
 		s.saveMonotonic(t, now),
-		t.Put(metaBucket, metaLast, bytes.Clone(s.last[:])),
-		t.Put(metaBucket, metaSeq, number),
-		t.Put(metaBucket, metaTexts, textsMark(number, instant)),
+		t.Put(workcopy.MetaBucket, metaLast, bytes.Clone(s.last[:])),
+		t.Put(workcopy.MetaBucket, MetaSeq, number),
+		t.Put(workcopy.MetaBucket, MetaTexts, TextsMark(number, instant)),
 		t.Flush(),
 	); err != nil {
 		return rollback(err)
@@ -203,11 +204,11 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			}
 			paid[record.ID(got.Key[:16])] += len(got.Key) + len(got.Value)
 		}
-		content = content || got.Bucket == recordBucket.No
+		content = content || got.Bucket == RecordBucket.No
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
-	if noRoom(err) && s.removeBallast() {
+	if workcopy.NoRoom(err) && s.removeBallast() {
 		err = s.journal.Append(&s.record, to)
 	}
 	if err != nil {
@@ -230,23 +231,23 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		}
 	}
 	if callers {
-		s.callers.Store(new(sync.Map))
+		s.Callers.Store(new(sync.Map))
 	}
 	if callers || content {
-		s.shared.Store(new(shared))
+		s.Shared.Store(new(Shared))
 	}
 	if renamed {
 		s.tags.Store(new(sync.Map))
 	}
 	if due {
 		select {
-		case s.due <- struct{}{}:
+		case s.Due <- struct{}{}:
 		default: // it is known already
 		}
 	}
 	if look {
 		select {
-		case s.look <- struct{}{}:
+		case s.Look <- struct{}{}:
 		default: // it is known already
 		}
 	}
@@ -268,10 +269,10 @@ func run(fn func(*Tx) error, tx *Tx) (err error) {
 // section 6.2, method 2): ids of one store sort in the order of their making.
 func (tx *Tx) NewID() record.ID {
 	var id record.ID
-	random(id[6:])
+	Random(id[6:])
 	binary.BigEndian.PutUint64(id[:8], uint64(tx.Now.UnixMilli())<<16|uint64(id[6]&0x07)<<8|uint64(id[7]))
 	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
-	if last := tx.s.last; string(id[:8]) <= string(last[:8]) {
+	if last := tx.Store.last; string(id[:8]) <= string(last[:8]) {
 		// The same millisecond: count on in the 12 bits after the version, and
 		// into the next millisecond when they are full.
 		n := binary.BigEndian.Uint64(last[:8])
@@ -279,19 +280,19 @@ func (tx *Tx) NewID() record.ID {
 		ms, seq = ms+seq>>12, seq&0x0fff
 		binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|seq)
 	}
-	tx.s.last = id
+	tx.Store.last = id
 	return id
 }
 
-// idAt makes an id of an earlier instant, to the millisecond, which the other
+// IdAt makes an id of an earlier instant, to the millisecond, which the other
 // ids of the store do not move. It sorts after the id after if that is of the
 // same millisecond (RFC 9562, section 6.2, method 2: the rest is a random number
 // that is raised by a random step).
-func idAt(at time.Time, after record.ID) record.ID {
+func IdAt(at time.Time, after record.ID) record.ID {
 	ms := uint64(max(at.UnixMilli(), 0)) & (1<<48 - 1)
 	var hi, lo uint64 // 12 and 62 bits
 	var step [16]byte
-	random(step[:])
+	Random(step[:])
 	if binary.BigEndian.Uint64(after[:8])>>16 == ms {
 		const bits = 62
 		lo = binary.BigEndian.Uint64(after[8:])&(1<<bits-1) + 1 + binary.BigEndian.Uint64(step[8:])>>(64-40)
@@ -307,8 +308,8 @@ func idAt(at time.Time, after record.ID) record.ID {
 	return id
 }
 
-// userError turns an error of a table into one for people. what names the thing.
-func userError(err error, what string) error {
+// UserError turns an error of a table into one for people. what names the thing.
+func UserError(err error, what string) error {
 	var taken *table.Taken
 	switch {
 	case errors.Is(err, table.ErrMissing):
@@ -321,14 +322,14 @@ func userError(err error, what string) error {
 
 var takenWords = map[string]string{"slug": "slug", "tag": "tag name", "folder": "folder name", "username": "user name"}
 
-func missing(err error) bool {
+func Missing(err error) bool {
 	var e *record.Error
 	return errors.As(err, &e) && e.Fault == record.Missing
 }
 
-// nextSeq is the next place in the feed. The commit writes down how far it is;
+// NextSeq is the next place in the feed. The commit writes down how far it is;
 // a place that a failed job took stays empty.
-func (tx *Tx) nextSeq() uint64 {
-	tx.s.seq++
-	return tx.s.seq
+func (tx *Tx) NextSeq() uint64 {
+	tx.Store.seq++
+	return tx.Store.seq
 }

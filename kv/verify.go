@@ -12,9 +12,11 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"kist/kv/datadir"
 	"kist/kv/journal"
 	"kist/kv/record"
 	"kist/kv/table"
+	"kist/kv/workcopy"
 )
 
 // An Inspection is what the journal of a data directory holds, read into a
@@ -33,7 +35,7 @@ type Inspection struct {
 // is for what makes it impossible to go on; for a damaged journal the
 // Inspection has what can be read.
 func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem func(error)) (*Inspection, error) {
-	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &record.Error{Fault: record.Missing, Code: "not_found", Text: "There is no journal in " + dir + "."}
 	}
@@ -55,31 +57,31 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 		return nil, err
 	}
 	i := &Inspection{path: filepath.Join(scratch, "kist.db")}
-	i.Replayed, i.Entries, err = rebuild(j, i.path, schema.Buckets(), true, nil)
+	i.Replayed, i.Entries, err = workcopy.Rebuild(j, i.path, schema.Buckets(), true, nil)
 	whole := err == nil
 	switch {
 	case whole:
-	case harmed(err):
+	case workcopy.Harmed(err):
 		once(err)
-	case noRoom(err):
-		return nil, errors.Join(fmt.Errorf("there is no room left in %s, into which the journal is read (%w); make room there, or name another folder with --scratch", scratch, err), remove(i.path))
+	case workcopy.NoRoom(err):
+		return nil, errors.Join(fmt.Errorf("there is no room left in %s, into which the journal is read (%w); make room there, or name another folder with --scratch", scratch, err), workcopy.Remove(i.path))
 	default: // a newer format, or a failure of the system
-		return nil, errors.Join(err, remove(i.path))
+		return nil, errors.Join(err, workcopy.Remove(i.path))
 	}
 	if whole {
 		if err := lastRecord(dir, schema.Buckets(), i.Replayed); err != nil {
 			once(err)
 		}
 	}
-	if clean, proven := readProof(dir); proven && whole && i.Seq < clean.Seq && clean.here(dir) {
+	if clean, proven := datadir.ReadProof(dir); proven && whole && i.Seq < clean.Seq && clean.Here(dir) {
 		once(fmt.Errorf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, i.Seq, clean.Seq))
 	}
-	db, err := openCopy(i.path)
+	db, err := workcopy.OpenCopy(i.path)
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: schema}
-	i.s.callers.Store(new(sync.Map))
+	i.s = &Store{dir: dir, bolt: db, now: time.Now, Schema: schema}
+	i.s.Callers.Store(new(sync.Map))
 	i.s.tags.Store(new(sync.Map))
 	if whole { // otherwise the secret may be among what cannot be read
 		if err := i.s.belongs(db); err != nil {
@@ -93,13 +95,13 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 func (i *Inspection) View(fn func(*Tx) error) error { return i.s.View(fn) }
 
 // Close removes the working copy.
-func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), remove(i.path)) }
+func (i *Inspection) Close() error { return errors.Join(i.s.bolt.Close(), workcopy.Remove(i.path)) }
 
 // An Audit is what the Check of a table is given.
 type Audit struct {
 	*Tx
 	Problem func(error)
-	owed    map[table.Bucket]int // how many entries each bucket should have
+	Owed    map[table.Bucket]int // how many entries each bucket should have
 }
 
 // Say reports a problem.
@@ -113,11 +115,11 @@ func (a *Audit) Refers(b table.Bucket, key []byte, from string, id record.ID) {
 }
 
 // Owe notes that a bucket should have n more entries.
-func (a *Audit) Owe(b table.Bucket, n int) { a.owed[b] += n }
+func (a *Audit) Owe(b table.Bucket, n int) { a.Owed[b] += n }
 
-// checkRows is the Check of a table. It calls each, if that is not nil, with the
+// CheckRows is the Check of a table. It calls each, if that is not nil, with the
 // rows that can be read.
-func checkRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
+func CheckRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 	return func(a *Audit) {
 		for b, n := range t.Check(a.Tx.Tx, func(v *T) {
 			if each != nil {
@@ -134,13 +136,13 @@ func checkRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 // that is referred to is there.
 func (tx *Tx) Audit(problem func(error)) error {
 	a := &Audit{tx, problem, map[table.Bucket]int{}}
-	for _, t := range tx.s.schema.Tables {
+	for _, t := range tx.Store.Schema.Tables {
 		if t.Check != nil {
 			t.Check(a)
 		}
 	}
 	tx.checkTexts(problem)
-	for b, n := range a.owed {
+	for b, n := range a.Owed {
 		if got := tx.Count(b); got != n {
 			a.Say("%s has %d entries and should have %d", b.Name, got, n)
 		}
@@ -157,9 +159,9 @@ type ContentIndex struct {
 	Holder func(tx *Tx, key []byte) (h Holder, found bool)
 }
 
-// contentIndex is the ContentIndex of a table. size is less than 0 of a row that
+// IndexContents is the ContentIndex of a table. size is less than 0 of a row that
 // has no content.
-func contentIndex[T any](b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder) *ContentIndex {
+func IndexContents[T any](b table.Bucket, t *table.Table[T], size func(*T) int64, holder func(*T) Holder) *ContentIndex {
 	return &ContentIndex{
 		Bucket: b,
 		Size: func(tx *Tx, key []byte) (n int64, found bool) {
@@ -178,8 +180,8 @@ func contentIndex[T any](b table.Bucket, t *table.Table[T], size func(*T) int64,
 	}
 }
 
-// contents are all ContentIndexes.
-func (schema *Schema) contents() (all []*ContentIndex) {
+// Contents are all ContentIndexes.
+func (schema *Schema) Contents() (all []*ContentIndex) {
 	for _, t := range schema.Tables {
 		if t.Contents != nil {
 			all = append(all, t.Contents)
@@ -205,7 +207,7 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 			return nil
 		}
 		past, more := following(ref)
-		all := tx.s.schema.contents()
+		all := tx.Store.Schema.Contents()
 		heads := make([][]byte, len(all)) // the next key of each
 		for i, ix := range all {
 			heads[i] = first(ix.Bucket, past)
@@ -255,7 +257,7 @@ type Holder struct {
 // Having lists what has the content.
 func (tx *Tx) Having(ref [32]byte) []Holder {
 	var all []Holder
-	for _, ix := range tx.s.schema.contents() {
+	for _, ix := range tx.Store.Schema.Contents() {
 		for k := range tx.Walk(ix.Bucket, ref[:], nil, false) {
 			if h, found := ix.Holder(tx, k[32:]); found {
 				all = append(all, h)
@@ -276,7 +278,7 @@ type Holders struct {
 // Holders follow a journal from its beginning.
 func (schema *Schema) Holders() *Holders {
 	h := &Holders{rows: map[string]struct{}{}}
-	for _, ix := range schema.contents() {
+	for _, ix := range schema.Contents() {
 		h.of[ix.Bucket.No] = true
 	}
 	return h
@@ -343,7 +345,7 @@ func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem fu
 	}
 	var digest journal.Digest
 	var scratch []byte
-	for op := range everything(tx, buckets) {
+	for op := range workcopy.Everything(tx, buckets) {
 		scratch = digest.Add(op, scratch)
 	}
 	if digest != at.Digest {
@@ -355,18 +357,18 @@ func checkCopy(tx *bolt.Tx, buckets *table.Buckets, at journal.State, problem fu
 // Origin says which store a journal is of, and how far it goes. The instance
 // is the same for a store, its copies and what is restored of them.
 func Origin(dir string) (instance string, seq uint64, err error) {
-	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if err != nil {
 		return "", 0, err
 	}
 	var secret []byte
 	done, err := j.Replay(func() error { secret = nil; return nil }, func(ops []journal.Op) error {
 		for _, op := range ops {
-			if op.Bucket == metaBucket.No && bytes.Equal(op.Key, metaSecret) {
+			if op.Bucket == workcopy.MetaBucket.No && bytes.Equal(op.Key, MetaSecret) {
 				secret = bytes.Clone(op.Value)
 			}
 		}
 		return nil
 	})
-	return instanceOf(secret), done.Seq, errors.Join(err, j.Close())
+	return datadir.InstanceOf(secret), done.Seq, errors.Join(err, j.Close())
 }

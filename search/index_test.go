@@ -21,8 +21,11 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // library is a store with its index.
@@ -43,7 +46,7 @@ type library struct {
 func newLibrary(t testing.TB) *library {
 	l := &library{TB: t, dir: filepath.Join(t.TempDir(), "data"), files: map[[32]byte]string{}, relaxed: make(chan State, 100)}
 	var err error
-	l.store, err = kv.Open(l.dir, kv.Options{Schema: kv.All, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l.store, err = kv.Open(l.dir, kv.Options{Schema: tables.All, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	l.fatal(err)
 	t.Cleanup(func() {
 		l.close()
@@ -137,7 +140,7 @@ func (l *library) caught() {
 func (l *library) user(name string) record.ID {
 	var u *record.User
 	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
-		u, err = tx.AddUser(record.User{Name: name, Quota: -1})
+		u, err = people.AddUser(tx, record.User{Name: name, Quota: -1})
 		return err
 	}))
 	return u.ID
@@ -166,7 +169,7 @@ func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Reco
 	}
 	var r *record.Record
 	l.fatal(l.store.Update(func(tx *kv.Tx) (err error) {
-		r, err = tx.Add(owner, k, f, content, "")
+		r, err = catalog.Add(tx, owner, k, f, content, "")
 		return err
 	}))
 	return r
@@ -174,11 +177,11 @@ func (l *library) add(owner record.ID, k *record.Kind, text string) *record.Reco
 
 func (l *library) remove(r *record.Record) {
 	l.fatal(l.store.Update(func(tx *kv.Tx) error {
-		now, err := tx.Owned(r.Owner, r.Kind, r.ID)
+		now, err := catalog.Owned(tx, r.Owner, r.Kind, r.ID)
 		if err != nil {
 			return err
 		}
-		return tx.Remove(now)
+		return catalog.Remove(tx, now)
 	}))
 }
 
@@ -197,7 +200,7 @@ func (l *library) find(owner record.ID, text string, strict bool) (all []Hit) {
 		if err != nil {
 			return err
 		}
-		hits, err := v.Find(l.Context(), q.For(owner, strict, tx.TagNames(owner)), tail)
+		hits, err := v.Find(l.Context(), q.For(owner, strict, catalog.TagNames(tx, owner)), tail)
 		if err != nil {
 			return err
 		}
@@ -232,7 +235,7 @@ func (l *library) titles(owner record.ID, text string) string {
 	var all []string
 	for _, h := range l.find(owner, text, false) {
 		l.fatal(l.store.View(func(tx *kv.Tx) error {
-			r, err := tx.Owned(owner, h.Kind, h.ID)
+			r, err := catalog.Owned(tx, owner, h.Kind, h.ID)
 			if err != nil {
 				return err
 			}

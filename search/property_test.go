@@ -19,6 +19,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -197,7 +198,7 @@ func history(t *testing.T, seed uint64) {
 			is.NoErr(err)
 			delete(in, "content") // of a file it stays
 			is.NoErr(l.store.Update(func(tx *kv.Tx) error {
-				now, err := tx.Owned(r.Owner, r.Kind, r.ID)
+				now, err := catalog.Owned(tx, r.Owner, r.Kind, r.ID)
 				if err != nil {
 					return err
 				}
@@ -208,7 +209,7 @@ func history(t *testing.T, seed uint64) {
 				if err := f.Patch(in); err != nil {
 					return err
 				}
-				return tx.Save(now, f, "")
+				return catalog.Save(tx, now, f, "")
 			}))
 		case n < 9:
 			at := rnd.IntN(len(all))
@@ -216,23 +217,23 @@ func history(t *testing.T, seed uint64) {
 			all = slices.Delete(all, at, at+1)
 		default: // a tag gets another name, under all that have it
 			is.NoErr(l.store.Update(func(tx *kv.Tx) error {
-				tags, err := tx.Tags(owners[0])
+				tags, err := catalog.Tags(tx, owners[0])
 				if err != nil || len(tags) == 0 {
 					return err
 				}
 				tag := tags[rnd.IntN(len(tags))]
 				tag.Name = fmt.Sprint("t", rnd.IntN(5))
-				if _, err := tx.TagNamed(owners[0], tag.Name); err == nil {
+				if _, err := catalog.TagNamed(tx, owners[0], tag.Name); err == nil {
 					return nil
 				}
-				return tx.SaveTag(&tag)
+				return catalog.SaveTag(tx, &tag)
 			}))
 		}
 	}
 	reads := func(owner record.ID) (all []*read) {
 		is.NoErr(l.store.View(func(tx *kv.Tx) error {
 			for _, k := range record.Kinds {
-				for r, err := range tx.Newest(owner, k) {
+				for r, err := range catalog.NewestFirst(tx, owner, k) {
 					is.NoErr(err)
 					b, err := r.Decode()
 					is.NoErr(err)
@@ -244,7 +245,7 @@ func history(t *testing.T, seed uint64) {
 						one.lines = append(one.lines, terms(l.files[r.Bytes.Ref]))
 					}
 					for _, id := range r.Tags {
-						tag, err := tx.Tag(owner, id)
+						tag, err := catalog.Tag(tx, owner, id)
 						is.NoErr(err)
 						one.lines, one.tags = append(one.lines, terms(tag.Name)), append(one.tags, record.Fold(tag.Name))
 					}
@@ -272,7 +273,7 @@ func history(t *testing.T, seed uint64) {
 				q, err := Parse(query)
 				is.NoErr(err)
 				is.NoErr(l.store.View(func(tx *kv.Tx) error {
-					f := q.For(owner, true, tx.TagNames(owner))
+					f := q.For(owner, true, catalog.TagNames(tx, owner))
 					for _, r := range known {
 						fits := !slices.ContainsFunc(parts, func(a asked) bool { return !a.fits(r) })
 						score, ok, err := f.score(r.r, l.x.content)
@@ -296,7 +297,7 @@ func history(t *testing.T, seed uint64) {
 				q, err = Parse(word)
 				is.NoErr(err)
 				is.NoErr(l.store.View(func(tx *kv.Tx) error {
-					f := q.For(owner, false, tx.TagNames(owner))
+					f := q.For(owner, false, catalog.TagNames(tx, owner))
 					for _, r := range known {
 						if score, ok, _ := f.score(r.r, l.x.content); ok {
 							want = append(want, Hit{r.r.Kind, r.r.ID, score})
@@ -528,7 +529,7 @@ func TestSettled(t *testing.T) {
 			for range min(500, largeBuild-done) {
 				f := record.NewForm(record.Notes)
 				f.Body = &record.Note{Name: fmt.Sprint("Boat ", done)}
-				if _, err := tx.Add(ann, record.Notes, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, ann, record.Notes, f, nil, ""); err != nil {
 					return err
 				}
 				done++

@@ -16,6 +16,8 @@ import (
 	"kist/admin/socket"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/datadir"
+	"kist/kv/tables"
 	"kist/search"
 )
 
@@ -55,11 +57,11 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 				return nil, exit.Absent("data directory at", dir+"; kist serve and kist user add make one, and --data-dir names another")
 			}
 		}
-		store, err := kv.Open(dir, kv.Options{Schema: kv.All, Log: o.Log})
+		store, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: o.Log})
 		if err == nil {
 			return inThisProcess(store, o), nil
 		}
-		held, ok := errors.AsType[*kv.InUse](err)
+		held, ok := errors.AsType[*datadir.InUse](err)
 		if !ok {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -105,7 +106,7 @@ func (v handler) exportRecords(w http.ResponseWriter, r *http.Request) error {
 
 // named reads the account with the name. The error says which command lists names.
 func named(tx *kv.Tx, name string) (*record.User, error) {
-	u, err := tx.UserNamed(name)
+	u, err := people.UserNamed(tx, name)
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 		e.Text = fmt.Sprintf("There is no user named %q; kist user list shows the names.", name)
 	}

@@ -14,6 +14,8 @@ import (
 	"kist/admin/console"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/datadir"
 )
 
 // backupMark is a file in the data directory. Its time is that of the latest
@@ -102,7 +104,7 @@ func (b *snapshot) toFolder(dest string) error {
 	}
 	instance, err := b.state.Instance()
 	if err == nil {
-		err = kv.WriteInstance(dest, instance)
+		err = datadir.WriteInstance(dest, instance)
 	}
 	if err == nil {
 		err = b.copyJournal(dest)
@@ -111,7 +113,7 @@ func (b *snapshot) toFolder(dest string) error {
 		return err
 	}
 	return b.state.View(func(tx *kv.Tx) error {
-		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !tx.Referenced(ref), nil })
+		_, err := to.Sweep(context.Background(), time.Now(), func(ref blobs.Ref) (bool, error) { return !catalog.Referenced(tx, ref), nil })
 		return err
 	})
 }
@@ -137,7 +139,7 @@ func (j Job) usable(dest string) error {
 		return fmt.Errorf("%s is a data directory that kist has run on; name another folder", dest)
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != "journal" && name != "blobs" && name != kv.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
+		if name := e.Name(); name != "journal" && name != "blobs" && name != datadir.InstanceName && !strings.HasPrefix(name, hiddenScratch) {
 			return fmt.Errorf("%s has things in it that are no backup of kist, such as %s; name another folder", dest, console.Printable(name))
 		}
 	}

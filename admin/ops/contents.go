@@ -17,6 +17,7 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
 )
 
 // Content is what ListContents finds about one content that records have.
@@ -239,7 +240,7 @@ func ReadContents(r io.Reader, store *kv.Store, content *blobs.Store) (refs []st
 			return refs, bytes, err
 		}
 		needed := false
-		if err := store.View(func(tx *kv.Tx) error { needed = tx.Referenced(ref); return nil }); err != nil {
+		if err := store.View(func(tx *kv.Tx) error { needed = catalog.Referenced(tx, ref); return nil }); err != nil {
 			return refs, bytes, err
 		}
 		if !needed { // its records were removed meanwhile

@@ -15,6 +15,8 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // A Finding is the result of one check.
@@ -166,13 +168,13 @@ const sample = 50
 // records reads the journal and some of the contents.
 func (d *Checkup) records() error {
 	change := "run kist verify, which reads all data"
-	j, err := journal.Read(filepath.Join(d.Dir, "journal"), kv.Format)
+	j, err := journal.Read(filepath.Join(d.Dir, "journal"), workcopy.Format)
 	if err != nil {
 		d.Add(Problem, "journal", err.Error(), change)
 		return nil
 	}
 	defer j.Close()
-	holders := kv.All.Holders()
+	holders := tables.All.Holders()
 	done, broken := j.Replay(holders.Begin, holders.Note)
 	if broken != nil {
 		d.Add(Problem, "journal", broken.Error(), change)

@@ -11,7 +11,9 @@ import (
 	"github.com/matryer/is"
 
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // The journal of a backup is read back before the backup counts: one that
@@ -22,9 +24,9 @@ func TestBackupIsReadBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	j := Job{Dir: dir, Stderr: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	commit := func(name string) {
-		s, err := kv.Open(dir, kv.Options{Schema: kv.All, Log: j.Log})
+		s, err := kv.Open(dir, kv.Options{Schema: tables.All, Log: j.Log})
 		is.NoErr(err)
-		is.NoErr(s.Update(func(tx *kv.Tx) error { _, err := tx.AddUser(record.User{Name: name, Quota: -1}); return err }))
+		is.NoErr(s.Update(func(tx *kv.Tx) error { _, err := people.AddUser(tx, record.User{Name: name, Quota: -1}); return err }))
 		is.NoErr(s.Close())
 	}
 	freeze := func() *snapshot {

@@ -13,7 +13,7 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/blobs/disk"
-	"kist/kv"
+	"kist/kv/datadir"
 )
 
 // Restore puts a backup or a copy of a data directory into the data directory, which
@@ -60,7 +60,7 @@ func (j Job) Restore(source string, stdin io.Reader) (*BackedUp, error) {
 	}
 	instance, err := b.state.Instance()
 	if err == nil {
-		err = kv.WriteInstance(j.Dir, instance)
+		err = datadir.WriteInstance(j.Dir, instance)
 	}
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 
 	"kist/admin/console"
 	"kist/blobs/disk"
-	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/workcopy"
 )
 
 // The names of scratch folders begin with these prefixes. The folders hold copies of
@@ -68,7 +68,7 @@ func needSpace(folder string, need int64) error {
 // needSpaceToRead fails if the scratch folder has too little space to read the
 // journal of the data directory into it.
 func needSpaceToRead(dir, scratch string) error {
-	j, err := journal.Read(filepath.Join(dir, "journal"), kv.Format)
+	j, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if err != nil {
 		return nil //nolint:nilerr // the code that reads it says what is wrong
 	}

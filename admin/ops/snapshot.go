@@ -14,6 +14,8 @@ import (
 	"kist/blobs/disk"
 	"kist/kv"
 	"kist/kv/journal"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // BackedUp is what a backup or a restore holds.
@@ -55,7 +57,7 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 			b.close()
 		}
 	}()
-	from, err := journal.Read(filepath.Join(dir, "journal"), kv.Format)
+	from, err := journal.Read(filepath.Join(dir, "journal"), workcopy.Format)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, exit.Absent("journal in", dir)
 	}
@@ -81,7 +83,7 @@ func (j Job) freeze(dir, scratch string) (_ *snapshot, err error) {
 		}
 	}
 	var problems []error
-	if b.state, err = kv.All.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
+	if b.state, err = tables.All.Inspect(b.scratch, b.scratch, func(int64) {}, func(err error) { problems = append(problems, err) }); err != nil {
 		return nil, err
 	}
 	if len(problems) > 0 {
@@ -211,7 +213,7 @@ func (b *snapshot) copyJournal(dest string) error {
 
 // check reads a copy of the journal back and compares its state.
 func (b *snapshot) check(path string) error {
-	j, err := journal.Read(path, kv.Format)
+	j, err := journal.Read(path, workcopy.Format)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,10 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -151,7 +155,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	at := s.Store.Now()
 	var err error
 	if now { // a person decided it
-		err = s.Store.Update((*kv.Tx).FreeOrphans)
+		err = s.Store.Update(catalog.FreeOrphans)
 	}
 	w := sweep{Sweeper: s, stay: map[blobs.Ref]bool{}}
 	err = errors.Join(err, w.orphans(ctx, at.Add(-age)))
@@ -160,7 +164,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now bool) (Swept, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return w.swept, fmt.Errorf("the sweep was cut short: %w", cause)
 	}
-	err = errors.Join(err, s.Store.Update((*kv.Tx).DropIdempotentAnswers), s.Store.Update((*kv.Tx).DropSessions), s.Store.Update((*kv.Tx).DropSpent), s.Store.Update((*kv.Tx).DropSenders))
+	err = errors.Join(err, s.Store.Update(jobs.DropIdempotentAnswers), s.Store.Update(people.DropSessions), s.Store.Update(catalog.DropSpent), s.Store.Update(inbox.DropSenders))
 	if w.failed != nil {
 		err = errors.Join(err, fmt.Errorf("blobs that cannot be unlinked: %d, the first for this reason: %w", w.swept.Failed, w.failed))
 	}
@@ -188,7 +192,7 @@ type sweep struct {
 
 // free reports whether the content may go.
 func (w *sweep) free(ref blobs.Ref) (got bool, err error) {
-	err = w.Store.View(func(tx *kv.Tx) error { got = tx.Unreferenced(ref, w.since); return nil })
+	err = w.Store.View(func(tx *kv.Tx) error { got = catalog.Unreferenced(tx, ref, w.since); return nil })
 	return got, err
 }
 
@@ -197,7 +201,7 @@ func (w *sweep) loose(ctx context.Context) error {
 	for {
 		var refs []blobs.Ref
 		if err := w.Store.View(func(tx *kv.Tx) error {
-			for _, ref := range tx.UnreferencedRefs(w.since, len(w.stay)+sweepBatch) {
+			for _, ref := range catalog.UnreferencedRefs(tx, w.since, len(w.stay)+sweepBatch) {
 				if !w.stay[ref] {
 					refs = append(refs, ref)
 				}
@@ -235,7 +239,7 @@ func (w *sweep) thumbs(ctx context.Context) (err error) {
 		if err := context.Cause(ctx); err != nil {
 			return false, err
 		}
-		err = w.Store.View(func(tx *kv.Tx) error { got = tx.Referenced(ref); return nil })
+		err = w.Store.View(func(tx *kv.Tx) error { got = catalog.Referenced(tx, ref); return nil })
 		return got, err
 	})
 	return err
@@ -250,7 +254,7 @@ func (w *sweep) icons(ctx context.Context) (err error) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		return w.Store.Icons()
+		return catalog.Icons(w.Store)
 	})
 	return err
 }
@@ -268,7 +272,7 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 	w.swept.Temps = found.Temps
 	for len(refs) > 0 && err == nil && ctx.Err() == nil {
 		n := min(len(refs), sweepBatch)
-		err = w.Store.Update(func(tx *kv.Tx) error { return tx.NoteOrphans(refs[:n]) })
+		err = w.Store.Update(func(tx *kv.Tx) error { return catalog.NoteOrphans(tx, refs[:n]) })
 		refs = refs[n:]
 	}
 	return err
@@ -277,11 +281,11 @@ func (w *sweep) orphans(ctx context.Context, olderThan time.Time) error {
 // parts drops expired uploads, remote ones too, and removes bytes that no upload
 // waits for. An upload is noted before its first byte is stored.
 func (w *sweep) parts() error {
-	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(tx.DropUploads(), tx.DropFetches()) })
+	err := w.Store.Update(func(tx *kv.Tx) error { return errors.Join(inbox.DropUploads(tx), jobs.DropFetches(tx)) })
 	names, err2 := w.Blobs.Parts.Names()
 	var awaited map[string]bool
 	if err = errors.Join(err, err2); err == nil && len(names) > 0 {
-		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = tx.OpenUploads(); return err })
+		err = w.Store.View(func(tx *kv.Tx) (err error) { awaited, err = inbox.OpenUploads(tx); return err })
 	}
 	if err != nil {
 		return err
@@ -329,10 +333,10 @@ func (w *sweep) note(gone []blobs.Ref) error {
 	}
 	return w.Store.Update(func(tx *kv.Tx) error {
 		for _, ref := range gone {
-			if !tx.Unreferenced(ref, w.since) {
+			if !catalog.Unreferenced(tx, ref, w.since) {
 				continue // a record has it again, or had it a moment ago
 			}
-			if err := tx.Unlinked(ref); err != nil {
+			if err := catalog.Unlinked(tx, ref); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,10 @@ import (
 	"kist/admin/ops"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 )
 
 // However many have to stay, those after them are reached.
@@ -19,7 +22,7 @@ func TestSweepBeyondABatch(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
-	store, err := kv.Open(dir, kv.Options{Schema: kv.All})
+	store, err := kv.Open(dir, kv.Options{Schema: tables.All})
 	is.NoErr(err)
 	defer store.Close()
 	content, err := blobs.Open(filepath.Join(dir, "blobs"))
@@ -36,13 +39,13 @@ func TestSweepBeyondABatch(t *testing.T) {
 	is.NoErr(os.MkdirAll(filepath.Join(dir, "blobs", "ff"), 0o700))
 	is.NoErr(os.WriteFile(filepath.Join(dir, "blobs", "ff", last.String()), []byte("last"), 0o600))
 	is.NoErr(store.Update(func(tx *kv.Tx) error {
-		u, err := tx.AddUser(record.User{Name: "ann", Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, record.User{Name: "ann", Role: record.Admin, Quota: -1})
 		for i := 0; err == nil && i < len(refs); i++ {
 			form := record.NewForm(record.Files)
 			form.Body.(*record.File).OriginalName = "x"
 			var r *record.Record
-			if r, err = tx.Add(u.ID, record.Files, form, &record.Content{Ref: refs[i], Size: 4}, ""); err == nil {
-				err = tx.Remove(r)
+			if r, err = catalog.Add(tx, u.ID, record.Files, form, &record.Content{Ref: refs[i], Size: 4}, ""); err == nil {
+				err = catalog.Remove(tx, r)
 			}
 		}
 		return err
@@ -53,6 +56,6 @@ func TestSweepBeyondABatch(t *testing.T) {
 	is.True(err != nil && len(err.Error()) < 1000) // one sentence, however many there are
 	is.Equal(swept, ops.Swept{Blobs: 1, Bytes: 4, Failed: 250})
 	left := 0
-	is.NoErr(store.View(func(tx *kv.Tx) error { left = len(tx.UnreferencedRefs(store.Now(), 1000)); return nil }))
+	is.NoErr(store.View(func(tx *kv.Tx) error { left = len(catalog.UnreferencedRefs(tx, store.Now(), 1000)); return nil }))
 	is.Equal(left, 250)
 }

@@ -15,7 +15,7 @@ import (
 	"kist/admin/console"
 	"kist/blobs"
 	"kist/blobs/disk"
-	"kist/kv"
+	"kist/kv/datadir"
 )
 
 // toTar writes a tar beside dest, reads it back, and renames it to dest.
@@ -72,9 +72,9 @@ func (b *snapshot) writeTar(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := kv.InstanceText(instance)
+	text, err := datadir.InstanceText(instance)
 	if err == nil {
-		err = put(kv.InstanceName, int64(len(text)), bytes.NewReader(text))
+		err = put(datadir.InstanceName, int64(len(text)), bytes.NewReader(text))
 	}
 	if err != nil {
 		return err

@@ -10,23 +10,27 @@ import (
 	"kist/admin/exit"
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/journal"
+	"kist/kv/repair"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
 )
 
 // Verified is what was found in a data directory.
 type Verified struct {
-	Dir      string       `json:"dir"`
-	Seq      uint64       `json:"seq"`    // commits that led there
-	Digest   string       `json:"digest"` // of everything the store holds
-	Entries  int          `json:"entries"`
-	Contents int          `json:"contents"` // that records have
-	Bytes    int64        `json:"bytes"`    // of them
-	Orphans  int          `json:"orphans"`  // contents that no record has; the sweep removes them
-	Missing  []Lost       `json:"missing"`  // records without their bytes
-	Problems []string     `json:"problems"`
-	Notes    []string     `json:"notes,omitempty"`      // what is wrong but does no harm
-	Told     bool         `json:"toldServer,omitempty"` // the running server now checks what was found
-	Repaired *kv.Repaired `json:"repaired,omitempty"`
+	Dir      string           `json:"dir"`
+	Seq      uint64           `json:"seq"`    // commits that led there
+	Digest   string           `json:"digest"` // of everything the store holds
+	Entries  int              `json:"entries"`
+	Contents int              `json:"contents"` // that records have
+	Bytes    int64            `json:"bytes"`    // of them
+	Orphans  int              `json:"orphans"`  // contents that no record has; the sweep removes them
+	Missing  []Lost           `json:"missing"`  // records without their bytes
+	Problems []string         `json:"problems"`
+	Notes    []string         `json:"notes,omitempty"`      // what is wrong but does no harm
+	Told     bool             `json:"toldServer,omitempty"` // the running server now checks what was found
+	Repaired *repair.Repaired `json:"repaired,omitempty"`
 }
 
 // Verify reads everything in the data directory, which may also be a copy or a
@@ -42,7 +46,7 @@ func (j Job) Verify() (*Verified, error) {
 		return nil, exit.Misused("there is a file at %s, not a folder; to check a tar, restore it into an empty folder: kist restore %[1]s --data-dir FOLDER", dir)
 	}
 	v := &Verified{Dir: dir, Missing: []Lost{}, Problems: []string{}}
-	if err := kv.Readable(dir); err != nil { // before anything is written
+	if err := workcopy.Readable(dir); err != nil { // before anything is written
 		return nil, err
 	}
 	work, err := newScratch(j.Scratch, within(dir))
@@ -61,7 +65,7 @@ func (j Job) Verify() (*Verified, error) {
 		}
 		v.Problems = append(v.Problems, err.Error())
 	}
-	i, err := kv.All.Inspect(dir, work.Path, p.Add, problem)
+	i, err := tables.All.Inspect(dir, work.Path, p.Add, problem)
 	p.End()
 	if err != nil {
 		return nil, err
@@ -125,7 +129,7 @@ func (v *Verified) contents(j Job, i *kv.Inspection, store *blobs.Store) error {
 				v.Problems = append(v.Problems, "blobs/ has a name that is not one of kist's: "+err.Error())
 			case err != nil:
 				v.Problems = append(v.Problems, err.Error())
-			case !tx.Referenced(info.Ref):
+			case !catalog.Referenced(tx, info.Ref):
 				v.Orphans++
 			}
 		}

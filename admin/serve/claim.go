@@ -12,6 +12,7 @@ import (
 
 	"kist/blobs/disk"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -24,7 +25,7 @@ const claimFile = "CLAIM"
 func ClaimLink(store *kv.Store, base string) (link string, err error) {
 	token, err := openClaim(store)
 	if err == nil && token == "" {
-		err = store.Update(func(tx *kv.Tx) (err error) { token, err = tx.Claim(); return err })
+		err = store.Update(func(tx *kv.Tx) (err error) { token, err = people.Claim(tx); return err })
 	}
 	if err != nil || token == "" {
 		return "", err
@@ -55,7 +56,7 @@ func openClaim(store *kv.Store) (token string, err error) {
 	}
 	token = path.Base(strings.TrimSpace(string(text)))
 	err = store.View(func(tx *kv.Tx) error {
-		all, err := tx.Users()
+		all, err := people.Users(tx)
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func openClaim(store *kv.Store) (token string, err error) {
 				return record.NotFound("claim")
 			}
 		}
-		return tx.Claimable(token)
+		return people.Claimable(tx, token)
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && e.Fault == record.Missing {
 		if err := os.Remove(name); err != nil {

@@ -12,6 +12,9 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/search"
 )
@@ -91,7 +94,7 @@ func editMe(c *web.Request) error {
 	var changed *record.User
 	if form.password.Said {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			u, err := tx.User(c.Owner())
+			u, err := people.User(tx, c.Owner())
 			if err == nil {
 				before = u.Password
 			}
@@ -111,7 +114,7 @@ func editMe(c *web.Request) error {
 		}
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		u, err := tx.User(c.Owner())
+		u, err := people.User(tx, c.Owner())
 		if err != nil {
 			return err
 		}
@@ -125,12 +128,12 @@ func editMe(c *web.Request) error {
 				return &record.Error{Fault: record.Taken, Code: "password_changed", Text: "The password has just been changed by another request."}
 			}
 			u.Password = hash
-			if _, err := tx.Revoke(u.ID, form.revoke.names(c)); err != nil {
+			if _, err := people.Revoke(tx, u.ID, form.revoke.names(c)); err != nil {
 				return err
 			}
 		}
 		changed = u
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	}); err != nil {
 		return err
 	}
@@ -191,11 +194,11 @@ func NewUserEdit() *userForm { return &userForm{u: &record.User{Role: record.Mem
 // users are everyone's accounts, which administrators manage.
 var users = &web.Resource[record.User, *session.ShownUser]{
 	Name:  "user",
-	All:   func(tx *kv.Tx, _ record.ID) ([]record.User, error) { return tx.Users() },
+	All:   func(tx *kv.Tx, _ record.ID) ([]record.User, error) { return people.Users(tx) },
 	Place: func(u *record.User) (record.ID, string) { return u.ID, u.Name },
-	Load:  func(tx *kv.Tx, _, id record.ID) (*record.User, error) { return tx.User(id) },
-	Save:  (*kv.Tx).SaveUser,
-	Drop:  func(s *kv.Store, _, id record.ID) error { return s.RemoveUser(id) },
+	Load:  func(tx *kv.Tx, _, id record.ID) (*record.User, error) { return people.User(tx, id) },
+	Save:  people.SaveUser,
+	Drop:  func(s *kv.Store, _, id record.ID) error { return people.RemoveUser(s, id) },
 	Show: func(_ *web.Request, tx *kv.Tx, u *record.User) (*session.ShownUser, error) {
 		return session.ShowUser(tx, u)
 	},
@@ -220,7 +223,7 @@ func createUser(c *web.Request) error {
 	if form.u.Password, err = c.Hash(form.password); err != nil {
 		return err
 	}
-	return users.Create(c, func(tx *kv.Tx) (*record.User, error) { return tx.AddUser(*form.u) })
+	return users.Create(c, func(tx *kv.Tx) (*record.User, error) { return people.AddUser(tx, *form.u) })
 }
 
 var ReadUser = web.Operation{
@@ -262,7 +265,7 @@ func editUser(c *web.Request) error {
 			return nil
 		}
 		u.Password = hash
-		_, err := tx.Revoke(u.ID, form.revoke.names(c))
+		_, err := people.Revoke(tx, u.ID, form.revoke.names(c))
 		return err
 	})
 }
@@ -328,9 +331,9 @@ func (f *KeyForm) ends(now time.Time) error {
 }
 
 var keys = &web.Resource[record.Key, *ShownKey]{
-	Name: "key", All: (*kv.Tx).Keys, Load: (*kv.Tx).Key, Save: (*kv.Tx).SaveKey,
+	Name: "key", All: people.Keys, Load: people.Key, Save: people.SaveKey,
 	Drop: func(s *kv.Store, owner, id record.ID) error {
-		return s.Update(func(tx *kv.Tx) error { return tx.RemoveKey(owner, id) })
+		return s.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, owner, id) })
 	},
 	Place: func(k *record.Key) (record.ID, string) { return k.ID, k.Name },
 	Show:  func(_ *web.Request, _ *kv.Tx, k *record.Key) (*ShownKey, error) { return &ShownKey{*k}, nil },
@@ -363,7 +366,7 @@ func createKey(c *web.Request) error {
 	var made *record.Key
 	var secret string
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		made, secret, err = tx.AddKey(k)
+		made, secret, err = people.AddKey(tx, k)
 		return err
 	}); err != nil {
 		return err
@@ -410,7 +413,7 @@ var ReadSettings = web.Operation{
 func readSettings(c *web.Request) error {
 	var set record.Settings
 	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-		set, err = tx.Settings()
+		set, err = people.Settings(tx)
 		return err
 	}); err != nil {
 		return err
@@ -430,13 +433,13 @@ func editSettings(c *web.Request) error {
 	}
 	var set record.Settings
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if set, err = tx.Settings(); err != nil {
+		if set, err = people.Settings(tx); err != nil {
 			return err
 		}
 		if err := errors.Join(field.Patch(&set, in), set.Check()); err != nil {
 			return err
 		}
-		return tx.SetSettings(set)
+		return people.SetSettings(tx, set)
 	}); err != nil {
 		return err
 	}
@@ -496,7 +499,7 @@ var ReadClaim = web.Operation{
 }
 
 func readClaim(c *web.Request) error {
-	if err := c.Site.Store.View(func(tx *kv.Tx) error { return tx.Claimable(c.Arg("token")) }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { return people.Claimable(tx, c.Arg("token")) }); err != nil {
 		return err
 	}
 	return c.RespondPage(http.StatusOK, embed.ClaimPage{Base: c.Site.Prefix(), Shortest: record.MinPassword})
@@ -528,7 +531,7 @@ func claim(c *web.Request) error {
 	if err := session.RequireForm(c); err != nil {
 		return err
 	}
-	if err := c.Site.Store.View(func(tx *kv.Tx) error { return tx.Claimable(token) }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { return people.Claimable(tx, token) }); err != nil {
 		return err
 	}
 	values, err := session.ReadForm(c)
@@ -562,15 +565,15 @@ func claim(c *web.Request) error {
 	var secret string
 	var first *record.User
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		if err := tx.Claimable(token); err != nil {
+		if err := people.Claimable(tx, token); err != nil {
 			return err
 		}
-		u, err := tx.AddUser(record.User{Name: form.name, Role: record.Admin, Quota: -1, Password: hash})
+		u, err := people.AddUser(tx, record.User{Name: form.name, Role: record.Admin, Quota: -1, Password: hash})
 		if err != nil {
 			return err
 		}
 		first = u
-		_, secret, err = tx.AddKey(record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
+		_, secret, err = people.AddKey(tx, record.Key{Owner: u.ID, Name: "first key", Scopes: []record.Scope{record.ScopeAdmin}})
 		return err
 	}); err != nil {
 		return err
@@ -592,13 +595,13 @@ func sentence(subject, problem string) string {
 func CollectStats(s *web.Site) (*Stats, error) {
 	v := &Stats{Counts: map[string]int64{}}
 	err := s.Store.View(func(tx *kv.Tx) error {
-		users, err := tx.Users()
+		users, err := people.Users(tx)
 		for i := 0; err == nil && i < len(users); i++ {
-			var usage kv.Usage
-			usage, err = tx.Usage(&users[i])
+			var usage people.Usage
+			usage, err = people.UsageOf(tx, &users[i])
 			v.Users++
 			v.Bytes += usage.Bytes
-			v.Pending += tx.PendingCount(users[i].ID)
+			v.Pending += inbox.PendingCount(tx, users[i].ID)
 			for kind, n := range usage.Count {
 				v.Counts[kind] += n
 			}
@@ -606,9 +609,9 @@ func CollectStats(s *web.Site) (*Stats, error) {
 				break
 			}
 			var hooks []record.Webhook
-			hooks, err = tx.Webhooks(users[i].ID)
+			hooks, err = jobs.Webhooks(tx, users[i].ID)
 			for _, h := range hooks {
-				v.Waiting += tx.Queued(h.ID)
+				v.Waiting += jobs.Queued(tx, h.ID)
 			}
 		}
 		return err

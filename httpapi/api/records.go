@@ -13,6 +13,7 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 	"kist/search"
@@ -48,9 +49,9 @@ func createRecord(k *record.Kind) func(*web.Request) error {
 			if err := target(tx); err != nil {
 				return web.JoinProblems(err)
 			}
-			r, err := tx.Add(c.Owner(), k, form, nil, hash)
+			r, err := catalog.Add(tx, c.Owner(), k, form, nil, hash)
 			if b, ok := form.Body.(*record.Bookmark); ok && err == nil {
-				twins, err = tx.SamePages(c.Owner(), b.URL, r.ID)
+				twins, err = catalog.SamePages(tx, c.Owner(), b.URL, r.ID)
 			}
 			if err == nil {
 				v, err = c.Site.Read(tx, r)
@@ -84,7 +85,7 @@ func readRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		return c.RespondLarge(http.StatusOK, web.LongRecord(k), func(dst []byte) ([]byte, error) {
 			err := c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+				r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
 				if err != nil {
 					return err
 				}
@@ -152,7 +153,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 		}
 		var v *web.ShownRecord
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+			r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
 				return err
 			}
@@ -167,7 +168,7 @@ func editRecord(k *record.Kind, arg string) func(*web.Request) error {
 			if err := web.JoinProblems(public.CheckTarget(c.Site, tx, form, before)); err != nil {
 				return err
 			}
-			if err := tx.Save(r, form, hash); err != nil {
+			if err := catalog.Save(tx, r, form, hash); err != nil {
 				return err
 			}
 			v, err = c.Site.Read(tx, r)
@@ -208,11 +209,11 @@ func RemoveRecord(k *record.Kind) web.Operation {
 func removeRecord(k *record.Kind, arg string) func(*web.Request) error {
 	return func(c *web.Request) error {
 		if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-			r, err := tx.Record(c.Owner(), k, c.Arg(arg))
+			r, err := catalog.Record(tx, c.Owner(), k, c.Arg(arg))
 			if err != nil {
 				return err
 			}
-			return tx.Remove(r)
+			return catalog.Remove(tx, r)
 		}); err != nil {
 			return err
 		}
@@ -245,7 +246,7 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		if err != nil {
 			return err
 		}
-		q := kv.Query{Owner: c.Owner(), Kind: k}
+		q := catalog.Query{Owner: c.Owner(), Kind: k}
 		names, folder, err := listArgs(&q, args)
 		if err != nil {
 			return err
@@ -258,7 +259,7 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 		q.Brief, q.Most = brief != nil && *brief, web.PageBytes
 		return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
 			err := ViewWithIndex(c, q.Text != "", func(tx *kv.Tx, look IndexLookup) error {
-				var page kv.Page
+				var page catalog.Page
 				known, err := narrow(tx, &q, names, folder)
 				if err == nil && known {
 					page, err = list(c, tx, q, text, look)
@@ -289,9 +290,9 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 
 // listArgs reads the parameters of a list: what narrows it by name is
 // returned, the rest goes into q. All that is wrong is said at once.
-func listArgs(q *kv.Query, values url.Values) (tags []string, folder string, err error) {
+func listArgs(q *catalog.Query, values url.Values) (tags []string, folder string, err error) {
 	args := web.Arguments{Values: values}
-	page := args.Page(kv.Sorts(q.Kind))
+	page := args.Page(catalog.Sorts(q.Kind))
 	q.Limit, q.Offset, q.After, q.Sort = page.Limit, page.Offset, page.Cursor, page.Sort
 	q.Favorite, q.Public = args.Flag("favorite"), args.Flag("public")
 	_ = args.Flag("brief") // says what is wrong with it
@@ -334,13 +335,13 @@ func tagNames(values url.Values) (tags []string) {
 
 // narrow turns names into ids. It reports false when the owner has no tag or
 // folder of a name: then no record has it.
-func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) {
+func narrow(tx *kv.Tx, q *catalog.Query, tags []string, folder string) (bool, error) {
 	for _, name := range tags {
 		name, err := record.CleanTag(name)
 		if err != nil {
 			return false, nil
 		}
-		t, err := tx.TagNamed(q.Owner, name)
+		t, err := catalog.TagNamed(tx, q.Owner, name)
 		if web.IsMissing(err) {
 			return false, nil
 		}
@@ -357,9 +358,9 @@ func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) 
 		return true, nil
 	}
 	id, _ := uuid.Parse(folder)
-	f, err := tx.Folder(q.Owner, id)
+	f, err := catalog.Folder(tx, q.Owner, id)
 	if web.IsMissing(err) {
-		f, err = tx.FolderNamed(q.Owner, strings.Join(strings.Fields(folder), " "))
+		f, err = catalog.FolderNamed(tx, q.Owner, strings.Join(strings.Fields(folder), " "))
 	}
 	if web.IsMissing(err) {
 		return false, nil
@@ -374,7 +375,7 @@ func narrow(tx *kv.Tx, q *kv.Query, tags []string, folder string) (bool, error) 
 func listParams(k *record.Kind) []web.Param {
 	text := web.Object{"type": "string"}
 	flag := web.Object{"type": "boolean"}
-	all := append(web.PageParams(kv.Sorts(k)),
+	all := append(web.PageParams(catalog.Sorts(k)),
 		web.Param{In: "query", Name: "q", Doc: "Text to look for.", Schema: text, Example: "beach"},
 		web.Param{In: "query", Name: "tag", Doc: "Name of a tag; repeat it to ask for several at once.", Schema: web.Object{"type": "array", "items": text}, Example: []string{"travel"}},
 		web.Param{In: "query", Name: "tags", Doc: "Names of tags, separated by commas; all must match.", Schema: text, Example: "travel,2024"},

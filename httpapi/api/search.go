@@ -16,6 +16,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 	"kist/search"
@@ -103,16 +104,16 @@ func viewAtIndex(c *web.Request, ctx context.Context, fn func(*kv.Tx, IndexLooku
 // list reads a page of records that fit what is looked for. Typing errors are
 // allowed for when nothing is found without: a list is not in the order of how
 // well its records fit.
-func list(c *web.Request, tx *kv.Tx, q kv.Query, text *search.Query, look IndexLookup) (kv.Page, error) {
+func list(c *web.Request, tx *kv.Tx, q catalog.Query, text *search.Query, look IndexLookup) (catalog.Page, error) {
 	if q.Text == "" {
-		return tx.List(q)
+		return catalog.List(tx, q)
 	}
-	var page kv.Page
+	var page catalog.Page
 	var err error
 	for _, strict := range []bool{true, false} {
 		one := *text
 		one.Narrow(q.Kind, nil)
-		finder := one.For(q.Owner, strict, tx.TagNames(q.Owner))
+		finder := one.For(q.Owner, strict, catalog.TagNames(tx, q.Owner))
 		hits, unusable := look(finder)
 		switch {
 		case unusable == nil:
@@ -126,7 +127,7 @@ func list(c *web.Request, tx *kv.Tx, q kv.Query, text *search.Query, look IndexL
 		default:
 			return page, unusable
 		}
-		if page, err = tx.List(q); err != nil || page.Total > 0 || !text.MayErr() {
+		if page, err = catalog.List(tx, q); err != nil || page.Total > 0 || !text.MayErr() {
 			break
 		}
 	}
@@ -258,10 +259,10 @@ func searchAll(c *web.Request) error {
 	}
 	return c.RespondLarge(http.StatusOK, web.PageBytes, func(dst []byte) ([]byte, error) {
 		err := ViewWithIndex(c, true, func(tx *kv.Tx, look IndexLookup) error {
-			finder := text.For(c.Owner(), true, tx.TagNames(c.Owner()))
+			finder := text.For(c.Owner(), true, catalog.TagNames(tx, c.Owner()))
 			hits, complete, err := searchHits(c, tx, finder, kind, look)
 			if err == nil && complete && text.MayErr() && hits.Total() < enough {
-				finder = text.For(c.Owner(), false, tx.TagNames(c.Owner()))
+				finder = text.For(c.Owner(), false, catalog.TagNames(tx, c.Owner()))
 				hits, complete, err = searchHits(c, tx, finder, kind, look)
 			}
 			if err != nil {
@@ -280,7 +281,7 @@ func searchAll(c *web.Request) error {
 				if err := c.R.Context().Err(); err != nil {
 					return err
 				}
-				r, err := tx.Owned(c.Owner(), h.Kind, h.ID)
+				r, err := catalog.Owned(tx, c.Owner(), h.Kind, h.ID)
 				if web.IsMissing(err) { // the store decides
 					total--
 					continue
@@ -329,7 +330,7 @@ func everything(tx *kv.Tx, owner record.ID, kind *record.Kind) iter.Seq2[*record
 			if kind != nil && k != kind {
 				continue
 			}
-			for r, err := range tx.Newest(owner, k) {
+			for r, err := range catalog.NewestFirst(tx, owner, k) {
 				if !yield(r, err) {
 					return
 				}
@@ -351,7 +352,7 @@ func showResult(c *web.Request, tx *kv.Tx, dst []byte, f *search.Finder, r *reco
 	if v.whole, err = c.Site.Show(tx, nil, brief); err != nil {
 		return dst, err
 	}
-	if err := tx.Show(r, &v.Shown); err != nil {
+	if err := catalog.Show(tx, r, &v.Shown); err != nil {
 		return dst, err
 	}
 	v.Base = c.Site.Base

@@ -13,6 +13,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -165,7 +166,7 @@ func createSetup(c *web.Request) error {
 	to := setupTarget{base: c.Site.Base, public: form.public}
 	if p.Scopes != nil {
 		if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-			out.key, to.key, err = tx.AddKey(record.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
+			out.key, to.key, err = people.AddKey(tx, record.Key{Owner: c.Owner(), Name: p.Name, Scopes: p.Scopes})
 			return err
 		}); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -52,10 +53,10 @@ func (v *ShownFolder) Fields(s *field.Set) {
 }
 
 var tags = &web.Resource[record.Tag, *ShownTag]{
-	Name: "tag", Load: (*kv.Tx).Tag, Save: (*kv.Tx).SaveTag,
-	Drop: func(s *kv.Store, owner, id record.ID) error { return s.RemoveTag(owner, id, uuid.Nil) },
+	Name: "tag", Load: catalog.Tag, Save: catalog.SaveTag,
+	Drop: func(s *kv.Store, owner, id record.ID) error { return catalog.RemoveTag(s, owner, id, uuid.Nil) },
 	Show: func(_ *web.Request, tx *kv.Tx, t *record.Tag) (*ShownTag, error) {
-		return &ShownTag{*t, tx.TagCounts(t)}, nil
+		return &ShownTag{*t, catalog.TagCounts(tx, t)}, nil
 	},
 }
 
@@ -67,9 +68,9 @@ var ListTags = web.Operation{
 func listTags(c *web.Request) error {
 	var all []*ShownTag
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		tags, err := tx.Tags(c.Owner())
+		tags, err := catalog.Tags(tx, c.Owner())
 		for _, t := range tags {
-			all = append(all, &ShownTag{t, tx.TagCounts(&t)})
+			all = append(all, &ShownTag{t, catalog.TagCounts(tx, &t)})
 		}
 		return err
 	}); err != nil {
@@ -88,7 +89,7 @@ func createTag(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) { return tx.AddTag(c.Owner(), form.Name, form.Color) })
+	return tags.Create(c, func(tx *kv.Tx) (*record.Tag, error) { return catalog.AddTag(tx, c.Owner(), form.Name, form.Color) })
 }
 
 var EditTag = web.Operation{
@@ -142,17 +143,17 @@ func mergeTag(c *web.Request) error {
 	if form.into == uuid.Nil { // to RemoveTag that is no tag
 		return record.Bad(map[string]string{"into": "names a tag that you do not have"})
 	}
-	if err := c.Site.Store.RemoveTag(c.Owner(), id, form.into); err != nil {
+	if err := catalog.RemoveTag(c.Site.Store, c.Owner(), id, form.into); err != nil {
 		return err
 	}
 	return tags.AnswerOne(c, form.into)
 }
 
 var folders = &web.Resource[record.Folder, *ShownFolder]{
-	Name: "folder", All: (*kv.Tx).Folders, Load: (*kv.Tx).Folder, Save: (*kv.Tx).SaveFolder, Drop: (*kv.Store).RemoveFolder,
+	Name: "folder", All: catalog.Folders, Load: catalog.Folder, Save: catalog.SaveFolder, Drop: catalog.RemoveFolder,
 	Place: func(f *record.Folder) (record.ID, string) { return f.ID, f.Name },
 	Show: func(_ *web.Request, tx *kv.Tx, f *record.Folder) (*ShownFolder, error) {
-		return &ShownFolder{*f, tx.FolderCount(f)}, nil
+		return &ShownFolder{*f, catalog.FolderCount(tx, f)}, nil
 	},
 }
 
@@ -172,7 +173,9 @@ func createFolder(c *web.Request) error {
 	if err := c.DecodeNew(form); err != nil {
 		return err
 	}
-	return folders.Create(c, func(tx *kv.Tx) (*record.Folder, error) { return tx.AddFolder(c.Owner(), form.Name, form.Color) })
+	return folders.Create(c, func(tx *kv.Tx) (*record.Folder, error) {
+		return catalog.AddFolder(tx, c.Owner(), form.Name, form.Color)
+	})
 }
 
 var EditFolder = web.Operation{

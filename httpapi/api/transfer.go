@@ -12,6 +12,7 @@ import (
 	"kist/httpapi/worker"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 	"kist/kv/transfer"
 	"kist/kv/transfer/format"
@@ -159,7 +160,7 @@ func startImport(c *web.Request) error {
 	m := &worker.RunningImport{Size: source.Size * form.format.Passes(), Fill: form.update}
 	source.R = worker.Counting{ReaderAt: source.R, N: &m.Read}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		i, err := tx.AddImport(c.Owner(), parts[0].Name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
+		i, err := jobs.AddImport(tx, c.Owner(), parts[0].Name, record.Moved{Format: string(form.format), DryRun: form.dry, Made: map[string]int64{}, Remarks: []record.Remark{}})
 		if err == nil {
 			m.Now = *i
 		}
@@ -213,7 +214,7 @@ func runImport(s *web.Site, ctx context.Context, one *worker.RunningImport, sour
 		}
 	}
 	now.Ended = s.Store.Now()
-	if err := s.Store.Update(func(tx *kv.Tx) error { return tx.SaveImport(&last) }); err != nil && !web.IsMissing(err) {
+	if err := s.Store.Update(func(tx *kv.Tx) error { return jobs.SaveImport(tx, &last) }); err != nil && !web.IsMissing(err) {
 		s.Log.Error("what came of an import is not written down", "import", last.ID, "error", err)
 	}
 }
@@ -237,7 +238,7 @@ var ListImports = web.Operation{
 
 func listImports(c *web.Request) error {
 	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Import, error) { return tx.Imports(c.Owner()) },
+		func(tx *kv.Tx) ([]record.Import, error) { return jobs.Imports(tx, c.Owner()) },
 		func(i *record.Import) (record.ID, string) { return i.ID, i.Name },
 		func(_ *kv.Tx, i *record.Import) (*ShownImport, error) {
 			v := showImport(c.Site, i)
@@ -252,7 +253,7 @@ func anImport(c *web.Request) (i *record.Import, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.Site.Store.View(func(tx *kv.Tx) error { i, err = tx.Import(c.Owner(), id); return err })
+	err = c.Site.Store.View(func(tx *kv.Tx) error { i, err = jobs.Import(tx, c.Owner(), id); return err })
 	return i, err
 }
 

@@ -19,7 +19,9 @@ import (
 	"kist/httpapi/web"
 	"kist/httpapi/webhook"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -65,7 +67,7 @@ type ShownWebhook struct {
 }
 
 func showWebhook(c *web.Request, tx *kv.Tx, h *record.Webhook) *ShownWebhook {
-	v := &ShownWebhook{*h, tx.Queued(h.ID)}
+	v := &ShownWebhook{*h, jobs.Queued(tx, h.ID)}
 	v.URL, v.LastError = mask(c, v.URL), upload.Hide(c, v.LastError)
 	return v
 }
@@ -180,7 +182,7 @@ var ListWebhooks = web.Operation{
 func listWebhooks(c *web.Request) error {
 	var all []*ShownWebhook
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		hooks, err := tx.Webhooks(c.Owner())
+		hooks, err := jobs.Webhooks(tx, c.Owner())
 		for i := range hooks {
 			all = append(all, showWebhook(c, tx, &hooks[i]))
 		}
@@ -196,7 +198,7 @@ func listWebhooks(c *web.Request) error {
 }
 
 var webhooks = &web.Resource[record.Webhook, *ShownWebhook]{
-	Name: "webhook", Load: (*kv.Tx).Webhook, Save: (*kv.Tx).SaveWebhook, Drop: (*kv.Store).RemoveWebhook,
+	Name: "webhook", Load: jobs.Webhook, Save: jobs.SaveWebhook, Drop: jobs.RemoveWebhook,
 	Show: func(c *web.Request, tx *kv.Tx, h *record.Webhook) (*ShownWebhook, error) {
 		return showWebhook(c, tx, h), nil
 	},
@@ -222,7 +224,7 @@ func createWebhook(c *web.Request) error {
 	return webhooks.Create(c, func(tx *kv.Tx) (*record.Webhook, error) {
 		h := record.Webhook{Owner: c.Owner()}
 		form.fill(&h, tx.Now)
-		h, err := tx.AddWebhook(h)
+		h, err := jobs.AddWebhook(tx, h)
 		return &h, err
 	})
 }
@@ -279,7 +281,7 @@ func testWebhook(c *web.Request) error {
 	var h *record.Webhook
 	var delivery record.ID
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { // writes nothing
-		h, err = tx.Webhook(c.Owner(), id)
+		h, err = jobs.Webhook(tx, c.Owner(), id)
 		delivery = tx.NewID()
 		return err
 	}); err != nil {
@@ -300,7 +302,7 @@ func testWebhook(c *web.Request) error {
 		return err
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		return tx.Tested(kv.Place{Owner: h.Owner, Hook: h.ID, ID: m.ID}, m.Event, m.At, *m.Notice, try)
+		return jobs.Tested(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: m.ID}, m.Event, m.At, *m.Notice, try)
 	}); err != nil {
 		return err
 	}
@@ -375,7 +377,7 @@ func (v *ShownDelivery) appendRequest(dst []byte) []byte {
 var ListDeliveries = web.Operation{
 	Tag: "webhooks", Summary: "Lists the last 200 deliveries that were tried or given up, latest first.",
 	Args: []web.Param{
-		{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": kv.LogLength}, Example: 50},
+		{In: "query", Name: "limit", Doc: "Deliveries of a page, which ends sooner at 4 MiB: go on with nextCursor.", Schema: web.Object{"type": "integer", "minimum": 1, "maximum": web.MaxPage, "default": jobs.LogLength}, Example: 50},
 		{In: "query", Name: "cursor", Doc: "nextCursor of the page before.", Schema: web.Object{"type": "string"}, Example: "AQ"},
 	},
 	Reply: web.Reply{Status: 200, Doc: "A page of the deliveries.", Body: web.ListOf("Delivery")}, Fails: []int{404}, Serve: listDeliveries,
@@ -391,7 +393,7 @@ func listDeliveries(c *web.Request) error {
 		return err
 	}
 	args := web.Arguments{Values: values}
-	p := web.Page{Limit: args.Number("limit", 1, web.MaxPage, kv.LogLength), Cursor: args.Get("cursor"), Sort: kv.Newest}
+	p := web.Page{Limit: args.Number("limit", 1, web.MaxPage, jobs.LogLength), Cursor: args.Get("cursor"), Sort: catalog.Newest}
 	if err := args.Err(); err != nil {
 		return err
 	}
@@ -403,11 +405,11 @@ func listDeliveries(c *web.Request) error {
 		var all []*ShownDelivery
 		total := 0
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			h, err := tx.Webhook(c.Owner(), id)
+			h, err := jobs.Webhook(tx, c.Owner(), id)
 			if err != nil {
 				return err
 			}
-			log, err := tx.DeliveryLog(h.ID)
+			log, err := jobs.DeliveryLog(tx, h.ID)
 			if err != nil {
 				return err
 			}
@@ -445,7 +447,7 @@ func showDelivery(c *web.Request, tx *kv.Tx, h *record.Webhook, d *record.Delive
 		return v // never sent
 	}
 	v.URL = mask(c, v.URL)
-	_, n, err := tx.Delivery(kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
+	_, n, err := jobs.Delivery(tx, jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID})
 	m := webhook.Message{ID: d.ID, Event: d.Event, At: d.At, Notice: n}
 	var body []byte
 	if err == nil {
@@ -474,7 +476,7 @@ func redeliver(c *web.Request) error {
 		return record.NotFound("delivery")
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := tx.Redeliver(kv.Place{Owner: c.Owner(), Hook: id, ID: delivery})
+		_, err := jobs.Redeliver(tx, jobs.Place{Owner: c.Owner(), Hook: id, ID: delivery})
 		return err
 	}); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"kist/httpapi/thumb"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -30,12 +31,12 @@ const (
 // queue is what a Checker needs of the store.
 type queue interface {
 	// Find is kv.Tx.DuePages.
-	Find(take func(kv.DuePage) (more bool)) (wait time.Duration, err error)
+	Find(take func(catalog.DuePage) (more bool)) (wait time.Duration, err error)
 	// Load reads what is to be looked at; a record.Error of the class Missing if
 	// it is gone. idle says that nothing is to be asked now.
-	Load(kv.DuePage) (p *record.Page, address string, idle bool, err error)
+	Load(catalog.DuePage) (p *record.Page, address string, idle bool, err error)
 	// Postpone is kv.Tx.PostponePage.
-	Postpone(kv.DuePage) error
+	Postpone(catalog.DuePage) error
 	// Looked is kv.Tx.Looked.
 	Looked(*record.Page, record.Look) error
 	// Due is kv.Store.PageCheckDue.
@@ -62,20 +63,20 @@ func New(s *kv.Store, c *outbound.Client, icons *thumb.Icons, log *slog.Logger) 
 // storeQueue is the queue of a store.
 type storeQueue struct{ *kv.Store }
 
-func (s storeQueue) Due() <-chan struct{} { return s.PageCheckDue() }
+func (s storeQueue) Due() <-chan struct{} { return catalog.PageCheckDue(s.Store) }
 
-func (s storeQueue) Find(take func(kv.DuePage) bool) (wait time.Duration, err error) {
+func (s storeQueue) Find(take func(catalog.DuePage) bool) (wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		wait, err = tx.DuePages(take)
+		wait, err = catalog.DuePages(tx, take)
 		return err
 	})
 	return wait, err
 }
 
-func (s storeQueue) Load(t kv.DuePage) (p *record.Page, address string, idle bool, err error) {
+func (s storeQueue) Load(t catalog.DuePage) (p *record.Page, address string, idle bool, err error) {
 	err = s.View(func(tx *kv.Tx) error {
 		var b *record.Bookmark
-		if p, b, idle, err = tx.LoadDuePage(t); err == nil {
+		if p, b, idle, err = catalog.LoadDuePage(tx, t); err == nil {
 			address = b.URL
 		}
 		return err
@@ -83,12 +84,12 @@ func (s storeQueue) Load(t kv.DuePage) (p *record.Page, address string, idle boo
 	return p, address, idle, err
 }
 
-func (s storeQueue) Postpone(t kv.DuePage) error {
-	return s.Update(func(tx *kv.Tx) error { return tx.PostponePage(t) })
+func (s storeQueue) Postpone(t catalog.DuePage) error {
+	return s.Update(func(tx *kv.Tx) error { return catalog.PostponePage(tx, t) })
 }
 
 func (s storeQueue) Looked(p *record.Page, l record.Look) error {
-	return s.Update(func(tx *kv.Tx) error { return tx.SavePageCheck(p, l) })
+	return s.Update(func(tx *kv.Tx) error { return catalog.SavePageCheck(tx, p, l) })
 }
 
 // host is what is remembered of a host.
@@ -131,7 +132,7 @@ func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint
 	}
 	held := longest
 	chosen := map[uint64]bool{}
-	wait, err = l.queue.Find(func(t kv.DuePage) bool {
+	wait, err = l.queue.Find(func(t catalog.DuePage) bool {
 		if chosen[t.Host] || q.Running(t.Host) != nil {
 			return true
 		}
@@ -150,7 +151,7 @@ func (l *Checker) find(q *worker.Queue[uint64], free int) (due []worker.Job[uint
 
 // check looks at a page and remembers when its host may be asked again. While
 // the store fails, nothing is begun.
-func (l *Checker) check(ctx context.Context, t kv.DuePage) {
+func (l *Checker) check(ctx context.Context, t catalog.DuePage) {
 	wait, ok := l.look(ctx, t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +167,7 @@ func (l *Checker) check(ctx context.Context, t kv.DuePage) {
 // look looks at a page and writes down what came of it. One that cannot be
 // read, or written, must not hold up the others. wait is what the host asks for;
 // ok is false if the store failed.
-func (l *Checker) look(ctx context.Context, t kv.DuePage) (wait time.Duration, ok bool) {
+func (l *Checker) look(ctx context.Context, t catalog.DuePage) (wait time.Duration, ok bool) {
 	p, address, idle, err := l.queue.Load(t)
 	var gone *record.Error
 	if errors.As(err, &gone) && gone.Fault == record.Missing {

@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"kist/httpapi/worker"
-	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -52,7 +52,7 @@ func (m *memory) tell() {
 
 func (m *memory) Due() <-chan struct{} { return m.due }
 
-func (m *memory) Find(take func(kv.DuePage) bool) (wait time.Duration, err error) {
+func (m *memory) Find(take func(catalog.DuePage) bool) (wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.finds++; !m.on {
@@ -65,7 +65,7 @@ func (m *memory) Find(take func(kv.DuePage) bool) (wait time.Duration, err error
 		if left := time.Until(p.Due); left > 0 {
 			wait = left // the least comes last
 		} else if more {
-			more = take(kv.DuePage{ID: p.ID, Host: p.Host, Fill: p.Fill})
+			more = take(catalog.DuePage{ID: p.ID, Host: p.Host, Fill: p.Fill})
 		}
 	}
 	return wait, nil
@@ -86,7 +86,7 @@ func (m *memory) find(id record.ID) *record.Page {
 	return nil
 }
 
-func (m *memory) Load(t kv.DuePage) (*record.Page, string, bool, error) {
+func (m *memory) Load(t catalog.DuePage) (*record.Page, string, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.find(t.ID)
@@ -97,7 +97,7 @@ func (m *memory) Load(t kv.DuePage) (*record.Page, string, bool, error) {
 	return &now, fmt.Sprint(p.Host), false, nil
 }
 
-func (m *memory) Postpone(t kv.DuePage) error {
+func (m *memory) Postpone(t catalog.DuePage) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.postpone++

@@ -8,6 +8,8 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -23,14 +25,14 @@ func deletable(s *web.Site, tx *kv.Tx, token string) (*record.Record, error) {
 	if subtle.ConstantTimeCompare(mac, s.Grants.DeletionMAC(key)) != 1 || kind == nil {
 		return nil, record.ErrMissing
 	}
-	shut, err := tx.Disabled(owner)
+	shut, err := people.Disabled(tx, owner)
 	if shut {
 		err = record.ErrMissing
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := tx.Owned(owner, kind, id)
+	r, err := catalog.Owned(tx, owner, kind, id)
 	if web.IsMissing(err) {
 		return nil, errDeleted
 	}
@@ -109,7 +111,7 @@ func deleteByAddress(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		return tx.Remove(r)
+		return catalog.Remove(tx, r)
 	}); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -150,7 +151,7 @@ func removedFileOf(c *web.Request, slug string) (grant.RemovedFile, error) {
 			continue
 		}
 		var spent bool // and not deleted by its owner
-		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = tx.Spent(p.Owner, p.ID, p.Terms); return err })
+		err = c.Site.Store.View(func(tx *kv.Tx) (err error) { spent, err = catalog.Spent(tx, p.Owner, p.ID, p.Terms); return err })
 		if err == nil && spent {
 			return p, nil
 		}

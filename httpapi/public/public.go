@@ -23,7 +23,9 @@ import (
 	"kist/httpapi/session"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -48,7 +50,7 @@ func sharedFile(c *web.Request, name string, kinds ...*record.Kind) (r *record.R
 
 // Find is shared without the password.
 func Find(c *web.Request, slug string, kinds []*record.Kind) (r *record.Record, owned bool, err error) {
-	if r, err = c.Site.Store.Shared(slug); err != nil {
+	if r, err = catalog.Shared(c.Site.Store, slug); err != nil {
 		return nil, false, err
 	}
 	now := c.Site.Store.Now()
@@ -189,7 +191,7 @@ func RedirectLink(c *web.Request, r *record.Record, owned bool, found error) err
 	case r.Limit > 0 && IsPrefetchOrPreview(c):
 		return errAhead
 	case !head && !IsPrefetchOrPreview(c):
-		if err := c.Site.Store.Seen(r); err != nil {
+		if err := catalog.Seen(c.Site.Store, r); err != nil {
 			return err
 		}
 	}
@@ -231,14 +233,14 @@ func leadsBack(s *web.Site, tx *kv.Tx, slug, target string) (bool, error) {
 		if next == slug || next == "" {
 			return next != "", nil
 		}
-		r, err := tx.Slug(next)
+		r, err := catalog.Slug(tx, next)
 		if web.IsMissing(err) || err == nil && (r.Kind != record.Links || !openToAll(r) || r.Open(tx.Now) != nil) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if shut, err := tx.Disabled(r.Owner); shut || err != nil {
+		if shut, err := people.Disabled(tx, r.Owner); shut || err != nil {
 			return false, err
 		}
 		b, err := r.Decode()
@@ -525,7 +527,7 @@ func countView(c *web.Request, r *record.Record, owned bool, status int, size in
 	case r.Limit == 0 && status == http.StatusPartialContent && !fromStart(c.R.Header.Get("Range"), size):
 		return nil
 	}
-	if err := c.Site.Store.Seen(r); err != nil {
+	if err := catalog.Seen(c.Site.Store, r); err != nil {
 		return err
 	}
 	return SetGrantCookie(c, grant.ToRead, r)
@@ -607,7 +609,7 @@ func readShared(k *record.Kind) func(*web.Request) error {
 				return err
 			})
 			if err == nil && !owned {
-				err = c.Site.Store.Seen(r)
+				err = catalog.Seen(c.Site.Store, r)
 			}
 			return append(dst, '}'), err
 		})

@@ -20,6 +20,8 @@ import (
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -64,7 +66,7 @@ func View(c *web.Request, r *record.Record, owned bool, found error) error {
 		return err
 	}
 	if counts {
-		if err := c.Site.Store.Seen(r); err != nil {
+		if err := catalog.Seen(c.Site.Store, r); err != nil {
 			return err
 		}
 		if err := SetGrantCookie(c, grant.ToRead, r); err != nil {
@@ -82,13 +84,13 @@ func viewing(c *web.Request, r *record.Record, owned bool) (Viewing, error) {
 	}
 	v := Viewing{Shown: new(record.Shown), Body: body, Own: owned, Address: c.Site.Base + "/v/" + r.Slug}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := tx.User(r.Owner)
+		u, err := people.User(tx, r.Owner)
 		if err != nil {
 			return err
 		}
 		v.Owner = *u
 		v.Shown.Base = c.Site.Base
-		return tx.Show(r, v.Shown)
+		return catalog.Show(tx, r, v.Shown)
 	}); err != nil {
 		return v, err
 	}
@@ -196,7 +198,7 @@ func card(c *web.Request, r *record.Record) error {
 		return err
 	}
 	var u *record.User
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.User(r.Owner); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.User(tx, r.Owner); return err }); err != nil {
 		return err
 	}
 	page := embed.CardPage{Base: c.Site.Prefix(), Address: c.Site.Base + "/v/" + r.Slug, Title: b.Title(), Owner: DisplayName(*u), Kind: kindName(r.Kind)}
@@ -305,10 +307,10 @@ func viewGames(c *web.Request) error {
 // keep the store from using its space again.
 func games(c *web.Request, name string) (owner record.User, games []ListedGame, more bool, err error) {
 	yes := true
-	q := kv.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
+	q := catalog.Query{Kind: record.Games, Public: &yes, Limit: web.MaxPage}
 	for looked := 0; looked < maxGamesLooked; looked += q.Limit {
 		if err := c.Site.Store.View(func(tx *kv.Tx) error {
-			u, err := tx.UserNamed(name)
+			u, err := people.UserNamed(tx, name)
 			if err != nil {
 				return err
 			}
@@ -316,7 +318,7 @@ func games(c *web.Request, name string) (owner record.User, games []ListedGame, 
 				return record.ErrMissing
 			}
 			owner, q.Owner = *u, u.ID
-			list, err := tx.List(q)
+			list, err := catalog.List(tx, q)
 			if err != nil {
 				return err
 			}
@@ -392,7 +394,7 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 		return record.ErrMissing
 	}
 	var site record.ID
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = tx.PageIcon(r); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { site, err = catalog.PageIcon(tx, r); return err }); err != nil {
 		return err
 	}
 	if site == (record.ID{}) {
@@ -401,7 +403,7 @@ func icon(c *web.Request, r *record.Record, owned bool) error {
 	t, got := c.Site.Icons.Get(site)
 	if !got {
 		if c.Site.Icons.Missed(site) {
-			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RecheckPage(r) }); err != nil {
+			if err := c.Site.Store.Update(func(tx *kv.Tx) error { return catalog.RecheckPage(tx, r) }); err != nil {
 				c.Site.Log.Error("a lost icon will be got at the next look at the page", "requestId", c.ID, "id", r.ID.String(), "error", err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -69,7 +70,7 @@ func askProvider(c *web.Request, set *record.Settings, token string) error {
 // Settings are what holds: what an administrator has set, and the captcha of
 // the configuration where that says nothing of one.
 func Settings(s *web.Site, tx *kv.Tx) (record.Settings, error) {
-	set, err := tx.Settings()
+	set, err := people.Settings(tx)
 	if d := s.Captcha; set.Captcha == "" && d.Provider != "" {
 		set.Captcha, set.CaptchaSiteKey, set.CaptchaSecret, set.CaptchaURL = d.Provider, d.SiteKey, d.Secret, d.VerifyURL
 	}

@@ -15,13 +15,13 @@ import (
 	"kist/httpapi/captcha"
 	"kist/httpapi/grant"
 	"kist/httpapi/web"
-	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
 // How many wrong passwords are taken in guessWindow.
 const (
-	GuessWindow     = kv.TryWindow
+	GuessWindow     = people.TryWindow
 	GuessesFrom     = 5  // for one thing from one network
 	GuessesOfAll    = 20 // for anything from one network
 	GuessesOverall  = 30 // for one thing from anywhere
@@ -64,14 +64,14 @@ type Guess struct {
 // A browser that has signed in to the account has a count of its own, and the
 // others neither stop it nor count its guesses (OWASP, "Device cookies").
 func CheckPassword(c *web.Request, g Guess) (right bool, err error) {
-	now, tries := c.Site.Store.Now(), c.Site.Store.Tries()
+	now, tries := c.Site.Store.Now(), people.TriesOf(c.Site.Store)
 	from := grant.Network(c.Addr).String()
-	seat := kv.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
-	limits := []kv.Limit{{Kind: LimitFrom, Of: from + " " + g.At, Most: GuessesFrom}, {Kind: LimitAll, Of: from, Most: GuessesOfAll}}
-	overall := kv.Limit{Kind: LimitOverall, Of: g.At, Most: GuessesOverall}
+	seat := people.Seat{Of: "network " + from, Known: tries.Familiar(from, now)}
+	limits := []people.Limit{{Kind: LimitFrom, Of: from + " " + g.At, Most: GuessesFrom}, {Kind: LimitAll, Of: from, Most: GuessesOfAll}}
+	overall := people.Limit{Kind: LimitOverall, Of: g.At, Most: GuessesOverall}
 	if g.device != "" {
-		seat = kv.Seat{Of: "device " + g.device, Known: true}
-		limits = []kv.Limit{{Kind: limitDevice, Of: g.device + " " + g.At, Most: GuessesOnDevice}}
+		seat = people.Seat{Of: "device " + g.device, Known: true}
+		limits = []people.Limit{{Kind: limitDevice, Of: g.device + " " + g.At, Most: GuessesOnDevice}}
 	}
 	if wait := tries.Wait(now, limits...); wait > 0 {
 		return false, TooMany(wait)

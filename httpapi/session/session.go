@@ -18,13 +18,14 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
 // ShownUser is an account as its owner and administrators see it.
 type ShownUser struct {
 	record.User
-	usage kv.Usage
+	usage people.Usage
 	used  int64
 }
 
@@ -48,14 +49,14 @@ func (v *ShownUser) Fields(s *field.Set) {
 }
 
 func ShowUser(tx *kv.Tx, u *record.User) (*ShownUser, error) {
-	usage, err := tx.Usage(u)
+	usage, err := people.UsageOf(tx, u)
 	return &ShownUser{*u, usage, usage.Used()}, err
 }
 
 func AnswerUser(c *web.Request, status int, id record.ID) error {
 	var v *ShownUser
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err := tx.User(id)
+		u, err := people.User(tx, id)
 		if err == nil {
 			v, err = ShowUser(tx, u)
 		}
@@ -104,7 +105,7 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 	}
 	name = strings.TrimSpace(name) // no name has any there, and keyboards of telephones add one
 	var u *record.User
-	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = tx.UserNamed(name); return err })
+	err := c.Site.Store.View(func(tx *kv.Tx) (err error) { u, err = people.UserNamed(tx, name); return err })
 	if err != nil && !web.IsMissing(err) {
 		return nil, err
 	}
@@ -130,28 +131,28 @@ func signIn(c *web.Request, name, password string) (*record.User, error) {
 // ends.
 func StartSession(c *web.Request, u *record.User) error {
 	old := c.Session()
-	var before *kv.Caller
+	var before *people.Caller
 	if old != "" {
-		before, _ = c.Site.Store.AuthenticateSession(old) // what cannot be used has ended
+		before, _ = people.AuthenticateSession(c.Site.Store, old) // what cannot be used has ended
 	}
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		now, err := tx.User(u.ID)
+		now, err := people.User(tx, u.ID)
 		if err != nil || now.Disabled || now.Password != u.Password { // changed since it was checked
 			return errLogin
 		}
 		if before != nil {
-			if err := tx.RemoveKey(before.User.ID, before.Key.ID); err != nil && !web.IsMissing(err) {
+			if err := people.RemoveKey(tx, before.User.ID, before.Key.ID); err != nil && !web.IsMissing(err) {
 				return err
 			}
 		}
-		_, secret, err = tx.AddSession(u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c))
+		_, secret, err = people.AddSession(tx, u.ID, web.CutTo(c.R.UserAgent(), maxAgent), address(c))
 		return err
 	})
 	if err == nil {
 		SetSession(c, secret)
 		setDevice(c, u)
-		c.Site.Store.Tries().SignedIn(grant.Network(c.Addr).String(), c.Site.Store.Now())
+		people.TriesOf(c.Site.Store).SignedIn(grant.Network(c.Addr).String(), c.Site.Store.Now())
 	}
 	return err
 }
@@ -215,11 +216,11 @@ func endSession(c *web.Request) error {
 		return nil
 	}
 	SetSession(c, "")
-	caller, err := c.Site.Store.AuthenticateSession(secret)
+	caller, err := people.AuthenticateSession(c.Site.Store, secret)
 	if err != nil {
 		return nil //nolint:nilerr // it has ended before
 	}
-	err = c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(caller.User.ID, caller.Key.ID) })
+	err = c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, caller.User.ID, caller.Key.ID) })
 	if web.IsMissing(err) {
 		return nil
 	}
@@ -249,7 +250,7 @@ var ListSessions = web.Operation{
 
 func listSessions(c *web.Request) error {
 	return web.AnswerList(c,
-		func(tx *kv.Tx) ([]record.Key, error) { return tx.Sessions(c.Owner()) },
+		func(tx *kv.Tx) ([]record.Key, error) { return people.Sessions(tx, c.Owner()) },
 		func(k *record.Key) (record.ID, string) { return k.ID, k.Agent },
 		func(_ *kv.Tx, k *record.Key) (*ShownSession, error) {
 			return &ShownSession{*k, k.ID == c.Caller.Key.ID}, nil
@@ -267,11 +268,11 @@ func removeSession(c *web.Request) error {
 		return err
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		k, err := tx.Session(c.Owner(), id)
+		k, err := people.Session(tx, c.Owner(), id)
 		if err != nil {
 			return err
 		}
-		return tx.RemoveKey(k.Owner, k.ID)
+		return people.RemoveKey(tx, k.Owner, k.ID)
 	}); err != nil {
 		return err
 	}
@@ -286,10 +287,10 @@ var RemoveSessions = web.Operation{
 // removeSessions ends all sessions but the one that asks.
 func removeSessions(c *web.Request) error {
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		all, err := tx.Sessions(c.Owner())
+		all, err := people.Sessions(tx, c.Owner())
 		for i := 0; err == nil && i < len(all); i++ {
 			if all[i].ID != c.Caller.Key.ID {
-				err = tx.RemoveKey(all[i].Owner, all[i].ID)
+				err = people.RemoveKey(tx, all[i].Owner, all[i].ID)
 			}
 		}
 		return err
@@ -322,13 +323,13 @@ var ReadLogin = web.Operation{
 func readLogin(c *web.Request) error {
 	next := onward(c.R.URL.Query().Get("next"))
 	if c.Session() != "" {
-		if _, err := c.Site.Store.AuthenticateSession(c.Session()); err == nil {
+		if _, err := people.AuthenticateSession(c.Site.Store, c.Session()); err == nil {
 			return Redirect(c, next)
 		}
 	}
 	page := embed.LoginPage{Base: c.Site.Prefix(), Next: next}
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		all, err := tx.Users()
+		all, err := people.Users(tx)
 		page.Unclaimed = len(all) == 0
 		return err
 	}); err != nil {
@@ -424,19 +425,19 @@ func authorizeDevice(c *web.Request) error {
 	var d *record.Device
 	var secret string
 	err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		set, err := tx.Settings()
+		set, err := people.Settings(tx)
 		if err != nil {
 			return err
 		}
 		if set.TokensOff {
 			return &record.Error{Fault: record.Denied, Code: "access_denied", Text: "API keys are turned off."}
 		}
-		d, secret, err = tx.AddDevice(form.client, address(c), grant.Network(c.Addr).String())
+		d, secret, err = people.AddDevice(tx, form.client, address(c), grant.Network(c.Addr).String())
 		return err
 	})
 	if e, ok := errors.AsType[*record.Error](err); ok && (e.Fault == record.TooMany || e.Fault == record.Denied) {
 		web.SetRetry(c.W.Header(), e)
-		return deviceError(c, web.Statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: kv.DeviceInterval})
+		return deviceError(c, web.Statuses[e.Fault], &record.DeviceError{Code: e.Code, Text: e.Text, Interval: people.DeviceInterval})
 	}
 	if err != nil {
 		return err
@@ -444,7 +445,7 @@ func authorizeDevice(c *web.Request) error {
 	body, err := json.Marshal(map[string]any{
 		"device_code": secret, "user_code": d.Code, "verification_uri": c.Site.Base + "/device",
 		"verification_uri_complete": c.Site.Base + "/device?user_code=" + d.Code,
-		"expires_in":                int(kv.DeviceTime.Seconds()), "interval": int(d.Interval.Seconds()),
+		"expires_in":                int(people.DeviceTime.Seconds()), "interval": int(d.Interval.Seconds()),
 	})
 	if err != nil {
 		return err
@@ -472,7 +473,7 @@ func pollDevice(c *web.Request) error {
 	}
 	var key string
 	var wait *record.DeviceError
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { key, wait, err = tx.PollDevice(form.code); return err }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { key, wait, err = people.PollDevice(tx, form.code); return err }); err != nil {
 		return err
 	}
 	if wait != nil {
@@ -483,7 +484,7 @@ func pollDevice(c *web.Request) error {
 		return deviceError(c, status, wait)
 	}
 	body, err := json.Marshal(map[string]any{
-		"token_type": "ApiKey", "api_key": key, "expires_in": int(record.SlideTime.Seconds()), "interval": int(kv.DeviceInterval.Seconds()),
+		"token_type": "ApiKey", "api_key": key, "expires_in": int(record.SlideTime.Seconds()), "interval": int(people.DeviceInterval.Seconds()),
 	})
 	if err != nil {
 		return err
@@ -502,7 +503,7 @@ func revokeDevice(c *web.Request) error {
 	if c.Caller.Key.Device == "" {
 		return &record.Error{Fault: record.Denied, Code: "no_device", Text: "This ends what was connected with a code; other keys are revoked under “Keys and devices”."}
 	}
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RemoveKey(c.Owner(), c.Caller.Key.ID) }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return people.RemoveKey(tx, c.Owner(), c.Caller.Key.ID) }); err != nil {
 		return err
 	}
 	return c.RespondOK()
@@ -549,7 +550,7 @@ func tooManyCodes(wait time.Duration) error {
 func decideDevice(c *web.Request, code string, approve bool) (*record.Device, error) {
 	var d *record.Device
 	err := tryCode(c, func() (err error) {
-		return c.Site.Store.Update(func(tx *kv.Tx) (err error) { d, err = tx.DecideDevice(code, c.Owner(), approve); return err })
+		return c.Site.Store.Update(func(tx *kv.Tx) (err error) { d, err = people.DecideDevice(tx, code, c.Owner(), approve); return err })
 	})
 	return d, err
 }
@@ -557,8 +558,8 @@ func decideDevice(c *web.Request, code string, approve bool) (*record.Device, er
 // tryCode runs what looks for a code, and counts a code that is not there as a
 // wrong guess.
 func tryCode(c *web.Request, look func() error) error {
-	now, at, tries := c.Site.Store.Now(), "device:"+c.Owner().String(), c.Site.Store.Tries()
-	limits := []kv.Limit{
+	now, at, tries := c.Site.Store.Now(), "device:"+c.Owner().String(), people.TriesOf(c.Site.Store)
+	limits := []people.Limit{
 		{Kind: LimitFrom, Of: grant.Network(c.Addr).String() + " " + at, Most: GuessesFrom},
 		{Kind: LimitOverall, Of: at, Most: GuessesOverall},
 	}
@@ -611,7 +612,7 @@ func answerDevice(c *web.Request, status int, code, problem string) error {
 	}
 	var d *record.Device
 	err := tryCode(c, func() error {
-		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = tx.DeviceFor(code); return err })
+		return c.Site.Store.View(func(tx *kv.Tx) (err error) { d, err = people.DeviceFor(tx, code); return err })
 	})
 	if web.IsMissing(err) {
 		page.Problem = "This code is not known, or its ten minutes are over. Look at the code again, or start again on the device."

@@ -24,6 +24,8 @@ import (
 	"kist/httpapi/web"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -43,14 +45,14 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 		Name: "remote uploads", AtOnce: FetchesAtOnce, Longest: fetchLook, Log: s.Log,
 		Find: func(q *worker.Queue[record.ID], free int) (due []worker.Job[record.ID], wait time.Duration, err error) {
 			if !resumed {
-				if err := s.Store.Update((*kv.Tx).ResumeFetches); err != nil {
+				if err := s.Store.Update(jobs.ResumeFetches); err != nil {
 					return nil, 0, err
 				}
 				resumed = true
 			}
-			var found []kv.DueFetch
+			var found []jobs.DueFetch
 			if err := s.Store.View(func(tx *kv.Tx) (err error) {
-				found, wait, err = tx.DueFetches(free, func(id record.ID) bool { return q.Running(id) != nil })
+				found, wait, err = jobs.DueFetches(tx, free, func(id record.ID) bool { return q.Running(id) != nil })
 				return err
 			}); err != nil {
 				return nil, 0, err
@@ -71,9 +73,9 @@ func NewFetches(s *web.Site) *worker.Queue[record.ID] {
 }
 
 // runFetch makes one try and writes down what came of it.
-func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, read *atomic.Int64) {
+func runFetch(s *web.Site, ctx context.Context, one jobs.DueFetch, read *atomic.Int64) {
 	var f *record.Fetch
-	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = tx.BeginFetch(one.Owner, one.ID); return err })
+	err := s.Store.Update(func(tx *kv.Tx) (err error) { f, err = jobs.BeginFetch(tx, one.Owner, one.ID); return err })
 	switch {
 	case nobodyWaits(err):
 		return
@@ -82,13 +84,13 @@ func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, read *atomic.In
 		worker.Pause(ctx)
 		return
 	}
-	outcome := func(tx *kv.Tx) error { return tx.RequeueFetch(f) }
+	outcome := func(tx *kv.Tx) error { return jobs.RequeueFetch(tx, f) }
 	switch err := fetchOne(s, ctx, f, read); {
 	case err == nil, nobodyWaits(err):
 		return
-	case ctx.Err() == nil && !errors.Is(err, kv.ErrDisabled):
+	case ctx.Err() == nil && !errors.Is(err, jobs.ErrDisabled):
 		e := explainFetch(s, f, err)
-		outcome = func(tx *kv.Tx) error { return tx.FailFetch(f, e.text, e.passes, e.asked) }
+		outcome = func(tx *kv.Tx) error { return jobs.FailFetch(tx, f, e.text, e.passes, e.asked) }
 	}
 	worker.Persist(ctx, s.Log.With("remoteUpload", f.ID), func() error {
 		if err := s.Store.Update(outcome); !nobodyWaits(err) {
@@ -100,7 +102,7 @@ func runFetch(s *web.Site, ctx context.Context, one kv.DueFetch, read *atomic.In
 
 // nobodyWaits reports whether an error says that a try was cancelled, or
 // removed with or without its account.
-func nobodyWaits(err error) bool { return errors.Is(err, kv.ErrNotRunning) || web.IsMissing(err) }
+func nobodyWaits(err error) bool { return errors.Is(err, jobs.ErrNotRunning) || web.IsMissing(err) }
 
 // fetchError says what a try failed by.
 type fetchError struct {
@@ -134,7 +136,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	if err != nil {
 		return err
 	}
-	if err := s.Store.View(func(tx *kv.Tx) error { return tx.CheckAsker(f) }); err != nil {
+	if err := s.Store.View(func(tx *kv.Tx) error { return jobs.CheckAsker(tx, f) }); err != nil {
 		return err
 	}
 	room, err := BudgetOf(s, f.Owner)
@@ -184,7 +186,7 @@ func fetchOne(s *web.Site, ctx context.Context, f *record.Fetch, read *atomic.In
 	}
 	one := fileForm(form, p, kept, true)
 	err = s.Store.Update(func(tx *kv.Tx) error {
-		_, err := tx.FinishFetch(f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		_, err := catalog.FinishFetch(tx, f, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
 		return err
 	})
 	recorded = err == nil
@@ -220,7 +222,7 @@ func stageFetched(s *web.Site, f *record.Fetch, body io.Reader, st *blobs.Stage,
 
 // saveFetchProgress writes down how far a try is.
 func saveFetchProgress(s *web.Site, f *record.Fetch) error {
-	return s.Store.Update(func(tx *kv.Tx) error { return tx.NoteFetch(f) })
+	return s.Store.Update(func(tx *kv.Tx) error { return jobs.NoteFetch(tx, f) })
 }
 
 // countedReader counts what is read.

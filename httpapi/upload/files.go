@@ -23,8 +23,12 @@ import (
 	"kist/httpapi/thumb"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -138,7 +142,7 @@ func uploadFiles(c *web.Request) error {
 	err = c.UpdateAsCaller(func(tx *kv.Tx) (err error) {
 		if key != "" {
 			// Another request with the key may have been faster.
-			earlier, err := tx.IdempotentAnswer(c.Owner(), key)
+			earlier, err := jobs.FindAnswer(tx, c.Owner(), key)
 			if err == nil {
 				body, err = earlier.For(request)
 			}
@@ -151,7 +155,7 @@ func uploadFiles(c *web.Request) error {
 		}
 		recorded = true
 		if key != "" {
-			return tx.SaveIdempotentAnswer(c.Owner(), key, kv.IdempotentAnswer{Request: request, Body: body})
+			return jobs.SaveIdempotentAnswer(tx, c.Owner(), key, jobs.IdempotentAnswer{Request: request, Body: body})
 		}
 		return nil
 	})
@@ -170,7 +174,7 @@ func ReleasePins(s *web.Site, kept []*blobs.Kept, recorded bool) {
 		if recorded {
 			continue
 		}
-		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return s.Store.NeverReferenced(k.Ref) }); err != nil {
+		if _, err := s.Blobs.Unlink(k.Ref, func() (bool, error) { return catalog.ContentUnknown(s.Store, k.Ref) }); err != nil {
 			s.Log.Warn("content without a record is left to the sweep", "error", err)
 		}
 	}
@@ -178,12 +182,12 @@ func ReleasePins(s *web.Site, kept []*blobs.Kept, recorded bool) {
 
 // LoadIdempotentAnswer is the answer to an earlier request with the same key; Missing if
 // there was none.
-func LoadIdempotentAnswer(c *web.Request, key string) (a *kv.IdempotentAnswer, err error) {
+func LoadIdempotentAnswer(c *web.Request, key string) (a *jobs.IdempotentAnswer, err error) {
 	if key == "" {
 		return nil, record.NotFound("answer")
 	}
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		a, err = tx.IdempotentAnswer(c.Owner(), key)
+		a, err = jobs.FindAnswer(tx, c.Owner(), key)
 		return err
 	})
 	return a, err
@@ -256,19 +260,19 @@ func (m *UploadBudget) ErrTooLarge(size int64) error {
 func BudgetOf(s *web.Site, owner record.ID) (*UploadBudget, error) {
 	m := &UploadBudget{File: s.MaxUpload, Left: math.MaxInt64, Disk: s.Store.FreeForContent()}
 	return m, s.Store.View(func(tx *kv.Tx) error {
-		set, err := tx.Settings()
+		set, err := people.Settings(tx)
 		if err != nil {
 			return err
 		}
 		if set.MaxUpload > 0 {
 			m.File = min(m.File, set.MaxUpload)
 		}
-		u, err := tx.User(owner)
+		u, err := people.User(tx, owner)
 		if err != nil {
 			return err
 		}
-		m.Disk = max(0, m.Disk-tx.ReservedBytes())
-		use, err := tx.Usage(u)
+		m.Disk = max(0, m.Disk-inbox.ReservedBytes(tx))
+		use, err := people.UsageOf(tx, u)
 		if use.Quota > 0 {
 			m.quota, m.Left = use.Quota, max(0, use.Quota-use.Used()-use.Begun)
 		}
@@ -290,7 +294,7 @@ func fileProblems(form *record.Form, parts []Part) error {
 func AddFiles(c *web.Request, tx *kv.Tx, form *record.Form, parts []Part, kept []*blobs.Kept, hash string) ([]byte, error) {
 	var body []byte
 	for i, p := range parts {
-		r, err := tx.Add(c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
+		r, err := catalog.Add(tx, c.Owner(), record.Files, fileForm(form, p, kept[i], i == 0), &record.Content{Ref: kept[i].Ref, Size: kept[i].Size}, hash)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,9 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -60,7 +62,7 @@ var linkExample = web.Object{
 
 // OpenRequest finds the upload request of the slug, if it is open.
 func OpenRequest(c *web.Request, slug string) (q *record.Request, err error) {
-	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = tx.RequestAt(slug); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.RequestAt(tx, slug); return err }); err != nil {
 		return nil, err
 	}
 	return q, q.Open(c.Site.Store.Now())
@@ -97,7 +99,7 @@ func requireOpenRequest(c *web.Request, slug string) (*record.Request, error) {
 // countRequestView counts that someone else than the owner looks.
 func countRequestView(c *web.Request, q *record.Request) {
 	if owned := c.Caller != nil && c.Caller.User.ID == q.Owner; !owned && c.R.Method != http.MethodHead && !public.IsPrefetchOrPreview(c) {
-		c.Site.Store.RequestSeen(q)
+		inbox.RequestSeen(c.Site.Store, q)
 	}
 }
 
@@ -195,14 +197,14 @@ func findLink(c *web.Request, q *record.Request) (l link, err error) {
 		if err != nil {
 			return err
 		}
-		u, err := tx.User(q.Owner)
+		u, err := people.User(tx, q.Owner)
 		if web.IsMissing(err) {
 			return record.ErrNoRequest
 		}
 		if err != nil {
 			return err
 		}
-		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: tx.Remaining(q), captcha: record.CaptchaNone, siteKey: set.CaptchaSiteKey}
+		l = link{owner: public.DisplayName(*u), file: largest(c, q, &set), left: inbox.Remaining(tx, q), captcha: record.CaptchaNone, siteKey: set.CaptchaSiteKey}
 		if q.Captcha {
 			l.captcha = set.Provider()
 		}
@@ -233,8 +235,8 @@ const mostPromised = 1 << 50
 func uploadBudgetAt(c *web.Request, q *record.Request) (*UploadBudget, error) {
 	m := &UploadBudget{Disk: c.Site.Store.FreeForContent(), Left: math.MaxInt64, full: record.ErrNoRoom}
 	return m, c.Site.Store.View(func(tx *kv.Tx) error {
-		m.Disk = max(0, m.Disk-tx.ReservedBytes())
-		set, err := tx.Settings()
+		m.Disk = max(0, m.Disk-inbox.ReservedBytes(tx))
+		set, err := people.Settings(tx)
 		m.File = largest(c, q, &set)
 		return err
 	})
@@ -270,7 +272,7 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	case minimum/MaxParts > m.File:
 		return nil, m.ErrTooLarge(m.File + 1)
 	}
-	place, err := c.Site.Store.Reserve(c.R.Context(), q, grant.Network(c.Addr).String(), minimum, limit)
+	place, err := inbox.Reserve(c.Site.Store, c.R.Context(), q, grant.Network(c.Addr).String(), minimum, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -311,17 +313,17 @@ func receiveFiles(c *web.Request, q *record.Request) (items []*record.Item, err 
 	kept := make([]*blobs.Kept, 0, len(parts))
 	recorded := false
 	defer func() { ReleasePins(c.Site, kept, recorded) }() // after the commit, whatever comes
-	var came []kv.Received
+	var came []inbox.Received
 	for _, p := range parts {
 		one, err := p.Stage.Keep()
 		if err != nil {
 			return nil, err
 		}
 		kept = append(kept, one)
-		came = append(came, kv.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
+		came = append(came, inbox.Received{Name: p.Name, MimeType: media.Of("", p.Name, p.Head), Ref: one.Ref, Size: one.Size})
 	}
 	err = c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		items, err = tx.Receive(place, form, came)
+		items, err = inbox.Receive(tx, place, form, came)
 		return err
 	})
 	recorded = err == nil

@@ -14,7 +14,9 @@ import (
 	"kist/httpapi/outbound"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -98,8 +100,8 @@ func remoteFilesOf(in field.Object) ([]remoteFile, error) {
 		case nil:
 			return nil
 		case []any:
-			if len(v) > kv.MaxFetches {
-				bad[name] = fmt.Sprintf("must have at most %d entries", kv.MaxFetches)
+			if len(v) > jobs.MaxFetches {
+				bad[name] = fmt.Sprintf("must have at most %d entries", jobs.MaxFetches)
 				return nil
 			}
 			return v
@@ -250,7 +252,7 @@ func startRemoteUpload(c *web.Request) error {
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		for i := range queued {
-			f, err := tx.AddFetch(queued[i])
+			f, err := jobs.AddFetch(tx, queued[i])
 			if err != nil {
 				return err
 			}
@@ -321,7 +323,7 @@ func showFetch(s *web.Site, tx *kv.Tx, f *record.Fetch) (*ShownFetch, error) {
 	if f.File == uuid.Nil {
 		return v, nil
 	}
-	r, err := tx.Owned(f.Owner, record.Files, f.File)
+	r, err := catalog.Owned(tx, f.Owner, record.Files, f.File)
 	if web.IsMissing(err) {
 		return v, nil
 	}
@@ -360,7 +362,7 @@ var ListRemoteUploads = web.Operation{
 // key here; one that may not read sees those that it asked for.
 func listRemoteUploads(c *web.Request) error {
 	var all []record.Fetch
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { all, err = tx.Fetches(c.Owner()); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { all, err = jobs.Fetches(tx, c.Owner()); return err }); err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(f record.Fetch) bool { return !maySee(c, f.By) })
@@ -370,7 +372,7 @@ func listRemoteUploads(c *web.Request) error {
 
 // requestedFetch reads a remote upload that the caller may know of.
 func requestedFetch(c *web.Request, tx *kv.Tx, id record.ID) (*record.Fetch, error) {
-	f, err := tx.Fetch(c.Owner(), id)
+	f, err := jobs.Fetch(tx, c.Owner(), id)
 	if err == nil && !maySee(c, f.By) {
 		return nil, record.NotFound("remote upload")
 	}
@@ -448,9 +450,9 @@ func decideRemoteUpload(c *web.Request) error {
 	if err := web.JoinProblems(c.DecodeNew(form)); err != nil {
 		return err
 	}
-	verb := (*kv.Tx).CancelFetch
+	verb := jobs.CancelFetch
 	if form.action == retryFetch {
-		verb = func(tx *kv.Tx, owner, id record.ID) error { return tx.RetryFetch(owner, id, asker(c)) }
+		verb = func(tx *kv.Tx, owner, id record.ID) error { return jobs.RetryFetch(tx, owner, id, asker(c)) }
 	}
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
 		if _, err := requestedFetch(c, tx, id); err != nil {
@@ -481,7 +483,7 @@ func removeRemoteUpload(c *web.Request) error {
 		if _, err := requestedFetch(c, tx, id); err != nil {
 			return err
 		}
-		return tx.RemoveFetch(c.Owner(), id)
+		return jobs.RemoveFetch(tx, c.Owner(), id)
 	}); err != nil {
 		return err
 	}
@@ -495,7 +497,7 @@ var ClearRemoteUploads = web.Operation{
 }
 
 func clearRemoteUploads(c *web.Request) error {
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.ClearFetches(c.Owner()) }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return jobs.ClearFetches(tx, c.Owner()) }); err != nil {
 		return err
 	}
 	return c.RespondOK()
@@ -509,11 +511,11 @@ func remoteBody() *web.Content {
 	of := schema["properties"].(web.Object)
 	of["url"].(web.Object)["nullable"] = true
 	of["urls"] = web.Object{
-		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
+		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": web.Object{"type": "string", "format": "uri"},
 		"description": "Addresses of several files; one address may also stand without a list. What is said beside them is said of each; name and slug of one alone.", "example": []string{"https://example.org/a.pdf"},
 	}
 	of["items"] = web.Object{
-		"type": "array", "nullable": true, "maxItems": kv.MaxFetches, "items": item,
+		"type": "array", "nullable": true, "maxItems": jobs.MaxFetches, "items": item,
 		"description": "Several files, with what is said of each; one may also stand without a list. What is said beside them is said of each that does not say otherwise.", "example": []web.Object{{"url": "https://example.org/b.pdf", "slug": "b"}},
 	}
 	return web.Named("RemoteUploadCreate", web.JSONOf(schema, web.Object{"url": "https://example.org/holiday.mp4", "isPublic": true}))

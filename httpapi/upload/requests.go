@@ -11,7 +11,9 @@ import (
 	"kist/httpapi/public"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/record"
 )
 
@@ -30,11 +32,11 @@ func queueParams(status string) []web.Param {
 }
 
 var requests = &web.Resource[record.Request, *record.ShownRequest]{
-	Name: "upload request", All: (*kv.Tx).Requests, Load: (*kv.Tx).Request, Save: (*kv.Tx).SaveRequest, Drop: (*kv.Store).RemoveRequest,
+	Name: "upload request", All: inbox.Requests, Load: inbox.Request, Save: inbox.SaveRequest, Drop: inbox.RemoveRequest,
 	Place: func(q *record.Request) (record.ID, string) { return q.ID, q.Title },
 	Show: func(c *web.Request, tx *kv.Tx, q *record.Request) (*record.ShownRequest, error) {
 		v := &record.ShownRequest{Base: c.Site.Base}
-		tx.ShowRequest(q, v)
+		inbox.ShowRequest(tx, q, v)
 		return v, nil
 	},
 }
@@ -66,7 +68,7 @@ func createUploadRequest(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	return requests.Create(c, func(tx *kv.Tx) (*record.Request, error) { return tx.AddRequest(c.Owner(), form, hash) })
+	return requests.Create(c, func(tx *kv.Tx) (*record.Request, error) { return inbox.AddRequest(tx, c.Owner(), form, hash) })
 }
 
 var ReadUploadRequest = web.Operation{
@@ -130,11 +132,11 @@ func listQueue(c *web.Request) error {
 		return err
 	}
 	args := web.Arguments{Values: values}
-	q := kv.Queue{
+	q := inbox.Queue{
 		Owner: c.Owner(), State: record.State(args.Get("status")),
 		Limit: args.Number("limit", 1, web.MaxPage, web.DefaultPage), Offset: args.Number("offset", 0, web.MaxOffset, 0),
 	}
-	p := web.Page{Limit: q.Limit, Cursor: args.Get("cursor"), Sort: kv.Oldest}
+	p := web.Page{Limit: q.Limit, Cursor: args.Get("cursor"), Sort: catalog.Oldest}
 	if p.Cursor != "" && args.Get("offset") != "" {
 		args.Refuse("offset cannot be used together with cursor")
 	}
@@ -168,11 +170,11 @@ func listQueue(c *web.Request) error {
 		var total int64
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
 			if q.Request != uuid.Nil {
-				if _, err := tx.Request(q.Owner, q.Request); err != nil {
+				if _, err := inbox.Request(tx, q.Owner, q.Request); err != nil {
 					return err
 				}
 			}
-			items, total, err = tx.Queue(q)
+			items, total, err = inbox.ListQueue(tx, q)
 			return err
 		}); err != nil {
 			return dst, err
@@ -229,8 +231,8 @@ func decideUploads(c *web.Request) error {
 	}
 	var all []*record.Item
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		if _, err = tx.Request(c.Owner(), request); err == nil {
-			all, err = tx.DecideAll(c.Owner(), request, ids, &form.Decision)
+		if _, err = inbox.Request(tx, c.Owner(), request); err == nil {
+			all, err = inbox.DecideAll(tx, c.Owner(), request, ids, &form.Decision)
 		}
 		return err
 	}); err != nil {
@@ -269,7 +271,7 @@ func decideUpload(c *web.Request) error {
 	}
 	var i *record.Item
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
-		i, err = tx.Decide(c.Owner(), request, item, decision)
+		i, err = inbox.Decide(tx, c.Owner(), request, item, decision)
 		return err
 	}); err != nil {
 		return err
@@ -291,7 +293,7 @@ func readUploadContent(c *web.Request) error {
 		return err
 	}
 	var i *record.Item
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = tx.Item(c.Owner(), request, item); return err }); err != nil {
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { i, err = inbox.Item(tx, c.Owner(), request, item); return err }); err != nil {
 		return err
 	}
 	if i.State != record.Pending {

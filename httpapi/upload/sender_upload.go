@@ -11,6 +11,7 @@ import (
 	"kist/httpapi/web"
 	"kist/kv"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -67,7 +68,7 @@ func beginSending(c *web.Request) error {
 	if b.length < 0 {
 		return badTus("The request needs Upload-Length.")
 	}
-	u := kv.Upload{Length: b.length, Partial: true}
+	u := inbox.Upload{Length: b.length, Partial: true}
 	if !b.partial() {
 		if u, err = b.sending(q); err != nil {
 			return err
@@ -83,7 +84,7 @@ func beginSending(c *web.Request) error {
 	if err != nil {
 		return err
 	}
-	made, secret, err := c.Site.Store.BeginSenderUpload(c.R.Context(), q, u, grant.Network(c.Addr).String())
+	made, secret, err := inbox.BeginSenderUpload(c.Site.Store, c.R.Context(), q, u, grant.Network(c.Addr).String())
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func beginSending(c *web.Request) error {
 
 // sending is the upload that a sender's request begins, if what it says of the
 // file is good.
-func (b *uploadOptions) sending(q *record.Request) (u kv.Upload, err error) {
+func (b *uploadOptions) sending(q *record.Request) (u inbox.Upload, err error) {
 	form := new(record.SenderForm)
 	if err := web.JoinProblems(field.Create(form, b.meta.fields())); err != nil {
 		return u, err
@@ -100,7 +101,7 @@ func (b *uploadOptions) sending(q *record.Request) (u kv.Upload, err error) {
 	if !q.MayTake(b.meta.fileName()) {
 		return u, typeRefused(q)
 	}
-	return kv.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, nil
+	return inbox.Upload{Length: b.length, Metadata: b.meta.shown(), Name: form.Name, Message: form.Message}, nil
 }
 
 // joinSent makes a sender's file of complete parts, which the limits of the link
@@ -123,7 +124,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 	ids, length := make([]record.ID, len(secrets)), int64(0)
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
 		for i, secret := range secrets {
-			part, err := tx.SenderUpload(secret)
+			part, err := inbox.SenderUpload(tx, secret)
 			if err != nil {
 				return err
 			}
@@ -141,7 +142,7 @@ func joinSent(c *web.Request, q *record.Request, b uploadOptions) error {
 		return err
 	}
 	defer release()
-	made, secret, err := c.Site.Store.JoinSent(c.R.Context(), q, u, grant.Network(c.Addr).String(), secrets)
+	made, secret, err := inbox.JoinSent(c.Site.Store, c.R.Context(), q, u, grant.Network(c.Addr).String(), secrets)
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 	return func(c *web.Request) error {
 		var found bool
 		if err := c.Site.Store.View(func(tx *kv.Tx) (err error) {
-			found, err = tx.HasSenderUpload(c.Arg("secret"))
+			found, err = inbox.HasSenderUpload(tx, c.Arg("secret"))
 			return err
 		}); err != nil {
 			return err
@@ -179,8 +180,8 @@ func SenderOperation(serve func(*web.Request) error) func(*web.Request) error {
 
 // dropSent forgets a sender's upload that cannot be finished.
 func dropSent(c *web.Request, secret string) {
-	var all []*kv.Upload
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = tx.DropSenderUpload(secret); return err }); err != nil && !web.IsMissing(err) {
+	var all []*inbox.Upload
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { all, err = inbox.DropSenderUpload(tx, secret); return err }); err != nil && !web.IsMissing(err) {
 		c.Site.Log.Warn("an upload that cannot be finished is left to the sweep", "error", err)
 		return
 	}
@@ -190,7 +191,7 @@ func dropSent(c *web.Request, secret string) {
 }
 
 // respondSenderUpload answers how far a sender's upload is, and what was made of it.
-func respondSenderUpload(c *web.Request, status int, u *kv.Upload) error {
+func respondSenderUpload(c *web.Request, status int, u *inbox.Upload) error {
 	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		dst = field.AppendJSON(append(dst, `{"data":`...), showUpload(u))
 		if !u.Done() {
@@ -203,15 +204,15 @@ func respondSenderUpload(c *web.Request, status int, u *kv.Upload) error {
 }
 
 // requestOf is the upload request that a sender's upload is for.
-func requestOf(c *web.Request, u *kv.Upload) (q *record.Request, err error) {
-	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = tx.Request(u.Owner, u.Request); return err })
+func requestOf(c *web.Request, u *inbox.Upload) (q *record.Request, err error) {
+	err = c.Site.Store.View(func(tx *kv.Tx) error { q, err = inbox.Request(tx, u.Owner, u.Request); return err })
 	return q, err
 }
 
 // headTaken reads the beginning of a sender's upload, as far as it is not there
 // yet, and fails if the link does not take what it is: before it is written, and
 // before the rest is read. What it returns reads all of in.
-func headTaken(c *web.Request, u *kv.Upload, in io.Reader) (io.Reader, error) {
+func headTaken(c *web.Request, u *inbox.Upload, in io.Reader) (io.Reader, error) {
 	whole := min(media.Sniffed, u.Length)
 	if u.Partial || u.Offset >= whole {
 		return in, nil // the type of a part is that of nothing
@@ -240,7 +241,7 @@ func headTaken(c *web.Request, u *kv.Upload, in io.Reader) (io.Reader, error) {
 
 // finishSenderUpload makes an item of a sender's upload that has all its bytes, as finish
 // makes a file.
-func finishSenderUpload(c *web.Request, u *kv.Upload, kept *blobs.Kept) error {
+func finishSenderUpload(c *web.Request, u *inbox.Upload, kept *blobs.Kept) error {
 	refused := false
 	defer func() {
 		if refused {
@@ -261,14 +262,14 @@ func finishSenderUpload(c *web.Request, u *kv.Upload, kept *blobs.Kept) error {
 	if err != nil {
 		return err
 	}
-	one := kv.Received{Name: meta.fileName(), Ref: kept.Ref, Size: kept.Size}
+	one := inbox.Received{Name: meta.fileName(), Ref: kept.Ref, Size: kept.Size}
 	one.MimeType = media.Of("", one.Name, head)
 	if refused = !q.Takes(one.Name, one.MimeType); refused {
 		return typeRefused(q)
 	}
 	done := *u
 	if err := c.Site.Store.Update(func(tx *kv.Tx) error {
-		_, err := tx.ReceiveUpload(&done, one)
+		_, err := inbox.ReceiveUpload(tx, &done, one)
 		return err
 	}); err != nil {
 		return err

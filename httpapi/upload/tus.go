@@ -23,8 +23,11 @@ import (
 	"kist/blobs"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/inbox"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -109,7 +112,7 @@ func describeTus(extensions string) func(*web.Request) error {
 func respondTusOptions(c *web.Request, extensions string) error {
 	limit := c.Site.MaxUpload
 	if err := c.Site.Store.View(func(tx *kv.Tx) error {
-		set, err := tx.Settings()
+		set, err := people.Settings(tx)
 		if set.MaxUpload > 0 {
 			limit = min(limit, set.MaxUpload)
 		}
@@ -129,7 +132,7 @@ func respondTusOptions(c *web.Request, extensions string) error {
 
 // ShownUpload is a resumable upload as its owner sees it.
 type ShownUpload struct {
-	kv.Upload
+	inbox.Upload
 	name string
 	done bool
 }
@@ -146,7 +149,7 @@ func (v *ShownUpload) Fields(s *field.Set) {
 	s.Time("expiresAt", &v.Expires, field.Always).Says("When it is forgotten, unless more bytes come.", `"2026-01-03T03:04:05.678Z"`)
 }
 
-func showUpload(u *kv.Upload) *ShownUpload {
+func showUpload(u *inbox.Upload) *ShownUpload {
 	v := &ShownUpload{Upload: *u, name: u.FileName, done: u.Done()}
 	if meta, err := parseMetadata(u.Metadata); err == nil && !v.done {
 		v.name = meta.fileName()
@@ -161,16 +164,16 @@ var ListUploadsBegun = web.Operation{
 }
 
 func listUploadsBegun(c *web.Request) error {
-	return web.AnswerList(c, func(tx *kv.Tx) ([]kv.Upload, error) { return tx.Uploads(c.Owner()) },
-		func(u *kv.Upload) (record.ID, string) { return u.ID, showUpload(u).name },
-		func(_ *kv.Tx, u *kv.Upload) (*ShownUpload, error) { return showUpload(u), nil })
+	return web.AnswerList(c, func(tx *kv.Tx) ([]inbox.Upload, error) { return inbox.Uploads(tx, c.Owner()) },
+		func(u *inbox.Upload) (record.ID, string) { return u.ID, showUpload(u).name },
+		func(_ *kv.Tx, u *inbox.Upload) (*ShownUpload, error) { return showUpload(u), nil })
 }
 
 // findUpload reads the upload that the address names: the caller's own, or the one of
 // a sender who knows its secret.
-func findUpload(c *web.Request) (u *kv.Upload, err error) {
+func findUpload(c *web.Request) (u *inbox.Upload, err error) {
 	if secret := c.Arg("secret"); secret != "" {
-		err = c.Site.Store.View(func(tx *kv.Tx) error { u, err = tx.SenderUpload(secret); return err })
+		err = c.Site.Store.View(func(tx *kv.Tx) error { u, err = inbox.SenderUpload(tx, secret); return err })
 		return u, err
 	}
 	id, err := c.IDArg("upload")
@@ -178,7 +181,7 @@ func findUpload(c *web.Request) (u *kv.Upload, err error) {
 		return nil, err
 	}
 	err = c.Site.Store.View(func(tx *kv.Tx) error {
-		u, err = tx.Upload(c.Owner(), id)
+		u, err = inbox.FindUpload(tx, c.Owner(), id)
 		return err
 	})
 	if err == nil && !maySee(c, u.By) {
@@ -195,7 +198,7 @@ func maySee(c *web.Request, by record.ID) bool {
 }
 
 // setUploadHeaders sets the headers that tell how far the upload is.
-func setUploadHeaders(c *web.Request, u *kv.Upload) error {
+func setUploadHeaders(c *web.Request, u *inbox.Upload) error {
 	h := c.W.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
@@ -229,7 +232,7 @@ func setUploadHeaders(c *web.Request, u *kv.Upload) error {
 		return nil
 	}
 	err := c.Site.Store.View(func(tx *kv.Tx) error {
-		r, err := tx.Record(u.Owner, record.Files, u.File.String())
+		r, err := catalog.Record(tx, u.Owner, record.Files, u.File.String())
 		if err == nil {
 			v := record.Shown{Record: *r, Base: c.Site.Base}
 			h.Set("X-Kist-Id", r.ID.String())
@@ -246,7 +249,7 @@ func setUploadHeaders(c *web.Request, u *kv.Upload) error {
 
 // answerUpload answers the upload and, if there is one, its file; a sender's with
 // what it was made.
-func answerUpload(c *web.Request, status int, u *kv.Upload) error {
+func answerUpload(c *web.Request, status int, u *inbox.Upload) error {
 	if err := setUploadHeaders(c, u); err != nil {
 		return err
 	}
@@ -259,7 +262,7 @@ func answerUpload(c *web.Request, status int, u *kv.Upload) error {
 		err := record.NotFound("file")
 		if u.Done() {
 			err = c.Site.Store.View(func(tx *kv.Tx) error {
-				r, err := tx.Record(u.Owner, record.Files, u.File.String())
+				r, err := catalog.Record(tx, u.Owner, record.Files, u.File.String())
 				if err == nil {
 					dst, err = c.Site.Show(tx, dst, r)
 				}
@@ -302,12 +305,12 @@ func readUpload(c *web.Request) error {
 }
 
 func headUpload(c *web.Request) error {
-	return respondSettled(c, func(u *kv.Upload) error { return answerUpload(c, http.StatusOK, u) })
+	return respondSettled(c, func(u *inbox.Upload) error { return answerUpload(c, http.StatusOK, u) })
 }
 
 // respondSettled gives the answer for an upload whose turn it is and of which nothing
 // is left undone.
-func respondSettled(c *web.Request, answer func(*kv.Upload) error) error {
+func respondSettled(c *web.Request, answer func(*inbox.Upload) error) error {
 	u, release, err := lockUpload(c)
 	if err != nil {
 		return err
@@ -339,14 +342,14 @@ func overrideUpload(c *web.Request) error {
 	case http.MethodDelete:
 		return cancelUpload(c)
 	case http.MethodHead:
-		return respondSettled(c, func(u *kv.Upload) error { return respondOffset(c, u) })
+		return respondSettled(c, func(u *inbox.Upload) error { return respondOffset(c, u) })
 	}
 	c.W.Header().Set("Allow", c.Site.Methods(c.R.URL.Path))
 	return web.ErrMethod
 }
 
 // respondOffset answers without a body how far the upload is.
-func respondOffset(c *web.Request, u *kv.Upload) error {
+func respondOffset(c *web.Request, u *inbox.Upload) error {
 	if err := setUploadHeaders(c, u); err != nil {
 		return err
 	}
@@ -382,8 +385,8 @@ func cancelUpload(c *web.Request) error {
 	return nil
 }
 
-func forgetUpload(c *web.Request, u *kv.Upload) error {
-	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.RemoveUpload(u.Owner, u.ID) }); err != nil {
+func forgetUpload(c *web.Request, u *inbox.Upload) error {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.RemoveUpload(tx, u.Owner, u.ID) }); err != nil {
 		return err
 	}
 	removePart(c, u)
@@ -391,7 +394,7 @@ func forgetUpload(c *web.Request, u *kv.Upload) error {
 }
 
 // removePart removes the bytes of an upload that nobody waits for.
-func removePart(c *web.Request, u *kv.Upload) {
+func removePart(c *web.Request, u *inbox.Upload) {
 	if err := c.Site.Blobs.Parts.Drop(u.ID.String()); err != nil {
 		c.Site.Log.Warn("the bytes of an upload are left to the sweep", "error", err)
 	}
@@ -482,7 +485,7 @@ func beginUpload(c *web.Request) error {
 	if b.final() {
 		return joinUploads(c, b)
 	}
-	u := &kv.Upload{Owner: c.Owner(), By: c.Caller.Key.ID, Length: b.length, Partial: b.partial()}
+	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID, Length: b.length, Partial: b.partial()}
 	if u.Length < 0 && c.R.Header.Get("Upload-Defer-Length") != "1" {
 		return badTus("The request needs Upload-Length, or Upload-Defer-Length: 1.")
 	}
@@ -504,7 +507,7 @@ func beginUpload(c *web.Request) error {
 		return err
 	}
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
-	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { u, err = tx.AddUpload(*u); return err }); err != nil {
+	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) { u, err = inbox.AddUpload(tx, *u); return err }); err != nil {
 		return err
 	}
 	return finishBegin(c, u, b, room, TusPath+"/"+u.ID.String())
@@ -513,7 +516,7 @@ func beginUpload(c *web.Request) error {
 // joinUploads makes an upload of complete parts, and its file. If that fails, the
 // parts are as they were. Asked again after it succeeded, it answers as it did.
 func joinUploads(c *web.Request, b uploadOptions) error {
-	u := &kv.Upload{Owner: c.Owner(), By: c.Caller.Key.ID}
+	u := &inbox.Upload{Owner: c.Owner(), By: c.Caller.Key.ID}
 	ends, err := b.parts(TusPath)
 	if err != nil {
 		return err
@@ -544,13 +547,13 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 	u.Metadata, u.Slug = b.meta.shown(), form.Slug
 	if err := c.Site.Store.Update(func(tx *kv.Tx) (err error) {
 		for _, id := range u.Parts {
-			if part, err := tx.Upload(c.Owner(), id); err != nil {
+			if part, err := inbox.FindUpload(tx, c.Owner(), id); err != nil {
 				return err
 			} else if !maySee(c, part.By) {
 				return record.NotFound("upload")
 			}
 		}
-		if u, err = tx.JoinUploads(*u); err == nil && !u.Done() && u.Length > room.File {
+		if u, err = inbox.JoinUploads(tx, *u); err == nil && !u.Done() && u.Length > room.File {
 			err = room.ErrTooLarge(u.Length)
 		}
 		if err == nil && !u.Done() && u.Length > room.Disk {
@@ -565,9 +568,9 @@ func joinUploads(c *web.Request, b uploadOptions) error {
 
 // join copies the parts of an upload one behind the other. What was copied
 // before is kept.
-func join(c *web.Request, u *kv.Upload) error {
-	var parts []*kv.Upload
-	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { parts, err = tx.PartsOfUpload(u); return err }); err != nil {
+func join(c *web.Request, u *inbox.Upload) error {
+	var parts []*inbox.Upload
+	if err := c.Site.Store.View(func(tx *kv.Tx) (err error) { parts, err = inbox.PartsOfUpload(tx, u); return err }); err != nil {
 		return err
 	}
 	st, err := openPart(c, u)
@@ -599,7 +602,7 @@ func join(c *web.Request, u *kv.Upload) error {
 
 // copyPart copies the part that begins behind so many bytes, as far as that was
 // not done before.
-func copyPart(c *web.Request, u, part *kv.Upload, st *blobs.Stage, behind int64) error {
+func copyPart(c *web.Request, u, part *inbox.Upload, st *blobs.Stage, behind int64) error {
 	done := max(0, u.Offset-behind)
 	if done >= part.Length {
 		return nil
@@ -640,7 +643,7 @@ func copyPart(c *web.Request, u, part *kv.Upload, st *blobs.Stage, behind int64)
 // finishBegin takes the first bytes of an upload that was made and answers with its
 // address. Whatever goes wrong leaves nothing: the client does not have the
 // address yet.
-func finishBegin(c *web.Request, u *kv.Upload, b uploadOptions, room *UploadBudget, at string) error {
+func finishBegin(c *web.Request, u *inbox.Upload, b uploadOptions, room *UploadBudget, at string) error {
 	t, release, err := c.Site.UploadTurns.Take(c, u.ID)
 	if err == nil {
 		defer release()
@@ -723,7 +726,7 @@ func continueUpload(c *web.Request) error {
 			return room.ErrTooLarge(length)
 		}
 		u.Length = length
-		if err := c.Site.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
+		if err := c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) }); err != nil {
 			return err
 		}
 	}
@@ -743,7 +746,7 @@ func continueUpload(c *web.Request) error {
 }
 
 // withOffset tells with an error where the upload is.
-func withOffset(c *web.Request, u *kv.Upload, err error) error {
+func withOffset(c *web.Request, u *inbox.Upload, err error) error {
 	c.W.Header().Set("Upload-Offset", strconv.FormatInt(u.Offset, 10))
 	return err
 }
@@ -812,7 +815,7 @@ func readChecksum(c *web.Request) (*checksum, error) {
 
 // openPart opens the bytes of an upload at its offset. If they are not all there,
 // as in a copy of the data directory, the upload starts again.
-func openPart(c *web.Request, u *kv.Upload) (*blobs.Stage, error) {
+func openPart(c *web.Request, u *inbox.Upload) (*blobs.Stage, error) {
 	st, err := c.Site.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if !errors.Is(err, blobs.ErrPartLost) {
 		return st, err
@@ -823,15 +826,15 @@ func openPart(c *web.Request, u *kv.Upload) (*blobs.Stage, error) {
 	return c.Site.Blobs.Resume(u.ID.String(), 0, nil)
 }
 
-func restartUpload(c *web.Request, u *kv.Upload) error {
+func restartUpload(c *web.Request, u *inbox.Upload) error {
 	c.Site.Log.Warn("an upload is without its bytes and starts again", "id", u.ID.String(), "bytes", u.Offset)
 	u.Offset, u.State = 0, nil
-	return c.Site.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
+	return c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
 }
 
 // takePiece takes the bytes of the body. What came in is kept when the connection
 // breaks, unless it has a checksum, which is that of the whole.
-func takePiece(c *web.Request, u *kv.Upload, m *UploadBudget, sum *checksum, t *web.UploadLock) error {
+func takePiece(c *web.Request, u *inbox.Upload, m *UploadBudget, sum *checksum, t *web.UploadLock) error {
 	left := min(m.File-u.Offset, m.Left)
 	if u.Length >= 0 {
 		left = u.Length - u.Offset
@@ -908,15 +911,15 @@ func takePiece(c *web.Request, u *kv.Upload, m *UploadBudget, sum *checksum, t *
 const holdTime = time.Hour
 
 // keepFromSweep lets the sweep leave an upload alone of which nothing new is noted yet.
-func keepFromSweep(c *web.Request, u *kv.Upload) error {
+func keepFromSweep(c *web.Request, u *inbox.Upload) error {
 	if u.Expires.Sub(c.Site.Store.Now()) >= holdTime {
 		return nil
 	}
-	return c.Site.Store.Update(func(tx *kv.Tx) error { return tx.SaveUpload(u) })
+	return c.Site.Store.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
 }
 
 // errPastEnd is the error of more bytes than there may be.
-func errPastEnd(c *web.Request, u *kv.Upload, m *UploadBudget) error {
+func errPastEnd(c *web.Request, u *inbox.Upload, m *UploadBudget) error {
 	if u.Length >= 0 {
 		return &record.Error{Fault: record.TooLarge, Code: "too_large", Text: "The body goes beyond the length of the upload, " + strconv.FormatInt(u.Length, 10) + " bytes."}
 	}
@@ -927,7 +930,7 @@ func errPastEnd(c *web.Request, u *kv.Upload, m *UploadBudget) error {
 }
 
 // saveOffset makes durable what was written, and that it was.
-func saveOffset(c *web.Request, u *kv.Upload, st *blobs.Stage) error {
+func saveOffset(c *web.Request, u *inbox.Upload, st *blobs.Stage) error {
 	if st.Size() == u.Offset {
 		return nil
 	}
@@ -941,7 +944,7 @@ func saveOffset(c *web.Request, u *kv.Upload, st *blobs.Stage) error {
 	if u.BySender() {
 		update = c.Site.Store.Update
 	}
-	if err := update(func(tx *kv.Tx) error { return tx.SaveUpload(u) }); err != nil {
+	if err := update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) }); err != nil {
 		*u = before
 		return err
 	}
@@ -969,7 +972,7 @@ func (p *piece) Read(b []byte) (int, error) {
 // repairOffset leaves an upload such that its offset is true: whose bytes are gone
 // starts again, and of one that has all of them the file is made, which may have
 // failed before.
-func repairOffset(c *web.Request, u *kv.Upload) error {
+func repairOffset(c *web.Request, u *inbox.Upload) error {
 	switch {
 	case u.Done(), u.Joined():
 		return nil
@@ -987,7 +990,7 @@ func repairOffset(c *web.Request, u *kv.Upload) error {
 
 // finishUpload makes the file of an upload that has all its bytes: the content first,
 // the record second. If the second fails the content stays for another try.
-func finishUpload(c *web.Request, u *kv.Upload) error {
+func finishUpload(c *web.Request, u *inbox.Upload) error {
 	kept, err := completeContent(c, u)
 	if errors.Is(err, fs.ErrNotExist) {
 		return restartUpload(c, u)
@@ -1013,7 +1016,7 @@ func finishUpload(c *web.Request, u *kv.Upload) error {
 	}
 	one := fileForm(form, Part{Name: meta.fileName(), claimed: meta.text("filetype"), Head: head}, kept, true)
 	if err := c.UpdateAsCaller(func(tx *kv.Tx) error {
-		_, err := tx.FinishUpload(u, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
+		_, err := inbox.FinishUpload(tx, u, one, &record.Content{Ref: kept.Ref, Size: kept.Size})
 		return err
 	}); err != nil {
 		u.File = uuid.Nil
@@ -1024,7 +1027,7 @@ func finishUpload(c *web.Request, u *kv.Upload) error {
 }
 
 // completeContent makes a blob of the bytes of an upload, unless that was done before.
-func completeContent(c *web.Request, u *kv.Upload) (*blobs.Kept, error) {
+func completeContent(c *web.Request, u *inbox.Upload) (*blobs.Kept, error) {
 	st, err := c.Site.Blobs.Resume(u.ID.String(), u.Offset, u.State)
 	if errors.Is(err, blobs.ErrPartLost) {
 		return c.Site.Blobs.Adopt(u.Offset, u.State)
@@ -1048,7 +1051,7 @@ func head(s *web.Site, ref blobs.Ref) ([]byte, error) {
 
 // lockWithBody waits for the caller's turn on the upload that the address names, and
 // reads it.
-func lockWithBody(c *web.Request) (u *kv.Upload, t *web.UploadLock, release func(), err error) {
+func lockWithBody(c *web.Request) (u *inbox.Upload, t *web.UploadLock, release func(), err error) {
 	u, err = findUpload(c) // nobody waits for what is not there
 	if err != nil {
 		return nil, nil, nil, err
@@ -1064,7 +1067,7 @@ func lockWithBody(c *web.Request) (u *kv.Upload, t *web.UploadLock, release func
 }
 
 // lockUpload is lockWithBody of a request without a body.
-func lockUpload(c *web.Request) (*kv.Upload, func(), error) {
+func lockUpload(c *web.Request) (*inbox.Upload, func(), error) {
 	u, _, release, err := lockWithBody(c)
 	return u, release, err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
-	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -21,7 +21,7 @@ func TestBudgetShares(t *testing.T) {
 		by := func(key byte, addr string) *Request {
 			c := &Request{Site: s, R: httptest.NewRequest("GET", "/", nil), Addr: netip.MustParseAddr(addr)}
 			if key != 0 {
-				c.Caller = &kv.Caller{Key: record.Key{ID: record.ID{key}}}
+				c.Caller = &people.Caller{Key: record.Key{ID: record.ID{key}}}
 			}
 			return c
 		}

@@ -10,6 +10,7 @@ import (
 
 	"kist/httpapi/outbound"
 	"kist/kv/media"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -43,7 +44,7 @@ const DeletionPath = "/share/delete/"
 // Owns reports whether the credential of the id can be used now and may see
 // everything of r.
 func (s *Site) Owns(id record.ID, r *record.Record) bool {
-	caller, err := s.Store.Recognize(r.Owner, id)
+	caller, err := people.Recognize(s.Store, r.Owner, id)
 	return err == nil && owns(caller, r)
 }
 

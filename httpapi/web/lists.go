@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -64,10 +65,10 @@ func (a *Arguments) Flag(name string) *bool {
 }
 
 // Page reads what every list has.
-func (a *Arguments) Page(sorts []kv.Sort) Page {
+func (a *Arguments) Page(sorts []catalog.Sort) Page {
 	p := Page{
 		Limit: a.Number("limit", 1, MaxPage, DefaultPage), Offset: a.Number("offset", 0, MaxOffset, 0),
-		Cursor: a.Get("cursor"), Sort: kv.Sort(a.Get("sort")),
+		Cursor: a.Get("cursor"), Sort: catalog.Sort(a.Get("sort")),
 	}
 	if p.Cursor != "" && a.Get("offset") != "" {
 		a.Refuse("offset cannot be used together with cursor")
@@ -75,7 +76,7 @@ func (a *Arguments) Page(sorts []kv.Sort) Page {
 	if p.Sort != "" && !slices.Contains(sorts, p.Sort) {
 		a.Refuse("sort must be one of: " + Join(sorts))
 	}
-	p.Sort = cmp.Or(p.Sort, kv.Newest)
+	p.Sort = cmp.Or(p.Sort, catalog.Newest)
 	return p
 }
 
@@ -99,12 +100,12 @@ func Join[T ~string](words []T) string {
 type Page struct {
 	Limit, Offset int
 	Cursor        string
-	Sort          kv.Sort
+	Sort          catalog.Sort
 }
 
 // ShortSorts are the orders of lists that are read whole: of folders, keys and
 // users, of which nobody has many.
-var ShortSorts = []kv.Sort{kv.Newest, kv.Oldest, kv.Title}
+var ShortSorts = []catalog.Sort{catalog.Newest, catalog.Oldest, catalog.Title}
 
 // AnswerList answers a page of a short list. place is the id and the name of a
 // thing; show is called for the things on the page alone.
@@ -198,14 +199,14 @@ func pick[T any](p Page, list string, all []T, place func(*T) (record.ID, string
 	for i := range all {
 		id, name := place(&all[i])
 		order[i].thing = &all[i]
-		if p.Sort == kv.Title {
+		if p.Sort == catalog.Title {
 			name = record.Fold(name)
 			order[i].at = append([]byte(name[:min(len(name), maxPlace)]), 0)
 		}
 		order[i].at = append(order[i].at, id[:]...)
 	}
 	compare := func(x, y []byte) int {
-		if p.Sort == kv.Oldest || p.Sort == kv.Title {
+		if p.Sort == catalog.Oldest || p.Sort == catalog.Title {
 			return bytes.Compare(x, y)
 		}
 		return bytes.Compare(y, x)

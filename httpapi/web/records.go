@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -156,7 +157,7 @@ func (s *Site) read(visitor bool, pools *shownPool, tx *kv.Tx, r *record.Record)
 		v.Kind, v.Visitor = r.Kind, visitor
 		v.set = field.Of(&v.Shown)
 	}
-	if err := tx.Show(r, &v.Shown); err != nil {
+	if err := catalog.Show(tx, r, &v.Shown); err != nil {
 		v.Release()
 		return nil, err
 	}

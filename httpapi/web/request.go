@@ -17,6 +17,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 )
 
@@ -26,11 +27,11 @@ type Request struct {
 	W      *AnswerWriter
 	R      *http.Request
 	Args   httprouter.Params
-	ID     string     // of the request
-	Addr   netip.Addr // of the client
-	Caller *kv.Caller // nil for a visitor
-	held   int64      // bytes of Server.json
-	share  *share     // that they are of; nil while there are none
+	ID     string         // of the request
+	Addr   netip.Addr     // of the client
+	Caller *people.Caller // nil for a visitor
+	held   int64          // bytes of Server.json
+	share  *share         // that they are of; nil while there are none
 
 	Made int          // the status that the operation answers with
 	Keep func([]byte) // keeps the body of a good answer; nil if nothing asks for it
@@ -49,7 +50,7 @@ type AnswerWriter struct {
 	Op     string     // that it is for
 	Status int
 	Bytes  int64
-	Caller *kv.Caller
+	Caller *people.Caller
 	// Account is the name of the account that the operator acts for.
 	Account string
 	Code    string // of the error answered
@@ -232,8 +233,8 @@ func loggable(path string) string {
 			}
 		}
 	}
-	if i := strings.Index(path, kv.KeyPrefix); i >= 0 {
-		path = path[:i+len(kv.KeyPrefix)] + "…"
+	if i := strings.Index(path, people.KeyPrefix); i >= 0 {
+		path = path[:i+len(people.KeyPrefix)] + "…"
 	}
 	return CutTo(path, maxLogged)
 }
@@ -425,16 +426,16 @@ var errNoCredential = &record.Error{
 
 // authenticate tells who calls: by an API key, which decides if there is one, else
 // by a session.
-func (c *Request) authenticate() (*kv.Caller, error) {
+func (c *Request) authenticate() (*people.Caller, error) {
 	key, err := credential(c.R.Header)
 	if err != nil {
 		return nil, err
 	}
 	if key != "" {
-		return c.Site.Store.Authenticate(key)
+		return people.Authenticate(c.Site.Store, key)
 	}
 	if secret := c.Session(); secret != "" {
-		return c.Site.Store.AuthenticateSession(secret)
+		return people.AuthenticateSession(c.Site.Store, secret)
 	}
 	return nil, errNoCredential
 }
@@ -447,7 +448,7 @@ func safe(method string) bool {
 // Owns reports whether the caller may see everything of r.
 func (c *Request) Owns(r *record.Record) bool { return c.Caller != nil && owns(c.Caller, r) }
 
-func owns(caller *kv.Caller, r *record.Record) bool {
+func owns(caller *people.Caller, r *record.Record) bool {
 	return caller.User.ID == r.Owner && caller.Key.Allows(record.ScopeRead)
 }
 
@@ -455,7 +456,7 @@ func owns(caller *kv.Caller, r *record.Record) bool {
 // It refuses a caller whose credential was revoked in the meantime.
 func (c *Request) UpdateAsCaller(fn func(*kv.Tx) error) error {
 	return c.Site.Store.Update(func(tx *kv.Tx) error {
-		if err := tx.CheckNotRevoked(&c.Caller.Key); err != nil {
+		if err := people.CheckNotRevoked(tx, &c.Caller.Key); err != nil {
 			return err
 		}
 		return fn(tx)

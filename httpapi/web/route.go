@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/record"
 )
@@ -102,7 +102,7 @@ var Conditional = []Param{
 }
 
 // PageParams are the parameters of every list.
-func PageParams(sorts []kv.Sort) []Param {
+func PageParams(sorts []catalog.Sort) []Param {
 	return []Param{
 		{"query", "limit", "Records of a page, which ends sooner at 4 MiB: go on with nextCursor.", Object{"type": "integer", "minimum": 1, "maximum": MaxPage, "default": DefaultPage}, 50},
 		{"query", "offset", "Records to pass over; not together with cursor.", Object{"type": "integer", "minimum": 0, "maximum": MaxOffset}, 0},

@@ -19,6 +19,7 @@ import (
 	"kist/httpapi/webhook"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/search"
 )
@@ -28,7 +29,7 @@ import (
 type Config struct {
 	Store     *kv.Store
 	Blobs     *blobs.Store
-	Passwords *kv.Passwords
+	Passwords *people.Passwords
 	Thumbs    *thumb.Maker
 	Icons     *thumb.Icons
 	// Outbound sends the requests that go to addresses which people name.

@@ -12,6 +12,7 @@ import (
 	"kist/httpapi/outbound"
 	"kist/httpapi/worker"
 	"kist/kv"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -42,11 +43,11 @@ const (
 // queue is what a Sender needs of the store.
 type queue interface {
 	// Find is kv.Tx.DueDeliveries.
-	Find(room func(*record.Webhook) int, busy func(kv.Due) bool) ([]kv.Due, time.Duration, error)
+	Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) ([]jobs.Due, time.Duration, error)
 	// Load reads a delivery; a record.Error of the class Missing if it is gone.
-	Load(kv.Place) (*record.Webhook, *record.Delivery, *record.Notice, error)
+	Load(jobs.Place) (*record.Webhook, *record.Delivery, *record.Notice, error)
 	// Tried is kv.Tx.Tried.
-	Tried(kv.Place, record.Try) error
+	Tried(jobs.Place, record.Try) error
 	// Due is kv.Store.Due.
 	Due() <-chan struct{}
 }
@@ -76,35 +77,35 @@ func newSender(q queue, client *outbound.Client, base string, log *slog.Logger) 
 // storeQueue is the queue of a store.
 type storeQueue struct{ *kv.Store }
 
-func (s storeQueue) Due() <-chan struct{} { return s.Store.Due() }
+func (s storeQueue) Due() <-chan struct{} { return jobs.DueSignal(s.Store) }
 
-func (s storeQueue) Find(room func(*record.Webhook) int, busy func(kv.Due) bool) (found []kv.Due, wait time.Duration, err error) {
+func (s storeQueue) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		found, wait, err = tx.DueDeliveries(room, busy)
+		found, wait, err = jobs.DueDeliveries(tx, room, busy)
 		return err
 	})
 	return found, wait, err
 }
 
-func (s storeQueue) Load(p kv.Place) (h *record.Webhook, d *record.Delivery, n *record.Notice, err error) {
+func (s storeQueue) Load(p jobs.Place) (h *record.Webhook, d *record.Delivery, n *record.Notice, err error) {
 	err = s.View(func(tx *kv.Tx) error {
-		if h, err = tx.Webhook(p.Owner, p.Hook); err != nil {
+		if h, err = jobs.Webhook(tx, p.Owner, p.Hook); err != nil {
 			return err
 		}
-		d, n, err = tx.Delivery(p)
+		d, n, err = jobs.Delivery(tx, p)
 		return err
 	})
 	return h, d, n, err
 }
 
-func (s storeQueue) Tried(p kv.Place, t record.Try) error {
-	return s.Update(func(tx *kv.Tx) error { return tx.Tried(p, t) })
+func (s storeQueue) Tried(p jobs.Place, t record.Try) error {
+	return s.Update(func(tx *kv.Tx) error { return jobs.Tried(tx, p, t) })
 }
 
 // line is what arrives in order: deliveries to one webhook about one subject.
 type line struct{ hook, subject record.ID }
 
-func lineOf(t kv.Due) line { return line{t.Hook, t.Subject} }
+func lineOf(t jobs.Due) line { return line{t.Hook, t.Subject} }
 
 // What deliveries share.
 type (
@@ -140,7 +141,7 @@ func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wai
 			}
 		}
 		return 1
-	}, func(t kv.Due) bool { return q.Running(lineOf(t)) != nil })
+	}, func(t jobs.Due) bool { return q.Running(lineOf(t)) != nil })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -155,7 +156,7 @@ func (c *Sender) find(q *worker.Queue[line], _ int) (due []worker.Job[line], wai
 }
 
 // shares says what a delivery has in common with others.
-func shares(t kv.Due, ill bool) []worker.Share {
+func shares(t jobs.Due, ill bool) []worker.Share {
 	all := []worker.Share{{Of: ofOwner(t.Owner), Max: maxOfOwner}}
 	if !ill {
 		return append(all, worker.Share{Of: toHook(t.Hook), Max: maxOfHook})
@@ -165,7 +166,7 @@ func shares(t kv.Due, ill bool) []worker.Share {
 }
 
 // deliver makes one try of a delivery and writes down what came of it.
-func (c *Sender) deliver(ctx context.Context, p kv.Place) {
+func (c *Sender) deliver(ctx context.Context, p jobs.Place) {
 	h, d, n, err := c.queue.Load(p)
 	var e *record.Error
 	if errors.As(err, &e) && e.Fault == record.Missing {

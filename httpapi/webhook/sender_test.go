@@ -22,7 +22,7 @@ import (
 
 	"kist/httpapi/outbound"
 	"kist/httpapi/worker"
-	"kist/kv"
+	"kist/kv/jobs"
 	"kist/kv/record"
 )
 
@@ -83,7 +83,7 @@ func (m *memory) tell() {
 
 func (m *memory) Due() <-chan struct{} { return m.due }
 
-func (m *memory) Find(room func(*record.Webhook) int, busy func(kv.Due) bool) (found []kv.Due, wait time.Duration, err error) {
+func (m *memory) Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) (found []jobs.Due, wait time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
@@ -98,7 +98,7 @@ func (m *memory) Find(room func(*record.Webhook) int, busy func(kv.Due) bool) (f
 			if !asked {
 				n, asked = room(h), true
 			}
-			t := kv.Due{Place: kv.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID}, Subject: d.Subject}
+			t := jobs.Due{Place: jobs.Place{Owner: h.Owner, Hook: h.ID, ID: d.ID}, Subject: d.Subject}
 			if busy(t) {
 				continue
 			}
@@ -115,7 +115,7 @@ func (m *memory) Find(room func(*record.Webhook) int, busy func(kv.Due) bool) (f
 	return found, wait, nil
 }
 
-func (m *memory) Load(p kv.Place) (*record.Webhook, *record.Delivery, *record.Notice, error) {
+func (m *memory) Load(p jobs.Place) (*record.Webhook, *record.Delivery, *record.Notice, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.all {
@@ -127,7 +127,7 @@ func (m *memory) Load(p kv.Place) (*record.Webhook, *record.Delivery, *record.No
 	return nil, nil, nil, record.NotFound("delivery")
 }
 
-func (m *memory) Tried(p kv.Place, t record.Try) error {
+func (m *memory) Tried(p jobs.Place, t record.Try) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.full {
@@ -419,7 +419,7 @@ func TestShares(t *testing.T) {
 		hooks := 0
 		begins := func(owner byte, ill bool) (is bool, settle func()) {
 			hooks++
-			due := kv.Due{Place: kv.Place{Owner: record.ID{owner}, Hook: record.ID{owner, byte(hooks)}}}
+			due := jobs.Due{Place: jobs.Place{Owner: record.ID{owner}, Hook: record.ID{owner, byte(hooks)}}}
 			over := make(chan struct{})
 			offered = append(offered, worker.Job[line]{Key: lineOf(due), Turn: due.Hook, Shares: shares(due, ill), Do: func(ctx context.Context) {
 				select {
@@ -494,7 +494,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 	h := m.hook("gone.example")
 	var log bytes.Buffer
 	c := newSender(m, nil, "", slog.New(slog.NewTextHandler(&log, nil)))
-	c.deliver(t.Context(), kv.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{9}})
+	c.deliver(t.Context(), jobs.Place{Owner: h.Owner, Hook: h.ID, ID: record.ID{9}})
 	_, written := m.counts()
 	is.Equal(written, 0)
 	is.Equal(log.String(), "")

@@ -12,6 +12,8 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/people"
 	"kist/kv/record"
 	"kist/kv/transfer/format"
 )
@@ -69,7 +71,7 @@ func (x *Export) Close() error {
 
 // read saves what the transaction sees.
 func (x *Export) read(tx *kv.Tx, owner record.ID) error {
-	u, err := tx.User(owner)
+	u, err := people.User(tx, owner)
 	if err != nil {
 		return err
 	}
@@ -87,11 +89,11 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 		}
 		return err
 	}
-	tags, err := tx.Tags(owner)
+	tags, err := catalog.Tags(tx, owner)
 	if err != nil {
 		return err
 	}
-	folders, err := tx.Folders(owner)
+	folders, err := catalog.Folders(tx, owner)
 	if err != nil {
 		return err
 	}
@@ -121,17 +123,17 @@ func (x *Export) read(tx *kv.Tx, owner record.ID) error {
 	for _, k := range record.Kinds {
 		err = errors.Join(err, put(format.KindName(k), func(write func([]byte) error) error {
 			v := record.Shown{Record: record.Record{Kind: k}}
-			q := kv.Query{Owner: owner, Kind: k, Sort: kv.Oldest, Limit: page}
+			q := catalog.Query{Owner: owner, Kind: k, Sort: catalog.Oldest, Limit: page}
 			for {
-				list, err := tx.List(q)
+				list, err := catalog.List(tx, q)
 				if err != nil {
 					return err
 				}
 				for _, r := range list.Records {
-					if err := tx.Show(r, &v); err != nil {
+					if err := catalog.Show(tx, r, &v); err != nil {
 						return err
 					}
-					line = format.AppendRecord(line[:0], &v, tx.Used(r))
+					line = format.AppendRecord(line[:0], &v, catalog.Used(tx, r))
 					if err := write(line); err != nil {
 						return err
 					}

@@ -22,6 +22,7 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
@@ -228,10 +229,10 @@ func (m *Import) known(k *record.Kind) (map[[16]byte]record.ID, error) {
 		return m.seen[k], nil
 	}
 	known := map[[16]byte]record.ID{}
-	q := kv.Query{Owner: m.Owner, Kind: k, Limit: page}
+	q := catalog.Query{Owner: m.Owner, Kind: k, Limit: page}
 	for {
-		var list kv.Page
-		if err := m.Store.View(func(tx *kv.Tx) (err error) { list, err = tx.List(q); return err }); err != nil {
+		var list catalog.Page
+		if err := m.Store.View(func(tx *kv.Tx) (err error) { list, err = catalog.List(tx, q); return err }); err != nil {
 			return nil, err
 		}
 		for _, r := range list.Records {
@@ -466,16 +467,16 @@ func (m *Import) commit(batch []*entry) error {
 func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 	var none *record.Error
 	if l.Folder {
-		if _, err = tx.FolderNamed(m.Owner, l.Name); errors.As(err, &none) {
+		if _, err = catalog.FolderNamed(tx, m.Owner, l.Name); errors.As(err, &none) {
 			if o.made, err = "folder", nil; !m.DryRun {
-				_, err = tx.AddFolder(m.Owner, l.Name, l.Color)
+				_, err = catalog.AddFolder(tx, m.Owner, l.Name, l.Color)
 			}
 		}
 		return o, err
 	}
-	if _, err = tx.TagNamed(m.Owner, l.Name); errors.As(err, &none) {
+	if _, err = catalog.TagNamed(tx, m.Owner, l.Name); errors.As(err, &none) {
 		if o.made, err = "tag", nil; !m.DryRun {
-			_, err = tx.AddTag(m.Owner, l.Name, l.Color)
+			_, err = catalog.AddTag(tx, m.Owner, l.Name, l.Color)
 		}
 	}
 	return o, err
@@ -484,14 +485,14 @@ func (m *Import) label(tx *kv.Tx, l *format.Label) (o outcome, err error) {
 // keep creates a record from an entry, or skips the entry if the record exists.
 func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error) {
 	if e.old != uuid.Nil {
-		r, err := tx.Owned(m.Owner, e.Kind, e.old)
+		r, err := catalog.Owned(tx, m.Owner, e.Kind, e.old)
 		if absent(err) {
 			return o, nil // it was just removed
 		}
 		return m.existing(tx, e, r, err)
 	}
 	if e.Kind == record.Bookmarks && !e.Exact {
-		old, err := tx.SamePage(m.Owner, e.form.Body.(*record.Bookmark).URL)
+		old, err := catalog.SamePage(tx, m.Owner, e.form.Body.(*record.Bookmark).URL)
 		switch twice := m.pages[e.id] || now.pages[e.id]; {
 		case err == nil && twice:
 			return m.merge(tx, e, old)
@@ -506,7 +507,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 	}
 	form := *e.form
 	if form.Slug != "" {
-		r, err := tx.Slug(form.Slug)
+		r, err := catalog.Slug(tx, form.Slug)
 		if err != nil && !absent(err) {
 			return o, err
 		}
@@ -530,7 +531,7 @@ func (m *Import) keep(tx *kv.Tx, e *entry, now *progress) (o outcome, err error)
 		}
 		return o, nil
 	}
-	r, err := tx.Restore(m.Owner, e.Kind, &form, e.file, e.Past, now.last)
+	r, err := catalog.Restore(tx, m.Owner, e.Kind, &form, e.file, e.Past, now.last)
 	if err != nil {
 		return o, err
 	}
@@ -608,7 +609,7 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 		return nil, err
 	}
 	for _, name := range e.form.Tags {
-		t, err := tx.TagNamed(m.Owner, name)
+		t, err := catalog.TagNamed(tx, m.Owner, name)
 		if err != nil && !absent(err) {
 			return nil, err
 		}
@@ -621,7 +622,7 @@ func (m *Import) fill(tx *kv.Tx, e *entry, r *record.Record) (added []string, er
 	if len(added) == 0 || m.DryRun {
 		return added, nil
 	}
-	return added, tx.Save(r, form, "")
+	return added, catalog.Save(tx, r, form, "")
 }
 
 // releaseBatch releases the pins. It unlinks content that got no record at
@@ -634,7 +635,7 @@ func (m *Import) releaseBatch(batch []*entry) {
 		e.kept.Release()
 		if !e.made {
 			// The sweep removes what cannot be unlinked now.
-			_, _ = m.Blobs.Unlink(e.kept.Ref, func() (bool, error) { return m.Store.NeverReferenced(e.kept.Ref) })
+			_, _ = m.Blobs.Unlink(e.kept.Ref, func() (bool, error) { return catalog.ContentUnknown(m.Store, e.kept.Ref) })
 		}
 	}
 }

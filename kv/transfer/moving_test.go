@@ -19,8 +19,11 @@ import (
 
 	"kist/blobs"
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/field"
+	"kist/kv/people"
 	"kist/kv/record"
+	"kist/kv/tables"
 	"kist/kv/transfer/format"
 )
 
@@ -37,7 +40,7 @@ func newHome(t testing.TB) *home {
 	dir := filepath.Join(t.TempDir(), "data")
 	h := &home{TB: t}
 	var err error
-	h.store, err = kv.Open(dir, kv.Options{Schema: kv.All})
+	h.store, err = kv.Open(dir, kv.Options{Schema: tables.All})
 	h.fatal(err)
 	h.blobs, err = blobs.Open(filepath.Join(dir, "blobs"))
 	h.fatal(err)
@@ -61,7 +64,7 @@ func (h *home) update(fn func(*kv.Tx) error) { h.Helper(); h.fatal(h.store.Updat
 func (h *home) account(name string) (id record.ID) {
 	h.Helper()
 	h.update(func(tx *kv.Tx) error {
-		u, err := tx.AddUser(record.User{Name: name, Role: record.Admin, Quota: -1})
+		u, err := people.AddUser(tx, record.User{Name: name, Role: record.Admin, Quota: -1})
 		if err == nil {
 			id = u.ID
 		}
@@ -99,7 +102,7 @@ func (h *home) add(k *record.Kind, in field.Object, at time.Time, content string
 	}
 	var r *record.Record
 	h.update(func(tx *kv.Tx) (err error) {
-		r, err = tx.Restore(h.user, k, f, c, record.Past{Created: at}, record.ID{})
+		r, err = catalog.Restore(tx, h.user, k, f, c, record.Past{Created: at}, record.ID{})
 		return err
 	})
 	return r
@@ -161,7 +164,7 @@ var long = time.Date(2020, 1, 2, 3, 4, 5, 678e6, time.UTC)
 func TestExportImportExport(t *testing.T) {
 	is := is.New(t)
 	from := newHome(t)
-	hash, err := kv.NewPasswords().Hash(context.Background(), "", "open sesame")
+	hash, err := people.NewPasswords().Hash(context.Background(), "", "open sesame")
 	is.NoErr(err)
 	for i := range 30 { // in one millisecond, in the order of their ids
 		from.add(record.Notes, field.Object{"content": fmt.Sprintf("note %d", i*7%30), "tags": []any{"a", "b"}}, long, "")
@@ -175,14 +178,14 @@ func TestExportImportExport(t *testing.T) {
 	from.add(record.Files, field.Object{"originalName": "b.txt"}, long, "hello")
 	from.add(record.Files, field.Object{"originalName": "empty"}, long, "")
 	limited := from.add(record.Links, field.Object{"originalUrl": "https://example.org/x", "slug": "limited", "isPublic": true, "maxClicks": "2", "maxViewsAction": "make_private"}, long, "")
-	is.NoErr(from.store.Seen(limited))
+	is.NoErr(catalog.Seen(from.store, limited))
 	spent := from.add(record.Links, field.Object{"originalUrl": "https://example.org/y", "slug": "spent", "isPublic": true, "maxClicks": "1"}, long, "")
-	is.NoErr(from.store.Seen(spent))
+	is.NoErr(catalog.Seen(from.store, spent))
 	form := record.NewForm(record.Notes)
 	is.NoErr(field.Create(form, field.Object{"content": "locked and over", "slug": "old", "isPublic": true, "expiresAt": "2021-01-01T00:00:00Z"}))
 	from.update(func(tx *kv.Tx) error {
-		_, err := tx.Restore(from.user, record.Notes, form, nil, record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5}, record.ID{})
-		return errors.Join(err, func() error { _, err := tx.AddTag(from.user, "unused", "#102030"); return err }(), func() error { _, err := tx.AddFolder(from.user, "empty", ""); return err }())
+		_, err := catalog.Restore(tx, from.user, record.Notes, form, nil, record.Past{Created: long, Updated: long.Add(time.Hour), Password: hash, Views: 5}, record.ID{})
+		return errors.Join(err, func() error { _, err := catalog.AddTag(tx, from.user, "unused", "#102030"); return err }(), func() error { _, err := catalog.AddFolder(tx, from.user, "empty", ""); return err }())
 	})
 
 	want := from.exportZip()
@@ -229,15 +232,15 @@ func TestExportImportExport(t *testing.T) {
 	// The limit continues where it was, and the password still works.
 	for _, slug := range []string{"limited", "spent", "old"} {
 		var r *record.Record
-		is.NoErr(to.store.View(func(tx *kv.Tx) (err error) { r, err = tx.Slug(slug); return err }))
+		is.NoErr(to.store.View(func(tx *kv.Tx) (err error) { r, err = catalog.Slug(tx, slug); return err }))
 		switch slug {
 		case "limited":
-			is.NoErr(to.store.Seen(r))
-			is.True(to.store.Seen(r) != nil)
+			is.NoErr(catalog.Seen(to.store, r))
+			is.True(catalog.Seen(to.store, r) != nil)
 		case "spent":
 			is.True(r.Reached && !r.Public)
 		default:
-			ok, err := kv.NewPasswords().Check(context.Background(), kv.Seat{}, r.Password, "open sesame")
+			ok, err := people.NewPasswords().Check(context.Background(), people.Seat{}, r.Password, "open sesame")
 			is.NoErr(err)
 			is.True(ok && r.Ended)
 		}
@@ -383,7 +386,7 @@ func TestImportUpdate(t *testing.T) {
 	_, err = bare.take(format.Kist, with)
 	is.NoErr(err)
 	bare.update(func(tx *kv.Tx) error {
-		r, err := tx.SamePage(bare.user, "https://example.org/a")
+		r, err := catalog.SamePage(tx, bare.user, "https://example.org/a")
 		if err != nil {
 			return err
 		}
@@ -394,7 +397,7 @@ func TestImportUpdate(t *testing.T) {
 		if err := f.Patch(field.Object{"description": "", "title": "Mine", "tags": []any{}}); err != nil {
 			return err
 		}
-		return tx.Save(r, f, "")
+		return catalog.Save(tx, r, f, "")
 	})
 	report, err = bare.take(format.Kist, with, update)
 	is.NoErr(err)
@@ -424,12 +427,12 @@ func TestImportFiles(t *testing.T) {
 	is := is.New(t)
 	h := newHome(t)
 	h.update(func(tx *kv.Tx) error {
-		u, err := tx.User(h.user)
+		u, err := people.User(tx, h.user)
 		if err != nil {
 			return err
 		}
 		u.Quota = 2000
-		return tx.SaveUser(u)
+		return people.SaveUser(tx, u)
 	})
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"kist/kv"
+	"kist/kv/catalog"
 	"kist/kv/record"
 )
 
@@ -50,7 +51,7 @@ func (c *Corpus) Fill(s *kv.Store, owner record.ID, n int, content func() string
 				f := record.NewForm(record.Notes)
 				f.Body = &record.Note{Name: fmt.Sprint("note ", done, " ", c.Text(3)), Content: content()}
 				f.Tags = []string{"bench", c.Words[done%50]}
-				if _, err := tx.Add(owner, record.Notes, f, nil, ""); err != nil {
+				if _, err := catalog.Add(tx, owner, record.Notes, f, nil, ""); err != nil {
 					return err
 				}
 				done++

@@ -1,0 +1,22 @@
+package catalog
+
+import (
+	"kist/kv/table"
+)
+
+// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+var (
+	recordFacet        = table.Bucket{No: 8, Name: "record.label"}
+	recordOrder        = table.Bucket{No: 9, Name: "record.order"}
+	ViewBucket         = table.Bucket{No: 11, Name: "view"}
+	tagBucket          = table.Bucket{No: 13, Name: "tag"}
+	tagName            = table.Bucket{No: 14, Name: "tag.name"}
+	folderBucket       = table.Bucket{No: 15, Name: "folder"}
+	folderName         = table.Bucket{No: 16, Name: "folder.name"}
+	blobBucket         = table.Bucket{No: 17, Name: "blob"}
+	UnreferencedBucket = table.Bucket{No: 18, Name: "blob.loose"}
+	recordEnd          = table.Bucket{No: 22, Name: "record.end"}
+	spentBucket        = table.Bucket{No: 25, Name: "spent"}
+	pageBucket         = table.Bucket{No: 50, Name: "page"}
+	pageDue            = table.Bucket{No: 51, Name: "page.due"}
+)

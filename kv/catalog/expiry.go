@@ -1,0 +1,84 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// endBatch is how many ends are told in one transaction, at most.
+const endBatch = 100
+
+// tellExpired is the Tick of records.
+func tellExpired(s *kv.Store) {
+	if err := emitExpired(s); err != nil {
+		s.Log.Error("ends not told; they are tried again", "error", err)
+	}
+}
+
+// emitExpired tells the webhooks of items that have expired since it last looked.
+// What has expired is refused the instant it does; this is not what does it.
+func emitExpired(s *kv.Store) error {
+	for {
+		due := false
+		if err := s.View(func(tx *kv.Tx) error {
+			for range expiredKeys(tx) {
+				due = true
+				break
+			}
+			return nil
+		}); err != nil || !due {
+			return err
+		}
+		told := 0
+		if err := s.Update(func(tx *kv.Tx) error {
+			var keys [][]byte
+			for key := range expiredKeys(tx) {
+				keys = append(keys, bytes.Clone(key))
+			}
+			for i := 0; i < len(keys) && tx.Volume() < kv.MaxVolume; i++ {
+				mark := tx.Mark()
+				err := emitExpiry(tx, keys[i])
+				if err == nil {
+					told++
+					continue
+				}
+				s.Log.Error("an end is not told", "error", err) // it must not hold up the others
+				if err := tx.Undo(mark); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil || told == 0 {
+			return err
+		}
+	}
+}
+
+// emitExpiry tells of the end of the record at key.
+func emitExpiry(tx *kv.Tx, key []byte) error {
+	r, err := RecordRows.Get(tx.Tx, key)
+	if err != nil {
+		return fmt.Errorf("record %x: %w", key, err)
+	}
+	if err := emit(tx, record.ItemExpired, r); err != nil {
+		return err
+	}
+	r.Ended = true
+	return save(tx, r)
+}
+
+// expiredKeys yields the keys of items that have expired and were not told of.
+func expiredKeys(tx *kv.Tx) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		n := 0
+		for k := range tx.Walk(recordEnd, nil, nil, false) {
+			if n++; n > endBatch || binary.BigEndian.Uint64(k) > kv.Signed(tx.Now) || !yield(k[8:]) {
+				return
+			}
+		}
+	}
+}

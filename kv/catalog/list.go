@@ -1,0 +1,360 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Sort is the order of a list.
+type Sort string
+
+// The orders. BySize is for files alone.
+const (
+	Newest  Sort = "newest"
+	Oldest  Sort = "oldest"
+	Updated Sort = "updated"
+	Title   Sort = "title"
+	Views   Sort = "views"
+	Size    Sort = "size"
+)
+
+// Sorts are the orders that lists of a kind have.
+func Sorts(k *record.Kind) []Sort {
+	all := []Sort{Newest, Oldest, Updated, Title, Views}
+	if k == record.Files {
+		all = append(all, Size)
+	}
+	return all
+}
+
+// ways says how each order is walked: byte 0 is the order by age.
+var ways = map[Sort]struct {
+	by   byte
+	down bool
+}{
+	Newest: {0, true}, Oldest: {0, false}, Updated: {byUpdated, true}, Title: {byTitle, false}, Views: {byViews, true}, Size: {bySize, true},
+}
+
+// Query says which of an owner's records of a kind to list.
+type Query struct {
+	Owner            record.ID
+	Kind             *record.Kind
+	Sort             Sort        // "" is Newest
+	Tags             []record.ID // all of them
+	Favorite, Public *bool
+	Folder           *record.ID // the zero id: in none
+	Class            *record.Class
+	Unreachable      *bool      // bookmarks by what is known of their pages
+	Page             *record.ID // bookmarks of the page with the key
+	// Match, if not nil, decides further. Among, if not nil, are the only ones
+	// that may be listed, in ascending order: records of the owner's and of the
+	// kind. The total may count one that is not there; the pages pass it over.
+	// Text is what both were made from.
+	Match  func(*record.Record) bool
+	Among  []record.ID
+	Text   string
+	Limit  int    // records of a page, at least 1
+	Most   int    // bytes of their bodies, beyond which a page has no second record; 0: any
+	Brief  bool   // long texts are cut (record.Brief)
+	Offset int    // records to pass over first
+	After  string // the Next of an earlier page of the same query
+}
+
+// Page is a part of a list.
+type Page struct {
+	Records []*record.Record
+	Total   int    // of the whole list
+	Next    string // where the next page starts; "" at the end
+}
+
+// rowSize is about what a record takes beside its body.
+const rowSize = 1 << 10
+
+// List reads a page. An After that is not from a page of the same query is
+// Malformed.
+//
+// Without filters, and by age with one label (a tag, a folder, a class,
+// favourite, public, unfiled), it costs what the page and the offset cost,
+// however long the list is. Of several filters it walks the entries of the
+// rarest label, to the end for the total. In an order other than by age, and
+// for what is not favourite or not public, it walks the list until the page is
+// full. With Among and by age, it costs what those that it names cost. Rows are
+// read for the page alone, unless Match has to see them.
+func List(tx *kv.Tx, q Query) (Page, error) {
+	if q.Sort == "" {
+		q.Sort = Newest
+	}
+	way := ways[q.Sort]
+	want, without := q.facets()
+	after, err := q.position()
+	if err != nil {
+		return Page{}, err
+	}
+
+	// The source is the primary order, an order of its own, or, if the list is
+	// by age, those that may be listed or the entries of the rarest label.
+	from := source{tx: tx, q: &q, bucket: kv.RecordBucket, prefix: kv.OwnedKey(q.Owner, q.Kind.Code)}
+	total := RecordRows.Sum(tx.Tx, from.prefix)
+	if way.by != 0 {
+		from.bucket, from.prefix = recordOrder, append(from.prefix, way.by)
+	} else if q.Among != nil {
+		from.among = true
+	} else if l, n := rarest(tx, q, want); n >= 0 {
+		from.bucket, from.prefix, total = recordFacet, l.key(q.Owner, q.Kind), n
+		want = slices.DeleteFunc(want, func(x facet) bool { return x == l })
+	}
+	from.keep(want, without)
+	known := true
+	switch {
+	case q.Match != nil:
+		known = false
+	case q.Among != nil:
+		if known = len(from.tests) == 0; known {
+			total = int64(len(q.Among))
+		}
+	case len(from.tests) == 0:
+	case len(from.tests) == 1 && from.bucket != recordFacet:
+		// One filter alone: its sum is the total.
+		n := RecordRows.Sum(tx.Tx, from.tests[0].key[:labelSize])
+		if total -= n; from.tests[0].has {
+			total = n
+		}
+	default:
+		known = false
+	}
+
+	size := 0
+	page := Page{Total: int(total), Records: make([]*record.Record, 0, min(q.Limit, 50))}
+	var at []byte // place of the last record on the page
+	for k, v := range from.walk(after, way.down) {
+		r, ok, err := from.fits(k, v)
+		switch {
+		case err != nil:
+			return Page{}, err
+		case !ok:
+			continue
+		case q.Offset > 0:
+			q.Offset--
+			continue
+		}
+		if len(page.Records) == q.Limit {
+			page.Next = q.cursor(at)
+			break
+		}
+		if r == nil {
+			if r, err = from.read(k, v); err != nil {
+				return Page{}, err
+			}
+		}
+		if q.Brief {
+			if r, err = r.Brief(); err != nil {
+				return Page{}, err
+			}
+		}
+		if size += len(r.Body) + rowSize; q.Most > 0 && size > q.Most && len(page.Records) > 0 {
+			page.Next = q.cursor(at)
+			break
+		}
+		page.Records, at = append(page.Records, r), append(at[:0], k[len(from.prefix):]...)
+	}
+	if !known {
+		page.Total = 0
+		for k, v := range from.walk(nil, way.down) {
+			_, ok, err := from.fits(k, v)
+			if err != nil {
+				return Page{}, err
+			}
+			if ok {
+				page.Total++
+			}
+		}
+	}
+	return page, nil
+}
+
+// source is where a list comes from, and what is left to sift.
+type source struct {
+	tx     *kv.Tx
+	q      *Query
+	bucket table.Bucket
+	prefix []byte
+	among  bool // of the bucket, only those that the query names
+	tests  []test
+}
+
+// walk yields the entries of the source after a place.
+func (s *source) walk(after []byte, down bool) iter.Seq2[[]byte, []byte] {
+	if !s.among {
+		return s.tx.Walk(s.bucket, s.prefix, after, down)
+	}
+	return func(yield func([]byte, []byte) bool) {
+		all := s.q.Among
+		if len(after) >= len(record.ID{}) {
+			at, found := place(all, after)
+			if down {
+				all = all[:at]
+			} else if found {
+				all = all[at+1:]
+			} else {
+				all = all[at:]
+			}
+		}
+		key := append(bytes.Clone(s.prefix), make([]byte, len(record.ID{}))...)
+		for i := range all {
+			id := &all[i]
+			if down {
+				id = &all[len(all)-1-i]
+			}
+			copy(key[len(s.prefix):], id[:])
+			if row := s.tx.Get(s.bucket, key); row != nil && !yield(key, row) {
+				return
+			}
+		}
+	}
+}
+
+// place is where an id stands or would stand among others in order.
+func place(all []record.ID, id []byte) (int, bool) {
+	return slices.BinarySearchFunc(all, id[:len(record.ID{})], func(x record.ID, id []byte) int { return bytes.Compare(x[:], id) })
+}
+
+// test is the key of a label's entry, its last 16 bytes still to be filled in
+// with a record's id, and whether that is to be there.
+type test struct {
+	key []byte
+	has bool
+}
+
+func (s *source) keep(want, without []facet) {
+	for _, l := range want {
+		s.tests = append(s.tests, test{append(l.key(s.q.Owner, s.q.Kind), make([]byte, 16)...), true})
+	}
+	for _, l := range without {
+		s.tests = append(s.tests, test{append(l.key(s.q.Owner, s.q.Kind), make([]byte, 16)...), false})
+	}
+}
+
+// fits reports whether the record of an entry belongs to the list. It is
+// returned if it had to be read for that.
+func (s *source) fits(k, v []byte) (*record.Record, bool, error) {
+	for _, t := range s.tests {
+		copy(t.key[labelSize:], k[len(k)-16:])
+		if (s.tx.Get(recordFacet, t.key) != nil) != t.has {
+			return nil, false, nil
+		}
+	}
+	if s.q.Among != nil && !s.among {
+		if _, ok := place(s.q.Among, k[len(k)-16:]); !ok {
+			return nil, false, nil
+		}
+	}
+	if s.q.Match == nil {
+		return nil, true, nil
+	}
+	r, err := s.read(k, v)
+	return r, err == nil && s.q.Match(r), err
+}
+
+// read reads the record of an entry.
+func (s *source) read(k, v []byte) (*record.Record, error) {
+	if s.bucket == kv.RecordBucket {
+		return record.ParseRow(k, v)
+	}
+	r, err := RecordRows.Get(s.tx.Tx, record.RowKey(s.q.Owner, s.q.Kind, record.ID(k[len(k)-16:])))
+	if err != nil {
+		return nil, fmt.Errorf("list entry %x: %w", k, err)
+	}
+	return r, nil
+}
+
+// facets splits the filters into labels that records must and must not have.
+func (q *Query) facets() (want, without []facet) {
+	for _, t := range q.Tags {
+		if l := (facet{hasTag, t}); !slices.Contains(want, l) {
+			want = append(want, l)
+		}
+	}
+	flag := func(b *bool, l facet) {
+		switch {
+		case b == nil:
+		case *b:
+			want = append(want, l)
+		default:
+			without = append(without, l)
+		}
+	}
+	flag(q.Favorite, facet{what: isFavorite})
+	flag(q.Public, facet{what: isPublic})
+	flag(q.Unreachable, facet{what: isUnreachable})
+	if q.Page != nil {
+		want = append(want, facet{samePage, *q.Page})
+	}
+	switch {
+	case q.Folder == nil:
+	case *q.Folder == uuid.Nil:
+		want = append(want, facet{what: unfiled})
+	default:
+		want = append(want, facet{inFolder, *q.Folder})
+	}
+	if q.Class != nil {
+		want = append(want, facet{ofClass, record.ID{byte(*q.Class)}})
+	}
+	return want, without
+}
+
+// rarest is the label that fewest records have; n is -1 if there is none.
+func rarest(tx *kv.Tx, q Query, all []facet) (rare facet, n int64) {
+	n = -1
+	for _, l := range all {
+		if m := RecordRows.Sum(tx.Tx, l.key(q.Owner, q.Kind)); n < 0 || m < n {
+			rare, n = l, m
+		}
+	}
+	return rare, n
+}
+
+const cursorVersion = 1
+
+// fingerprint tells queries apart whose places are not interchangeable.
+func (q *Query) fingerprint() []byte {
+	h := fnv.New64a()
+	want, without := q.facets()
+	fmt.Fprint(h, q.Kind.Code, q.Sort, want, without, q.Text)
+	return h.Sum(nil)
+}
+
+// cursor writes a place down: version, fingerprint of the query, place.
+func (q *Query) cursor(place []byte) string {
+	b := append([]byte{cursorVersion}, q.fingerprint()...)
+	return base64.RawURLEncoding.EncodeToString(append(b, place...))
+}
+
+// maxCursor is the longest cursor in bytes: a title with its id is the
+// longest place.
+const maxCursor = 200
+
+// position reads a cursor; nil for the start.
+func (q *Query) position() ([]byte, error) {
+	if q.After == "" {
+		return nil, nil
+	}
+	bad := &record.Error{Fault: record.Malformed, Code: "bad_cursor", Text: "The cursor is not one of this list."}
+	if len(q.After) > maxCursor {
+		return nil, bad
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(q.After)
+	if err != nil || len(b) < 9+16 || b[0] != cursorVersion || string(b[1:9]) != string(q.fingerprint()) {
+		return nil, bad
+	}
+	return b[9:], nil
+}

@@ -1,0 +1,9 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"kist/kv/kvtest"
+)
+
+func TestMain(m *testing.M) { kvtest.RunTests(m) }

@@ -1,0 +1,419 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// PageRows is the table of what is known of the pages of bookmarks: each bookmark
+// has one.
+var PageRows = &table.Table[record.Page]{
+	Rows:   pageBucket,
+	Key:    func(p *record.Page) []byte { return kv.OwnedKey(p.Owner, p.ID[:]...) },
+	Encode: func(p *record.Page) ([]byte, error) { return json.Marshal(p) },
+	Decode: func(key, row []byte) (*record.Page, error) {
+		if len(key) != 32 {
+			return nil, errors.New("the key is damaged")
+		}
+		p := &record.Page{Owner: record.ID(key[:16]), ID: record.ID(key[16:])}
+		return p, json.Unmarshal(row, p)
+	},
+	Indexes: []table.Index[record.Page]{
+		{Bucket: pageDue, Keys: func(p *record.Page, file func([]byte)) {
+			what := lookCheck
+			if p.Fill {
+				what = lookFill
+			}
+			key := append(binary.BigEndian.AppendUint64(make([]byte, 0, pageDueSize), kv.Signed(p.Due)), what)
+			key = binary.BigEndian.AppendUint64(key, p.Host)
+			file(append(append(key, p.Owner[:]...), p.ID[:]...))
+		}},
+		{Bucket: recordFacet, Keys: func(p *record.Page, file func([]byte)) {
+			for _, l := range pageFacets(p) {
+				file(append(l.key(p.Owner, record.Bookmarks), p.ID[:]...))
+			}
+		}},
+	},
+	Sums: kv.SumBucket,
+	Tally: func(p *record.Page, add func([]byte, int64)) {
+		for _, l := range pageFacets(p) {
+			add(l.key(p.Owner, record.Bookmarks), 1)
+		}
+	},
+}
+
+// PageTable has no Refill: pages come over with their bookmarks.
+var PageTable = kv.Table{
+	Buckets: []table.Bucket{pageBucket, pageDue},
+	Check: kv.CheckRows(PageRows, func(a *kv.Audit, p *record.Page) {
+		a.Refers(kv.RecordBucket, record.RowKey(p.Owner, record.Bookmarks, p.ID), "page", p.ID)
+	}),
+	Paid: []table.Bucket{pageBucket},
+	Redate: kv.RedateRows(PageRows, func(r *kv.Redate, v *record.Page) bool {
+		changed := r.Past(&v.Checked, &v.Failing, &v.Gone)
+		return r.Due(&v.Due, record.MaxLook) || changed
+	}),
+}
+
+// pageFacets is what a page says of its bookmark.
+func pageFacets(p *record.Page) []facet {
+	all := []facet{{samePage, p.Key}}
+	if p.State == record.Unreachable {
+		all = append(all, facet{what: isUnreachable})
+	}
+	return all
+}
+
+// What an entry of pageDue says of the look that is due. The bytes are stored.
+const (
+	lookFill  byte = 'f'
+	lookCheck byte = 'c'
+)
+
+// pageDueSize is the length of a key of pageDue: when, what, host, owner, id.
+const pageDueSize = 8 + 1 + 8 + 16 + 16
+
+// addPage begins to know the page of a new bookmark. One that came in with
+// others and has a title waits for its turn.
+func addPage(tx *kv.Tx, r *record.Record, f *record.Form, past bool) error {
+	b, ok := f.Body.(*record.Bookmark)
+	if !ok {
+		return nil
+	}
+	p := record.NewPage(r.Owner, r.ID, b.URL, tx.Store.MonotonicNow())
+	if past && b.Name != "" {
+		p.Settle(p.Due)
+	}
+	tx.Look = true
+	return PageRows.Put(tx.Tx, p)
+}
+
+// turnPage looks at the page of a bookmark again if that leads elsewhere now,
+// or has lost its title. was is the bookmark before.
+func turnPage(tx *kv.Tx, r *record.Record, before, got *record.Bookmark) error {
+	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if err != nil {
+		return kv.UserError(err, "bookmark")
+	}
+	switch {
+	case p.Key != record.PageKey(got.URL):
+		p = record.NewPage(r.Owner, r.ID, got.URL, tx.Store.MonotonicNow())
+	case got.Name == "" && before.Name != "":
+		p.Refill(tx.Store.MonotonicNow())
+	default:
+		return nil
+	}
+	tx.Look = true
+	return PageRows.Put(tx.Tx, p)
+}
+
+// bookmark is the body of a record that is a bookmark.
+func bookmark(r *record.Record) (*record.Bookmark, error) {
+	b, err := r.Decode()
+	if err != nil {
+		return nil, err
+	}
+	return b.(*record.Bookmark), nil
+}
+
+// bookmarked is the bookmark that leads to a page.
+func bookmarked(tx *kv.Tx, p *record.Page) (*record.Record, *record.Bookmark, error) {
+	r, err := Owned(tx, p.Owner, record.Bookmarks, p.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := bookmark(r)
+	return r, b, err
+}
+
+// FillPages makes a page for each bookmark of a store of format 1. All of a
+// bucket is written in the order of its keys: see builder.flush.
+func FillPages(tx *kv.Tx) error {
+	all, err := people.Users(tx)
+	if err != nil {
+		return err
+	}
+	due, sums := tx.Store.MonotonicNow(), map[string]int64{}
+	filed := map[table.Bucket]map[string][]byte{}
+	file := func(b table.Bucket, key, value []byte) {
+		if filed[b] == nil {
+			filed[b] = map[string][]byte{}
+		}
+		filed[b][string(key)] = value
+	}
+	for i := range all {
+		for r, err := range NewestFirst(tx, all[i].ID, record.Bookmarks) {
+			if err != nil {
+				return err
+			}
+			b, err := bookmark(r)
+			if err != nil {
+				return err
+			}
+			p := record.NewPage(r.Owner, r.ID, b.URL, due)
+			if tx.Get(pageBucket, PageRows.Key(p)) != nil {
+				continue
+			}
+			if b.Name != "" {
+				p.Settle(due)
+			}
+			row, err := PageRows.Encode(p)
+			if err != nil {
+				return err
+			}
+			file(pageBucket, PageRows.Key(p), row)
+			for _, ix := range PageRows.Indexes {
+				ix.Keys(p, func(entry []byte) { file(ix.Bucket, entry, nil) })
+			}
+			PageRows.Tally(p, func(key []byte, n int64) { sums[string(key)] += n })
+		}
+	}
+	for key, n := range sums {
+		n += PageRows.Sum(tx.Tx, []byte(key))
+		file(kv.SumBucket, []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+	for b, entries := range filed {
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			if err := tx.Put(b, []byte(key), entries[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pagesFormat is the first format in which each bookmark has a page.
+const pagesFormat = 2
+
+// repairPage takes over what is known of a bookmark's page. If that cannot be
+// read, it is looked at again.
+func repairPage(before, tx *kv.Tx, r *record.Record) error {
+	address := ""
+	if b, err := bookmark(r); err == nil {
+		address = b.URL
+	}
+	p, err := PageRows.Get(before.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if err != nil || p.Key != record.PageKey(address) {
+		p = record.NewPage(r.Owner, r.ID, address, r.Updated)
+	}
+	return PageRows.Put(tx.Tx, p)
+}
+
+// maxSame is how many bookmarks of one page SamePages names.
+const maxSame = 10
+
+// SamePage is the oldest of the owner's bookmarks of the page that an address
+// leads to, Missing if there is none.
+func SamePage(tx *kv.Tx, owner record.ID, address string) (*record.Record, error) {
+	l := facet{samePage, record.PageKey(address)}
+	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
+		return Owned(tx, owner, record.Bookmarks, record.ID(k[labelSize:]))
+	}
+	return nil, record.NotFound("bookmark")
+}
+
+// SamePages lists the owner's bookmarks of the page that an address leads to,
+// but for the one with the id other: the oldest, ten at most.
+func SamePages(tx *kv.Tx, owner record.ID, address string, other record.ID) ([]*record.Record, error) {
+	var all []*record.Record
+	key := record.PageKey(address)
+	l := facet{samePage, key}
+	for k := range tx.Walk(recordFacet, l.key(owner, record.Bookmarks), nil, false) {
+		id := record.ID(k[labelSize:])
+		if id == other {
+			continue
+		}
+		r, err := Owned(tx, owner, record.Bookmarks, id)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, r); len(all) == maxSame {
+			break
+		}
+	}
+	return all, nil
+}
+
+// PageCheckDue tells by a value that a page may be due since it was last asked, or
+// that the settings have changed. It is for one reader.
+func PageCheckDue(s *kv.Store) <-chan struct{} { return s.Look }
+
+// A DuePage names a page that is to be looked at.
+type DuePage struct {
+	Owner, ID record.ID // of the bookmark
+	Host      uint64    // see record.Page
+	Fill      bool      // something of it is wanted for the bookmark
+}
+
+// maxDuePages bounds what DuePages steps over.
+const maxDuePages = 20_000
+
+// DuePages offers pages whose time has come to take, those that came last
+// first, until it says that it takes no more: who has just kept a bookmark waits
+// for it. wait is how long until the next one is due, if nothing changes; 0 if
+// there is none, or if the settings say that nothing is to be looked at.
+func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, err error) {
+	set, err := people.Settings(tx)
+	if err != nil || !set.LinkChecks {
+		return 0, err
+	}
+	now := tx.Store.MonotonicNow()
+	next := binary.BigEndian.AppendUint64(nil, kv.Signed(now.Add(time.Millisecond)))
+	n := 0
+	for k := range tx.Walk(pageDue, nil, next, true) {
+		if n++; n > maxDuePages || !take(DuePage{
+			Owner: record.ID(k[17:]), ID: record.ID(k[33:]), Host: binary.BigEndian.Uint64(k[9:]), Fill: k[8] == lookFill,
+		}) {
+			break
+		}
+	}
+	for k := range tx.Walk(pageDue, nil, next[:8:8], false) {
+		return time.UnixMilli(int64(binary.BigEndian.Uint64(k) ^ 1<<63)).Sub(now), nil
+	}
+	return 0, nil
+}
+
+// LoadDuePage reads what is known of a page, and the bookmark that leads to it;
+// Missing if that is gone. idle says that nothing is to be asked on its owner's
+// behalf.
+func LoadDuePage(tx *kv.Tx, t DuePage) (p *record.Page, b *record.Bookmark, idle bool, err error) {
+	p, err = PageRows.Get(tx.Tx, kv.OwnedKey(t.Owner, t.ID[:]...))
+	if err != nil {
+		return nil, nil, false, kv.UserError(err, "bookmark")
+	}
+	if _, b, err = bookmarked(tx, p); err == nil {
+		idle, err = people.Disabled(tx, t.Owner)
+	}
+	return p, b, idle, err
+}
+
+// PostponePage leaves a page alone until its next turn.
+func PostponePage(tx *kv.Tx, t DuePage) error {
+	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(t.Owner, t.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Postpone(tx.Store.MonotonicNow())
+	return PageRows.Put(tx.Tx, p)
+}
+
+// PageIcon is the site whose icon a bookmark has, zero if it has none.
+func PageIcon(tx *kv.Tx, r *record.Record) (record.ID, error) {
+	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return record.ID{}, nil
+	}
+	if err != nil {
+		return record.ID{}, err
+	}
+	return p.Icon, nil
+}
+
+// RecheckPage has the page of a bookmark looked at as soon as may be, unless the
+// settings say that nothing is.
+func RecheckPage(tx *kv.Tx, r *record.Record) error {
+	set, err := people.Settings(tx)
+	if err != nil || !set.LinkChecks {
+		return err
+	}
+	p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if now := tx.Store.MonotonicNow(); err == nil && p.Due.After(now) {
+		p.Due, tx.Look = now, true
+		err = PageRows.Put(tx.Tx, p)
+	}
+	return err
+}
+
+// pagesAtOnce is how many pages a transaction of Icons reads.
+const pagesAtOnce = 1000
+
+// Icons lists the sites whose icons bookmarks have, each once. It reads all
+// pages, some at a time: what changes meanwhile may be in it or not.
+func Icons(s *kv.Store) ([]record.ID, error) {
+	sites := map[record.ID]bool{}
+	var after []byte
+	for n := pagesAtOnce; n == pagesAtOnce; {
+		if err := s.View(func(tx *kv.Tx) error {
+			n = 0
+			for k, row := range tx.Walk(pageBucket, nil, after, false) {
+				// One that is damaged has none: icons can be got again.
+				if p, err := PageRows.Decode(k, row); err == nil && p.Icon != (record.ID{}) {
+					sites[p.Icon] = true
+				}
+				if n++; n == pagesAtOnce {
+					after = bytes.Clone(k)
+					break
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Collect(maps.Keys(sites)), nil
+}
+
+// SavePageCheck writes down what came of a look at the page was. What the bookmark
+// lacks, now and not when the look began, is filled in; what its owner wrote is
+// left as it is. That is no edit of the owner's: updatedAt stays. What does not
+// fit the quota or the disk is left out, and the page is asked again later. If the
+// bookmark is gone, or leads elsewhere since, nothing is written.
+func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
+	p, err := PageRows.Get(tx.Tx, PageRows.Key(before))
+	if errors.Is(err, table.ErrMissing) || err == nil && p.Key != before.Key {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r, b, err := bookmarked(tx, p)
+	if err != nil {
+		return err
+	}
+	filled := *r
+	fill := p.Fill && l.Read && b.Take(l)
+	if fill {
+		filled.SetBody(b)
+		err := people.Charge(tx, r.Owner, int64(len(filled.AppendRow(nil))-len(r.AppendRow(nil))))
+		var limit *record.Error
+		switch {
+		case tx.Store.Space.None(), errors.As(err, &limit) && limit.Code == "quota_exceeded":
+			fill, l.Read = false, false // later
+		case err != nil:
+			return err
+		}
+	}
+	gone := p.Record(l, tx.Store.MonotonicNow())
+	if err := PageRows.Put(tx.Tx, p); err != nil {
+		return err
+	}
+	if fill {
+		r = &filled
+		if err := save(tx, r); err != nil {
+			return err
+		}
+		if err := emit(tx, r.Kind.Edited(), r); err != nil {
+			return err
+		}
+	}
+	if gone {
+		return emit(tx, record.PageGone, r)
+	}
+	return nil
+}

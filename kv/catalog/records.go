@@ -1,0 +1,730 @@
+// Package catalog keeps records of every kind with their tags, folders and pages, and
+// counts their views.
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/field"
+	"kist/kv/jobs"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+	"kist/kv/workcopy"
+)
+
+// RecordRows is the table of all content.
+var RecordRows = &table.Table[record.Record]{
+	Rows:   kv.RecordBucket,
+	Key:    (*record.Record).Key,
+	Encode: func(r *record.Record) ([]byte, error) { return r.AppendRow(nil), nil },
+	Decode: record.ParseRow,
+	Indexes: []table.Index[record.Record]{
+		{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
+			file([]byte(r.Slug))
+		}},
+		{Bucket: recordFacet, Keys: func(r *record.Record, file func([]byte)) {
+			for l := range facetsOf(r) {
+				file(append(l.key(r.Owner, r.Kind), r.ID[:]...))
+			}
+		}},
+		{Bucket: recordOrder, Keys: func(r *record.Record, file func([]byte)) {
+			file(numbered(r, byUpdated, uint64(r.Updated.UnixMilli())))
+			file(append(append(append(ordered(r, byTitle, len(r.Order)+1), r.Order...), 0), r.ID[:]...))
+			if r.Bytes != nil {
+				file(numbered(r, bySize, uint64(r.Bytes.Size)))
+			}
+		}},
+		{Bucket: kv.ChangeBucket, Name: "change", Unique: true, Keys: func(r *record.Record, file func([]byte)) {
+			file(binary.BigEndian.AppendUint64(nil, r.Seq))
+		}},
+		{Bucket: recordEnd, Keys: func(r *record.Record, file func([]byte)) {
+			if !r.Expires.IsZero() && !r.Ended {
+				file(append(binary.BigEndian.AppendUint64(nil, kv.Signed(r.Expires)), r.Key()...))
+			}
+		}},
+		{Bucket: blobBucket, Keys: func(r *record.Record, file func([]byte)) {
+			if r.Bytes != nil {
+				file(append(append([]byte{}, r.Bytes.Ref[:]...), r.Key()...))
+			}
+		}},
+	},
+	Sums: kv.SumBucket,
+	Tally: func(r *record.Record, add func([]byte, int64)) {
+		add(kv.OwnedKey(r.Owner, r.Kind.Code), 1)
+		for l := range facetsOf(r) {
+			add(l.key(r.Owner, r.Kind), 1)
+		}
+		if r.Bytes != nil {
+			add(bytesOf(r.Owner), r.Bytes.Size)
+		}
+	},
+	Bytes: func(r *record.Record, length int) (table.Bucket, []byte, int) { return kv.TextSum(r.Owner, length) },
+}
+
+var RecordTable = kv.Table{
+	Buckets: []table.Bucket{kv.RecordBucket, kv.RecordSlug, recordFacet, recordOrder, recordEnd, blobBucket, kv.ChangeBucket, kv.SumBucket},
+	Check: func(a *kv.Audit) {
+		known := a.Format() >= pagesFormat
+		kv.CheckRows(RecordRows, func(a *kv.Audit, r *record.Record) {
+			a.Refers(people.UserBucket, r.Owner[:], r.Kind.Name, r.ID)
+			for _, t := range r.Tags {
+				a.Refers(tagBucket, kv.OwnedKey(r.Owner, t[:]...), r.Kind.Name, r.ID)
+			}
+			if r.Folder != uuid.Nil {
+				a.Refers(folderBucket, kv.OwnedKey(r.Owner, r.Folder[:]...), r.Kind.Name, r.ID)
+			}
+			a.Owe(recordOrder, 1)
+			a.Refers(recordOrder, ViewOrder(r, recordViews(a.Tx, r).Total), r.Kind.Name, r.ID)
+			if a.Get(ViewBucket, r.ID[:]) != nil {
+				a.Owe(ViewBucket, 1)
+			}
+			if r.Kind == record.Bookmarks && known {
+				b, err := bookmark(r)
+				p, err2 := PageRows.Get(a.Tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+				if err != nil || err2 != nil || p.Key != record.PageKey(b.URL) {
+					a.Say("bookmark %s: what is known of its page is of another one, or is not there", r.ID)
+				}
+			}
+			if r.Public && r.Reached {
+				a.Say("%s %s is public and used up", r.Kind.Name, r.ID)
+			}
+			if r.Bytes != nil && a.Get(UnreferencedBucket, r.Bytes.Ref[:]) != nil {
+				a.Say("%s %s has content that is marked as nobody's", r.Kind.Name, r.ID)
+			}
+		})(a)
+		for _, k := range a.Walk(kv.ChangeBucket, nil, nil, false) {
+			if a.Get(kv.RecordBucket, k) == nil { // the mark of a removal
+				a.Owe(kv.ChangeBucket, 1)
+			}
+		}
+	},
+	Refill: refillRecords,
+	Paid:   []table.Bucket{kv.RecordBucket, recordFacet, recordOrder},
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		return tx.DropKeys(kv.RecordBucket, owner, func(key []byte) error {
+			r, err := RecordRows.Get(tx.Tx, key)
+			if err != nil {
+				return err
+			}
+			return Remove(tx, r)
+		})
+	},
+	Contents: kv.IndexContents(blobBucket, RecordRows, func(r *record.Record) int64 {
+		if r.Bytes == nil {
+			return -1
+		}
+		return r.Bytes.Size
+	}, func(r *record.Record) kv.Holder {
+		h := kv.Holder{ID: r.ID, Owner: r.Owner}
+		if b, err := r.Decode(); err == nil {
+			h.Name = b.Title()
+		}
+		return h
+	}),
+	Bytes:    func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return RecordRows.Sum(tx.Tx, bytesOf(owner)), 0 },
+	Text:     kv.RowText(kv.RecordBucket),
+	Redate:   redateRecords,
+	Tick:     tellExpired,
+	Describe: describeRecord,
+}
+
+// refillRecords is the Refill of records, of the pages of bookmarks, and of the
+// feed of changes.
+func refillRecords(r *kv.Refill) error {
+	if err := kv.CopyRows(r, RecordRows, kv.Mending[record.Record]{
+		Mend: func(r *kv.Refill, v *record.Record) error {
+			before := len(v.Tags)
+			v.Tags = slices.DeleteFunc(v.Tags, func(t record.ID) bool { return r.Get(tagBucket, kv.OwnedKey(v.Owner, t[:]...)) == nil })
+			if n := before - len(v.Tags); n > 0 {
+				r.Lost(fmt.Errorf("%s %s: %d of its tags are lost", v.Kind.Name, v.ID, n))
+			}
+			if v.Folder != uuid.Nil && r.Get(folderBucket, kv.OwnedKey(v.Owner, v.Folder[:]...)) == nil {
+				v.Folder = uuid.Nil
+				r.Lost(fmt.Errorf("%s %s: its folder is lost", v.Kind.Name, v.ID))
+			}
+			return people.StandIn(r, v.Owner)
+		},
+		Rename: func(r *kv.Refill, v *record.Record) error { // the one that was changed last keeps the slug
+			older := v
+			if other, err := RecordRows.Find(r.Tx.Tx, kv.RecordSlug, []byte(v.Slug)); err == nil && other.Seq < v.Seq {
+				older = other
+			}
+			before := older.Slug
+			older.Slug = NewSlug(r.Tx)
+			r.Lost(fmt.Errorf("%s %s: another has its slug %s; it has %s now", older.Kind.Name, older.ID, before, older.Slug))
+			if older != v {
+				return RecordRows.Put(r.Tx.Tx, older)
+			}
+			return nil
+		},
+		Then: func(r *kv.Refill, v *record.Record) error {
+			if v.Bytes != nil {
+				if err := r.Delete(UnreferencedBucket, v.Bytes.Ref[:]); err != nil {
+					return err
+				}
+			}
+			if v.Kind == record.Bookmarks {
+				if err := repairPage(r.Before, r.Tx, v); err != nil {
+					return err
+				}
+			}
+			return errors.Join(RefillViews(r, v.ID), r.Put(recordOrder, ViewOrder(v, recordViews(r.Before, v).Total), nil))
+		},
+	}); err != nil {
+		return err
+	}
+	latest := uint64(0)
+	for k, v := range r.Before.Walk(kv.ChangeBucket, nil, nil, false) {
+		if len(k) == 8 {
+			latest = max(latest, binary.BigEndian.Uint64(k))
+		}
+		if r.Get(kv.RecordBucket, v) == nil { // the mark of a removal
+			if err := r.Load(kv.ChangeBucket, bytes.Clone(k), bytes.Clone(v)); err != nil {
+				return err
+			}
+		}
+	}
+	if v := r.Get(workcopy.MetaBucket, kv.MetaSeq); len(v) != 8 || binary.BigEndian.Uint64(v) < latest {
+		return r.Put(workcopy.MetaBucket, kv.MetaSeq, binary.BigEndian.AppendUint64(nil, latest))
+	}
+	return nil
+}
+
+// facet is something that a list can be narrowed to by walking an index.
+type facet struct {
+	what byte
+	id   record.ID
+}
+
+// What a label says of a record. The bytes are stored.
+const (
+	isPublic   = 'p'
+	isFavorite = 'f'
+	hasTag     = 't' // and which
+	inFolder   = 'd' // and which
+	unfiled    = 'u'
+	ofClass    = 'c' // and which, in the first byte of the id
+
+	// Of bookmarks, by what is known of their pages.
+	samePage      = 's' // and which, by its key
+	isUnreachable = 'x'
+)
+
+// facetsOf yields what is to be said of a record.
+func facetsOf(r *record.Record) iter.Seq[facet] {
+	return func(yield func(facet) bool) {
+		if r.Public && !yield(facet{what: isPublic}) {
+			return
+		}
+		if r.Favorite && !yield(facet{what: isFavorite}) {
+			return
+		}
+		for _, t := range r.Tags {
+			if !yield(facet{hasTag, t}) {
+				return
+			}
+		}
+		switch {
+		case r.Folder != uuid.Nil:
+			if !yield(facet{inFolder, r.Folder}) {
+				return
+			}
+		case r.Kind == record.Files:
+			if !yield(facet{what: unfiled}) {
+				return
+			}
+		}
+		if r.Bytes != nil {
+			yield(facet{ofClass, record.ID{byte(r.Bytes.Class)}})
+		}
+	}
+}
+
+// key is what the entries of the label begin with; there is room for the id.
+func (l facet) key(owner record.ID, k *record.Kind) []byte {
+	key := append(make([]byte, 0, labelSize+16), owner[:]...)
+	return append(append(key, k.Code, l.what), l.id[:]...)
+}
+
+// labelSize is the length of a label's key: owner, kind, what, which.
+const labelSize = 16 + 1 + 1 + 16
+
+// The orders of a list other than by age. The bytes are stored.
+const (
+	byUpdated = 'u'
+	byTitle   = 't'
+	bySize    = 's'
+	byViews   = 'v'
+)
+
+// ordered is what an order's entry of r begins with; there is room for size
+// bytes and the id.
+func ordered(r *record.Record, by byte, size int) []byte {
+	key := append(make([]byte, 0, 16+1+1+size+16), r.Owner[:]...)
+	return append(key, r.Kind.Code, by)
+}
+
+func numbered(r *record.Record, by byte, n uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(ordered(r, by, 8), n), r.ID[:]...)
+}
+
+func ViewOrder(r *record.Record, n int64) []byte { return numbered(r, byViews, uint64(n)) }
+
+// bytesOf is where the size of an owner's files is summed up. Kind 0 means none.
+func bytesOf(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'b') }
+
+// Add makes a record out of a form: the row, its indexes and counters, the
+// mark in the feed of changes and the deliveries. bytes is for files, nil
+// otherwise; password is the hash of the form's password. It fails with Taken
+// if the slug is in use, with Denied if the content of a file, or the text of
+// another record, does not fit the owner's quota, with Invalid if the form does not hold at this instant, and with
+// ErrFull while the disk has no room.
+func Add(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	if bytes != nil {
+		if err := people.Charge(tx, owner, bytes.Size); err != nil {
+			return nil, err
+		}
+	}
+	return AddCharged(tx, owner, k, f, bytes, password)
+}
+
+// AddCharged is Add of content that was charged before.
+func AddCharged(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	if tx.Store.Space.None() {
+		return nil, kv.ErrFull
+	}
+	var problems field.Problems
+	if err := f.CheckNew(tx.Now); errors.As(err, &problems) {
+		return nil, record.Bad(problems)
+	} else if err != nil {
+		return nil, err
+	}
+	return addChecked(tx, owner, k, f, bytes, password)
+}
+
+// addChecked is Add of what was charged and found good, at whatever instant.
+func addChecked(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
+	r := &record.Record{ID: tx.NewID(), Owner: owner, Kind: k, Created: tx.Now, Updated: tx.Now, Bytes: bytes}
+	return r, add(tx, r, f, record.Past{Password: password})
+}
+
+// Restore is Add for what has a past: something that was kept elsewhere, or
+// here before. It may have expired already, which is not told again. Its id is
+// made of the instant of its making, so that it stands in its place in lists by
+// age; of what was made in the same millisecond as the record with the id
+// after, that instant's next. A past that lies ahead of the transaction is now.
+func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, p record.Past, after record.ID) (*record.Record, error) {
+	if p.Password != "" && !people.ValidHash(p.Password) {
+		return nil, record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
+	}
+	if tx.Store.Space.None() {
+		return nil, kv.ErrFull
+	}
+	if bytes != nil {
+		if err := people.Charge(tx, owner, bytes.Size); err != nil {
+			return nil, err
+		}
+	}
+	if p.Created.IsZero() || p.Created.After(tx.Now) {
+		p.Created = tx.Now
+	}
+	if p.Updated.Before(p.Created) {
+		p.Updated = p.Created
+	}
+	if p.Updated.After(tx.Now) {
+		p.Updated = tx.Now
+	}
+	r := &record.Record{Owner: owner, Kind: k, Created: p.Created, Updated: p.Updated, Bytes: bytes}
+	if p.Created.Before(tx.Now) {
+		for r.ID = kv.IdAt(p.Created, after); tx.Get(kv.RecordBucket, r.Key()) != nil; {
+			r.ID = kv.IdAt(p.Created, r.ID)
+		}
+	} else {
+		r.ID = tx.NewID()
+	}
+	return r, add(tx, r, f, p)
+}
+
+// add is what Add, and all that is like it, have in common. What was made
+// before may have expired without being told again.
+func add(tx *kv.Tx, r *record.Record, f *record.Form, p record.Past) error {
+	if err := errors.Join(people.RequireOwner(tx, r.Owner), checkRecordBound(tx, r.Owner), tx.MayWrite(r.Owner)); err != nil {
+		return err
+	}
+	f.Fill(r)
+	r.Password = p.Password
+	r.Ended = !p.Created.IsZero() && r.Expired(tx.Now)
+	r.Reached = p.Reached && r.Limit > 0 && !r.Public
+	if r.Slug == "" {
+		r.Slug = NewSlug(tx)
+	}
+	if err := fileUnder(tx, r, f); err != nil {
+		return err
+	}
+	if err := save(tx, r); err != nil {
+		return err
+	}
+	if r.Bytes == nil { // of a file the content decides, which has been sent
+		if err := people.Charge(tx, r.Owner, 0); err != nil {
+			return err
+		}
+	} else {
+		if err := tx.Delete(UnreferencedBucket, r.Bytes.Ref[:]); err != nil {
+			return err
+		}
+	}
+	if err := addPage(tx, r, f, !p.Created.IsZero()); err != nil {
+		return err
+	}
+	if err := tx.Put(recordOrder, ViewOrder(r, 0), nil); err != nil {
+		return err
+	}
+	if p.Views > 0 || p.Used > 0 {
+		if err := setViews(tx, r, views{}, views{p.Views, min(p.Used, r.Limit)}); err != nil {
+			return err
+		}
+	}
+	return emit(tx, r.Kind.Created(), r)
+}
+
+// NewSlug makes a slug that is free.
+func NewSlug(tx *kv.Tx) string {
+	for {
+		if s := record.NewSlug(kv.Random); tx.Get(kv.RecordSlug, []byte(s)) == nil && tx.Get(jobs.UploadSlug, []byte(s)) == nil {
+			return s
+		}
+	}
+}
+
+// fileUnder gives the record the tags and the folder that the form names, and
+// makes those that are only named.
+func fileUnder(tx *kv.Tx, r *record.Record, f *record.Form) error {
+	bad := map[string]string{}
+	if f.Tags != nil {
+		ids, err := tagIDs(tx, r.Owner, f.Tags)
+		if err != nil {
+			return err
+		}
+		r.Tags = ids
+	}
+	more, err := tagIDs(tx, r.Owner, f.NewTags)
+	if err != nil {
+		return err
+	}
+	for _, t := range f.AddTags {
+		id := uuid.MustParse(t)
+		if tx.Get(tagBucket, kv.OwnedKey(r.Owner, id[:]...)) == nil {
+			name := "addTagIds"
+			if r.Seq == 0 { // an upload
+				name = "tagIds"
+			}
+			bad[name] = "names a tag that you do not have"
+		}
+		more = append(more, id)
+	}
+	drop := map[record.ID]bool{}
+	for _, t := range f.DropTags {
+		drop[uuid.MustParse(t)] = true
+	}
+	var kept []record.ID
+	for _, id := range append(append([]record.ID{}, r.Tags...), more...) {
+		if !drop[id] {
+			drop[id] = true
+			kept = append(kept, id)
+		}
+	}
+	if r.Tags = kept; len(kept) > record.MaxTags {
+		bad["tags"] = fmt.Sprintf("must be at most %d", record.MaxTags)
+	}
+	switch {
+	case f.FolderName != "":
+		r.Folder, err = folderID(tx, r.Owner, f.FolderName)
+	case f.Folder != uuid.Nil && f.Folder != r.Folder && tx.Get(folderBucket, kv.OwnedKey(r.Owner, f.Folder[:]...)) == nil:
+		bad["folderId"] = "names a folder that you do not have"
+	default:
+		r.Folder = f.Folder
+	}
+	return errors.Join(err, record.Bad(bad))
+}
+
+// Save changes a record as a form says; password is the hash of the form's
+// password, if it says one. r must have been read in the same transaction. It
+// fails as Add does.
+func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
+	if f.Password.Said {
+		r.Password = password
+	}
+	before := new(record.Bookmark)
+	if r.Kind == record.Bookmarks {
+		var err error
+		if before, err = bookmark(r); err != nil {
+			return err
+		}
+	}
+	if err := tx.MayWrite(r.Owner); err != nil {
+		return err
+	}
+	old := len(r.Body)
+	restart := f.Fill(r)
+	grew := len(r.Body) > old
+	if grew && tx.Store.Space.None() {
+		return kv.ErrFull
+	}
+	text := tx.Text(r.Owner)
+	if err := fileUnder(tx, r, f); err != nil {
+		return err
+	}
+	grew = grew || tx.Text(r.Owner) > text // by new tags
+	if restart {
+		old := recordViews(tx, r)
+		if err := setViews(tx, r, old, views{old.Total, 0}); err != nil {
+			return err
+		}
+	}
+	r.Updated = tx.Now
+	if err := save(tx, r); err != nil {
+		return err
+	}
+	if grew {
+		if err := people.Charge(tx, r.Owner, 0); err != nil {
+			return err
+		}
+	}
+	if got, ok := f.Body.(*record.Bookmark); ok {
+		if err := turnPage(tx, r, before, got); err != nil {
+			return err
+		}
+	}
+	return emit(tx, r.Kind.Edited(), r)
+}
+
+// save writes the row, at a new place in the feed of changes.
+func save(tx *kv.Tx, r *record.Record) error {
+	if err := SlugFree(tx, r.Slug); err != nil {
+		return err
+	}
+	r.Seq = tx.NextSeq()
+	return kv.UserError(RecordRows.Put(tx.Tx, r), "item")
+}
+
+// SlugFree refuses a slug that the file of an upload under way is to have.
+func SlugFree(tx *kv.Tx, slug string) error {
+	if tx.Get(jobs.UploadSlug, []byte(slug)) != nil {
+		return kv.UserError(&table.Taken{Index: "slug"}, "item")
+	}
+	return nil
+}
+
+// Remove takes a record away for good. Its bytes, if no other record has the
+// same, are unlinked by a later sweep. In the feed of changes a mark stays
+// that leads to nothing.
+func Remove(tx *kv.Tx, r *record.Record) error {
+	if err := emit(tx, r.Kind.Removed(), r); err != nil {
+		return err
+	}
+	n := recordViews(tx, r).Total
+	if _, err := RecordRows.Delete(tx.Tx, r.Key()); err != nil {
+		return kv.UserError(err, "item")
+	}
+	seq := tx.NextSeq()
+	err := errors.Join(
+		tx.Delete(recordOrder, ViewOrder(r, n)),
+		tx.Delete(ViewBucket, r.ID[:]),
+		tx.Put(kv.ChangeBucket, binary.BigEndian.AppendUint64(nil, seq), r.Key()),
+	)
+	if r.Bytes != nil {
+		err = errors.Join(err, MarkUnreferenced(tx, r.Bytes.Ref))
+	}
+	if r.Kind == record.Bookmarks {
+		_, failed := PageRows.Delete(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...))
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// Record reads the owner's record of the kind with the given id or slug.
+func Record(tx *kv.Tx, owner record.ID, k *record.Kind, idOrSlug string) (*record.Record, error) {
+	if id, err := uuid.Parse(idOrSlug); err == nil {
+		return Owned(tx, owner, k, id)
+	}
+	r, err := Slug(tx, idOrSlug)
+	if errors.Is(err, record.ErrMissing) || err == nil && (r.Owner != owner || r.Kind != k) {
+		return nil, record.NotFound(k.Name) // one answer for both
+	}
+	return r, err
+}
+
+// Owned reads the owner's record of the kind with the given id.
+func Owned(tx *kv.Tx, owner record.ID, k *record.Kind, id record.ID) (*record.Record, error) {
+	r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, k, id))
+	return r, kv.UserError(err, k.Name)
+}
+
+// NewestFirst yields the owner's records of the kind, newest first.
+func NewestFirst(tx *kv.Tx, owner record.ID, k *record.Kind) iter.Seq2[*record.Record, error] {
+	return func(yield func(*record.Record, error) bool) {
+		for key, row := range tx.Walk(kv.RecordBucket, kv.OwnedKey(owner, k.Code), nil, true) {
+			if !yield(record.ParseRow(key, row)) {
+				return
+			}
+		}
+	}
+}
+
+// Slug reads the record with the given slug, no matter who owns it.
+func Slug(tx *kv.Tx, slug string) (*record.Record, error) {
+	if slug == "" {
+		return nil, record.ErrMissing
+	}
+	r, err := RecordRows.Find(tx.Tx, kv.RecordSlug, []byte(slug))
+	if errors.Is(err, table.ErrMissing) {
+		return nil, record.ErrMissing
+	}
+	return r, err
+}
+
+// Show fills v with the record and what belongs to it. r may have been read
+// in an earlier transaction: a tag or a folder that is gone since is left out.
+func Show(tx *kv.Tx, r *record.Record, v *record.Shown) error {
+	v.Record, v.Views = *r, recordViews(tx, r).Total
+	v.TagList = v.TagList[:0]
+	for _, id := range r.Tags {
+		switch t, err := tag(tx, r.Owner, id); {
+		case err == nil:
+			v.TagList = append(v.TagList, t)
+		case !kv.Missing(err):
+			return err
+		}
+	}
+	v.Page = record.Page{}
+	if r.Kind == record.Bookmarks && !v.Visitor {
+		switch p, err := PageRows.Get(tx.Tx, kv.OwnedKey(r.Owner, r.ID[:]...)); {
+		case err == nil:
+			v.Page = *p
+		case !errors.Is(err, table.ErrMissing):
+			return err
+		}
+	}
+	v.FolderName = ""
+	if r.Folder != uuid.Nil {
+		switch f, err := Folder(tx, r.Owner, r.Folder); {
+		case err == nil:
+			v.FolderName = f.Name
+		case kv.Missing(err):
+			v.Folder = uuid.Nil
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// redateRecords is the Redate of records. One whose end was told and has not come
+// is open again.
+func redateRecords(r *kv.Redate) (int, error) {
+	return kv.Correct(r, RecordRows, func(tx *kv.Tx, v *record.Record) error {
+		if before, err := RecordRows.Get(tx.Tx, v.Key()); err == nil && before.Ended && !v.Ended {
+			r.Done.Reopened++
+		}
+		return save(tx, v)
+	}, func(v *record.Record) bool {
+		changed := r.Past(&v.Created, &v.Updated)
+		if v.Ended && !v.Expired(r.Now) {
+			v.Ended, changed = false, true
+		}
+		return changed
+	})
+}
+
+// checkRecordBound refuses a record beyond MaxRecords.
+func checkRecordBound(tx *kv.Tx, owner record.ID) error {
+	n := int64(0)
+	for _, k := range record.Kinds {
+		n += RecordRows.Sum(tx.Tx, kv.OwnedKey(owner, k.Code))
+	}
+	if limit := tx.Store.Most.Records; n >= limit {
+		return kv.TooMany("items", "items", limit)
+	}
+	return nil
+}
+
+// emit writes a delivery for each of the owner's webhooks that wants the
+// event, with the record as it is now.
+func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
+	var v record.Shown
+	return jobs.Deliver(tx, r.Owner, e, r.ID, func() (record.Notice, error) {
+		err := Show(tx, r, &v)
+		return record.NoticeOf(&v), err
+	})
+}
+
+// FinishFetch makes the file of a remote upload whose content is complete, as
+// FinishUpload does. Bytes that were not reserved are charged as new ones are. It
+// fails as NoteFetch and Add do.
+func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
+	if tx.Store.Space.None() {
+		return nil, kv.ErrFull
+	}
+	before, err := jobs.RunningOfEnabled(tx, f)
+	if err != nil {
+		return nil, err
+	}
+	if more := content.Size - before.Reserved(); more > 0 {
+		if err := people.Charge(tx, f.Owner, more); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := jobs.FetchRows.Delete(tx.Tx, jobs.FetchRows.Key(before)); err != nil { // frees what was reserved
+		return nil, err
+	}
+	r, err := AddFromUpload(tx, f.Owner, form, content, before.Password)
+	if err != nil {
+		return nil, err
+	}
+	f.Done(r.ID, content.Size, tx.Now)
+	return r, jobs.EndFetch(tx, f)
+}
+
+// AddFromUpload makes a file, as Add does, of a form that was good a while ago: a
+// folder and tags that are gone meanwhile are left out, and an end that has
+// passed is kept.
+func AddFromUpload(tx *kv.Tx, owner record.ID, f *record.Form, content *record.Content, password string) (*record.Record, error) {
+	if f.Folder != uuid.Nil && tx.Get(folderBucket, kv.OwnedKey(owner, f.Folder[:]...)) == nil {
+		f.Folder = uuid.Nil
+	}
+	there := f.AddTags[:0]
+	for _, t := range f.AddTags {
+		if id := uuid.MustParse(t); tx.Get(tagBucket, kv.OwnedKey(owner, id[:]...)) != nil {
+			there = append(there, t)
+		}
+	}
+	f.AddTags = there
+	if err := people.ChargeAwaited(tx, owner, content.Size); err != nil {
+		return nil, err
+	}
+	return addChecked(tx, owner, record.Files, f, content, password)
+}
+
+// describeRecord is an item by its key and its row.
+func describeRecord(key, row []byte) (kv.Touched, bool) {
+	if len(key) != record.KeySize {
+		return kv.Touched{}, false
+	}
+	t := kv.Touched{ID: record.ID(key[17:33])}
+	if rec, err := RecordRows.Decode(key, row); row != nil && err == nil {
+		t.Kind = rec.Kind.Name
+		if body, err := rec.Decode(); err == nil {
+			t.Name = body.Title()
+		}
+	}
+	return t, true
+}

@@ -1,0 +1,128 @@
+package catalog_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+// What is read by its slug again and again is kept; a change of the record, or
+// of its owner's account, is seen by anyone who asks after it was acknowledged.
+func TestShared(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	kvtest.User(t, s, "bob") // who may stay when ann is shut out
+	r := kvtest.Add(t, s, u.ID, record.Links, `{"originalUrl":"https://example.org/1","slug":"go"}`)
+	same := func(slug string) {
+		t.Helper()
+		for range 2 { // read, and kept
+			got, err := catalog.Shared(s, slug)
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				want, missing := catalog.Slug(tx, slug)
+				is.Equal(got, want)
+				is.Equal(kvtest.Code(err), kvtest.Code(missing))
+				return nil
+			})
+		}
+	}
+	same("go")
+	same("none")
+	kvtest.Edit(t, s, r, `{"isPublic":true,"originalUrl":"https://example.org/2"}`)
+	same("go")
+	kvtest.Edit(t, s, r, `{"slug":"went"}`)
+	same("go")
+	same("went")
+	got, err := catalog.Shared(s, "went")
+	is.NoErr(err)
+	got.Public, got.Slug = false, "mine" // the caller's own
+	same("went")
+
+	shut := func(is bool) {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			u, err := people.User(tx, u.ID)
+			if err != nil {
+				return err
+			}
+			u.Disabled = is
+			return people.SaveUser(tx, u)
+		})
+	}
+	shut(true)
+	_, err = catalog.Shared(s, "went")
+	is.Equal(kvtest.Code(err), "not_found")
+	shut(false)
+	same("went")
+
+	limited := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"","slug":"once","isPublic":true,"maxViews":1}`)
+	same("once")
+	is.NoErr(catalog.Seen(s, limited))
+	same("once")
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		r, err := catalog.Slug(tx, "went")
+		if err != nil {
+			return err
+		}
+		return catalog.Remove(tx, r)
+	})
+	same("went")
+}
+
+// However many read meanwhile, none of them leaves behind what a commit has
+// changed.
+func TestSharedRace(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"title":"0","content":"","slug":"n"}`)
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for !done.Load() {
+				_, _ = catalog.Shared(s, "n")
+			}
+		})
+	}
+	for i := range 100 {
+		want := kvtest.Edit(t, s, r, fmt.Sprintf(`{"title":"%d"}`, i))
+		got, err := catalog.Shared(s, "n")
+		is.NoErr(err)
+		is.Equal(string(got.Body), string(want.Body))
+	}
+	done.Store(true)
+	readers.Wait()
+}
+
+// What is kept is bounded.
+func TestSharedBounds(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	long := strings.Repeat("x", catalog.MaxSharedOne)
+	kvtest.Add(t, s, u.ID, record.Notes, `{"slug":"long","content":"`+long+`"}`)
+	const fits = catalog.MaxSharedOne - catalog.SharedOver - 100
+	const n = catalog.MaxShared/fits + 10
+	for i := range n {
+		kvtest.Add(t, s, u.ID, record.Notes, fmt.Sprintf(`{"slug":"n%d","content":"%s"}`, i, long[:fits]))
+	}
+	_, err := catalog.Shared(s, "long")
+	is.NoErr(err)
+	is.Equal(s.Shared.Load().Size.Load(), int64(0)) // too long to be kept
+	for i := range n {
+		_, err := catalog.Shared(s, fmt.Sprint("n", i))
+		is.NoErr(err)
+		is.True(s.Shared.Load().Size.Load() <= catalog.MaxShared)
+	}
+	is.True(s.Shared.Load().Size.Load() > 0)
+}

@@ -1,0 +1,299 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+var TagRows = func() *table.Table[record.Tag] {
+	all := kv.JsonTable(tagBucket, func(t *record.Tag) []byte { return kv.OwnedKey(t.Owner, t.ID[:]...) },
+		table.Index[record.Tag]{Bucket: tagName, Name: "tag", Unique: true, Keys: func(t *record.Tag, file func([]byte)) {
+			file(kv.OwnedNameKey(t.Owner, t.Name))
+		}})
+	all.Bytes = func(t *record.Tag, length int) (table.Bucket, []byte, int) { return kv.TextSum(t.Owner, length) }
+	return all
+}()
+
+var FolderRows = kv.JsonTable(folderBucket, func(f *record.Folder) []byte { return kv.OwnedKey(f.Owner, f.ID[:]...) },
+	table.Index[record.Folder]{Bucket: folderName, Name: "folder", Unique: true, Keys: func(f *record.Folder, file func([]byte)) {
+		file(kv.OwnedNameKey(f.Owner, f.Name))
+	}})
+
+var TagTable = kv.Table{
+	Buckets: []table.Bucket{tagBucket, tagName},
+	Check:   people.CheckOwned(TagRows, "tag"),
+	Refill: kv.RefillRows(TagRows, kv.Mending[record.Tag]{
+		Mend:   func(r *kv.Refill, t *record.Tag) error { return people.StandIn(r, t.Owner) },
+		Rename: func(r *kv.Refill, t *record.Tag) error { return r.Rename(&t.Name, "tag", t.ID) },
+	}),
+	Paid: []table.Bucket{tagBucket, tagName},
+	Drop: kv.DropRows(TagRows),
+	Text: kv.RowText(tagBucket),
+}
+
+var FolderTable = kv.Table{
+	Buckets: []table.Bucket{folderBucket, folderName},
+	Check:   people.CheckOwned(FolderRows, "folder"),
+	Refill: kv.RefillRows(FolderRows, kv.Mending[record.Folder]{
+		Mend:   func(r *kv.Refill, f *record.Folder) error { return people.StandIn(r, f.Owner) },
+		Rename: func(r *kv.Refill, f *record.Folder) error { return r.Rename(&f.Name, "folder", f.ID) },
+	}),
+	Paid: []table.Bucket{folderBucket, folderName},
+	Drop: kv.DropRows(FolderRows),
+}
+
+// Tags lists the owner's tags, oldest first.
+func Tags(tx *kv.Tx, owner record.ID) ([]record.Tag, error) { return kv.Collect(TagRows, tx, owner[:]) }
+
+// tag reads a tag that a record has. A View takes it from what earlier ones
+// read, until a commit changes a tag.
+func tag(tx *kv.Tx, owner, id record.ID) (record.Tag, error) {
+	if tx.Known != nil {
+		if t, ok := tx.Known.Load(id); ok {
+			return t.(record.Tag), nil //nolint:errcheck // nothing else is in it
+		}
+	}
+	t, err := Tag(tx, owner, id)
+	if err != nil {
+		return record.Tag{}, err
+	}
+	if tx.Known != nil {
+		tx.Known.Store(id, *t)
+	}
+	return *t, nil
+}
+
+// Tag reads one of the owner's tags.
+func Tag(tx *kv.Tx, owner, id record.ID) (*record.Tag, error) {
+	t, err := TagRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return t, kv.UserError(err, "tag")
+}
+
+// TagNamed reads the owner's tag with the name, in any case.
+func TagNamed(tx *kv.Tx, owner record.ID, name string) (*record.Tag, error) {
+	t, err := TagRows.Find(tx.Tx, tagName, kv.OwnedNameKey(owner, name))
+	return t, kv.UserError(err, "tag")
+}
+
+// TagNames yields the ids of the owner's tags and their names, folded as
+// record.Fold does, in the order of the names.
+func TagNames(tx *kv.Tx, owner record.ID) iter.Seq2[record.ID, string] {
+	return func(yield func(record.ID, string) bool) {
+		for k, v := range tx.Walk(tagName, owner[:], nil, false) {
+			if len(v) == 2*len(owner) && !yield(record.ID(v[len(owner):]), string(k[len(owner):])) {
+				return
+			}
+		}
+	}
+}
+
+// AddTag makes a tag; Taken if the owner has one of that name, Denied if it does
+// not fit the owner's quota.
+func AddTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
+	before := tx.Text(owner)
+	t, err := makeTag(tx, owner, name, color)
+	if err != nil {
+		return nil, err
+	}
+	return t, people.ChargeText(tx, owner, before)
+}
+
+// makeTag is AddTag of a tag whose text is charged with the record that it is for.
+func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error) {
+	if err := people.RequireOwner(tx, owner); err != nil {
+		return nil, err
+	}
+	if color == "" {
+		color = record.DefaultColor
+	}
+	t := &record.Tag{ID: tx.NewID(), Owner: owner, Name: name, Color: color, Created: tx.Now}
+	return t, kv.UserError(TagRows.Put(tx.Tx, t), "tag")
+}
+
+// SaveTag changes a tag, which must have been read in the same transaction.
+// Records name it by id, so that a new name shows on all of them at once. It fails
+// as AddTag does.
+func SaveTag(tx *kv.Tx, t *record.Tag) error {
+	before := tx.Text(t.Owner)
+	tx.Renamed = true
+	if err := TagRows.Put(tx.Tx, t); err != nil {
+		return kv.UserError(err, "tag")
+	}
+	return people.ChargeText(tx, t.Owner, before)
+}
+
+// tagIDs finds the owner's tags of the given names and makes those that are
+// not there.
+func tagIDs(tx *kv.Tx, owner record.ID, names []string) ([]record.ID, error) {
+	var ids []record.ID
+	for _, name := range names {
+		var id record.ID
+		if key := tx.Get(tagName, kv.OwnedNameKey(owner, name)); key != nil {
+			id = record.ID(key[len(owner):])
+		} else {
+			t, err := makeTag(tx, owner, name, "")
+			if err != nil {
+				return nil, err
+			}
+			id = t.ID
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// TagCounts counts the records that have the tag, by kind.
+func TagCounts(tx *kv.Tx, t *record.Tag) map[string]int64 {
+	counts := map[string]int64{}
+	for _, k := range record.Kinds {
+		counts[k.Name] = RecordRows.Sum(tx.Tx, facet{hasTag, t.ID}.key(t.Owner, k))
+	}
+	return counts
+}
+
+// RemoveTag takes a tag off all records, in several transactions, and then
+// away. Given another tag of the owner's, those records get that one in its
+// place: the two are merged.
+func RemoveTag(s *kv.Store, owner, id, into record.ID) error {
+	if id == into {
+		return record.Bad(map[string]string{"into": "must be another tag"})
+	}
+	check := func(tx *kv.Tx) error {
+		_, err := Tag(tx, owner, id)
+		if err == nil && into != uuid.Nil {
+			if _, missing := Tag(tx, owner, into); missing != nil {
+				err = record.Bad(map[string]string{"into": "names a tag that you do not have"})
+			}
+		}
+		return err
+	}
+	return retag(s, owner, facet{hasTag, id}, check, func(r *record.Record) {
+		if i := slices.Index(r.Tags, into); into != uuid.Nil && i < 0 {
+			r.Tags[slices.Index(r.Tags, id)] = into
+		} else {
+			r.Tags = slices.DeleteFunc(r.Tags, func(t record.ID) bool { return t == id })
+		}
+	}, func(tx *kv.Tx) error {
+		_, err := TagRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+		return kv.UserError(err, "tag")
+	})
+}
+
+// retag changes every record that has the label, a batch at a time, and
+// ends with the transaction that finds none left.
+func retag(s *kv.Store, owner record.ID, l facet, check func(*kv.Tx) error, change func(*record.Record), end func(*kv.Tx) error) error {
+	for {
+		done := false
+		err := s.Update(func(tx *kv.Tx) error {
+			if err := check(tx); err != nil {
+				return err
+			}
+			var some []*record.Record
+			for _, k := range record.Kinds {
+				prefix := l.key(owner, k)
+				for e := range tx.Walk(recordFacet, prefix, nil, false) {
+					if len(some) == kv.RemoveBatch {
+						break
+					}
+					r, err := RecordRows.Get(tx.Tx, record.RowKey(owner, k, record.ID(e[len(prefix):])))
+					if err != nil {
+						return fmt.Errorf("label %x: %w", e, err)
+					}
+					some = append(some, r)
+				}
+			}
+			for _, r := range some {
+				change(r)
+				if err := save(tx, r); err != nil {
+					return err
+				}
+			}
+			if done = len(some) < kv.RemoveBatch; done {
+				return end(tx)
+			}
+			return nil
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// Folders lists the owner's folders, oldest first.
+func Folders(tx *kv.Tx, owner record.ID) ([]record.Folder, error) {
+	return kv.Collect(FolderRows, tx, owner[:])
+}
+
+// Folder reads one of the owner's folders.
+func Folder(tx *kv.Tx, owner, id record.ID) (*record.Folder, error) {
+	f, err := FolderRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return f, kv.UserError(err, "folder")
+}
+
+// FolderNamed reads the owner's folder with the name, in any case.
+func FolderNamed(tx *kv.Tx, owner record.ID, name string) (*record.Folder, error) {
+	f, err := FolderRows.Find(tx.Tx, folderName, kv.OwnedNameKey(owner, name))
+	return f, kv.UserError(err, "folder")
+}
+
+// AddFolder makes a folder; Taken if the owner has one of that name.
+func AddFolder(tx *kv.Tx, owner record.ID, name, color string) (*record.Folder, error) {
+	if err := people.RequireOwner(tx, owner); err != nil {
+		return nil, err
+	}
+	if tx.Get(folderName, kv.OwnedNameKey(owner, name)) == nil {
+		if err := tx.CheckBound(folderBucket, owner, "folders", "folders"); err != nil {
+			return nil, err
+		}
+	}
+	if color == "" {
+		color = record.DefaultColor
+	}
+	f := &record.Folder{ID: tx.NewID(), Owner: owner, Name: name, Color: color, Created: tx.Now}
+	return f, kv.UserError(FolderRows.Put(tx.Tx, f), "folder")
+}
+
+// SaveFolder changes a folder, which must have been read in the same
+// transaction.
+func SaveFolder(tx *kv.Tx, f *record.Folder) error {
+	return kv.UserError(FolderRows.Put(tx.Tx, f), "folder")
+}
+
+func folderID(tx *kv.Tx, owner record.ID, name string) (record.ID, error) {
+	f, err := FolderRows.Find(tx.Tx, folderName, kv.OwnedNameKey(owner, name))
+	if errors.Is(err, table.ErrMissing) {
+		f, err = AddFolder(tx, owner, name, "")
+	}
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return f.ID, nil
+}
+
+// FolderCount counts the files in the folder.
+func FolderCount(tx *kv.Tx, f *record.Folder) int64 {
+	return RecordRows.Sum(tx.Tx, facet{inFolder, f.ID}.key(f.Owner, record.Files))
+}
+
+// RemoveFolder takes a folder away. Its files stay, in no folder.
+func RemoveFolder(s *kv.Store, owner, id record.ID) error {
+	check := func(tx *kv.Tx) error {
+		_, err := Folder(tx, owner, id)
+		return err
+	}
+	return retag(s, owner, facet{inFolder, id}, check, func(r *record.Record) { r.Folder = uuid.Nil }, func(tx *kv.Tx) error {
+		_, err := FolderRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+		return kv.UserError(err, "folder")
+	})
+}

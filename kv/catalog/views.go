@@ -1,0 +1,202 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// ViewTable is the counters of views, of records and of upload requests, which
+// bring them over in a repair.
+var ViewTable = kv.Table{
+	Buckets: []table.Bucket{ViewBucket},
+	Check: func(a *kv.Audit) {
+		if n := a.Count(ViewBucket) - a.Owed[ViewBucket]; n != 0 {
+			a.Say("%d counters of views belong to no item", n)
+		}
+		delete(a.Owed, ViewBucket)
+	},
+	Flush: flushViews,
+}
+
+// flushViews takes the views that are counted in memory.
+func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
+	s.Pending.Lock()
+	defer s.Pending.Unlock()
+	views := s.Pending.Views
+	s.Pending.Views = nil
+	if len(views) == 0 {
+		return nil, nil
+	}
+	return func(tx *kv.Tx) error {
+			for key, n := range views {
+				if key[len(record.ID{})] == 0 { // kind 0 means none
+					if err := countRequest(tx, key[:], n); err != nil {
+						return err
+					}
+					continue
+				}
+				r, err := RecordRows.Get(tx.Tx, key[:])
+				if errors.Is(err, table.ErrMissing) {
+					continue // removed meanwhile
+				}
+				if err != nil { // must not hold up the others' counts
+					s.Log.Error("views not counted", "views", n, "error", err)
+					continue
+				}
+				if err := count(tx, r, n); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() {
+			s.Pending.Lock()
+			defer s.Pending.Unlock()
+			for key, n := range views {
+				s.Pending.View(key, n)
+			}
+		}
+}
+
+// RefillViews copies the counter of a record or an upload request.
+func RefillViews(r *kv.Refill, id record.ID) error {
+	if n := r.Before.Get(ViewBucket, id[:]); n != nil {
+		return r.Put(ViewBucket, bytes.Clone(id[:]), bytes.Clone(n))
+	}
+	return nil
+}
+
+// views is a record's counter: all views, and those against its limit.
+type views struct{ Total, used int64 }
+
+func (v views) row() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(v.Total)), uint64(v.used))
+}
+
+func recordViews(tx *kv.Tx, r *record.Record) views { return ViewsOf(tx, r.ID) }
+
+func ViewsOf(tx *kv.Tx, id record.ID) views {
+	if b := tx.Get(ViewBucket, id[:]); len(b) == 16 {
+		return views{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
+	}
+	return views{}
+}
+
+// Used is how many views have counted against the record's limit.
+func Used(tx *kv.Tx, r *record.Record) int64 { return recordViews(tx, r).used }
+
+func setViews(tx *kv.Tx, r *record.Record, before, got views) error {
+	return errors.Join(
+		tx.Delete(recordOrder, ViewOrder(r, before.Total)),
+		tx.Put(recordOrder, ViewOrder(r, got.Total), nil),
+		tx.Put(ViewBucket, r.ID[:], got.row()),
+	)
+}
+
+// count adds n views that were counted in memory, which is where an item
+// without a limit counts: if it has one by now, they came before it.
+func count(tx *kv.Tx, r *record.Record, n int64) error {
+	before := recordViews(tx, r)
+	return setViews(tx, r, before, views{before.Total + n, before.used})
+}
+
+// countRequest adds views that were counted in memory; key is the request's.
+func countRequest(tx *kv.Tx, key []byte, n int64) error {
+	if tx.Get(kv.RequestBucket, key) == nil {
+		return nil // removed meanwhile
+	}
+	id := key[len(key)-len(record.ID{}):]
+	before := ViewsOf(tx, record.ID(id))
+	return tx.Put(ViewBucket, bytes.Clone(id), views{before.Total + n, before.used}.row())
+}
+
+// Seen counts one view of an item by someone other than its owner and says
+// whether it may be delivered: nil, Missing or Gone. For an item with a limit
+// the count, and the action if this was the last view, are on the disk when
+// Seen returns; otherwise the count is written within a second. r is as the
+// caller read it; what decides is the record as it is now.
+func Seen(s *kv.Store, r *record.Record) error {
+	if r.Limit == 0 {
+		s.Pending.Lock()
+		s.Pending.View([record.KeySize]byte(r.Key()), 1)
+		s.Pending.Unlock()
+		return nil
+	}
+	var verdict error
+	err := s.Update(func(tx *kv.Tx) error {
+		now, err := RecordRows.Get(tx.Tx, r.Key())
+		if err != nil {
+			return kv.UserError(err, "item")
+		}
+		if err := now.Open(tx.Now); err != nil {
+			return err
+		}
+		before := recordViews(tx, now)
+		used, due, err := now.Spend(before.used)
+		if verdict = err; err == nil {
+			if err := setViews(tx, now, before, views{before.Total + 1, used}); err != nil {
+				return err
+			}
+		}
+		if due {
+			return limitReached(tx, now)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return verdict
+}
+
+// limitReached does what the owner wants done when the limit is spent.
+func limitReached(tx *kv.Tx, r *record.Record) error {
+	if err := emit(tx, record.LimitReached, r); err != nil {
+		return err
+	}
+	if r.AtLimit == record.Delete {
+		terms := r.Terms()
+		return errors.Join(Remove(tx, r), tx.Put(spentBucket, append([]byte{}, r.ID[:]...), append(tx.Instant(), terms[:]...)))
+	}
+	r.Close()
+	return save(tx, r)
+}
+
+var SpentTable = kv.Table{Buckets: []table.Bucket{spentBucket}, Refill: func(r *kv.Refill) error { return r.Copy(spentBucket, nil) }, Redate: kv.RedateInstants(spentBucket)}
+
+// spentTime is how long it is known that a limit has deleted a record.
+const spentTime = time.Hour
+
+const spentSize = 8 + 16 // when, and the record's terms
+
+// Spent reports whether the owner's record was deleted by its limit a while
+// ago, when it had these terms, and the account is open.
+func Spent(tx *kv.Tx, owner, id record.ID, terms [16]byte) (bool, error) {
+	if v := tx.Get(spentBucket, id[:]); len(v) != spentSize || [16]byte(v[8:]) != terms {
+		return false, nil
+	}
+	shut, err := people.Disabled(tx, owner)
+	return !shut, err
+}
+
+// DropSpent forgets which records limits have deleted when that is long ago.
+func DropSpent(tx *kv.Tx) error {
+	var over [][]byte
+	for k, v := range tx.Walk(spentBucket, nil, nil, false) {
+		if len(v) != spentSize || int64(binary.BigEndian.Uint64(v)) < tx.Now.Add(-spentTime).UnixMilli() {
+			over = append(over, append([]byte{}, k...))
+		}
+	}
+	for _, k := range over {
+		if err := tx.Delete(spentBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

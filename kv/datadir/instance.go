@@ -1,0 +1,87 @@
+// Package datadir reads and writes the small files of a data directory: the lock, the
+// instance, the proof of a clean stop, and the folders of repairs.
+package datadir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"kist/blobs/disk"
+)
+
+// InstanceName is the file in the data directory that says which instance it
+// belongs to. It is outside journal/, so that a copy whose journal is missing
+// is never taken for a new data directory.
+const InstanceName = "INSTANCE"
+
+// instanceFormat is the version of that file.
+const instanceFormat = 1
+
+// InstanceFile is what the file holds, as one line of JSON.
+type InstanceFile struct {
+	Format   int    `json:"format"`
+	Instance string `json:"instance"` // as Origin returns it
+}
+
+// InstanceOf is the public name of the instance that has the secret.
+func InstanceOf(secret []byte) string {
+	digest := sha256.Sum256(append([]byte("kist instance "), secret...))
+	return hex.EncodeToString(digest[:8])
+}
+
+// InstanceText is what the file INSTANCE of the instance holds.
+func InstanceText(instance string) ([]byte, error) {
+	text, err := json.Marshal(InstanceFile{instanceFormat, instance})
+	return append(text, '\n'), err
+}
+
+// WriteInstance names the instance, as Origin returns it, in the file INSTANCE
+// of the data directory. The file is on stable storage when it returns.
+func WriteInstance(dir, instance string) error {
+	if named, err := ReadInstance(dir); err == nil && named == instance {
+		return nil
+	}
+	text, err := InstanceText(instance)
+	if err != nil {
+		return err
+	}
+	f, err := disk.ReadFolder(dir)
+	if err != nil {
+		return err
+	}
+	f.Aside(filepath.Join(dir, "cache"))
+	err = f.Publish(InstanceName, func(w io.Writer) error { _, err := w.Write(text); return err })
+	return errors.Join(err, f.Close())
+}
+
+// ReadInstance is the instance that the file INSTANCE names, "" if the file
+// cannot be understood. The error is fs.ErrNotExist if there is no such file.
+func ReadInstance(dir string) (string, error) {
+	path := filepath.Join(dir, InstanceName)
+	text, err := os.ReadFile(path)
+	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+		return "", &Irregular{path}
+	}
+	if err != nil {
+		return "", err
+	}
+	var got InstanceFile
+	if json.Unmarshal(text, &got) != nil || got.Format < 1 {
+		return "", nil
+	}
+	if got.Format > instanceFormat {
+		return "", fmt.Errorf("the file %s in the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", InstanceName, got.Format, instanceFormat)
+	}
+	return got.Instance, nil
+}
+
+// Irregular is the error of something that should be a file and is none.
+type Irregular struct{ path string }
+
+func (e *Irregular) Error() string { return e.path + " is not a file; remove it and try again" }

@@ -1,0 +1,74 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"kist/blobs/disk"
+)
+
+// Lock keeps a second process out of the data directory. It ends with the
+// process, however that ends.
+type Lock struct{ file *os.File }
+
+// lockWait is how long acquire tries: a process that is just stopping needs
+// a moment.
+const lockWait = time.Second
+
+// InUse says that another process has the data directory open.
+type InUse struct{ PID int }
+
+func (e *InUse) Error() string {
+	if e.PID == 0 {
+		return "the data directory is in use by another process"
+	}
+	return fmt.Sprintf("the data directory is in use by process %d", e.PID)
+}
+
+func Acquire(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a file; remove it and try again", path)
+		}
+		return nil, fmt.Errorf("cannot open the lock file: %w", err)
+	}
+	for deadline := time.Now().Add(lockWait); ; {
+		err := disk.TryLock(f)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, disk.ErrLocked) || time.Now().After(deadline) {
+			owner := &InUse{Holder(f)}
+			_ = f.Close() // nothing was written
+			if errors.Is(err, disk.ErrLocked) {
+				return nil, owner
+			}
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	l := &Lock{f}
+	if err := errors.Join(f.Truncate(0), writeText(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the lock file: %w", err), l.Release())
+	}
+	return l, nil
+}
+
+func writeText(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+func Holder(f *os.File) int {
+	var b [32]byte
+	n, _ := f.ReadAt(b[:], 0)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	return pid
+}
+
+func (l *Lock) Release() error { return l.file.Close() }

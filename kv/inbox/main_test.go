@@ -1,0 +1,9 @@
+package inbox_test
+
+import (
+	"testing"
+
+	"kist/kv/kvtest"
+)
+
+func TestMain(m *testing.M) { kvtest.RunTests(m) }

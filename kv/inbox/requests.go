@@ -1,0 +1,856 @@
+// Package inbox keeps upload links, what senders have left through them, and uploads
+// that are not finished.
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/field"
+	"kist/kv/jobs"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+	"kist/kv/workcopy"
+)
+
+// requestKey is the primary key of an upload request. It has the form of a
+// record's key, of kind 0, which is none: requests and records share the index
+// of slugs, so that a slug is unique over both.
+func requestKey(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, 0), id[:]...) }
+
+var RequestRows = kv.JsonTable(kv.RequestBucket, func(q *record.Request) []byte { return requestKey(q.Owner, q.ID) },
+	table.Index[record.Request]{Bucket: kv.RecordSlug, Name: "slug", Unique: true, Keys: func(q *record.Request, file func([]byte)) {
+		file([]byte(q.Slug))
+	}})
+
+var RequestTable = kv.Table{
+	Buckets: []table.Bucket{kv.RequestBucket},
+	Check: kv.CheckRows(RequestRows, func(a *kv.Audit, q *record.Request) {
+		a.Refers(people.UserBucket, q.Owner[:], "upload request", q.ID)
+		if a.Get(catalog.ViewBucket, q.ID[:]) != nil {
+			a.Owe(catalog.ViewBucket, 1)
+		}
+	}),
+	Refill: kv.RefillRows(RequestRows, kv.Mending[record.Request]{
+		Mend: func(r *kv.Refill, q *record.Request) error { return people.StandIn(r, q.Owner) },
+		Rename: func(r *kv.Refill, q *record.Request) error {
+			before := q.Slug
+			q.Slug = catalog.NewSlug(r.Tx)
+			r.Lost(fmt.Errorf("upload request %s: another has its slug %s; it has %s now", q.ID, before, q.Slug))
+			return nil
+		},
+		Then: func(r *kv.Refill, q *record.Request) error { return catalog.RefillViews(r, q.ID) },
+	}),
+	Paid: []table.Bucket{kv.RequestBucket},
+	Drop: dropRequests,
+	Redate: kv.RedateRows(RequestRows, func(r *kv.Redate, v *record.Request) bool {
+		return r.Past(&v.Created, &v.Updated)
+	}),
+}
+
+func itemKey(owner, request record.ID, rest ...byte) []byte {
+	return append(kv.OwnedKey(owner, request[:]...), rest...)
+}
+
+// ItemRows is the queue of what came in by upload requests.
+var ItemRows = func() *table.Table[record.Item] {
+	key := func(i *record.Item) []byte { return itemKey(i.Owner, i.Request, i.ID[:]...) }
+	t := kv.JsonTable(
+		itemBucket, key,
+		table.Index[record.Item]{Bucket: itemState, Keys: func(i *record.Item, file func([]byte)) {
+			file(append(append(kv.OwnedKey(i.Owner, i.State[0]), i.ID[:]...), i.Request[:]...))
+		}},
+		table.Index[record.Item]{Bucket: itemBlob, Keys: func(i *record.Item, file func([]byte)) {
+			if i.State == record.Pending {
+				file(append(bytes.Clone(i.Ref[:]), key(i)...))
+			}
+		}},
+	)
+	t.Bytes = func(i *record.Item, length int) (table.Bucket, []byte, int) { return kv.TextSum(i.Owner, length) }
+	t.Sums = kv.SumBucket
+	t.Tally = func(i *record.Item, add func([]byte, int64)) {
+		add(inState(i.Owner, i.State), 1)
+		add(inRequest(i.Owner, i.Request, i.State), 1)
+		add(receivedBytes(i.Owner, i.Request), i.Size)
+		if i.State == record.Pending {
+			add(pendingBytes(i.Owner), i.Size)
+		}
+	}
+	return t
+}()
+
+var ItemTable = kv.Table{
+	Buckets: []table.Bucket{itemBucket, itemState, itemBlob},
+	Check: kv.CheckRows(ItemRows, func(a *kv.Audit, i *record.Item) {
+		a.Refers(kv.RequestBucket, requestKey(i.Owner, i.Request), "upload", i.ID)
+		if i.State == record.Pending && a.Get(catalog.UnreferencedBucket, i.Ref[:]) != nil {
+			a.Say("upload %s has content that is marked as nobody's", i.ID)
+		}
+	}),
+	Refill: kv.RefillRows(ItemRows, kv.Mending[record.Item]{
+		Mend: func(r *kv.Refill, i *record.Item) error { return standInRequest(r, i) },
+		Then: func(r *kv.Refill, i *record.Item) error {
+			if i.State != record.Pending {
+				return nil
+			}
+			return r.Delete(catalog.UnreferencedBucket, bytes.Clone(i.Ref[:]))
+		},
+	}),
+	Paid: []table.Bucket{itemBucket},
+	Contents: kv.IndexContents(itemBlob, ItemRows, func(i *record.Item) int64 { return i.Size }, func(i *record.Item) kv.Holder {
+		return kv.Holder{ID: i.ID, Name: i.Name, Owner: i.Owner}
+	}),
+	Bytes: func(tx *kv.Tx, owner record.ID) (stored, _ int64) { return ItemRows.Sum(tx.Tx, pendingBytes(owner)), 0 },
+	Text:  kv.RowText(itemBucket),
+	Redate: kv.RedateRows(ItemRows, func(r *kv.Redate, v *record.Item) bool {
+		return r.Past(&v.Created, &v.Decided)
+	}),
+}
+
+// standInRequest makes a closed upload request for an item whose own is lost.
+func standInRequest(r *kv.Refill, i *record.Item) error {
+	if r.Get(kv.RequestBucket, requestKey(i.Owner, i.Request)) == nil {
+		q := record.NewRequest()
+		q.ID, q.Owner, q.Slug, q.Title, q.Active = i.Request, i.Owner, catalog.NewSlug(r.Tx), "Recovered", false
+		q.Created, q.Updated = i.Created, i.Created
+		r.Lost(fmt.Errorf("upload request %s: it is lost, and a closed one stands in for it, for what was sent to it", q.ID))
+		if err := errors.Join(people.StandIn(r, q.Owner), RequestRows.Put(r.Tx.Tx, &q)); err != nil {
+			return err
+		}
+	}
+	return people.StandIn(r, i.Owner)
+}
+
+// SenderTable says when a sender's files came in, by upload request.
+var SenderTable = kv.Table{
+	Buckets: []table.Bucket{senderBucket},
+	Check: func(a *kv.Audit) {
+		for k := range a.Walk(senderBucket, nil, nil, false) {
+			a.Refers(kv.RequestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32])), "sender of", record.ID(k[16:32]))
+		}
+	},
+	Refill: func(r *kv.Refill) error {
+		return r.Copy(senderBucket, func(k []byte) bool {
+			return len(k) >= 32 && r.Get(kv.RequestBucket, requestKey(record.ID(k[:16]), record.ID(k[16:32]))) != nil
+		})
+	},
+	Redate: kv.RedateInstants(senderBucket),
+}
+
+// Where sums over items are kept. Kind 0 means none.
+func inState(owner record.ID, s record.State) []byte { return kv.OwnedKey(owner, 0, 'i', s[0]) }
+
+func inRequest(owner, request record.ID, s record.State) []byte {
+	return append(append(kv.OwnedKey(owner, 0, 'n'), request[:]...), s[0])
+}
+
+func receivedBytes(owner, request record.ID) []byte {
+	return append(kv.OwnedKey(owner, 0, 's'), request[:]...)
+}
+
+func pendingBytes(owner record.ID) []byte { return kv.OwnedKey(owner, 0, 'q') }
+
+// Request reads one of the owner's upload requests.
+func Request(tx *kv.Tx, owner, id record.ID) (*record.Request, error) {
+	q, err := RequestRows.Get(tx.Tx, requestKey(owner, id))
+	return q, kv.UserError(err, "upload request")
+}
+
+// RequestAt reads the upload request with the slug, no matter who owns it. One of an
+// account that is shut is Missing, as it shares nothing.
+func RequestAt(tx *kv.Tx, slug string) (*record.Request, error) {
+	if slug == "" {
+		return nil, record.ErrNoRequest
+	}
+	q, err := RequestRows.Find(tx.Tx, kv.RecordSlug, []byte(slug))
+	if errors.Is(err, table.ErrMissing) {
+		return nil, record.ErrNoRequest
+	}
+	if err != nil {
+		return nil, err
+	}
+	shut, err := people.Disabled(tx, q.Owner)
+	if shut {
+		return nil, record.ErrNoRequest
+	}
+	return q, err
+}
+
+// Requests lists the owner's upload requests, oldest first.
+func Requests(tx *kv.Tx, owner record.ID) ([]record.Request, error) {
+	return kv.Collect(RequestRows, tx, owner[:])
+}
+
+// ShowRequest fills v with the request and what is counted of it.
+func ShowRequest(tx *kv.Tx, q *record.Request, v *record.ShownRequest) {
+	v.Request = *q
+	v.Uploads = countReceived(tx, q)
+	v.Pending = ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending))
+	v.Views = catalog.ViewsOf(tx, q.ID).Total
+}
+
+// countReceived is how many files came in, whatever became of them.
+func countReceived(tx *kv.Tx, q *record.Request) (n int64) {
+	for _, s := range record.States {
+		n += ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, s))
+	}
+	return n
+}
+
+// Remaining is how many files the request still takes; -1 is any number.
+func Remaining(tx *kv.Tx, q *record.Request) int64 { return q.Remaining(countReceived(tx, q)) }
+
+// AddRequest makes an upload request; password is the hash of the form's. It
+// fails with Taken if the slug is in use and with Invalid if it ends before it
+// begins.
+func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
+	if tx.Store.Space.None() {
+		return nil, kv.ErrFull
+	}
+	if err := people.RequireOwner(tx, owner); err != nil {
+		return nil, err
+	}
+	if err := tx.CheckBound(kv.RequestBucket, owner, "upload requests", "requests"); err != nil {
+		return nil, err
+	}
+	if err := record.CheckEnd(f.Expires, tx.Now); err != nil {
+		return nil, record.Bad(map[string]string{"expiresAt": err.Error()})
+	}
+	q := f.Request
+	q.ID, q.Owner, q.Password, q.Created, q.Updated = tx.NewID(), owner, password, tx.Now, tx.Now
+	if q.Slug == "" {
+		q.Slug = catalog.NewSlug(tx)
+	}
+	return &q, putRequest(tx, &q)
+}
+
+func putRequest(tx *kv.Tx, q *record.Request) error {
+	if err := catalog.SlugFree(tx, q.Slug); err != nil {
+		return err
+	}
+	return kv.UserError(RequestRows.Put(tx.Tx, q), "upload request")
+}
+
+// SaveRequest changes an upload request, which must have been read in the same
+// transaction. A slug that was emptied stays as it was. When it is closed,
+// uploads at it that are not done are forgotten.
+func SaveRequest(tx *kv.Tx, q *record.Request) error {
+	if q.Slug == "" {
+		before, err := Request(tx, q.Owner, q.ID)
+		if err != nil {
+			return err
+		}
+		q.Slug = before.Slug
+	}
+	if q.Open(tx.Now) != nil {
+		if err := dropSenderUploads(tx, q, func(u *Upload) bool { return !u.Done() }); err != nil {
+			return err
+		}
+	}
+	q.Updated = tx.Now
+	return putRequest(tx, q)
+}
+
+// dropSenderUploads forgets those of the uploads at a request that which says.
+func dropSenderUploads(tx *kv.Tx, q *record.Request, which func(*Upload) bool) error {
+	_, err := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return u.Request == q.ID && which(u), nil })
+	return err
+}
+
+// RemoveRequest takes an upload request away, and its queue with it. What was
+// approved stays. It goes in several transactions, the first of which switches
+// the request off; when it is cut short, calling it again goes on.
+func RemoveRequest(s *kv.Store, owner, id record.ID) error {
+	err := s.Update(func(tx *kv.Tx) error {
+		q, err := Request(tx, owner, id)
+		if err != nil {
+			return err
+		}
+		q.Active = false
+		return SaveRequest(tx, q)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *kv.Tx) error {
+			q, err := Request(tx, owner, id)
+			if err == nil {
+				done, err = dropRequest(tx, q, kv.RemoveBatch)
+			}
+			return err
+		})
+	}
+	return err
+}
+
+// dropRequest removes up to limit items of a request, and the request itself if
+// that leaves none.
+func dropRequest(tx *kv.Tx, q *record.Request, limit int) (done bool, err error) {
+	var some []*record.Item
+	for i, err := range ItemRows.All(tx.Tx, itemKey(q.Owner, q.ID)) {
+		if err != nil {
+			return false, err
+		}
+		if len(some) == limit {
+			break
+		}
+		some = append(some, i)
+	}
+	for _, i := range some {
+		if _, err := ItemRows.Delete(tx.Tx, ItemRows.Key(i)); err != nil {
+			return false, err
+		}
+		if i.State == record.Pending {
+			if err := catalog.MarkUnreferenced(tx, i.Ref); err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(some) == limit {
+		return false, nil
+	}
+	var senders [][]byte
+	for k := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID), nil, false) {
+		senders = append(senders, bytes.Clone(k))
+	}
+	for _, k := range senders {
+		err = errors.Join(err, tx.Delete(senderBucket, k))
+	}
+	err = errors.Join(err, dropSenderUploads(tx, q, func(*Upload) bool { return true }))
+	_, gone := RequestRows.Delete(tx.Tx, requestKey(q.Owner, q.ID))
+	return true, errors.Join(err, kv.UserError(gone, "upload request"), tx.Delete(catalog.ViewBucket, bytes.Clone(q.ID[:])))
+}
+
+// dropRequests removes requests of an account, with up to removeBatch items of
+// the last, and says whether that were all.
+func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
+	all, err := Requests(tx, owner)
+	for i := range all {
+		if done, err := dropRequest(tx, &all[i], kv.RemoveBatch); err != nil || !done || len(all) > kv.RemoveBatch && i == kv.RemoveBatch {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// RequestSeen counts that someone other than the owner opened the link. The
+// count is written within a second.
+func RequestSeen(s *kv.Store, q *record.Request) {
+	s.Pending.Lock()
+	defer s.Pending.Unlock()
+	s.Pending.View([record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
+}
+
+// reservations is what is promised to transfers that are under way. It is the
+// committer's: promises and what the transactions count are read and changed by
+// one goroutine, one job after another, and a promise becomes a row in one job.
+// So no two transfers can be promised the same place, and none is counted twice
+// or not at all. A restart forgets all promises, of which nothing was kept.
+type reservations struct {
+	requests map[record.ID]*reserved
+	owners   map[record.ID]int64 // bytes
+	given    chan struct{}       // is closed when something was given back; nil if nobody waits
+}
+
+var promises kv.Slot[reservations]
+
+type reserved struct {
+	files, bytes int64
+	senders      map[sender]int64 // files
+}
+
+// sender is a sender's address as it is kept: hashed with the store's secret,
+// for one request alone.
+type sender [16]byte
+
+// A Reservation is the place that is kept for a transfer: files and bytes that
+// count against the limits of the request, the sender and the owner as if they
+// were there already. It must be released, however the transfer ends.
+type Reservation struct {
+	s              *kv.Store
+	owner, request record.ID
+	from           string // "" where the sender is known
+	sender         sender
+	files, bytes   int64 // the committer's
+}
+
+// waitTime is how long a transfer waits for others to end.
+const waitTime = 10 * time.Second
+
+// Reserve keeps a place for a file from a sender who is known by an address.
+// The whole transfer will have minimum to maximum bytes; the reservation is for maximum
+// of them, or for all that are left: Bytes says. Where others are promised
+// what this one needs, Reserve waits a while for them to end, and then fails
+// with Busy. It fails with Missing or Gone if the request is not open, with
+// Denied when a limit of the request or the owner's quota is reached, with
+// TooMany when the sender's is, and with ErrFull while the disk has no room.
+func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, minimum, limit int64) (*Reservation, error) {
+	r := &Reservation{s: s, owner: q.Owner, request: q.ID, from: from}
+	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
+		q, size, err := checkReservation(tx, r, people.ChargedBytes, 1, minimum, limit)
+		if err == nil {
+			promises.Of(tx.Store).add(r, q, 1, size)
+		}
+		return err
+	})
+	if err != nil && r.files > 0 { // promised in a commit that others made fail
+		return nil, errors.Join(err, r.Release())
+	}
+	return r, err
+}
+
+// retryWhenFreed runs fn in a transaction, and again when something was given back as
+// long as it fails with ErrWait, for up to waitTime.
+func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	for {
+		var given chan struct{}
+		err := s.Update(func(tx *kv.Tx) error {
+			err := fn(tx)
+			if err == record.ErrWait { //nolint:errorlint // it is this very one
+				in := promises.Of(tx.Store)
+				if in.given == nil {
+					in.given = make(chan struct{})
+				}
+				given = in.given
+			}
+			return err
+		})
+		if err != record.ErrWait { //nolint:errorlint // it is this very one
+			return err
+		}
+		select {
+		case <-given:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Bytes is how many bytes the transfer may have.
+func (r *Reservation) Bytes() int64 { return r.bytes }
+
+// Another keeps a place for another file of the same transfer. It fails as
+// Reserve does, but not because the owner's text has grown since; what was kept
+// before stays kept.
+func (r *Reservation) Another() error {
+	return r.s.Update(func(tx *kv.Tx) error {
+		q, _, err := checkReservation(tx, r, people.ContentBytes, 1, 0, 0)
+		if err == nil {
+			promises.Of(tx.Store).add(r, q, 1, 0)
+		}
+		return err
+	})
+}
+
+// Release gives the place back; a second time, or once the files are received,
+// it does nothing.
+func (r *Reservation) Release() error {
+	err := r.s.Update(func(tx *kv.Tx) error { promises.Of(tx.Store).drop(r); return nil })
+	if errors.Is(err, kv.ErrClosed) {
+		return nil // and forgotten with all others
+	}
+	return err
+}
+
+func (in *reservations) add(r *Reservation, q *record.Request, files, bytes int64) {
+	if in.requests == nil {
+		in.requests, in.owners = map[record.ID]*reserved{}, map[record.ID]int64{}
+	}
+	p := in.requests[q.ID]
+	if p == nil {
+		p = &reserved{senders: map[sender]int64{}}
+		in.requests[q.ID] = p
+	}
+	p.files += files
+	p.bytes += bytes
+	p.senders[r.sender] += files
+	in.owners[q.Owner] += bytes
+	r.files += files
+	r.bytes += bytes
+}
+
+func (in *reservations) drop(r *Reservation) {
+	p := in.requests[r.request]
+	if p == nil || r.files == 0 && r.bytes == 0 {
+		return
+	}
+	p.files -= r.files
+	p.bytes -= r.bytes
+	if p.senders[r.sender] -= r.files; p.senders[r.sender] == 0 {
+		delete(p.senders, r.sender)
+	}
+	if in.owners[r.owner] -= r.bytes; in.owners[r.owner] == 0 {
+		delete(in.owners, r.owner)
+	}
+	if len(p.senders) == 0 {
+		delete(in.requests, r.request)
+	}
+	r.files, r.bytes = 0, 0
+	if in.given != nil {
+		close(in.given)
+		in.given = nil
+	}
+}
+
+// requireOpenRequest reads a request and its owner: Missing or Gone if the request takes
+// nothing now.
+func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *record.User, error) {
+	q, err := Request(tx, owner, request)
+	if err == nil {
+		err = q.Open(tx.Now)
+	}
+	if err != nil {
+		if kv.Missing(err) {
+			err = record.ErrNoRequest
+		}
+		return nil, nil, err
+	}
+	u, err := people.User(tx, owner)
+	if kv.Missing(err) || err == nil && u.Disabled {
+		err = record.ErrNoRequest
+	}
+	return q, u, err
+}
+
+// checkReservation reads the request of the reservation and says whether so many more
+// files may come, and how many of minimum to maximum more bytes. kept says which bytes
+// of the owner's count against the quota: chargedBytes for a transfer that begins,
+// contentBytes for one that has its place already. What is reserved for uploads that
+// are over is free before anything is refused for its sake.
+func checkReservation(tx *kv.Tx, r *Reservation, kept func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
+	if tx.Store.Space.None() {
+		return nil, 0, kv.ErrFull
+	}
+	q, u, err := requireOpenRequest(tx, r.owner, r.request)
+	if err != nil {
+		return nil, 0, err
+	}
+	if r.from != "" {
+		if r.sender, err = senderOf(tx, q, r.from); err != nil {
+			return nil, 0, err
+		}
+	}
+	size, err = checkLimits(tx, q, u, kept, r.sender, files, minimum, maximum)
+	var limit *record.Error
+	if errors.As(err, &limit) && UploadRows.Sum(tx.Tx, reservedKeyOf(q.Owner)) > 0 {
+		n, failed := dropUploads(tx, q.Owner[:], func(u *Upload) (bool, error) { return expiredUpload(tx, u) })
+		if failed != nil {
+			return nil, 0, failed
+		}
+		if n > 0 {
+			size, err = checkLimits(tx, q, u, kept, r.sender, files, minimum, maximum)
+		}
+	}
+	return q, size, err
+}
+
+func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, kept func(*kv.Tx, record.ID) int64, from sender, files, minimum, limit int64) (size int64, err error) {
+	begun := UploadRows.Sum(tx.Tx, senderUploadsAt(q.Owner, q.ID))
+	taken := record.Intake{
+		Files: countReceived(tx, q) + begun, Pending: ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.ID, record.Pending)) + begun,
+		Sender: UploadRows.Sum(tx.Tx, senderUploadsFrom(q.Owner, q.ID, from)),
+	}
+	var again time.Duration
+	if q.PerSender > 0 {
+		since, oldest := tx.Now.Add(-time.Duration(q.Window)*time.Hour).UnixMilli(), tx.Now
+		for _, at := range tx.Walk(senderBucket, itemKey(q.Owner, q.ID, from[:]...), nil, false) {
+			if ms := int64(binary.BigEndian.Uint64(at)); ms > since {
+				if taken.Sender++; time.UnixMilli(ms).Before(oldest) {
+					oldest = time.UnixMilli(ms)
+				}
+			}
+		}
+		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
+	}
+	promised := int64(0)
+	if p := promises.Of(tx.Store).requests[q.ID]; p != nil {
+		promised = p.bytes
+		taken.Files += p.files
+		taken.Pending += p.files
+		taken.Sender += p.senders[from]
+	}
+	if err := q.Admit(taken, record.Intake{Files: files, Pending: files, Sender: files}, again); err != nil {
+		return 0, err
+	}
+	came := ItemRows.Sum(tx.Tx, receivedBytes(q.Owner, q.ID)) + UploadRows.Sum(tx.Tx, senderBytesAt(q.Owner, q.ID))
+	if limit, err = record.Promise(q.MaxTotal, came, promised, minimum, limit); err != nil {
+		return 0, err
+	}
+	quota, err := people.Quota(tx, u)
+	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
+		limit, err = record.Promise(quota, kept(tx, q.Owner), promises.Of(tx.Store).owners[q.Owner], min(minimum, limit), limit)
+	}
+	return limit, err
+}
+
+func senderOf(tx *kv.Tx, q *record.Request, from string) (sender, error) {
+	secret := tx.Get(workcopy.MetaBucket, kv.MetaSecret)
+	if secret == nil {
+		return sender{}, errors.New("the store has no secret")
+	}
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("kist sender "))
+	h.Write(q.ID[:])
+	h.Write([]byte(from))
+	return sender(h.Sum(nil)[:len(sender{})]), nil
+}
+
+// A Received is a file that came in, whose content is kept and pinned.
+type Received struct {
+	Name, MimeType string
+	Ref            [32]byte
+	Size           int64
+}
+
+// Receive makes items of the queue out of what a sender left, and files at once
+// if the request needs no approval. It turns the reservation into what is
+// counted, by what really came; it fails as Reserve does, but not because the
+// owner's text has grown since.
+func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
+	promises.Of(tx.Store).drop(r) // all or nothing of it is counted from here on
+	size := int64(0)
+	for _, c := range came {
+		size += c.Size
+	}
+	q, room, err := checkReservation(tx, r, people.ContentBytes, int64(len(came)), size, size)
+	if err == record.ErrWait || err == nil && room < size { //nolint:errorlint // it is this very one
+		err = record.ErrNoRoom
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*record.Item
+	for _, c := range came {
+		i := &record.Item{
+			ID: tx.NewID(), Owner: q.Owner, Request: q.ID, State: record.Pending, Name: c.Name, MimeType: c.MimeType, Size: c.Size,
+			Ref: c.Ref, Sender: f.Name, Message: f.Message, Created: tx.Now,
+		}
+		if q.Approval {
+			if err := tx.Delete(catalog.UnreferencedBucket, bytes.Clone(c.Ref[:])); err != nil {
+				return nil, err
+			}
+		} else if err := approve(tx, q, i, &record.Decision{}); err != nil {
+			return nil, err
+		}
+		if err := ItemRows.Put(tx.Tx, i); err != nil {
+			return nil, err
+		}
+		if err := emitItem(tx, record.UploadReceived, i); err != nil {
+			return nil, err
+		}
+		if q.PerSender > 0 {
+			key := append(itemKey(q.Owner, q.ID, r.sender[:]...), i.ID[:]...)
+			if err := tx.Put(senderBucket, key, tx.Instant()); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// approve makes a file of the owner's out of an item.
+func approve(tx *kv.Tx, q *record.Request, i *record.Item, d *record.Decision) error {
+	f := record.NewForm(record.Files)
+	f.Public, f.Tags, f.FolderName = d.Public, d.Tags, d.FolderName
+	if f.FolderName == "" {
+		f.FolderName = q.FolderName
+	}
+	f.Body = &record.File{OriginalName: i.Name, MimeType: i.MimeType, SHA256: hex.EncodeToString(i.Ref[:]), Size: i.Size}
+	content := &record.Content{Ref: i.Ref, Size: i.Size}
+	if err := i.Decide(record.Approved, tx.Now); err != nil {
+		return err
+	}
+	r, err := catalog.AddCharged(tx, i.Owner, record.Files, f, content, "") // its bytes were charged when it came in
+	if err != nil {
+		return err
+	}
+	i.File, i.FileSlug = r.ID, r.Slug
+	return nil
+}
+
+// Item reads an item of the owner's queue.
+func Item(tx *kv.Tx, owner, request, id record.ID) (*record.Item, error) {
+	i, err := ItemRows.Get(tx.Tx, itemKey(owner, request, id[:]...))
+	return i, kv.UserError(err, "upload")
+}
+
+// DecideAll decides several pending items of one request alike: all of them, or
+// none if one is missing or decided.
+func DecideAll(tx *kv.Tx, owner, request record.ID, ids []record.ID, d *record.Decision) ([]*record.Item, error) {
+	all := make([]*record.Item, 0, len(ids))
+	for _, id := range ids {
+		i, err := Decide(tx, owner, request, id, d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// Decide approves or rejects a pending item; Taken if it was decided. An
+// approved one becomes a file; of a rejected one nothing is left but its row,
+// and its bytes are unlinked by a later sweep unless they are also a file's.
+func Decide(tx *kv.Tx, owner, request, id record.ID, d *record.Decision) (*record.Item, error) {
+	i, err := Item(tx, owner, request, id)
+	if err != nil {
+		return nil, err
+	}
+	event, ref := record.UploadRejected, i.Ref
+	if d.Approves() {
+		event = record.UploadApproved
+		q, err := Request(tx, owner, request)
+		if err == nil {
+			err = approve(tx, q, i, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else if err := i.Decide(record.Rejected, tx.Now); err != nil {
+		return nil, err
+	}
+	if err := ItemRows.Put(tx.Tx, i); err != nil {
+		return nil, err
+	}
+	if !d.Approves() {
+		if err := catalog.MarkUnreferenced(tx, ref); err != nil {
+			return nil, err
+		}
+	}
+	return i, emitItem(tx, event, i)
+}
+
+// emitItem tells the owner's webhooks of an item, as the queue shows it.
+func emitItem(tx *kv.Tx, e record.Event, i *record.Item) error {
+	return jobs.Emit(tx, i.Owner, e, i.ID, record.Notice{Title: i.Name, Path: "/upload-requests", Data: field.AppendJSON(nil, i)})
+}
+
+// A Queue says which items are wanted.
+type Queue struct {
+	Owner         record.ID
+	Request       record.ID    // zero: of all requests, which takes a State
+	State         record.State // "": any
+	Limit, Offset int
+	After         record.ID // the item before the first; zero: from the oldest on
+}
+
+// ListQueue lists items, oldest first, and says how many there are in all. To find
+// those of one request in one state it looks at what came in by the request or
+// at what the owner has in that state, whichever is less.
+func ListQueue(tx *kv.Tx, q Queue) (page []*record.Item, total int64, err error) {
+	byState := q.Request == uuid.Nil
+	if byState {
+		total = ItemRows.Sum(tx.Tx, inState(q.Owner, q.State))
+	} else {
+		received := int64(0)
+		for _, s := range record.States {
+			n := ItemRows.Sum(tx.Tx, inRequest(q.Owner, q.Request, s))
+			if received += n; q.State == "" || q.State == s {
+				total += n
+			}
+		}
+		byState = q.State != "" && ItemRows.Sum(tx.Tx, inState(q.Owner, q.State)) < received
+	}
+	wanted := int(min(int64(q.Limit), max(0, total-int64(q.Offset))))
+	var after []byte
+	if q.After != uuid.Nil {
+		after = q.After[:]
+	}
+	read := func(key []byte) error {
+		if q.Offset > 0 {
+			q.Offset--
+			return nil
+		}
+		i, err := ItemRows.Get(tx.Tx, key)
+		if err != nil {
+			return fmt.Errorf("item %x: %w", key, err)
+		}
+		page = append(page, i)
+		return nil
+	}
+	if byState {
+		prefix := kv.OwnedKey(q.Owner, q.State[0])
+		if after != nil { // past the request, which follows the id in this index
+			after = append(bytes.Clone(after), uuid.Max[:]...)
+		}
+		for k := range tx.Walk(itemState, prefix, after, false) {
+			if len(page) == wanted {
+				break
+			}
+			id, request := k[len(prefix):len(prefix)+16], record.ID(k[len(prefix)+16:])
+			if q.Request != uuid.Nil && request != q.Request {
+				continue
+			}
+			if err := read(itemKey(q.Owner, request, id...)); err != nil {
+				return nil, 0, err
+			}
+		}
+		return page, total, nil
+	}
+	for k, row := range tx.Walk(itemBucket, itemKey(q.Owner, q.Request), after, false) {
+		if len(page) == wanted {
+			break
+		}
+		if q.State != "" {
+			i, err := ItemRows.Decode(k, row)
+			if err != nil {
+				return nil, 0, err
+			}
+			if i.State != q.State {
+				continue
+			}
+		}
+		if err := read(k); err != nil {
+			return nil, 0, err
+		}
+	}
+	return page, total, nil
+}
+
+// PendingCount is how many items wait for the owner.
+func PendingCount(tx *kv.Tx, owner record.ID) int64 {
+	return ItemRows.Sum(tx.Tx, inState(owner, record.Pending))
+}
+
+// DropSenders forgets who sent what when that is longer ago than the window of
+// the request, or when the request has no limit for senders any more.
+func DropSenders(tx *kv.Tx) error {
+	windows := map[record.ID]int64{} // in milliseconds, by request
+	var over [][]byte
+	for k, at := range tx.Walk(senderBucket, nil, nil, false) {
+		owner, id := record.ID(k[:16]), record.ID(k[16:32])
+		window, known := windows[id]
+		if !known {
+			q, err := Request(tx, owner, id)
+			if err != nil && !kv.Missing(err) {
+				return err
+			}
+			if err == nil && q.PerSender > 0 {
+				window = q.Window * time.Hour.Milliseconds()
+			}
+			windows[id] = window
+		}
+		if int64(binary.BigEndian.Uint64(at)) <= tx.Now.UnixMilli()-window {
+			over = append(over, bytes.Clone(k))
+		}
+	}
+	for _, k := range over {
+		if err := tx.Delete(senderBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

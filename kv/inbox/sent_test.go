@@ -1,0 +1,390 @@
+package inbox_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/inbox"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+)
+
+// What a sender's upload will take is reserved from its beginning, beside what
+// others were promised and what came in, over restarts, and is free again when
+// it is forgotten.
+func TestSentIsSetAside(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(*record.RequestForm)
+		code string
+	}{
+		"files":  {func(f *record.RequestForm) { f.MaxUploads = 3 }, "limit_reached"},
+		"bytes":  {func(f *record.RequestForm) { f.MaxTotal = 35 }, "limit_reached"},
+		"sender": {func(f *record.RequestForm) { f.PerSender = 3 }, "sender_limit"},
+		"quota":  {nil, "limit_reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			clock, dir := kvtest.NewClock(), filepath.Join(t.TempDir(), "data")
+			s := kvtest.OpenAt(t, dir, clock.Now)
+			ann := kvtest.User(t, s, "ann")
+			settle := func(begin int64) {} // gives text its place, and that of so many more uploads, so that content alone decides
+			if c.set == nil {
+				settle = func(begin int64) {
+					text := kvtest.TextNow(t, s, ann.ID) + begin*int64(len("Bob"+"hello"))
+					kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: 35 + text}) })
+				}
+			}
+			settle(2)
+			q := kvtest.AddRequest(t, s, ann.ID, c.set)
+			one, secret, err := kvtest.BeginSent(s, q, "here", 10)
+			is.NoErr(err)
+			two, other, err := kvtest.BeginSent(s, q, "here", 10)
+			is.NoErr(err)
+			_, err = kvtest.Leave(s, q, "here", kvtest.Came(1, 10))
+			is.NoErr(err)
+			full := func() {
+				t.Helper()
+				settle(0)
+				_, _, err = kvtest.BeginSent(s, q, "here", 10)
+				is.Equal(kvtest.Code(err), c.code)
+				_, err = kvtest.Leave(s, q, "here", kvtest.Came(9, 10))
+				is.Equal(kvtest.Code(err), c.code)
+			}
+			full()
+			is.NoErr(s.Close())
+			s = kvtest.OpenAt(t, dir, clock.Now)
+			full()
+
+			// It ends in the queue, and counts on.
+			i, err := kvtest.Receive(s, one, 2)
+			is.NoErr(err)
+			is.Equal(i.State, record.Pending)
+			is.Equal([]string{i.Sender, i.Message}, []string{"Bob", "hello"})
+			_, err = kvtest.Receive(s, one, 2) // once
+			is.Equal(kvtest.Code(err), "not_found")
+			full()
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				got, err := inbox.SenderUpload(tx, secret)
+				is.NoErr(err)
+				is.True(got.Done())
+				is.Equal(got.Item, i.ID)
+				is.Equal(got.Name+got.Message+got.Metadata, "")
+				return kvtest.Audit(tx)
+			})
+			kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := inbox.DropSenderUpload(tx, other); return err })
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				_, err := inbox.SenderUpload(tx, other)
+				is.Equal(kvtest.Code(err), "not_found")
+				is.Equal(inbox.ReservedBytes(tx), int64(0))
+				return kvtest.Audit(tx)
+			})
+			settle(1)
+			_, _, err = kvtest.BeginSent(s, q, "here", 10)
+			is.NoErr(err)
+			full()
+			is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, two) })), "not_found")
+			is.NoErr(inbox.RemoveRequest(s, ann.ID, q.ID))
+			kvtest.View(t, s, func(tx *kv.Tx) error {
+				_, err := inbox.SenderUpload(tx, secret)
+				is.Equal(kvtest.Code(err), "not_found")
+				is.Equal(tx.Count(kvtest.Bucket("upload")), 0)
+				return kvtest.Audit(tx)
+			})
+		})
+	}
+}
+
+// What is kept of a sender's address is the same at one link and different at
+// each other link.
+func TestSenderAtEachLink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		seen := map[inbox.Sender]bool{}
+		for _, at := range []*record.Request{q, other, q} {
+			for _, from := range []string{"192.0.2.1", "192.0.2.2"} {
+				one, err := inbox.SenderOf(tx, at, from)
+				is.NoErr(err)
+				seen[one] = true
+			}
+		}
+		is.Equal(len(seen), 4)
+		return nil
+	})
+}
+
+// The uploads of strangers are none of the owner's, and do not count as such.
+func TestSentIsNotTheOwners(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q := kvtest.AddRequest(t, s, ann.ID, nil)
+	u, secret, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	is.True(len(secret) >= 22) // 128 bits
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		_, err := inbox.FindUpload(tx, ann.ID, u.ID)
+		is.Equal(kvtest.Code(err), "not_found")
+		all, err := inbox.Uploads(tx, ann.ID)
+		is.NoErr(err)
+		is.Equal(len(all), 0)
+		for _, bad := range []string{"", u.ID.String(), secret[1:], secret + "x"} {
+			_, err := inbox.SenderUpload(tx, bad)
+			is.Equal(kvtest.Code(err), "not_found")
+		}
+		use, err := people.UsageOf(tx, ann)
+		is.Equal(use.Begun, int64(10))
+		return err
+	})
+	for range inbox.MaxUploads {
+		_, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 1})
+		is.NoErr(err)
+	}
+}
+
+// Senders can begin so many and have no more than half of the disk promised.
+func TestSentIsBounded(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q := kvtest.AddRequest(t, s, ann.ID, nil)
+	try := func(from string, length, disk int64) error {
+		return s.Update(func(tx *kv.Tx) error {
+			_, _, err := inbox.AddSenderUpload(tx, q, inbox.Upload{Length: length}, from, disk)
+			return err
+		})
+	}
+	is.Equal(kvtest.Code(try("a", 51, 100)), "disk_full")
+	is.NoErr(try("a", 30, 100))
+	is.Equal(kvtest.Code(try("b", 21, 100)), "disk_full")
+	is.NoErr(try("b", 20, 100))
+	is.Equal(kvtest.Code(try("c", 1, 100)), "disk_full")
+	_, err := kvtest.BeginUpload(s, inbox.Upload{Owner: ann.ID, Length: 20}) // the owner has the other half
+	is.NoErr(err)
+	is.Equal(kvtest.Code(try("c", 1, 120)), "disk_full")
+	is.NoErr(try("c", 1, 122))
+
+	for range inbox.MaxSentBy - 1 {
+		is.NoErr(try("a", 0, 1<<40))
+	}
+	is.Equal(kvtest.Code(try("a", 0, 1<<40)), "too_many_uploads")
+	for i := range inbox.MaxSentAt - inbox.MaxSentBy - 2 {
+		is.NoErr(try(fmt.Sprint(i), 0, 1<<40))
+	}
+	is.Equal(kvtest.Code(try("d", 0, 1<<40)), "too_many_uploads")
+	kvtest.View(t, s, kvtest.Audit)
+}
+
+// When a link is closed, what came in by it is remembered, and the uploads at
+// other links go on.
+func TestSentOfClosedLink(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q, other := kvtest.AddRequest(t, s, ann.ID, nil), kvtest.AddRequest(t, s, ann.ID, nil)
+	u, done, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	_, err = kvtest.Receive(s, u, 1)
+	is.NoErr(err)
+	_, begun, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	_, elsewhere, err := kvtest.BeginSent(s, other, "here", 10)
+	is.NoErr(err)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		now, err := inbox.Request(tx, ann.ID, q.ID)
+		if err != nil {
+			return err
+		}
+		now.Active = false
+		return inbox.SaveRequest(tx, now)
+	})
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		for secret, want := range map[string]string{done: "", begun: "not_found", elsewhere: ""} {
+			_, err := inbox.SenderUpload(tx, secret)
+			is.Equal(kvtest.Code(err), want)
+		}
+		is.Equal(tx.Count(kvtest.Bucket("upload")), 2)
+		return kvtest.Audit(tx)
+	})
+}
+
+// Of what nobody goes on with the place is free at once, and so it is when the
+// link is closed.
+func TestSentEnds(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := kvtest.OpenAt(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	ann := kvtest.User(t, s, "ann")
+	kvtest.User(t, s, "root") // the last administrator cannot be shut
+	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads = 1 })
+	at := func(secret string) error {
+		return s.View(func(tx *kv.Tx) error { _, err := inbox.SenderUpload(tx, secret); return err })
+	}
+	_, empty, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	c.Add(inbox.EmptyTime)
+	is.Equal(kvtest.Code(at(empty)), "upload_expired")
+	u, begun, err := kvtest.BeginSent(s, q, "here", 10) // whose client never knew of the first
+	is.NoErr(err)
+	is.Equal(kvtest.Code(at(empty)), "not_found")
+	u.Offset = 1
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })
+	c.Add(inbox.UploadTime - time.Second)
+	is.NoErr(at(begun))
+	_, err = kvtest.Leave(s, q, "here", kvtest.Came(1, 1))
+	is.Equal(kvtest.Code(err), "limit_reached")
+	c.Add(time.Second)
+	is.Equal(kvtest.Code(at(begun)), "upload_expired")
+	kvtest.Update(t, s, inbox.DropUploads)
+	is.Equal(kvtest.Code(at(begun)), "not_found")
+	kvtest.View(t, s, kvtest.Audit)
+
+	// Switched off, the link has none any more; over, or with its owner shut, none goes on.
+	save := func(set func(*record.Request)) {
+		t.Helper()
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			now, err := inbox.Request(tx, ann.ID, q.ID)
+			is.NoErr(err)
+			set(now)
+			return inbox.SaveRequest(tx, now)
+		})
+	}
+	_, off, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	save(func(q *record.Request) { q.Active = false })
+	is.Equal(kvtest.Code(at(off)), "not_found")
+	kvtest.View(t, s, func(tx *kv.Tx) error { is.Equal(inbox.ReservedBytes(tx), int64(0)); return kvtest.Audit(tx) })
+	save(func(q *record.Request) { q.Active, q.Expires = true, c.Now().Add(time.Minute) })
+	u, over, err := kvtest.BeginSent(s, q, "here", 10)
+	is.NoErr(err)
+	c.Add(time.Minute)
+	is.Equal(kvtest.Code(at(over)), "expired")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { return inbox.SaveUpload(tx, u) })), "expired")
+	_, err = kvtest.Receive(s, u, 1)
+	is.Equal(kvtest.Code(err), "expired")
+	save(func(q *record.Request) { q.Expires = time.Time{} })
+	is.NoErr(at(over)) // it was there all the time
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		me, err := people.User(tx, ann.ID)
+		is.NoErr(err)
+		me.Disabled = true
+		return people.SaveUser(tx, me)
+	})
+	is.Equal(kvtest.Code(at(over)), "not_found")
+	kvtest.Update(t, s, inbox.DropUploads)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(tx.Count(kvtest.Bucket("upload")), 0)
+		return kvtest.Audit(tx)
+	})
+}
+
+// Of a hundred who begin and send at the same time as many get a place as the
+// limit says.
+func TestSentRaces(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	ann := kvtest.User(t, s, "ann")
+	q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.MaxUploads, f.MaxTotal = 40, 75 })
+	var all sync.WaitGroup
+	errs := make([]error, 100)
+	for i := range errs {
+		all.Go(func() {
+			from := fmt.Sprint(i % 7)
+			if i%3 == 0 {
+				_, errs[i] = kvtest.Leave(s, q, from, kvtest.Came(byte(i+1), 10))
+				return
+			}
+			var u *inbox.Upload
+			if u, _, errs[i] = kvtest.BeginSent(s, q, from, 10); errs[i] == nil && i%2 == 0 {
+				_, errs[i] = kvtest.Receive(s, u, byte(i+1))
+			}
+		})
+	}
+	all.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else if c := kvtest.Code(err); c != "limit_reached" {
+			t.Error(err)
+		}
+	}
+	is.Equal(won, 7)
+	kvtest.View(t, s, kvtest.Audit)
+}
+
+// What a sender was promised stays promised though the owner's text grows
+// meanwhile. The text counts again for what begins after that.
+func TestTextGrowsWhileSending(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]func(s *kv.Store, q *record.Request) error{
+		"upload": func(s *kv.Store, q *record.Request) error {
+			one, _, err := kvtest.BeginSent(s, q, "here", 500)
+			if err != nil {
+				return err
+			}
+			two, _, err := kvtest.BeginSent(s, q, "here", 500)
+			if err != nil {
+				return err
+			}
+			if _, err := kvtest.Receive(s, one, 1); err != nil { // its row is text
+				return err
+			}
+			_, err = kvtest.Receive(s, two, 2)
+			return err
+		},
+		"form": func(s *kv.Store, q *record.Request) error {
+			r, err := inbox.Reserve(s, t.Context(), q, "here", 1000, 1000)
+			if err != nil {
+				return err
+			}
+			kvtest.Add(t, s, q.Owner, record.Notes, `{"content":"c"}`)
+			err = r.Another()
+			if err == nil {
+				err = s.Update(func(tx *kv.Tx) error {
+					_, err := inbox.Receive(tx, r, &record.SenderForm{}, []inbox.Received{kvtest.Came(1, 500), kvtest.Came(2, 500)})
+					return err
+				})
+			}
+			return kvtest.FirstError(err, r.Release())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s := kvtest.Open(t)
+			ann := kvtest.User(t, s, "ann")
+			quota := func(n int64) {
+				kvtest.Update(t, s, func(tx *kv.Tx) error { return people.SetSettings(tx, record.Settings{DefaultQuota: n}) })
+			}
+			q := kvtest.AddRequest(t, s, ann.ID, func(f *record.RequestForm) { f.Approval = false })
+			quota(1000 + 2*int64(len("Bob"+"hello")))
+			is.NoErr(finish(s, q))
+			text := kvtest.TextNow(t, s, ann.ID)
+			is.True(text > 0)
+
+			quota(1000 + text) // full
+			_, _, err := kvtest.BeginSent(s, q, "here", 1)
+			is.Equal(kvtest.Code(err), "limit_reached")
+			_, err = kvtest.Leave(s, q, "here", kvtest.Came(3, 1))
+			is.Equal(kvtest.Code(err), "limit_reached")
+			quota(1001 + text + int64(len("Bob"+"hello")))
+			u, _, err := kvtest.BeginSent(s, q, "here", 1)
+			is.NoErr(err)
+			quota(1000) // content has limits to the end
+			_, err = kvtest.Receive(s, u, 3)
+			is.Equal(kvtest.Code(err), "limit_reached")
+			kvtest.View(t, s, kvtest.Audit)
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package jobs
+
+import (
+	"kist/kv/table"
+)
+
+// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+var (
+	hookBucket     = table.Bucket{No: 19, Name: "webhook"}
+	deliveryBucket = table.Bucket{No: 20, Name: "delivery"}
+	answerBucket   = table.Bucket{No: 21, Name: "answer"}
+	noticeBucket   = table.Bucket{No: 26, Name: "notice", Append: true}
+	deliveryLine   = table.Bucket{No: 27, Name: "delivery.line"}
+	deliveryDue    = table.Bucket{No: 28, Name: "delivery.due"}
+	deliveryLog    = table.Bucket{No: 29, Name: "delivery.log"}
+	deliverySum    = table.Bucket{No: 30, Name: "delivery.sum"}
+	UploadSlug     = table.Bucket{No: 41, Name: "upload.slug"}
+	importBucket   = table.Bucket{No: 43, Name: "import"}
+	importRemarks  = table.Bucket{No: 44, Name: "import.remarks"}
+	fetchBucket    = table.Bucket{No: 46, Name: "fetch"}
+	fetchLine      = table.Bucket{No: 47, Name: "fetch.line"}
+)

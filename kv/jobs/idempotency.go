@@ -1,0 +1,122 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// answerFor is how long an answer is kept for a repeated request.
+const answerFor = 24 * time.Hour
+
+var AnswerTable = kv.Table{
+	Buckets: []table.Bucket{answerBucket},
+	Check: func(a *kv.Audit) {
+		for k := range a.Walk(answerBucket, nil, nil, false) {
+			a.Refers(people.UserBucket, k[:16], "answer of", record.ID(k[:16]))
+		}
+	},
+	Refill: func(r *kv.Refill) error {
+		return r.Copy(answerBucket, func(k []byte) bool { return len(k) >= 16 && r.Get(people.UserBucket, k[:16]) != nil })
+	},
+	Paid: []table.Bucket{answerBucket},
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		return tx.DropKeys(answerBucket, owner, func(key []byte) error { return tx.Delete(answerBucket, key) })
+	},
+	Redate: forgetAnswers,
+}
+
+// An IdempotentAnswer is what a request with an idempotency key was answered.
+type IdempotentAnswer struct {
+	Request []byte `json:"Request"` // fingerprint of the request
+	Body    []byte `json:"Body"`
+}
+
+// For is the body if the request is the one that was answered; Invalid if it
+// is another, which must not be taken for done.
+func (a *IdempotentAnswer) For(request []byte) ([]byte, error) {
+	if !bytes.Equal(a.Request, request) {
+		return nil, &record.Error{
+			Fault: record.Invalid, Code: "idempotency_mismatch",
+			Text:   "This Idempotency-Key belongs to another request. Nothing was stored.",
+			Fields: map[string]string{"Idempotency-Key": "belongs to another request"},
+		}
+	}
+	return a.Body, nil
+}
+
+type StoredAnswer struct {
+	Expires time.Time `json:"Expires"`
+	IdempotentAnswer
+}
+
+func answerKey(owner record.ID, key string) []byte {
+	digest := sha256.Sum256([]byte(key))
+	return kv.OwnedKey(owner, digest[:]...)
+}
+
+// FindAnswer is what the owner's request with the idempotency key was answered in
+// the last 24 hours; Missing if it was not.
+func FindAnswer(tx *kv.Tx, owner record.ID, key string) (*IdempotentAnswer, error) {
+	missing := record.NotFound("answer")
+	v := tx.Get(answerBucket, answerKey(owner, key))
+	if v == nil {
+		return nil, missing
+	}
+	var a StoredAnswer
+	if err := json.Unmarshal(v, &a); err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
+	}
+	if !tx.Now.Before(a.Expires) {
+		return nil, missing
+	}
+	return &a.IdempotentAnswer, nil
+}
+
+// SaveIdempotentAnswer keeps the answer to a request with an idempotency key.
+func SaveIdempotentAnswer(tx *kv.Tx, owner record.ID, key string, a IdempotentAnswer) error {
+	if err := people.RequireOwner(tx, owner); err != nil {
+		return err
+	}
+	v, err := json.Marshal(StoredAnswer{tx.Now.Add(answerFor), a})
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return tx.Put(answerBucket, answerKey(owner, key), v)
+}
+
+// DropIdempotentAnswers forgets the answers whose time is over.
+func DropIdempotentAnswers(tx *kv.Tx) error {
+	var old [][]byte
+	for k, v := range tx.Walk(answerBucket, nil, nil, false) {
+		var a StoredAnswer
+		if json.Unmarshal(v, &a) != nil || !tx.Now.Before(a.Expires) {
+			old = append(old, append([]byte{}, k...))
+		}
+	}
+	for _, k := range old {
+		if err := tx.Delete(answerBucket, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetAnswers forgets the answers that would be kept for too long.
+func forgetAnswers(r *kv.Redate) (n int, err error) {
+	err = r.InBatches(answerBucket, func(_, v []byte) (bool, error) {
+		var a StoredAnswer
+		return json.Unmarshal(v, &a) != nil || a.Expires.After(r.Now.Add(answerFor)), nil
+	}, func(tx *kv.Tx, key []byte) error {
+		n++
+		return tx.Delete(answerBucket, key)
+	})
+	return n, err
+}

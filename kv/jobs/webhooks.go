@@ -1,0 +1,587 @@
+// Package jobs keeps what is to be done later: webhook deliveries, remote uploads and
+// imports, and the answers that a repeated request gets again.
+package jobs
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"kist/kv"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// Bounds of webhooks.
+const (
+	MaxWebhooks    = 50       // of an owner: each event is written down for every one that wants it
+	maxQueued      = 20_000   // deliveries of a webhook
+	maxQueuedBytes = 64 << 20 // of what they tell
+	LogLength      = 200      // deliveries of a webhook that are kept when they are over
+	maxLogBytes    = 8 << 20  // of what those tell
+)
+
+// What the sums of a webhook's deliveries are of, or with an owner's notice,
+// how many deliveries tell it. The bytes are stored.
+const (
+	sumWaiting   = 'w'
+	sumWaitBytes = 'W'
+	sumOver      = 'l'
+	sumOverBytes = 'L'
+	sumTelling   = 'n'
+)
+
+// The parts of a webhook's log.
+const (
+	logOver    = 0 // done, or parked
+	logRetried = 1 // tried, and waiting for the next try
+	logWaiting = 2 // all that wait, by the time of the event
+)
+
+var WebhookRows = kv.JsonTable(hookBucket, func(h *record.Webhook) []byte { return kv.OwnedKey(h.Owner, h.ID[:]...) })
+
+var HookTable = kv.Table{
+	Buckets: []table.Bucket{hookBucket}, Check: people.CheckOwned(WebhookRows, "webhook"), Refill: people.RefillOwned(WebhookRows),
+	Paid: []table.Bucket{hookBucket},
+	Drop: dropWebhooks,
+	Redate: kv.RedateRows(WebhookRows, func(r *kv.Redate, v *record.Webhook) bool {
+		return r.Past(&v.Created, &v.LastTried, &v.LastDelivered, &v.Failing, &v.Tried, &v.Paused)
+	}),
+}
+
+var DeliveryRows = func() *table.Table[record.Delivery] {
+	t := kv.JsonTable(deliveryBucket, func(d *record.Delivery) []byte { return kv.OwnedKey(d.Hook, d.ID[:]...) },
+		table.Index[record.Delivery]{Bucket: deliveryLine, Keys: func(d *record.Delivery, file func([]byte)) {
+			if d.State == record.Waiting {
+				file(append(kv.OwnedKey(d.Hook, d.Subject[:]...), d.ID[:]...))
+			}
+		}},
+		table.Index[record.Delivery]{Bucket: deliveryDue, Keys: func(d *record.Delivery, file func([]byte)) {
+			if d.State == record.Waiting && !d.Due.IsZero() {
+				at := binary.BigEndian.AppendUint64(kv.OwnedKey(d.Owner, d.Hook[:]...), kv.Signed(d.Due))
+				file(append(append(at, d.ID[:]...), d.Subject[:]...))
+			}
+		}},
+		table.Index[record.Delivery]{Bucket: deliveryLog, Keys: func(d *record.Delivery, file func([]byte)) {
+			part := byte(logOver)
+			if d.State == record.Waiting {
+				part = logRetried
+			}
+			entry := func(part byte, at time.Time) {
+				file(append(binary.BigEndian.AppendUint64(kv.OwnedKey(d.Hook, part), kv.Signed(at)), d.ID[:]...))
+			}
+			if d.State == record.Waiting {
+				entry(logWaiting, d.At)
+			}
+			if !d.Noted.IsZero() {
+				entry(part, d.Noted)
+			}
+		}})
+	t.Sums = deliverySum
+	t.Tally = func(d *record.Delivery, add func([]byte, int64)) {
+		n, size := byte(sumOver), byte(sumOverBytes)
+		if d.State == record.Waiting {
+			n, size = sumWaiting, sumWaitBytes
+		}
+		add(kv.OwnedKey(d.Hook, n), 1)
+		add(kv.OwnedKey(d.Hook, size), d.Size)
+		add(telling(d.Owner, d.ID), 1)
+	}
+	return t
+}()
+
+var DeliveryTable = kv.Table{
+	Buckets: []table.Bucket{deliveryBucket, deliveryLine, deliveryDue, deliveryLog, deliverySum, noticeBucket},
+	Check: func(a *kv.Audit) {
+		kv.CheckRows(DeliveryRows, func(a *kv.Audit, d *record.Delivery) {
+			a.Refers(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...), "delivery", d.ID)
+			a.Refers(noticeBucket, noticeKey(d), "delivery", d.ID)
+			if misplaced(a.Tx, d) {
+				a.Say("delivery %s is due, and another one about the same comes first; or it is not, and comes first", d.ID)
+			}
+		})(a)
+		for k, v := range a.Walk(noticeBucket, nil, nil, false) {
+			if err := json.Unmarshal(v, new(record.Notice)); err != nil {
+				a.Say("%s %x cannot be read: %w", noticeBucket.Name, k, err)
+			}
+			if len(k) != 32 || DeliveryRows.Sum(a.Tx.Tx, telling(record.ID(k[:16]), record.ID(k[16:]))) == 0 {
+				a.Say("%s %x is told by no delivery", noticeBucket.Name, k)
+			}
+		}
+	},
+	Refill: func(r *kv.Refill) error {
+		if err := kv.CopyRows(r, DeliveryRows, kv.Mending[record.Delivery]{Then: func(r *kv.Refill, d *record.Delivery) error {
+			notice := r.Before.Get(noticeBucket, noticeKey(d))
+			if notice == nil || r.Get(hookBucket, kv.OwnedKey(d.Owner, d.Hook[:]...)) == nil {
+				r.Lost(fmt.Errorf("delivery %s: its webhook, or what it tells, is not there", d.ID))
+				_, err := DeliveryRows.Delete(r.Tx.Tx, DeliveryRows.Key(d))
+				return err
+			}
+			return r.Put(noticeBucket, noticeKey(d), bytes.Clone(notice))
+		}}); err != nil {
+			return err
+		}
+		return realign(r)
+	},
+	Paid: []table.Bucket{noticeBucket},
+	Redate: kv.RedateRows(DeliveryRows, func(r *kv.Redate, v *record.Delivery) bool {
+		changed := r.Past(&v.At, &v.Noted, &v.Try.At)
+		return r.Due(&v.Due, record.MaxRetry) || changed
+	}),
+}
+
+// realign makes due the first delivery of each subject, and no other: those
+// before it may be lost.
+func realign(r *kv.Refill) error {
+	var wrong [][]byte
+	for d, err := range DeliveryRows.All(r.Tx.Tx, nil) {
+		if err == nil && misplaced(r.Tx, d) {
+			wrong = append(wrong, DeliveryRows.Key(d))
+		}
+	}
+	for i, key := range wrong {
+		d, err := DeliveryRows.Get(r.Tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if d.Due.IsZero() {
+			d.Due = d.At
+		} else {
+			d.Due = time.Time{}
+		}
+		if err := DeliveryRows.Put(r.Tx.Tx, d); err != nil {
+			return err
+		}
+		if i%kv.RefillBatch == kv.RefillBatch-1 {
+			if err := r.Renew(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// telling is the key of the sum of the deliveries that tell a notice.
+func telling(owner, id record.ID) []byte { return append(kv.OwnedKey(owner, sumTelling), id[:]...) }
+
+// noticeKey is where what a delivery tells is kept. The deliveries of one
+// event to several webhooks share their id and it.
+func noticeKey(d *record.Delivery) []byte { return kv.OwnedKey(d.Owner, d.ID[:]...) }
+
+// Emit writes a delivery for each of the owner's webhooks that wants an event
+// that is not a change of a record. Those of one subject arrive in the order
+// of their making.
+func Emit(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, n record.Notice) error {
+	return Deliver(tx, owner, e, subject, func() (record.Notice, error) { return n, nil })
+}
+
+func Deliver(tx *kv.Tx, owner record.ID, e record.Event, subject record.ID, tell func() (record.Notice, error)) error {
+	all, err := Webhooks(tx, owner)
+	if err != nil {
+		return err
+	}
+	var notice []byte
+	var id record.ID
+	for i := range all {
+		h := &all[i]
+		if !h.Wants(e) {
+			continue
+		}
+		if notice == nil {
+			n, err := tell()
+			if err == nil {
+				notice, err = json.Marshal(n)
+			}
+			if err != nil {
+				return fmt.Errorf("event %s: %w", e, err)
+			}
+			id = tx.NewID()
+			if err := tx.Put(noticeBucket, kv.OwnedKey(owner, id[:]...), notice); err != nil {
+				return err
+			}
+		}
+		d := &record.Delivery{
+			ID: id, Hook: h.ID, Owner: owner, Subject: subject, Event: e, At: tx.Now, Size: int64(len(notice)), State: record.Waiting,
+		}
+		if err := enqueue(tx, h, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queueFull is what the log says of a delivery that had no room. It is for
+// people.
+var queueFull = "The queue of this webhook was full: it holds " + strconv.Itoa(maxQueued) + " deliveries and " +
+	strconv.Itoa(maxQueuedBytes>>20) + " MiB, and then gives up the oldest for each new one."
+
+// enqueue puts a delivery at the end of the webhook's queue. Where that is
+// full, the oldest are parked.
+func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
+	for {
+		n := DeliveryRows.Sum(tx.Tx, kv.OwnedKey(h.ID, sumWaiting))
+		if n == 0 || n < maxQueued && DeliveryRows.Sum(tx.Tx, kv.OwnedKey(h.ID, sumWaitBytes))+d.Size <= maxQueuedBytes {
+			break
+		}
+		if err := parkOldest(tx, h); err != nil {
+			return err
+		}
+	}
+	if first(tx, h.ID, d.Subject) == nil {
+		d.Due = tx.Store.MonotonicNow()
+	}
+	tx.Due = true
+	return DeliveryRows.Put(tx.Tx, d)
+}
+
+func parkOldest(tx *kv.Tx, h *record.Webhook) error {
+	key := oldest(tx, h.ID, logWaiting)
+	if key == nil {
+		return errors.New("the sums of deliveries are wrong")
+	}
+	oldest, err := DeliveryRows.Get(tx.Tx, key)
+	if err != nil {
+		return err
+	}
+	oldest.State, oldest.Due, oldest.Noted, oldest.Error = record.Parked, time.Time{}, tx.Now, queueFull
+	if h.LastError != queueFull {
+		h.LastError = queueFull
+		if err := WebhookRows.Put(tx.Tx, h); err != nil {
+			return err
+		}
+	}
+	return settle(tx, oldest)
+}
+
+// oldest is the key of the first delivery in a part of a webhook's log; nil if
+// there is none.
+func oldest(tx *kv.Tx, hook record.ID, part byte) []byte {
+	for k := range tx.Walk(deliveryLog, kv.OwnedKey(hook, part), nil, false) {
+		return kv.OwnedKey(hook, k[len(k)-16:]...)
+	}
+	return nil
+}
+
+// first is the key of the delivery that is the next of its subject; nil if
+// none waits.
+func first(tx *kv.Tx, hook, subject record.ID) []byte {
+	for k := range tx.Walk(deliveryLine, kv.OwnedKey(hook, subject[:]...), nil, false) {
+		return kv.OwnedKey(hook, k[32:]...)
+	}
+	return nil
+}
+
+// misplaced reports whether a delivery is due though it is not the next of its
+// subject, or the other way round.
+func misplaced(tx *kv.Tx, d *record.Delivery) bool {
+	next := d.State == record.Waiting && bytes.Equal(first(tx, d.Hook, d.Subject), DeliveryRows.Key(d))
+	return next == d.Due.IsZero()
+}
+
+// settle writes a delivery that was due, makes the next of its subject due if
+// that is another one now, and keeps the log within its bounds.
+func settle(tx *kv.Tx, d *record.Delivery) error {
+	if err := DeliveryRows.Put(tx.Tx, d); err != nil {
+		return err
+	}
+	if key := first(tx, d.Hook, d.Subject); key != nil {
+		next, err := DeliveryRows.Get(tx.Tx, key)
+		if err != nil {
+			return err
+		}
+		if next.Due.IsZero() {
+			next.Due, tx.Due = tx.Store.MonotonicNow(), true
+			if err := DeliveryRows.Put(tx.Tx, next); err != nil {
+				return err
+			}
+		}
+		if next.ID != d.ID && d.State == record.Waiting && !d.Due.IsZero() { // one before it was sent again meanwhile
+			d.Due = time.Time{}
+			if err := DeliveryRows.Put(tx.Tx, d); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		n := DeliveryRows.Sum(tx.Tx, kv.OwnedKey(d.Hook, sumOver))
+		if n <= LogLength && (n <= 1 || DeliveryRows.Sum(tx.Tx, kv.OwnedKey(d.Hook, sumOverBytes)) <= maxLogBytes) {
+			return nil
+		}
+		if err := dropDelivery(tx, oldest(tx, d.Hook, logOver)); err != nil {
+			return err
+		}
+	}
+}
+
+// dropDelivery forgets a delivery, and what it tells if no other one tells it.
+func dropDelivery(tx *kv.Tx, key []byte) error {
+	d, err := DeliveryRows.Delete(tx.Tx, key)
+	if err != nil || DeliveryRows.Sum(tx.Tx, telling(d.Owner, d.ID)) > 0 {
+		return err
+	}
+	return tx.Delete(noticeBucket, noticeKey(d))
+}
+
+// Webhooks lists the owner's webhooks, oldest first.
+func Webhooks(tx *kv.Tx, owner record.ID) ([]record.Webhook, error) {
+	return kv.Collect(WebhookRows, tx, owner[:])
+}
+
+// Webhook reads one of the owner's webhooks.
+func Webhook(tx *kv.Tx, owner, id record.ID) (*record.Webhook, error) {
+	h, err := WebhookRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return h, kv.UserError(err, "webhook")
+}
+
+// AddWebhook keeps a webhook: the changes of the same and later transactions
+// are delivered to it. An owner has MaxWebhooks at most.
+func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
+	if err := people.RequireOwner(tx, h.Owner); err != nil {
+		return h, err
+	}
+	n := 0
+	for range tx.Walk(hookBucket, h.Owner[:], nil, false) {
+		n++
+	}
+	if n >= MaxWebhooks {
+		return h, &record.Error{Fault: record.Denied, Code: "too_many_webhooks", Text: fmt.Sprintf("You have %d webhooks already, and more are not possible.", n)}
+	}
+	h.ID, h.Created = tx.NewID(), tx.Now
+	return h, WebhookRows.Put(tx.Tx, &h)
+}
+
+// SaveWebhook changes a webhook, which must have been read in the same
+// transaction. A change ends a pause: what waits is tried again.
+func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
+	h.Resume()
+	h.Forget(tx.Now)
+	tx.Due = true
+	return WebhookRows.Put(tx.Tx, h)
+}
+
+// dropBatch is how many deliveries of a webhook that goes are dropped in one
+// transaction.
+const dropBatch = 500
+
+// RemoveWebhook takes a webhook and its deliveries away. It is turned off
+// first; the deliveries go in several transactions, so that others are not
+// kept waiting. When it is cut short, calling it again goes on.
+func RemoveWebhook(s *kv.Store, owner, id record.ID) error {
+	err := s.Update(func(tx *kv.Tx) error {
+		h, err := Webhook(tx, owner, id)
+		if err != nil {
+			return err
+		}
+		h.Enabled = false
+		return SaveWebhook(tx, h)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *kv.Tx) (err error) {
+			done, err = dropWebhook(tx, owner, id, dropBatch)
+			return err
+		})
+	}
+	return err
+}
+
+// dropWebhook drops so many of a webhook's deliveries, and the webhook itself
+// if none is left. The latest go first: should it be cut short, what is left
+// of a subject begins with the one that is due.
+func dropWebhook(tx *kv.Tx, owner, id record.ID, limit int) (done bool, err error) {
+	var some [][]byte
+	for k := range tx.Walk(deliveryBucket, id[:], nil, true) {
+		if some = append(some, slices.Clone(k)); len(some) == limit {
+			break
+		}
+	}
+	for _, k := range some {
+		if err := dropDelivery(tx, k); err != nil {
+			return false, err
+		}
+	}
+	if done = len(some) < limit; done {
+		_, err = WebhookRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	}
+	return done, kv.UserError(err, "webhook")
+}
+
+// dropWebhooks drops dropBatch deliveries of one of the owner's webhooks, and
+// the webhook itself if none is left. It says whether the owner has none.
+func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
+	all, err := Webhooks(tx, owner)
+	if err != nil || len(all) == 0 {
+		return err == nil, err
+	}
+	_, err = dropWebhook(tx, owner, all[0].ID, dropBatch)
+	return false, err
+}
+
+// DueSignal tells by a value that a delivery may be due since it was last asked. It
+// is for one reader.
+func DueSignal(s *kv.Store) <-chan struct{} { return s.Due }
+
+// A Place names a delivery.
+type Place struct{ Owner, Hook, ID record.ID }
+
+func (p Place) key() []byte { return kv.OwnedKey(p.Hook, p.ID[:]...) }
+
+// A Due names a delivery that is the next of its subject.
+type Due struct {
+	Place
+	Subject record.ID
+}
+
+// DueDeliveries finds deliveries whose time has come, of each webhook those
+// that are due for longest. room says how many more of a webhook may go out;
+// it is asked of every webhook for which something waits and that is on. busy
+// says of which subjects a delivery is out. wait is as in findDue.
+func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) bool) (found []Due, wait time.Duration, err error) {
+	return kv.FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
+		h, err := WebhookRows.Get(tx.Tx, hook)
+		if err != nil { // must not hold up the others
+			tx.Store.Log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
+			return -1, nil
+		}
+		if shut, err := people.Disabled(tx, h.Owner); err != nil || shut || !h.Enabled || !h.Paused.IsZero() {
+			return -1, err
+		}
+		return room(h), nil
+	}, func(hook, ids []byte) (Due, bool) {
+		t := Due{Place{record.ID(hook), record.ID(hook[16:]), record.ID(ids)}, record.ID(ids[16:])}
+		return t, busy(t)
+	})
+}
+
+// Delivery reads a delivery and what it tells.
+func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
+	d, err := DeliveryRows.Get(tx.Tx, p.key())
+	if err == nil && d.Owner != p.Owner {
+		err = table.ErrMissing
+	}
+	if err != nil {
+		return nil, nil, kv.UserError(err, "delivery")
+	}
+	n := new(record.Notice)
+	if err := json.Unmarshal(tx.Get(noticeBucket, noticeKey(d)), n); err != nil {
+		return nil, nil, fmt.Errorf("delivery %s: %w", d.ID, err)
+	}
+	return d, n, nil
+}
+
+// Tried writes down what came of sending a delivery. One that is gone is none
+// of the caller's business any more.
+func Tried(tx *kv.Tx, p Place, t record.Try) error {
+	monotonic := tx.Store.MonotonicNow()
+	if err := note(tx, p.Owner, p.Hook, t, monotonic); err != nil {
+		if kv.Missing(err) {
+			return nil
+		}
+		return err
+	}
+	d, err := DeliveryRows.Get(tx.Tx, p.key())
+	if errors.Is(err, table.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.Record(t, tx.Now, monotonic)
+	return settle(tx, d)
+}
+
+// note writes down at the webhook what came of a try.
+func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) error {
+	h, err := Webhook(tx, owner, hook)
+	if err != nil {
+		return err
+	}
+	tx.Due = tx.Due || t.Error == "" && h.Failures > 0 // what was held back may go
+	h.Record(t, tx.Now, monotonic)
+	return WebhookRows.Put(tx.Tx, h)
+}
+
+// Tested writes down a delivery that was sent by hand, outside of the queue.
+func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
+	if err := note(tx, p.Owner, p.Hook, t, tx.Store.MonotonicNow()); err != nil {
+		return err
+	}
+	notice, err := json.Marshal(n)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", e, err)
+	}
+	d := &record.Delivery{
+		ID: p.ID, Hook: p.Hook, Owner: p.Owner, Subject: p.Hook, Event: e, At: at, Size: int64(len(notice)),
+		State: record.Parked,
+	}
+	d.Record(t, tx.Now, time.Time{})
+	return errors.Join(tx.Put(noticeBucket, noticeKey(d), notice), settle(tx, d))
+}
+
+// Redeliver has a delivery sent again, at once and with all its tries. Later
+// ones of the same subject wait for it. It fails with Taken if the webhook
+// sends nothing.
+func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
+	h, err := Webhook(tx, p.Owner, p.Hook)
+	if err != nil {
+		return nil, err
+	}
+	if !h.Enabled || !h.Paused.IsZero() {
+		return nil, &record.Error{Fault: record.Taken, Code: "webhook_off", Text: "This webhook is off or paused. Turn it on, or test it, first."}
+	}
+	d, _, err := Delivery(tx, p)
+	if err != nil {
+		return nil, err
+	}
+	before := first(tx, p.Hook, d.Subject)
+	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
+	if before == nil || string(before) >= string(p.key()) {
+		d.Due = tx.Store.MonotonicNow()
+		if before != nil && string(before) > string(p.key()) { // it has to wait now
+			next, err := DeliveryRows.Get(tx.Tx, before)
+			if err != nil {
+				return nil, err
+			}
+			next.Due = time.Time{}
+			if err := DeliveryRows.Put(tx.Tx, next); err != nil {
+				return nil, err
+			}
+		}
+	}
+	tx.Due = true
+	return d, DeliveryRows.Put(tx.Tx, d)
+}
+
+// DeliveryLog lists the latest deliveries of a webhook that were tried or
+// given up, latest first: LogLength at most.
+func DeliveryLog(tx *kv.Tx, hook record.ID) ([]record.Delivery, error) {
+	var all []record.Delivery
+	for _, part := range []byte{logOver, logRetried} {
+		n := 0
+		for k := range tx.Walk(deliveryLog, kv.OwnedKey(hook, part), nil, true) {
+			if n++; n > LogLength {
+				break
+			}
+			d, err := DeliveryRows.Get(tx.Tx, kv.OwnedKey(hook, k[len(k)-16:]...))
+			if err != nil {
+				return nil, fmt.Errorf("log of webhook %s: %w", hook, err)
+			}
+			all = append(all, *d)
+		}
+	}
+	slices.SortFunc(all, func(a, b record.Delivery) int {
+		return cmp.Or(b.Noted.Compare(a.Noted), bytes.Compare(b.ID[:], a.ID[:]))
+	})
+	return all[:min(len(all), LogLength)], nil
+}
+
+// Queued is how many deliveries wait for the webhook.
+func Queued(tx *kv.Tx, hook record.ID) int64 {
+	return DeliveryRows.Sum(tx.Tx, kv.OwnedKey(hook, sumWaiting))
+}

@@ -1,0 +1,603 @@
+package jobs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/jobs"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/tables"
+)
+
+// openStill opens a store whose clock of retries goes with the store's own.
+func openStill(t testing.TB, dir string, now func() time.Time) *kv.Store {
+	t.Helper()
+	return kvtest.Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: kvtest.Quiet, Monotonic: func() time.Duration { return 0 }})
+}
+
+func hookNow(t testing.TB, s *kv.Store, h record.Webhook) (now *record.Webhook) {
+	t.Helper()
+	kvtest.View(t, s, func(tx *kv.Tx) (err error) { now, err = jobs.Webhook(tx, h.Owner, h.ID); return err })
+	return now
+}
+
+// A delivery is tried at once and then as the schedule says, and is parked
+// after the eighth try. Nothing of that is lost when the store is opened again.
+func TestRetrySchedule(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	dir := filepath.Join(t.TempDir(), "data")
+	s := openStill(t, dir, c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	for i, wait := range []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 0} {
+		found, _ := kvtest.Due(t, s)
+		is.Equal(len(found), 1)
+		kvtest.Tried(t, s, found[0], "no")
+		is.Equal(hookNow(t, s, h).Failures, i+1)
+		if i%3 == 2 {
+			is.NoErr(s.Close())
+			s = openStill(t, dir, c.Now)
+		}
+		found, left := kvtest.Due(t, s)
+		is.Equal(len(found), 0)
+		is.Equal(left, wait)
+		c.Add(wait - time.Millisecond)
+		found, _ = kvtest.Due(t, s)
+		is.Equal(len(found), 0)
+		c.Add(time.Millisecond)
+	}
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		d := kvtest.DeliveriesOf(t, tx, h.ID)[0]
+		is.Equal(d.State, record.Parked)
+		is.Equal(d.Tries, 8)
+		is.Equal(d.Error, "no")
+		return kvtest.Audit(tx)
+	})
+}
+
+// A target may ask for more time, an hour at most.
+func TestRetryAfter(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	kvtest.HookFor(t, s, u.ID, "*")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	for asked, want := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, time.Minute: time.Minute, 100 * time.Hour: time.Hour} {
+		found, _ := kvtest.Due(t, s)
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, found[0], record.Try{Error: "no", Wait: asked}) })
+		_, left := kvtest.Due(t, s)
+		is.Equal(left, want)
+		kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, found[0]); return err })
+	}
+}
+
+// A delivery that fails holds back the later ones of its record, and no other.
+func TestHeadOfLine(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	one := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	one = kvtest.Edit(t, s, one, `{"content":"two"}`)
+	other := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"other"}`)
+	events := func() (all []string) {
+		found, _ := kvtest.Due(t, s)
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			for _, p := range found {
+				d, _, err := jobs.Delivery(tx, p)
+				is.NoErr(err)
+				all = append(all, fmt.Sprint(d.Event, " ", map[record.ID]string{one.ID: "one", other.ID: "other"}[d.Subject]))
+			}
+			return kvtest.Audit(tx)
+		})
+		slices.Sort(all)
+		return all
+	}
+	is.Equal(events(), []string{"note.created one", "note.created other"})
+	found, _ := kvtest.Due(t, s)
+	kvtest.Tried(t, s, found[0], "no")
+	is.Equal(events(), []string{"note.created other"})
+	kvtest.Tried(t, s, found[1], "")
+	is.Equal(events(), nil)
+	c.Add(5 * time.Second)
+	is.Equal(events(), []string{"note.created one"})
+	kvtest.Tried(t, s, found[0], "")
+	is.Equal(events(), []string{"note.updated one"})
+	first := found[0]
+	found, _ = kvtest.Due(t, s)
+
+	// What is sent again by hand comes before what is later.
+	kvtest.Update(t, s, func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, first); return err })
+	is.Equal(events(), []string{"note.created one"})
+	kvtest.Tried(t, s, found[0], "no") // was on its way
+	is.Equal(events(), []string{"note.created one"})
+	kvtest.Tried(t, s, first, "")
+	is.Equal(events(), []string{"note.updated one"})
+	is.Equal(hookNow(t, s, h).Failures, 0)
+}
+
+// A target that has failed for three days is paused; a change of the webhook,
+// or a delivery that goes well, ends that. What happened meanwhile waits.
+func TestPause(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	fail := func() {
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		found, _ := kvtest.Due(t, s)
+		kvtest.Tried(t, s, found[len(found)-1], "no")
+	}
+	pause := func() {
+		fail()
+		c.Add(24 * time.Hour)
+		fail()
+		c.Add(25 * time.Hour)
+		fail()
+		c.Add(23*time.Hour - time.Second)
+		fail()
+		is.True(hookNow(t, s, h).Paused.IsZero())
+		c.Add(time.Second)
+		fail()
+		is.Equal(hookNow(t, s, h).Paused.UnixMilli(), c.Now().UnixMilli())
+		found, wait := kvtest.Due(t, s)
+		is.Equal(len(found), 0)
+		is.Equal(wait, time.Duration(0))
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"meanwhile"}`)
+	}
+	pause()
+	c.Add(24 * time.Hour)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		h, err := jobs.Webhook(tx, u.ID, h.ID)
+		is.NoErr(err)
+		return jobs.SaveWebhook(tx, h)
+	})
+	found, _ := kvtest.Due(t, s)
+	is.Equal(len(found), 6)
+	for _, p := range found {
+		kvtest.Tried(t, s, p, "")
+	}
+	// Two failures with a long time between, in which nothing was sent, are no
+	// three days of failures.
+	fail()
+	c.Add(1000 * time.Hour)
+	fail()
+	is.True(hookNow(t, s, h).Paused.IsZero())
+	kvtest.Tried(t, s, found[0], "")
+	pause()
+	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{7}}
+	redeliver := s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, found[0]); return err })
+	is.Equal(kvtest.Code(redeliver), "webhook_off")
+	select {
+	case <-jobs.DueSignal(s):
+	default:
+	}
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		return jobs.Tested(tx, p, record.WebhookTest, tx.Now, record.Notice{Title: "x"}, record.Try{Status: 204})
+	})
+	<-jobs.DueSignal(s)
+	is.True(hookNow(t, s, h).Paused.IsZero())
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		log, err := jobs.DeliveryLog(tx, h.ID)
+		is.NoErr(err)
+		is.Equal(log[0].ID, p.ID)
+		is.Equal(log[0].State, record.Done)
+		return kvtest.Audit(tx)
+	})
+}
+
+// A clock that is set back does not hold up retries, though the store's time
+// stands still then.
+func TestRetriesGoOnWhenTheClockIsSetBack(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	var elapsed time.Duration
+	o := kv.Options{Schema: tables.All, Now: c.Now, Log: kvtest.Quiet, Monotonic: func() time.Duration { return elapsed }}
+	s := kvtest.Opened(t, t.TempDir(), o)
+	u := kvtest.User(t, s, "ann")
+	kvtest.HookFor(t, s, u.ID, "*")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	c.Add(1000 * time.Hour)
+	found, _ := kvtest.Due(t, s)
+	kvtest.Tried(t, s, found[0], "no")
+	c.Add(-1000 * time.Hour)
+	found, wait := kvtest.Due(t, s)
+	is.Equal(len(found), 0)
+	is.Equal(wait, 5*time.Second)
+	elapsed += 4 * time.Second
+	_, wait = kvtest.Due(t, s)
+	is.Equal(wait, time.Second)
+	elapsed += time.Second
+	found, _ = kvtest.Due(t, s)
+	is.Equal(len(found), 1)
+	// Nor does a restart, by a stop or a kill.
+	kvtest.Tried(t, s, found[0], "no")
+	elapsed += 10 * time.Second
+	was := s.MonotonicNow()
+	is.NoErr(s.Close())
+	s = kvtest.Opened(t, s.Dir(), o)
+	is.True(!s.MonotonicNow().Before(was))
+	_, wait = kvtest.Due(t, s)
+	is.True(wait <= 20*time.Second)
+	elapsed += 20 * time.Second
+	found, _ = kvtest.Due(t, s)
+	is.Equal(len(found), 1)
+	kvtest.Tried(t, s, found[0], "no") // due in two minutes
+	s = openStill(t, kvtest.LeftOf(t, s), c.Now)
+	_, wait = kvtest.Due(t, s)
+	is.True(wait > 110*time.Second && wait < 130*time.Second)
+	was = s.MonotonicNow()
+	c.Add(2000 * time.Hour) // and forward
+	is.Equal(s.MonotonicNow().Sub(was) > 900*time.Hour, true)
+}
+
+// A webhook of which too much waits gives up the oldest, and says so.
+func TestFullQueue(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	const size = jobs.MaxQueuedBytes / 10
+	big := record.Notice{Title: strings.Repeat("x", size)}
+	for i := range 13 {
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, record.UploadReceived, record.ID{byte(i % 2)}, big) })
+	}
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(jobs.Queued(tx, h.ID), int64(9))
+		states := map[record.DeliveryState]int{}
+		for _, d := range kvtest.DeliveriesOf(t, tx, h.ID) {
+			states[d.State]++
+			is.True((d.State == record.Parked) == (d.Error != ""))
+		}
+		is.Equal(states[record.Parked], 1) // the log has its own bound
+		return kvtest.Audit(tx)
+	})
+	is.True(strings.Contains(hookNow(t, s, h).LastError, "was full"))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		all := kvtest.DeliveriesOf(t, tx, h.ID)
+		is.Equal(all[0].State, record.Parked) // the oldest but those that the log let go
+		is.Equal(all[1].State, record.Waiting)
+		is.Equal(jobs.Oldest(tx, h.ID, jobs.LogWaiting), kv.OwnedKey(h.ID, all[1].ID[:]...))
+		return nil
+	})
+	found, _ := kvtest.Due(t, s)
+	is.Equal(len(found), 2)
+}
+
+// However much is queued for a target, looking for what is due reads what is
+// due. What cannot be read holds up no other.
+func TestDueIsCheap(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	dead, alive := kvtest.HookFor(t, s, u.ID, record.UploadReceived), kvtest.HookFor(t, s, u.ID, record.UploadApproved)
+	for range 10 {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			for range 1000 {
+				if err := jobs.Emit(tx, u.ID, record.UploadReceived, tx.NewID(), record.Notice{Title: "t"}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Emit(tx, u.ID, record.UploadApproved, tx.NewID(), record.Notice{}) })
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		asked := 0
+		found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 2 }, func(jobs.Due) bool { asked++; return false })
+		is.NoErr(err)
+		is.Equal(len(found), 3)
+		is.True(asked <= 5) // two and one more, and one
+		is.Equal(found[2].Hook, alive.ID)
+		d, _, err := jobs.Delivery(tx, found[0].Place)
+		is.NoErr(err)
+		is.Equal(found[0].Subject, d.Subject)
+		found, _, err = jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(x jobs.Due) bool { return x.Subject == d.Subject })
+		is.NoErr(err)
+		is.Equal(len(found), 2)
+		is.True(found[0].Subject != d.Subject)
+		return nil
+	})
+	harmed := errors.New("not to be kept")
+	is.True(errors.Is(s.Update(func(tx *kv.Tx) error {
+		is.NoErr(tx.Put(kvtest.Bucket("webhook"), kv.OwnedKey(u.ID, dead.ID[:]...), []byte("{")))
+		found, _, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 }, func(jobs.Due) bool { return false })
+		is.NoErr(err)
+		is.Equal(len(found), 1)
+		is.Equal(found[0].Hook, alive.ID)
+		return harmed
+	}), harmed))
+	is.NoErr(jobs.RemoveWebhook(s, u.ID, dead.ID))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.LeftOver(tx, dead.ID), nil)
+		return kvtest.Audit(tx)
+	})
+}
+
+// The log keeps the last 200 that are over, and shows what fails beside them.
+func TestDeliveryLog(t *testing.T) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, t.TempDir(), c.Now)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	for i := range jobs.LogLength + 50 {
+		kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+		found, _ := kvtest.Due(t, s)
+		p := found[len(found)-1]
+		kvtest.Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Status: 200 + i, Answer: "fine"}) })
+		c.Add(time.Second)
+	}
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	found, _ := kvtest.Due(t, s)
+	kvtest.Tried(t, s, found[0], "no")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"never tried"}`)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		log, err := jobs.DeliveryLog(tx, h.ID)
+		is.NoErr(err)
+		is.Equal(len(log), jobs.LogLength)
+		is.Equal(log[0].Error, "no")
+		is.Equal(log[1].Status, 200+jobs.LogLength+49)
+		is.Equal(len(kvtest.DeliveriesOf(t, tx, h.ID)), jobs.LogLength+2)
+		return kvtest.Audit(tx)
+	})
+}
+
+// A removal that is cut short leaves a queue that goes on.
+func TestRemovalCutShort(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	h := kvtest.HookFor(t, s, u.ID, "*")
+	r := kvtest.Add(t, s, u.ID, record.Notes, `{"content":"one"}`)
+	kvtest.Edit(t, s, r, `{"content":"two"}`)
+	kvtest.Edit(t, s, r, `{"content":"three"}`)
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		done, err := jobs.DropWebhook(tx, u.ID, h.ID, 2)
+		is.True(!done)
+		return err
+	})
+	found, _ := kvtest.Due(t, s)
+	is.Equal(len(found), 1)
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(jobs.Queued(tx, h.ID), int64(1))
+		return kvtest.Audit(tx)
+	})
+}
+
+func TestWebhookBounds(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	u := kvtest.User(t, s, "ann")
+	var h record.Webhook
+	for range jobs.MaxWebhooks {
+		h = kvtest.HookFor(t, s, u.ID)
+	}
+	err := s.Update(func(tx *kv.Tx) error { _, err := jobs.AddWebhook(tx, record.Webhook{Owner: u.ID}); return err })
+	is.Equal(kvtest.Code(err), "too_many_webhooks")
+	is.NoErr(jobs.RemoveWebhook(s, u.ID, h.ID))
+	kvtest.HookFor(t, s, u.ID)
+	// What is gone is not written to.
+	p := jobs.Place{Owner: u.ID, Hook: h.ID, ID: record.ID{1}}
+	kvtest.Tried(t, s, p, "no")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error {
+		return jobs.Tested(tx, p, record.WebhookTest, tx.Now, record.Notice{}, record.Try{})
+	})), "not_found")
+	is.Equal(kvtest.Code(s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, p); return err })), "not_found")
+}
+
+// An account that is shut is told of nothing until it is open again.
+func TestShutAccountsAreNotTold(t *testing.T) {
+	is := is.New(t)
+	s := kvtest.Open(t)
+	kvtest.User(t, s, "root")
+	u := kvtest.User(t, s, "ann")
+	kvtest.HookFor(t, s, u.ID, "*")
+	kvtest.Add(t, s, u.ID, record.Notes, `{"content":"c"}`)
+	shut := func(yes bool) {
+		kvtest.Update(t, s, func(tx *kv.Tx) error {
+			u, err := people.User(tx, u.ID)
+			is.NoErr(err)
+			u.Disabled = yes
+			return people.SaveUser(tx, u)
+		})
+	}
+	shut(true)
+	found, _ := kvtest.Due(t, s)
+	is.Equal(len(found), 0)
+	shut(false)
+	found, _ = kvtest.Due(t, s)
+	is.Equal(len(found), 1)
+}
+
+// The model of the queue: every delivery, in the order of making.
+type queued struct {
+	id      record.ID
+	hook    int
+	subject byte
+	state   record.DeliveryState
+	due     int64 // after start; only of the first that waits of a subject
+	tries   int
+}
+
+type queueModel struct {
+	all     []*queued
+	failing map[int]int64 // since when, by webhook
+	paused  map[int]bool
+	tried   map[int]int64 // the last that failed, by webhook
+}
+
+// first is the one of the subject that is next; nil if none waits.
+func (m *queueModel) first(hook int, subject byte) *queued {
+	for _, q := range m.all {
+		if q.hook == hook && q.subject == subject && q.state == record.Waiting {
+			return q
+		}
+	}
+	return nil
+}
+
+// Random histories, with restarts from what a kill leaves behind, a clock that
+// jumps both ways, results that come late, and webhooks that are paused, agree
+// with the model.
+func TestQueueModel(t *testing.T) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { queueHistory(t, rand.New(rand.NewPCG(seed, 1))) })
+	}
+}
+
+func queueHistory(t *testing.T, rnd *rand.Rand) {
+	is := is.New(t)
+	c := kvtest.NewClock()
+	s := openStill(t, filepath.Join(t.TempDir(), "data"), c.Now)
+	u := kvtest.User(t, s, "ann")
+	hs := []record.Webhook{kvtest.HookFor(t, s, u.ID, "*"), kvtest.HookFor(t, s, u.ID, record.UploadReceived), kvtest.HookFor(t, s, u.ID, record.UploadApproved)}
+	m := &queueModel{failing: map[int]int64{}, paused: map[int]bool{}, tried: map[int]int64{}}
+	at := func(q *queued) jobs.Place { return jobs.Place{Owner: u.ID, Hook: hs[q.hook].ID, ID: q.id} }
+	schedule := []int64{0, 5e3, 30e3, 120e3, 600e3, 3600e3, 6 * 3600e3, 24 * 3600e3}
+	for step := range 250 {
+		now := s.MonotonicNow().UnixMilli()
+		switch op := rnd.IntN(20); {
+		case op < 7:
+			e, subject := []record.Event{record.UploadReceived, record.UploadApproved, record.UploadRejected}[rnd.IntN(3)], byte(rnd.IntN(4))
+			planned := rnd.IntN(8) == 0
+			err := s.Update(func(tx *kv.Tx) error {
+				if err := jobs.Emit(tx, u.ID, e, record.ID{subject}, record.Notice{Title: "t"}); err != nil || !planned {
+					return err
+				}
+				return kvtest.ErrPlanned
+			})
+			if planned {
+				is.True(errors.Is(err, kvtest.ErrPlanned))
+				break
+			}
+			is.NoErr(err)
+			for i, h := range hs {
+				if !h.Wants(e) {
+					continue
+				}
+				q := &queued{hook: i, subject: subject, state: record.Waiting, due: now}
+				kvtest.View(t, s, func(tx *kv.Tx) error {
+					all := kvtest.DeliveriesOf(t, tx, h.ID)
+					q.id = all[len(all)-1].ID
+					return nil
+				})
+				m.all = append(m.all, q)
+			}
+		case op < 14 && len(m.all) > 0: // a result, of what was due or comes late
+			q := m.all[rnd.IntN(len(m.all))]
+			if first := m.first(q.hook, q.subject); first != nil && rnd.IntN(6) > 0 {
+				q = first
+			}
+			fails := rnd.IntN(3) > 0
+			problem := ""
+			if fails {
+				problem = "no"
+			}
+			kvtest.Tried(t, s, at(q), problem)
+			q.tries++
+			switch {
+			case !fails:
+				delete(m.failing, q.hook)
+				m.paused[q.hook] = false
+				q.state = record.Done
+			case m.failing[q.hook] == 0 || now-m.tried[q.hook] > (25*time.Hour).Milliseconds():
+				m.failing[q.hook] = now
+			case now-m.failing[q.hook] >= (3 * 24 * time.Hour).Milliseconds():
+				m.paused[q.hook] = true
+			}
+			m.tried[q.hook] = now
+			if fails && q.state == record.Waiting {
+				if q.due = 0; q.tries >= len(schedule) {
+					q.state = record.Parked
+				} else if m.first(q.hook, q.subject) == q {
+					q.due = now + schedule[q.tries]
+				}
+			}
+		case op == 14 && len(m.all) > 0: // by hand
+			q := m.all[rnd.IntN(len(m.all))]
+			err := s.Update(func(tx *kv.Tx) error { _, err := jobs.Redeliver(tx, at(q)); return err })
+			if m.paused[q.hook] {
+				is.Equal(kvtest.Code(err), "webhook_off")
+				break
+			}
+			is.NoErr(err)
+			q.state, q.tries, q.due = record.Waiting, 0, now
+		case op == 15:
+			h := rnd.IntN(len(hs))
+			kvtest.Update(t, s, func(tx *kv.Tx) error {
+				h, err := jobs.Webhook(tx, u.ID, hs[h].ID)
+				return errors.Join(err, jobs.SaveWebhook(tx, h))
+			})
+			delete(m.failing, h)
+			m.paused[h] = false
+		case op == 16:
+			s = openStill(t, kvtest.LeftOf(t, s), c.Now) // killed
+		case op == 17:
+			c.Add(-time.Duration(rnd.IntN(3600)) * time.Second)
+		default:
+			c.Add(time.Duration(rnd.ExpFloat64() * float64(2*time.Hour)))
+		}
+
+		now = s.MonotonicNow().UnixMilli()
+		want := map[jobs.Place]bool{}
+		for _, q := range m.all {
+			first := m.first(q.hook, q.subject) == q
+			if q.state == record.Waiting && !first {
+				q.due = 0
+			}
+			if first && q.due == 0 {
+				q.due = now
+			}
+			if first && q.due <= now && !m.paused[q.hook] {
+				want[at(q)] = true
+			}
+		}
+		found, _ := kvtest.Due(t, s)
+		got := map[jobs.Place]bool{}
+		for _, p := range found {
+			got[p] = true
+		}
+		for _, q := range m.all {
+			if got[at(q)] != want[at(q)] {
+				t.Fatalf("delivery %s of webhook %d: due %t, want %t", q.id, q.hook, got[at(q)], want[at(q)])
+			}
+		}
+		is.Equal(len(got), len(want))
+		kvtest.View(t, s, func(tx *kv.Tx) error {
+			for i, h := range hs {
+				all := kvtest.DeliveriesOf(t, tx, h.ID)
+				mine := slices.DeleteFunc(slices.Clone(m.all), func(q *queued) bool { return q.hook != i })
+				slices.SortFunc(mine, func(a, b *queued) int { return bytes.Compare(a.id[:], b.id[:]) })
+				is.Equal(len(all), len(mine))
+				for j, d := range all {
+					if d.ID != mine[j].id || d.State != mine[j].state || d.Tries != mine[j].tries {
+						t.Fatalf("delivery %s is %s after %d tries; want %+v", d.ID, d.State, d.Tries, mine[j])
+					}
+				}
+			}
+			if step%10 > 0 {
+				return nil
+			}
+			return kvtest.Audit(tx)
+		})
+	}
+}

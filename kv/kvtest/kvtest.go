@@ -1,0 +1,887 @@
+// Package kvtest has what the tests of the store share.
+package kvtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/datadir"
+	"kist/kv/field"
+	"kist/kv/inbox"
+	"kist/kv/jobs"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/repair"
+	"kist/kv/table"
+	"kist/kv/tables"
+	"kist/kv/workcopy"
+)
+
+// Key makes an API key of the owner's.
+func Key(t testing.TB, s *kv.Store, owner record.ID, k record.Key) (made *record.Key, secret string) {
+	t.Helper()
+	k.Owner = owner
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		made, secret, err = people.AddKey(tx, k)
+		return err
+	})
+	return made, secret
+}
+
+func Limit(of string) people.Limit { return people.Limit{Kind: 'p', Of: of, Most: 5} }
+
+// Clock is a wall clock that tests set.
+type Clock struct{ Ms atomic.Int64 }
+
+func NewClock() *Clock {
+	c := new(Clock)
+	c.Ms.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *Clock) Now() time.Time { return time.UnixMilli(c.Ms.Load()) }
+
+func (c *Clock) Add(d time.Duration) { c.Ms.Add(d.Milliseconds()) }
+
+var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// OpenAt opens a store that is closed with the test.
+func OpenAt(t testing.TB, dir string, now func() time.Time) *kv.Store {
+	t.Helper()
+	return Opened(t, dir, kv.Options{Schema: tables.All, Now: now, Log: Quiet})
+}
+
+func Opened(t testing.TB, dir string, o kv.Options) *kv.Store {
+	t.Helper()
+	s, err := kv.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func Open(t testing.TB) *kv.Store {
+	t.Helper()
+	return OpenAt(t, filepath.Join(t.TempDir(), "data"), nil)
+}
+
+// CopyOf opens a copy of the store's journal as it is on the disk now: what a
+// process that is killed at this moment leaves behind.
+func CopyOf(t testing.TB, s *kv.Store) *kv.Store {
+	t.Helper()
+	return OpenAt(t, LeftOf(t, s), s.Now)
+}
+
+// LeftOf is copyOf, not opened yet.
+func LeftOf(t testing.TB, s *kv.Store) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "copy")
+	from, to := filepath.Join(s.Dir(), "journal"), filepath.Join(dir, "journal")
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if strings.HasPrefix(e.Name(), ".new-") {
+			continue // not finished; it may be gone by now
+		}
+		if e.IsDir() { // in the place of a file, as some tests have it
+			if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, e.Name()), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Update and view end the test when the transaction fails.
+func Update(t testing.TB, s *kv.Store, fn func(*kv.Tx) error) {
+	t.Helper()
+	if err := s.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func View(t testing.TB, s *kv.Store, fn func(*kv.Tx) error) {
+	t.Helper()
+	if err := s.View(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Form reads JSON into the form of a new record.
+func Form(t testing.TB, k *record.Kind, text string) *record.Form {
+	t.Helper()
+	f := record.NewForm(k)
+	var shape field.Shaped = f
+	if k == record.Files {
+		shape = record.Upload{Form: f}
+	}
+	in, err := field.Parse([]byte(text))
+	if err == nil {
+		err = field.Create(shape, in)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Patch reads JSON into the form of a stored record.
+func Patch(r *record.Record, text string) (*record.Form, error) {
+	f, err := r.Form()
+	if err != nil {
+		return nil, err
+	}
+	var shape field.Shaped = f
+	if r.Kind == record.Files {
+		shape = record.FileEdit{Form: f}
+	}
+	in, err := field.Parse([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return f, field.Patch(shape, in)
+}
+
+// User makes an administrator.
+func User(t testing.TB, s *kv.Store, name string) *record.User {
+	t.Helper()
+	var u *record.User
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		u, err = people.AddUser(tx, record.User{Name: name, Role: record.Admin, Quota: -1})
+		return err
+	})
+	return u
+}
+
+// TextNow is the text that counts against the owner's quota now.
+func TextNow(t testing.TB, s *kv.Store, owner record.ID) (n int64) {
+	t.Helper()
+	View(t, s, func(tx *kv.Tx) error { n = tx.Text(owner); return nil })
+	return n
+}
+
+// Add makes a record.
+func Add(t testing.TB, s *kv.Store, owner record.ID, k *record.Kind, text string) *record.Record {
+	t.Helper()
+	f := Form(t, k, text)
+	var r *record.Record
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		r, err = catalog.Add(tx, owner, k, f, Content(k, 0, 0), "")
+		return err
+	})
+	return r
+}
+
+// Content is bytes for a file, nil for other kinds.
+func Content(k *record.Kind, ref byte, size int64) *record.Content {
+	if k != record.Files {
+		return nil
+	}
+	return &record.Content{Ref: [32]byte{ref}, Size: size}
+}
+
+func AsError(err error, e **record.Error) bool { return errors.As(err, e) }
+
+func Code(err error) string {
+	var e *record.Error
+	if AsError(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// Commits is how many commits the journal has.
+func Commits(t testing.TB, s *kv.Store) int {
+	t.Helper()
+	_, n, err := kv.Origin(s.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// Tick does what becomes due with time.
+func Tick(s *kv.Store) {
+	for _, row := range tables.All.Tables {
+		if row.Tick != nil {
+			row.Tick(s)
+		}
+	}
+}
+
+// Viewed is the stored counter of a record: all views, and those against its limit.
+func Viewed(tx *kv.Tx, r *record.Record) (n [2]int64) {
+	if row := tx.Get(Bucket("view"), r.ID[:]); len(row) == 16 {
+		n = [2]int64{int64(binary.BigEndian.Uint64(row)), int64(binary.BigEndian.Uint64(row[8:]))}
+	}
+	return n
+}
+
+// keyOfRequest is the key of an upload request.
+func keyOfRequest(owner, id record.ID) []byte { return slices.Concat(owner[:], []byte{0}, id[:]) }
+
+// Bucket finds a bucket by its name.
+func Bucket(name string) table.Bucket {
+	for b := range tables.All.Buckets().All() {
+		if b.Name == name {
+			return b
+		}
+	}
+	panic("there is no bucket " + name)
+}
+
+// Dump is everything in the store, by bucket and key.
+func Dump(tx *kv.Tx) map[string]string {
+	out := map[string]string{}
+	for b := range tables.All.Buckets().All() {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			out[fmt.Sprintf("%s %x", b.Name, k)] = string(v)
+		}
+	}
+	return out
+}
+
+// Audit derives from the rows everything that is derived from rows and says
+// where the store differs, and what refers to something that is not there.
+func Audit(tx *kv.Tx) error {
+	var errs []error
+	if err := tx.Audit(func(err error) { errs = append(errs, err) }); err != nil {
+		return err
+	}
+	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	want := map[string]string{}
+	file := func(b table.Bucket, k, v []byte) { want[fmt.Sprintf("%s %x", b.Name, k)] = string(v) }
+	sums := map[string]int64{}
+	there := func(b table.Bucket, key []byte, from any) {
+		if tx.Get(b, key) == nil {
+			say("%v refers to %s %x, which is not there", from, b.Name, key)
+		}
+	}
+	ids, refs, marked := map[record.ID]bool{}, map[[32]byte]bool{}, map[*record.Kind]int{}
+	for r, err := range catalog.RecordRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		ids[r.ID] = true
+		marked[r.Kind]++
+		for _, ix := range catalog.RecordRows.Indexes {
+			ix.Keys(r, func(e []byte) {
+				if ix.Unique {
+					file(ix.Bucket, e, r.Key())
+				} else {
+					file(ix.Bucket, e, nil)
+				}
+			})
+		}
+		file(Bucket("record.order"), catalog.ViewOrder(r, Viewed(tx, r)[0]), nil)
+		catalog.RecordRows.Tally(r, func(k []byte, n int64) { sums[string(k)] += n })
+		there(Bucket("user"), r.Owner[:], r.ID)
+		for _, t := range r.Tags {
+			there(Bucket("tag"), kv.OwnedKey(r.Owner, t[:]...), r.ID)
+		}
+		if r.Folder != uuid.Nil {
+			there(Bucket("folder"), kv.OwnedKey(r.Owner, r.Folder[:]...), r.ID)
+		}
+		if r.Bytes != nil {
+			refs[r.Bytes.Ref] = true
+		}
+		if r.Public && r.Reached {
+			say("%s is public and used up", r.ID)
+		}
+	}
+	qs, err7 := kv.Collect(inbox.RequestRows, tx, nil)
+	for i := range qs {
+		ids[qs[i].ID] = true
+		file(Bucket("record.slug"), []byte(qs[i].Slug), keyOfRequest(qs[i].Owner, qs[i].ID))
+		there(Bucket("user"), qs[i].Owner[:], qs[i].ID)
+	}
+	for i, err := range inbox.ItemRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		there(Bucket("request"), keyOfRequest(i.Owner, i.Request), i.ID)
+		for _, ix := range inbox.ItemRows.Indexes {
+			ix.Keys(i, func(e []byte) { file(ix.Bucket, e, nil) })
+		}
+		inbox.ItemRows.Tally(i, func(k []byte, n int64) { sums[string(k)] += n })
+		if pending := i.State == record.Pending; pending {
+			refs[i.Ref] = true
+		} else if i.Ref != [32]byte{} {
+			say("%s is %s and has content", i.ID, i.State)
+		}
+		if (i.State == record.Approved) != (i.File != uuid.Nil && i.FileSlug != "") || (i.State == record.Pending) != i.Decided.IsZero() {
+			say("%s is %s and half so", i.ID, i.State)
+		}
+	}
+	for k := range tx.Walk(Bucket("sender"), nil, nil, false) {
+		there(Bucket("request"), keyOfRequest(record.ID(k[:16]), record.ID(k[16:32])), "a sender")
+	}
+	begun, err8 := kv.Collect(inbox.UploadRows, tx, nil)
+	for i := range begun {
+		u := &begun[i]
+		there(Bucket("user"), u.Owner[:], u.ID)
+		if u.BySender() {
+			there(Bucket("request"), keyOfRequest(u.Owner, u.Request), u.ID)
+			file(Bucket("upload.secret"), u.Secret[:], kv.OwnedKey(u.Owner, u.ID[:]...))
+		}
+		if u.Done() || u.Joined() {
+			continue
+		}
+		if u.Slug != "" {
+			file(Bucket("upload.slug"), []byte(u.Slug), kv.OwnedKey(u.Owner, u.ID[:]...))
+		}
+		if u.BySender() {
+			to, by := byte('t'), byte('v')
+			if u.Partial {
+				to, by = 'w', 'x'
+			}
+			sums[string(kv.OwnedKey(u.Owner, append([]byte{0, to}, u.Request[:]...)...))]++
+			sums[string(kv.OwnedKey(u.Owner, slices.Concat([]byte{0, by}, u.Request[:], u.From[:])...))]++
+			sums[string(kv.OwnedKey(u.Owner, append([]byte{0, 'u'}, u.Request[:]...)...))] += u.Length
+			sums[string(kv.OwnedKey(uuid.Nil, 0, 'u'))] += u.Length - u.Offset
+		} else {
+			sums[string(kv.OwnedKey(u.Owner, 0, 'p'))]++
+		}
+		sums[string(kv.OwnedKey(u.Owner, 0, 'r'))] += max(u.Length, u.Offset)
+		sums[string(kv.OwnedKey(uuid.Nil, 0, 'r'))] += max(u.Length-u.Offset, 0)
+	}
+	fetched, err9 := kv.Collect(jobs.FetchRows, tx, nil)
+	for i := range fetched {
+		f := &fetched[i]
+		there(Bucket("user"), f.Owner[:], f.ID)
+		part, at := byte('o'), f.Ended
+		switch f.State {
+		case record.FetchWaits:
+			part, at = 'w', f.Due
+		case record.FetchRuns:
+			part, at = 'r', f.Created
+			sums[string(kv.OwnedKey(f.Owner, 0, 'g'))] += max(f.Total, f.Bytes)
+			sums[string(kv.OwnedKey(uuid.Nil, 0, 'g'))] += max(f.Total-f.Bytes, 0)
+		}
+		if part != 'o' && f.Slug != "" {
+			file(Bucket("upload.slug"), []byte(f.Slug), kv.OwnedKey(f.Owner, f.ID[:]...))
+		}
+		if (part == 'o') != f.Due.IsZero() && part != 'r' || (part == 'o') == f.Ended.IsZero() {
+			say("remote upload %s is %s, due %s and ended %s", f.ID, f.State, f.Due, f.Ended)
+		}
+		file(Bucket("fetch.line"), slices.Concat([]byte{part}, f.Owner[:], binary.BigEndian.AppendUint64(nil, kv.Signed(at)), f.ID[:]), nil)
+	}
+	known := 0
+	for p, err := range catalog.PageRows.All(tx.Tx, nil) {
+		if err != nil {
+			return err
+		}
+		known++
+		r, err := catalog.Owned(tx, p.Owner, record.Bookmarks, p.ID)
+		if err != nil {
+			return err
+		}
+		body, err := r.Decode()
+		if err != nil {
+			return err
+		}
+		b := body.(*record.Bookmark)
+		if p.Key != record.PageKey(b.URL) {
+			say("the page of %s is another one", p.ID)
+		}
+		for _, ix := range catalog.PageRows.Indexes {
+			ix.Keys(p, func(e []byte) { file(ix.Bucket, e, nil) })
+		}
+		catalog.PageRows.Tally(p, func(k []byte, n int64) { sums[string(k)] += n })
+	}
+	if n := marked[record.Bookmarks]; n != known {
+		say("%d bookmarks have %d pages", n, known)
+	}
+	for k, n := range sums {
+		if n != 0 {
+			file(Bucket("sum"), []byte(k), binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+	}
+	us, err := people.Users(tx)
+	for i := range us {
+		file(Bucket("user.name"), []byte(record.Fold(us[i].Name)), us[i].ID[:])
+	}
+	ks, err2 := kv.Collect(people.KeyRows, tx, nil)
+	for i := range ks {
+		file(Bucket("key.digest"), ks[i].Digest[:], kv.OwnedKey(ks[i].Owner, ks[i].ID[:]...))
+		there(Bucket("user"), ks[i].Owner[:], ks[i].ID)
+	}
+	ts, err3 := kv.Collect(catalog.TagRows, tx, nil)
+	for i := range ts {
+		file(Bucket("tag.name"), kv.OwnedNameKey(ts[i].Owner, ts[i].Name), kv.OwnedKey(ts[i].Owner, ts[i].ID[:]...))
+		there(Bucket("user"), ts[i].Owner[:], ts[i].ID)
+	}
+	fs, err4 := kv.Collect(catalog.FolderRows, tx, nil)
+	for i := range fs {
+		file(Bucket("folder.name"), kv.OwnedNameKey(fs[i].Owner, fs[i].Name), kv.OwnedKey(fs[i].Owner, fs[i].ID[:]...))
+		there(Bucket("user"), fs[i].Owner[:], fs[i].ID)
+	}
+	hs, err5 := kv.Collect(jobs.WebhookRows, tx, nil)
+	for i := range hs {
+		there(Bucket("user"), hs[i].Owner[:], hs[i].ID)
+	}
+	ds, err6 := kv.Collect(jobs.DeliveryRows, tx, nil)
+	lines, queued, notices := map[string]bool{}, map[string]int64{}, 0
+	for i := range ds {
+		d := &ds[i]
+		there(Bucket("webhook"), kv.OwnedKey(d.Owner, d.Hook[:]...), d.ID)
+		there(Bucket("notice"), kv.OwnedKey(d.Owner, d.ID[:]...), d.ID)
+		told := string(slices.Concat(d.Owner[:], []byte{'n'}, d.ID[:]))
+		if queued[told]++; queued[told] == 1 {
+			notices++
+		}
+		if d.State != record.Waiting {
+			file(Bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{0}, binary.BigEndian.AppendUint64(nil, kv.Signed(d.Noted)), d.ID[:]), nil)
+			queued[string(kv.OwnedKey(d.Hook, 'l'))]++
+			queued[string(kv.OwnedKey(d.Hook, 'L'))] += d.Size
+			continue
+		}
+		queued[string(kv.OwnedKey(d.Hook, 'w'))]++
+		queued[string(kv.OwnedKey(d.Hook, 'W'))] += d.Size
+		file(Bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{2}, binary.BigEndian.AppendUint64(nil, kv.Signed(d.At)), d.ID[:]), nil)
+		if !d.Noted.IsZero() {
+			file(Bucket("delivery.log"), slices.Concat(d.Hook[:], []byte{1}, binary.BigEndian.AppendUint64(nil, kv.Signed(d.Noted)), d.ID[:]), nil)
+		}
+		line := slices.Concat(d.Hook[:], d.Subject[:])
+		file(Bucket("delivery.line"), append(line, d.ID[:]...), nil)
+		if first := !lines[string(line)]; first == d.Due.IsZero() { // ids are in order
+			say("delivery %s: first of its subject %t, and due %s", d.ID, first, d.Due)
+		}
+		lines[string(line)] = true
+		if !d.Due.IsZero() {
+			file(Bucket("delivery.due"), slices.Concat(d.Owner[:], d.Hook[:], binary.BigEndian.AppendUint64(nil, kv.Signed(d.Due)), d.ID[:], d.Subject[:]), nil)
+		}
+	}
+	for key, n := range queued {
+		file(Bucket("delivery.sum"), []byte(key), binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+	if n := tx.Count(Bucket("notice")); n != notices {
+		say("%d notices, and %d are told", n, notices)
+	}
+	for k := range tx.Walk(Bucket("view"), nil, nil, false) {
+		if !ids[record.ID(k)] {
+			say("views of %x, which is not there", k)
+		}
+	}
+	for k := range tx.Walk(Bucket("blob.loose"), nil, nil, false) {
+		if refs[[32]byte(k)] {
+			say("content %x is loose and referred to", k)
+		}
+	}
+	for k := range tx.Walk(Bucket("answer"), nil, nil, false) {
+		there(Bucket("user"), k[:16], "an answer")
+	}
+	derived := []table.Bucket{Bucket("upload.slug"), Bucket("upload.secret"), Bucket("fetch.line"), Bucket("page.due"), Bucket("record.end"), Bucket("record.slug"), Bucket("record.label"), Bucket("record.order"), Bucket("sum"), Bucket("blob"), Bucket("item.state"), Bucket("item.blob"), Bucket("user.name"), Bucket("key.digest"), Bucket("tag.name"), Bucket("folder.name"), Bucket("delivery.line"), Bucket("delivery.due"), Bucket("delivery.log"), Bucket("delivery.sum")}
+	n := 0
+	for _, b := range derived {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			n++
+			if w, ok := want[fmt.Sprintf("%s %x", b.Name, k)]; !ok || w != string(v) {
+				say("%s %x=%x is stale", b.Name, k, v)
+			}
+		}
+	}
+	for k, v := range tx.Walk(Bucket("change"), nil, nil, false) {
+		if w, ok := want[fmt.Sprintf("%s %x", Bucket("change").Name, k)]; ok && w == string(v) {
+			n++
+		} else if ok || tx.Get(Bucket("record"), v) != nil {
+			say("change %x=%x is stale", k, v)
+		}
+	}
+	if n != len(want) {
+		say("%d derived entries, want %d", n, len(want))
+	}
+	return errors.Join(append(errs, err, err2, err3, err4, err5, err6, err7, err8, err9)...)
+}
+
+// LeftOver finds what names the account, the marks in the feed of changes
+// aside.
+func LeftOver(tx *kv.Tx, id record.ID) []string {
+	var out []string
+	for b := range tables.All.Buckets().All() {
+		for k, v := range tx.Walk(b, nil, nil, false) {
+			if b != Bucket("change") && (bytes.Contains(k, id[:]) || bytes.Contains(v, id[:]) || bytes.Contains(v, []byte(id.String()))) {
+				out = append(out, fmt.Sprintf("%s %x", b.Name, k))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// DeliveriesOf lists all deliveries of a webhook, oldest first.
+func DeliveriesOf(t testing.TB, tx *kv.Tx, hook record.ID) []record.Delivery {
+	t.Helper()
+	all, err := kv.Collect(jobs.DeliveryRows, tx, hook[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var ErrPlanned = errors.New("planned")
+
+// OpenEnv makes the test binary another process that opens a store.
+const OpenEnv = "KIST_TEST_OPEN"
+
+// RunTests runs the tests of a package, or what they start this program for.
+func RunTests(m *testing.M) {
+	if os.Getenv(HangEnv) != "" && os.Getenv(workcopy.ChildEnv) != "" {
+		misbehave(os.Getenv(HangEnv))
+	}
+	workcopy.Child()
+	dir := os.Getenv(OpenEnv)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	start := time.Now()
+	_, err := kv.Open(dir, kv.Options{Schema: tables.All})
+	var used *datadir.InUse
+	if !errors.As(err, &used) || time.Since(start) > 2*time.Second {
+		fmt.Printf("%v after %v\n", err, time.Since(start))
+		os.Exit(1)
+	}
+	fmt.Print(used.PID)
+}
+
+// SetFormat writes another format into a store and closes it.
+func SetFormat(t testing.TB, s *kv.Store, n uint32) {
+	t.Helper()
+	Update(t, s, func(tx *kv.Tx) error {
+		return tx.Put(Bucket("meta"), []byte("format"), binary.BigEndian.AppendUint32(nil, n))
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FilesIn is what all files in a folder hold.
+func FilesIn(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func FirstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func RequestForm(set func(*record.RequestForm)) *record.RequestForm {
+	f := &record.RequestForm{Request: record.NewRequest()}
+	f.Title = "Photos"
+	if set != nil {
+		set(f)
+	}
+	return f
+}
+
+func AddRequest(t testing.TB, s *kv.Store, owner record.ID, set func(*record.RequestForm)) *record.Request {
+	t.Helper()
+	var q *record.Request
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		q, err = inbox.AddRequest(tx, owner, RequestForm(set), "")
+		return err
+	})
+	return q
+}
+
+func Came(ref byte, size int64) inbox.Received {
+	return inbox.Received{Name: fmt.Sprintf("f%d.bin", ref), MimeType: "application/octet-stream", Ref: [32]byte{ref}, Size: size}
+}
+
+// Leave is one transfer of a sender's from its beginning to its end.
+func Leave(s *kv.Store, q *record.Request, from string, files ...inbox.Received) ([]*record.Item, error) {
+	size := int64(0)
+	for _, f := range files {
+		size += f.Size
+	}
+	r, err := inbox.Reserve(s, context.Background(), q, from, size/2, size+3) // as one knows it from the length of a body
+	for i := 1; err == nil && i < len(files); i++ {
+		err = r.Another()
+	}
+	if err == nil && r.Bytes() < size {
+		err = record.ErrNoRoom
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Release())
+	}
+	var got []*record.Item
+	err = s.Update(func(tx *kv.Tx) (err error) {
+		got, err = inbox.Receive(tx, r, &record.SenderForm{Name: "Bob", Message: "hello"}, files)
+		return err
+	})
+	return got, errors.Join(err, r.Release())
+}
+
+// HangEnv makes a process that reads a working copy for a repair one that
+// misbehaves as torn files make it do.
+const HangEnv = "KIST_TEST_CHILD"
+
+func misbehave(how string) {
+	switch how {
+	case "panic":
+		panic("torn")
+	case "hang":
+		select {}
+	case "memory":
+		var all [][]byte
+		go workcopy.Guard()
+		for {
+			all = append(all, make([]byte, 1<<20))
+			all[len(all)-1][0] = 1
+			time.Sleep(100 * time.Microsecond)
+		}
+	case "nothing":
+		os.Exit(0)
+	case "full":
+		os.Exit(workcopy.ExitNoRoom)
+	}
+}
+
+// Flip changes a bit in the middle of a file.
+func Flip(t *testing.T, path string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if at < 0 {
+			at += int64(len(b))
+		}
+		b[at] ^= 4
+		f, err2 := os.OpenFile(path, os.O_WRONLY, 0)
+		err = err2
+		if err == nil {
+			_, err = f.WriteAt(b[at:at+1], at)
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NewestFile is the newest log or snapshot of a data directory.
+func NewestFile(t *testing.T, dir, kind string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "journal", kind+"-*"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("there is no "+kind, err)
+	}
+	return all[len(all)-1]
+}
+
+// Anyone is a user of the store.
+func Anyone(t *testing.T, s *kv.Store) (id record.ID) {
+	t.Helper()
+	View(t, s, func(tx *kv.Tx) error {
+		all, err := people.Users(tx)
+		id = all[0].ID
+		return err
+	})
+	return id
+}
+
+func BeginSent(s *kv.Store, q *record.Request, from string, length int64) (*inbox.Upload, string, error) {
+	return inbox.BeginSenderUpload(s, context.Background(), q, inbox.Upload{Length: length, Name: "Bob", Message: "hello"}, from)
+}
+
+func Receive(s *kv.Store, u *inbox.Upload, ref byte) (i *record.Item, err error) {
+	err = s.Update(func(tx *kv.Tx) error { i, err = inbox.ReceiveUpload(tx, u, Came(ref, u.Length)); return err })
+	return i, err
+}
+
+// StoredJSON are the structs that are kept as JSON, by the name of their bucket
+// or file.
+var StoredJSON = map[string]any{
+	"user":           record.User{},
+	"key":            record.Key{},
+	"tag":            record.Tag{},
+	"folder":         record.Folder{},
+	"webhook":        record.Webhook{},
+	"device":         record.Device{},
+	"delivery":       record.Delivery{},
+	"notice":         record.Notice{},
+	"request":        record.Request{},
+	"item":           record.Item{},
+	"import":         record.Import{},
+	"import.remarks": []record.Remark{},
+	"fetch":          record.Fetch{},
+	"page":           record.Page{},
+	"upload":         inbox.Upload{},
+	"answer":         jobs.StoredAnswer{},
+	"meta.settings":  record.Settings{},
+	"CLEAN":          datadir.Proof{},
+	"INSTANCE":       datadir.InstanceFile{},
+	"report":         repair.Repaired{},
+}
+
+func BeginUpload(s *kv.Store, u inbox.Upload) (made *inbox.Upload, err error) {
+	err = s.Update(func(tx *kv.Tx) error { made, err = inbox.AddUpload(tx, u); return err })
+	return made, err
+}
+
+// Inhabited is a store with something of everything, closed.
+func Inhabited(t *testing.T) (dir string, owner record.ID) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	s := OpenAt(t, dir, nil)
+	u := User(t, s, "ann")
+	Update(t, s, func(tx *kv.Tx) error {
+		_, _, err := people.AddKey(tx, record.Key{Owner: u.ID, Name: "k"})
+		if err == nil {
+			_, err = jobs.AddWebhook(tx, record.Webhook{Owner: u.ID, Events: []record.Event{record.AllEvents}, Enabled: true})
+		}
+		if err == nil {
+			_, _, err = people.AddDevice(tx, "extension", "192.0.2.1", "192.0.2.1/32")
+		}
+		return err
+	})
+	q := AddRequest(t, s, u.ID, func(f *record.RequestForm) { f.PerSender = 5 })
+	if _, err := Leave(s, q, "here", Came(2, 3), Came(3, 3)); err != nil {
+		t.Fatal(err)
+	}
+	inbox.RequestSeen(s, q)
+	sent, _ := Due(t, s)
+	Tried(t, s, sent[0], "")
+	gone := Add(t, s, u.ID, record.Notes, `{"content":"gone"}`)
+	for _, text := range []string{`{"content":"one","tags":["a","b"],"isPublic":true}`, `{"content":"two","tags":["b"],"isFavorite":true,"expiresAt":"2999-01-01T00:00:00Z"}`} {
+		Add(t, s, u.ID, record.Notes, text)
+	}
+	Add(t, s, u.ID, record.Bookmarks, `{"url":"https://example.org/"}`)
+	Update(t, s, func(tx *kv.Tx) error {
+		f := Form(t, record.Files, `{}`)
+		f.FolderName = "folder"
+		_, err := catalog.Add(tx, u.ID, record.Files, f, &record.Content{Ref: [32]byte{1}, Size: 5}, "")
+		if err == nil {
+			_, err = inbox.AddUpload(tx, inbox.Upload{Owner: u.ID, Length: 7, Slug: "to-come"})
+		}
+		if err == nil {
+			_, _, err = inbox.AddSenderUpload(tx, q, inbox.Upload{Length: 5}, "a", 1<<30)
+		}
+		if err == nil {
+			_, err = jobs.AddFetch(tx, record.Fetch{Owner: u.ID, URL: "https://go.dev", Slug: "to-fetch"})
+		}
+		if err != nil {
+			return err
+		}
+		r, err := catalog.Record(tx, u.ID, record.Notes, gone.ID.String())
+		if err != nil {
+			return err
+		}
+		return catalog.Remove(tx, r)
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, u.ID
+}
+
+// ContentOf is everything in the store, what a repair may change in meta aside.
+func ContentOf(t *testing.T, s *kv.Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	View(t, s, func(tx *kv.Tx) error {
+		for b := range tables.All.Buckets().All() {
+			for k, v := range tx.Walk(b, nil, nil, false) {
+				if b != Bucket("meta") || bytes.Equal(k, []byte("seq")) {
+					all[b.Name+string(k)] = string(v)
+				}
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// Edit changes a record as JSON says.
+func Edit(t testing.TB, s *kv.Store, r *record.Record, text string) *record.Record {
+	t.Helper()
+	var now *record.Record
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		if now, err = catalog.Record(tx, r.Owner, r.Kind, r.ID.String()); err != nil {
+			return err
+		}
+		f, err := Patch(now, text)
+		if err != nil {
+			return err
+		}
+		return catalog.Save(tx, now, f, "")
+	})
+	return now
+}
+
+func HookFor(t testing.TB, s *kv.Store, owner record.ID, events ...record.Event) (h record.Webhook) {
+	t.Helper()
+	Update(t, s, func(tx *kv.Tx) (err error) {
+		h, err = jobs.AddWebhook(tx, record.Webhook{Owner: owner, URL: "https://example.org/", Events: events, Enabled: true})
+		return err
+	})
+	return h
+}
+
+// Due lists what may go out, without bounds.
+func Due(t testing.TB, s *kv.Store) (found []jobs.Place, wait time.Duration) {
+	t.Helper()
+	View(t, s, func(tx *kv.Tx) error {
+		turns, left, err := jobs.DueDeliveries(tx, func(*record.Webhook) int { return 1 << 20 }, func(jobs.Due) bool { return false })
+		for _, next := range turns {
+			found = append(found, next.Place)
+		}
+		wait = left
+		return err
+	})
+	return found, wait
+}
+
+func Tried(t testing.TB, s *kv.Store, p jobs.Place, problem string) {
+	t.Helper()
+	Update(t, s, func(tx *kv.Tx) error { return jobs.Tried(tx, p, record.Try{Error: problem}) })
+}

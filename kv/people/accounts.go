@@ -1,0 +1,602 @@
+// Package people keeps accounts, their keys, sessions and devices, their quotas, and
+// how often wrong passwords were tried.
+package people
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"kist/kv"
+	"kist/kv/record"
+	"kist/kv/table"
+	"kist/kv/workcopy"
+)
+
+var UserRows = kv.JsonTable(UserBucket, func(u *record.User) []byte { return kv.OwnedKey(u.ID) }, // a copy: what is put must not change
+	table.Index[record.User]{Bucket: userName, Name: "username", Unique: true, Keys: func(u *record.User, file func([]byte)) {
+		file([]byte(record.Fold(u.Name)))
+	}})
+
+var KeyRows = kv.JsonTable(keyBucket, func(k *record.Key) []byte { return kv.OwnedKey(k.Owner, k.ID[:]...) },
+	table.Index[record.Key]{Bucket: keyDigest, Name: "key", Unique: true, Keys: func(k *record.Key, file func([]byte)) {
+		file(k.Digest[:])
+	}})
+
+var UserTable = kv.Table{
+	Buckets: []table.Bucket{UserBucket, userName},
+	Check:   kv.CheckRows(UserRows, nil),
+	Refill:  kv.RefillRows(UserRows, kv.Mending[record.User]{Rename: func(r *kv.Refill, u *record.User) error { return r.Rename(&u.Name, "account", u.ID) }}),
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		tx.Callers = true
+		_, err := UserRows.Delete(tx.Tx, owner[:])
+		return true, kv.UserError(err, "user")
+	},
+}
+
+var KeyTable = kv.Table{
+	Buckets: []table.Bucket{keyBucket, keyDigest}, Check: CheckOwned(KeyRows, "key"), Refill: RefillOwned(KeyRows),
+	Paid: []table.Bucket{keyBucket},
+	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
+		tx.Callers = true
+		return kv.DropRows(KeyRows)(tx, owner)
+	},
+	Redate: kv.RedateRows(KeyRows, func(r *kv.Redate, v *record.Key) bool {
+		changed := r.Past(&v.Created, &v.LastUsed)
+		return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
+	}),
+	Flush: flushKeys,
+}
+
+// CheckOwned is the Check of a table whose keys begin with the id of an owner and
+// end with that of the row.
+func CheckOwned[T any](t *table.Table[T], what string) func(*kv.Audit) {
+	return kv.CheckRows(t, func(a *kv.Audit, v *T) {
+		k := t.Key(v)
+		a.Refers(UserBucket, k[:16], what, record.ID(k[len(k)-16:]))
+	})
+}
+
+// RefillOwned is the Refill of a table whose keys begin with the id of an owner,
+// and whose rows refer to nothing else.
+func RefillOwned[T any](t *table.Table[T]) func(*kv.Refill) error {
+	return kv.RefillRows(t, kv.Mending[T]{Mend: func(r *kv.Refill, v *T) error { return StandIn(r, record.ID(t.Key(v)[:16])) }})
+}
+
+// StandIn makes a disabled account for rows whose owner is lost.
+func StandIn(r *kv.Refill, owner record.ID) error {
+	if r.Get(UserBucket, owner[:]) != nil {
+		return nil
+	}
+	u := &record.User{ID: owner, Name: fmt.Sprintf("recovered-%x", owner[10:]), Role: record.Member, Disabled: true, Quota: -1, Created: time.UnixMilli(int64(binary.BigEndian.Uint64(owner[:8]) >> 16)).UTC()}
+	r.Lost(fmt.Errorf("account %s: it is lost, and %s, which is disabled, stands in for it", owner, u.Name))
+	return UserRows.Put(r.Tx.Tx, u)
+}
+
+// Users lists all accounts, oldest first.
+func Users(tx *kv.Tx) ([]record.User, error) { return kv.Collect(UserRows, tx, nil) }
+
+// User reads an account.
+func User(tx *kv.Tx, id record.ID) (*record.User, error) {
+	u, err := UserRows.Get(tx.Tx, id[:])
+	return u, kv.UserError(err, "user")
+}
+
+// RequireOwner refuses what is to belong to an account that is gone: a request may
+// still be under way when its user is removed, and nothing may be left over.
+func RequireOwner(tx *kv.Tx, id record.ID) error {
+	if tx.Get(UserBucket, id[:]) == nil {
+		return record.NotFound("user")
+	}
+	return nil
+}
+
+// Disabled reports whether the account is disabled or gone. A View takes it from
+// what earlier ones read, until a commit changes an account.
+func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
+	if tx.People != nil {
+		if shut, ok := tx.People.Load(id); ok {
+			return shut.(bool), nil //nolint:errcheck // nothing else is filed by id
+		}
+	}
+	u, err := UserRows.Get(tx.Tx, id[:])
+	gone := errors.Is(err, table.ErrMissing)
+	if err != nil && !gone {
+		return false, err
+	}
+	shut := gone || u.Disabled
+	if tx.People != nil && !gone {
+		tx.People.Store(id, shut)
+	}
+	return shut, nil
+}
+
+// UserNamed reads the account with the name, in any case.
+func UserNamed(tx *kv.Tx, name string) (*record.User, error) {
+	u, err := UserRows.Find(tx.Tx, userName, []byte(record.Fold(name)))
+	return u, kv.UserError(err, "user")
+}
+
+// AddUser makes an account; its password is a hash. The first administrator
+// ends the claim.
+func AddUser(tx *kv.Tx, u record.User) (*record.User, error) {
+	u.ID, u.Created = tx.NewID(), tx.Now
+	return &u, putUser(tx, &u)
+}
+
+func putUser(tx *kv.Tx, u *record.User) error {
+	if err := kv.UserError(UserRows.Put(tx.Tx, u), "user"); err != nil || u.Role != record.Admin {
+		return err
+	}
+	return tx.Delete(workcopy.MetaBucket, kv.MetaClaim)
+}
+
+// SaveUser changes an account, which must have been read in the same
+// transaction. The last administrator who can sign in stays one. A new password
+// ends the account's sessions, and so does disabling it: enabling it again does
+// not bring them back.
+func SaveUser(tx *kv.Tx, u *record.User) error {
+	tx.Callers = true
+	before, err := User(tx, u.ID)
+	if err != nil {
+		return err
+	}
+	if err := putUser(tx, u); err != nil {
+		return err
+	}
+	if before.Password != u.Password || u.Disabled && !before.Disabled {
+		if err := EndSessions(tx, u.ID); err != nil {
+			return err
+		}
+	}
+	if canAdminister(before) && !canAdminister(u) {
+		return requireAdmin(tx)
+	}
+	return nil
+}
+
+// canAdminister reports whether the user is an administrator who can sign in.
+func canAdminister(u *record.User) bool { return u.Role == record.Admin && !u.Disabled }
+
+// requireAdmin refuses to leave the instance without an administrator.
+func requireAdmin(tx *kv.Tx) error {
+	all, err := Users(tx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if canAdminister(&all[i]) {
+			return nil
+		}
+	}
+	return &record.Error{Fault: record.Taken, Code: "last_admin", Text: "This is the last administrator; make another one first."}
+}
+
+// RemoveUser takes an account and everything of it away. The account is shut
+// first; its content goes in several transactions, so that others are not
+// kept waiting. When it is cut short, calling it again goes on.
+func RemoveUser(s *kv.Store, id record.ID) error {
+	err := s.Update(func(tx *kv.Tx) error {
+		u, err := User(tx, id)
+		if err != nil {
+			return err
+		}
+		u.Disabled = true
+		return SaveUser(tx, u)
+	})
+	for done := false; err == nil && !done; {
+		err = s.Update(func(tx *kv.Tx) (err error) {
+			done, err = tx.Drop(id)
+			return err
+		})
+	}
+	return err
+}
+
+// Settings reads the instance's settings.
+func Settings(tx *kv.Tx) (record.Settings, error) {
+	set := record.Settings{LinkChecks: true}
+	if v := tx.Get(workcopy.MetaBucket, kv.MetaSettings); v != nil {
+		if err := json.Unmarshal(v, &set); err != nil {
+			return set, fmt.Errorf("settings: %w", err)
+		}
+	}
+	return set, nil
+}
+
+// SetSettings writes the instance's settings.
+func SetSettings(tx *kv.Tx, set record.Settings) error {
+	tx.Callers, tx.Look = true, true
+	v, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return tx.Put(workcopy.MetaBucket, kv.MetaSettings, v)
+}
+
+// KeyPrefix begins every API key.
+const KeyPrefix = "kist_"
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// NewSecret is KeyPrefix and 256 random bits in base 62, 43 characters.
+func NewSecret() string {
+	var b [32]byte
+	kv.Random(b[:])
+	n, mod, digits := new(big.Int).SetBytes(b[:]), new(big.Int), make([]byte, 43)
+	for i := len(digits) - 1; i >= 0; i-- {
+		n.DivMod(n, big.NewInt(int64(len(base62))), mod)
+		digits[i] = base62[mod.Int64()]
+	}
+	return KeyPrefix + string(digits)
+}
+
+// AddKey makes an API key. The secret is returned this once.
+func AddKey(tx *kv.Tx, k record.Key) (key *record.Key, secret string, err error) {
+	if err := record.CheckEnd(k.Expires, tx.Now); err != nil {
+		return nil, "", record.Bad(map[string]string{"expiresAt": err.Error()})
+	}
+	if err := RequireOwner(tx, k.Owner); err != nil {
+		return nil, "", err
+	}
+	if err := checkKeyBound(tx, &k); err != nil {
+		return nil, "", err
+	}
+	secret = NewSecret()
+	k.ID, k.Created, k.Digest = tx.NewID(), tx.Now, secretDigest(secret, k.Session)
+	return &k, secret, KeyRows.Put(tx.Tx, &k)
+}
+
+// secretDigest is what is kept of a secret. That of a session cannot be used
+// as an API key, nor the other way round.
+func secretDigest(secret string, session bool) [32]byte {
+	if session {
+		secret = "session " + secret
+	}
+	return sha256.Sum256([]byte(secret))
+}
+
+// AddSession signs a browser in. The secret is returned this once.
+func AddSession(tx *kv.Tx, owner record.ID, agent, address string) (key *record.Key, secret string, err error) {
+	return AddKey(tx, record.Key{
+		Owner: owner, Scopes: []record.Scope{record.ScopeAdmin}, Session: true, Agent: agent, Address: address,
+		Slides: record.SlideTime, Expires: tx.Now.Add(record.SlideTime), LastUsed: tx.Now.Truncate(time.Minute),
+	})
+}
+
+// Keys lists the owner's API keys, oldest first.
+func Keys(tx *kv.Tx, owner record.ID) ([]record.Key, error) { return credentials(tx, owner[:], false) }
+
+// AllKeys lists everyone's API keys.
+func AllKeys(tx *kv.Tx) ([]record.Key, error) { return credentials(tx, nil, false) }
+
+// Sessions lists the owner's sessions that hold, oldest first.
+func Sessions(tx *kv.Tx, owner record.ID) ([]record.Key, error) {
+	all, err := credentials(tx, owner[:], true)
+	return slices.DeleteFunc(all, func(k record.Key) bool { return !tx.Now.Before(k.Expires) }), err
+}
+
+func credentials(tx *kv.Tx, prefix []byte, sessions bool) ([]record.Key, error) {
+	all, err := kv.Collect(KeyRows, tx, prefix)
+	return slices.DeleteFunc(all, func(k record.Key) bool { return k.Session != sessions }), err
+}
+
+// EndSessions signs all browsers of the owner out; what they have approved and
+// was not fetched yet ends too.
+func EndSessions(tx *kv.Tx, owner record.ID) error {
+	waiting, err := kv.Collect(deviceRows, tx, nil)
+	for i := 0; err == nil && i < len(waiting); i++ {
+		if waiting[i].Owner == owner {
+			_, err = deviceRows.Delete(tx.Tx, waiting[i].Digest[:])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	all, err := credentials(tx, owner[:], true)
+	for i := 0; err == nil && i < len(all); i++ {
+		err = RemoveKey(tx, owner, all[i].ID)
+	}
+	return err
+}
+
+// Key reads one of the owner's API keys.
+func Key(tx *kv.Tx, owner, id record.ID) (*record.Key, error) {
+	return credential(tx, owner, id, false)
+}
+
+// Session reads one of the owner's sessions.
+func Session(tx *kv.Tx, owner, id record.ID) (*record.Key, error) {
+	return credential(tx, owner, id, true)
+}
+
+func credential(tx *kv.Tx, owner, id record.ID, session bool) (*record.Key, error) {
+	what := "key"
+	if session {
+		what = "session"
+	}
+	k, err := KeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	if err == nil && k.Session != session {
+		err = table.ErrMissing
+	}
+	return k, kv.UserError(err, what)
+}
+
+// SaveKey changes an API key, which must have been read in the same
+// transaction.
+func SaveKey(tx *kv.Tx, k *record.Key) error {
+	tx.Callers = true
+	return KeyRows.Put(tx.Tx, k)
+}
+
+// RemoveKey takes an API key away; it is refused from the next request on.
+func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
+	tx.Callers = true
+	_, err := KeyRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
+	return kv.UserError(err, "key")
+}
+
+// Revoke takes those API keys of the owner away that which names, and returns
+// them.
+func Revoke(tx *kv.Tx, owner record.ID, which func(*record.Key) bool) ([]record.Key, error) {
+	all, err := Keys(tx, owner)
+	all = slices.DeleteFunc(all, func(k record.Key) bool { return !which(&k) })
+	for i := 0; err == nil && i < len(all); i++ {
+		err = RemoveKey(tx, owner, all[i].ID)
+	}
+	return all, err
+}
+
+// Caller is who a credential stands for. It must not be changed.
+type Caller struct {
+	User      record.User
+	Key       record.Key
+	tokensOff bool
+}
+
+func forbidden(code, text string) error {
+	return &record.Error{Fault: record.Unauthorized, Code: code, Text: text}
+}
+
+// Authenticate tells who presents the secret of an API key, or refuses with
+// Unauthorized. It sees every commit that ended before the call, and notes the
+// key's use, to the minute.
+func Authenticate(s *kv.Store, secret string) (*Caller, error) { return authenticate(s, secret, false) }
+
+// AuthenticateSession is Authenticate for the secret of a session. That API
+// keys are turned off does not concern it.
+func AuthenticateSession(s *kv.Store, secret string) (*Caller, error) {
+	return authenticate(s, secret, true)
+}
+
+func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
+	digest := secretDigest(secret, session)
+	known := s.Callers.Load() // before the look: what is filed after a commit goes to a map nobody reads
+	v, ok := known.Load(digest)
+	if !ok {
+		var c *Caller
+		if err := s.View(func(tx *kv.Tx) error {
+			k, err := KeyRows.Find(tx.Tx, keyDigest, digest[:])
+			if err == nil {
+				c, err = caller(tx, k)
+			}
+			if session && errors.Is(err, table.ErrMissing) {
+				return errSessionEnded
+			}
+			return unknownKey(err)
+		}); err != nil {
+			return nil, err
+		}
+		v, _ = known.LoadOrStore(digest, c)
+	}
+	c := v.(*Caller)
+	now := s.Wall()
+	if err := c.usable(now); err != nil {
+		return nil, err
+	}
+	used(s, c, now)
+	return c, nil
+}
+
+// Recognize is Authenticate for what was derived from one of the owner's
+// credentials and names it by its id, an API key or a session. It notes no use.
+func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
+	var c *Caller
+	if err := s.View(func(tx *kv.Tx) error {
+		k, err := KeyRows.Get(tx.Tx, kv.OwnedKey(owner, id[:]...))
+		if err == nil {
+			c, err = caller(tx, k)
+		}
+		return unknownKey(err)
+	}); err != nil {
+		return nil, err
+	}
+	if err := c.usable(s.Wall()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// CheckNotRevoked refuses a credential that was revoked or turned off, or whose
+// account was disabled, after a request that carried it had begun. It belongs in
+// the transaction that ends such a request. A credential may expire meanwhile.
+func CheckNotRevoked(tx *kv.Tx, k *record.Key) error {
+	now, err := KeyRows.Get(tx.Tx, kv.OwnedKey(k.Owner, k.ID[:]...))
+	if k.Session && errors.Is(err, table.ErrMissing) {
+		return errSessionEnded
+	}
+	if err != nil {
+		return unknownKey(err)
+	}
+	c, err := caller(tx, now)
+	if err != nil {
+		return err
+	}
+	return c.turnedOff()
+}
+
+// turnedOff says why the credential cannot be used at any time.
+func (c *Caller) turnedOff() error {
+	switch {
+	case !c.Key.Session && (c.tokensOff || c.User.TokensOff):
+		return forbidden("api_tokens_disabled", "API keys are turned off.")
+	case c.User.Disabled:
+		return forbidden("user_disabled", "This account is disabled.")
+	case c.Key.Disabled:
+		return forbidden("key_disabled", "This API key is disabled.")
+	}
+	return nil
+}
+
+// usable says why the credential cannot be used at the instant now.
+func (c *Caller) usable(now time.Time) error {
+	if err := c.turnedOff(); err != nil {
+		return err
+	}
+	session := c.Key.Session
+	switch {
+	case session && !now.Before(c.Key.Expires):
+		return errSessionEnded
+	case !c.Key.Expires.IsZero() && !now.Before(c.Key.Expires):
+		return forbidden("key_expired", "This API key has expired.")
+	}
+	return nil
+}
+
+var errSessionEnded = forbidden("session_ended", "This session has ended; sign in again.")
+
+func unknownKey(err error) error {
+	if errors.Is(err, table.ErrMissing) {
+		return forbidden("unknown_key", "This API key is not known.")
+	}
+	return err
+}
+
+// caller is who the credential stands for.
+func caller(tx *kv.Tx, k *record.Key) (*Caller, error) {
+	u, err := User(tx, k.Owner)
+	if err != nil {
+		return nil, err
+	}
+	set, err := Settings(tx)
+	return &Caller{*u, *k, set.TokensOff}, err
+}
+
+// used notes the use of a key, unless it is noted for this minute.
+func used(s *kv.Store, c *Caller, now time.Time) {
+	at := now.Truncate(time.Minute)
+	if !c.Key.LastUsed.Before(at) {
+		return
+	}
+	var key [32]byte
+	copy(key[copy(key[:], c.Key.Owner[:]):], c.Key.ID[:])
+	s.Pending.Lock()
+	defer s.Pending.Unlock()
+	if s.Pending.Keys[key] != at && s.Pending.Noted[key] != at {
+		s.Pending.Use(key, at)
+	}
+}
+
+// Claim makes the token of the one-time claim that creates the first
+// administrator, in place of an earlier one; "" if there is an administrator.
+// Only its digest is kept.
+func Claim(tx *kv.Tx) (string, error) {
+	all, err := Users(tx)
+	if err != nil {
+		return "", err
+	}
+	for _, u := range all {
+		if u.Role == record.Admin {
+			return "", nil
+		}
+	}
+	token := strings.TrimPrefix(NewSecret(), KeyPrefix)
+	digest := sha256.Sum256([]byte(token))
+	return token, tx.Put(workcopy.MetaBucket, kv.MetaClaim, digest[:])
+}
+
+// Claimable says whether the token is the one of the open claim; Missing if
+// not.
+func Claimable(tx *kv.Tx, token string) error {
+	digest := sha256.Sum256([]byte(token))
+	if v := tx.Get(workcopy.MetaBucket, kv.MetaClaim); v == nil || string(v) != string(digest[:]) {
+		return &record.Error{Fault: record.Missing, Code: "not_found", Text: "This claim link is not valid, or has been used."}
+	}
+	return nil
+}
+
+// DropSessions drops the sessions that are over.
+func DropSessions(tx *kv.Tx) error {
+	all, err := credentials(tx, nil, true)
+	for i := 0; err == nil && i < len(all); i++ {
+		if !tx.Now.Before(all[i].Expires) {
+			err = RemoveKey(tx, all[i].Owner, all[i].ID)
+		}
+	}
+	return err
+}
+
+// flushKeys takes what is counted of the use of keys.
+func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
+	s.Pending.Lock()
+	defer s.Pending.Unlock()
+	used := s.Pending.Keys
+	s.Pending.Keys = nil
+	for key, at := range used {
+		s.Pending.Note(key, at)
+	}
+	if len(used) == 0 {
+		return nil, nil
+	}
+	return func(tx *kv.Tx) error {
+			for key, at := range used {
+				k, err := KeyRows.Get(tx.Tx, key[:])
+				if errors.Is(err, table.ErrMissing) {
+					continue
+				}
+				if err != nil { // must not hold up the others
+					s.Log.Error("use of a key not noted", "error", err)
+					continue
+				}
+				k.LastUsed = at
+				tx.Callers = tx.Callers || k.Slide(at)
+				if err := KeyRows.Put(tx.Tx, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() {
+			s.Pending.Lock()
+			defer s.Pending.Unlock()
+			for key, at := range used {
+				if s.Pending.Keys[key].Before(at) {
+					s.Pending.Use(key, at)
+				}
+			}
+		}
+}
+
+// checkKeyBound refuses an API key beyond MaxEach, and ends the session that was
+// used longest ago where one more would be beyond MaxSessions.
+func checkKeyBound(tx *kv.Tx, k *record.Key) error {
+	all, err := credentials(tx, k.Owner[:], k.Session)
+	if err != nil || int64(len(all)) < tx.Store.Most.Each {
+		return err
+	}
+	if !k.Session {
+		return kv.TooMany("API keys", "keys", int64(len(all)))
+	}
+	oldest := &all[0]
+	for i := range all {
+		if all[i].LastUsed.Before(oldest.LastUsed) {
+			oldest = &all[i]
+		}
+	}
+	return RemoveKey(tx, k.Owner, oldest.ID)
+}

@@ -1,0 +1,15 @@
+package people
+
+import (
+	"kist/kv/table"
+)
+
+// The buckets. Their numbers and names are for good; kv/DESIGN.md has what each holds.
+var (
+	UserBucket   = table.Bucket{No: 2, Name: "user"}
+	userName     = table.Bucket{No: 3, Name: "user.name"}
+	keyBucket    = table.Bucket{No: 4, Name: "key"}
+	keyDigest    = table.Bucket{No: 5, Name: "key.digest"}
+	deviceBucket = table.Bucket{No: 23, Name: "device"}
+	deviceCode   = table.Bucket{No: 24, Name: "device.code"}
+)

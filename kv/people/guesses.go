@@ -1,0 +1,356 @@
+package people
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"kist/kv"
+	"kist/kv/table"
+	"kist/kv/workcopy"
+)
+
+// TryWindow is how long a count of wrong tries holds, from its first one.
+const TryWindow = 5 * time.Minute
+
+// Bounds of what Tries keeps, in memory and on the disk.
+const (
+	maxTries    = 100_000
+	sharedTries = 1024 // for each kind of limit, on top of maxTries
+
+	maxNetworks = 1000
+	networkTime = 90 * 24 * time.Hour // that a network is familiar after a sign-in
+	networkStep = 24 * time.Hour      // by which a later sign-in moves that
+
+	triesPerFlush = 2000 // rows that one flush writes
+	trySweep      = time.Minute
+)
+
+// A Limit bounds the wrong tries that are counted under a name.
+type Limit struct {
+	Kind byte   // limits of different kinds share nothing
+	Of   string // the name; a keyed hash of it is stored, never the name itself
+	Most int    // tries in a TryWindow; 0 only counts
+}
+
+// Tries counts wrong passwords, and knows the networks that have signed in. It
+// is safe for concurrent use. Counts are kept in memory and written with the
+// next flush, so a killed process forgets those of its last second at most.
+//
+// Memory and disk are bounded. A try for which there is no room falls under one
+// of sharedTries counts, chosen by the keyed hash: every try is counted, no
+// attacker can push a count out by making others, and at worst a visitor waits
+// because of tries that someone else made.
+type Tries struct {
+	secret [32]byte
+
+	mu       sync.Mutex
+	counts   map[tryKey]tries
+	networks map[tryKey]time.Time // when they last signed in
+	changed  map[tryKey]struct{}  // not on the disk as they are here
+	swept    time.Time
+}
+
+// tryKey is a kind and the first half of a keyed hash (HMAC-SHA256).
+type tryKey [17]byte
+
+// networkKind is the kind of the keys of networks.
+const networkKind = 'N'
+
+type tries struct {
+	n     uint32
+	since time.Time
+}
+
+// TryTable are the rows of Tries, which have no bucket of their own.
+var TryTable = kv.Table{
+	Check: func(a *kv.Audit) {
+		for k, v := range a.Walk(workcopy.MetaBucket, kv.MetaTry, nil, false) {
+			if _, _, ok := readTryRow(k, v, a.Now); !ok {
+				a.Say("%s %x cannot be read", workcopy.MetaBucket.Name, k)
+			}
+		}
+	},
+	Load: func(s *kv.Store, tx *table.Tx) {
+		var secret [32]byte
+		copy(secret[:], tx.Get(workcopy.MetaBucket, kv.MetaSecret))
+		t := newTries(secret)
+		t.load(tx, s.Wall())
+		counted.Set(s, t)
+	},
+	Flush: func(s *kv.Store) (func(*kv.Tx) error, func()) {
+		some := TriesOf(s).take(s.Wall(), triesPerFlush)
+		if len(some) == 0 {
+			return nil, nil
+		}
+		return func(tx *kv.Tx) error { return saveTries(tx, some) }, func() { TriesOf(s).giveBack(some) }
+	},
+	Redate: func(r *kv.Redate) (int, error) {
+		TriesOf(r.Store).setBack(r.Now)
+		return 0, nil // Flush writes them
+	},
+}
+
+var counted kv.Slot[Tries]
+
+func newTries(secret [32]byte) *Tries {
+	return &Tries{secret: secret, counts: map[tryKey]tries{}, networks: map[tryKey]time.Time{}, changed: map[tryKey]struct{}{}}
+}
+
+// TriesOf is the store's count of wrong tries.
+func TriesOf(s *kv.Store) *Tries { return counted.Of(s) }
+
+func (t *Tries) key(kind byte, of string) tryKey {
+	h := hmac.New(sha256.New, t.secret[:])
+	_, _ = h.Write(append([]byte{'t', 'r', 'y', ' ', kind, 0}, of...)) // cannot fail
+	return tryKey(append([]byte{kind}, h.Sum(nil)[:16]...))
+}
+
+// shared is the count that a key falls under for which there is no room.
+func (k tryKey) shared() tryKey {
+	n := binary.BigEndian.Uint16(k[15:]) % sharedTries
+	out := tryKey{0: k[0]}
+	binary.BigEndian.PutUint16(out[15:], n)
+	return out
+}
+
+// Wait is how long any of the limits is reached for; 0 if none is.
+func (t *Tries) Wait(now time.Time, limits ...Limit) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, wait := t.reached(now, limits)
+	return wait
+}
+
+// Settle says whether the outcome of a try may be told, and counts the try
+// under all limits if it may and was wrong. Checking a password takes a while
+// and several checks may be under way at once; no more outcomes are told than
+// if they had come one by one. If a limit is reached, Settle returns the index
+// of the one that holds longest and how long that is; otherwise -1 and 0.
+func (t *Tries) Settle(now time.Time, right bool, limits ...Limit) (which int, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if which, wait = t.reached(now, limits); which >= 0 || right {
+		return which, wait
+	}
+	for _, l := range limits {
+		key := t.key(l.Kind, l.Of)
+		if !t.add(key, maxTries, now) {
+			t.add(key.shared(), maxTries+256*sharedTries, now) // there is always room: a kind is a byte
+		}
+	}
+	return which, wait
+}
+
+func (t *Tries) reached(now time.Time, limits []Limit) (which int, wait time.Duration) {
+	which = -1
+	for i, l := range limits {
+		if l.Most == 0 {
+			continue
+		}
+		key := t.key(l.Kind, l.Of)
+		for _, k := range []tryKey{key, key.shared()} {
+			c := t.counts[k]
+			if left := c.since.Add(TryWindow).Sub(now); int(c.n) >= l.Most && left > wait {
+				which, wait = i, left
+			}
+		}
+	}
+	return which, wait
+}
+
+func (t *Tries) add(key tryKey, room int, now time.Time) bool {
+	c, there := t.counts[key]
+	if !there && len(t.counts) >= room {
+		if now.Sub(t.swept) >= time.Second { // it looks at all of them
+			t.sweep(now)
+		}
+		if len(t.counts) >= room {
+			return false
+		}
+	}
+	if now.Sub(c.since) >= TryWindow {
+		c = tries{since: now}
+	}
+	c.n++
+	t.counts[key] = c
+	t.changed[key] = struct{}{}
+	return true
+}
+
+// sweep forgets counts and networks whose time is over.
+func (t *Tries) sweep(now time.Time) {
+	t.swept = now
+	maps.DeleteFunc(t.counts, func(k tryKey, c tries) bool {
+		over := now.Sub(c.since) >= TryWindow
+		if over {
+			t.changed[k] = struct{}{}
+		}
+		return over
+	})
+	maps.DeleteFunc(t.networks, func(k tryKey, at time.Time) bool {
+		over := now.Sub(at) >= networkTime
+		if over {
+			t.changed[k] = struct{}{}
+		}
+		return over
+	})
+}
+
+// SignedIn notes that a user has signed in from a network.
+func (t *Tries) SignedIn(network string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := t.key(networkKind, network)
+	if at, there := t.networks[key]; there && now.Sub(at) < networkStep {
+		return
+	}
+	t.networks[key] = now
+	t.changed[key] = struct{}{}
+	if len(t.networks) > maxNetworks {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(t.networks)), func(a, b tryKey) int {
+			return cmp.Or(t.networks[a].Compare(t.networks[b]), slices.Compare(a[:], b[:]))
+		})
+		delete(t.networks, oldest)
+		t.changed[oldest] = struct{}{}
+	}
+}
+
+// Familiar reports whether a user has signed in from the network in the last 90
+// days.
+func (t *Tries) Familiar(network string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, there := t.networks[t.key(networkKind, network)]
+	return there && now.Sub(at) < networkTime
+}
+
+// Rows are kept in the meta bucket, below metaTry: programs that do not know
+// them leave them alone.
+
+// triesRow is a count (4 bytes) and the instant of its first try (8).
+func triesRow(c tries) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, c.n), uint64(c.since.UnixMilli()))
+}
+
+// networkRow is the instant of a sign-in (8 bytes).
+func networkRow(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
+}
+
+func tryRowKey(k tryKey) []byte { return append(bytes.Clone(kv.MetaTry), k[:]...) }
+
+// readTryRow reads what tryRowKey, triesRow and networkRow wrote. An instant
+// after now, which a clock that was wrong has left, counts as now.
+func readTryRow(key, row []byte, now time.Time) (k tryKey, c tries, ok bool) {
+	if len(key) != len(kv.MetaTry)+len(k) {
+		return k, c, false
+	}
+	copy(k[:], key[len(kv.MetaTry):])
+	if k[0] != networkKind {
+		if len(row) != 12 {
+			return k, c, false
+		}
+		c.n, row = binary.BigEndian.Uint32(row), row[4:]
+	}
+	if len(row) != 8 {
+		return k, c, false
+	}
+	c.since = time.UnixMilli(int64(binary.BigEndian.Uint64(row))).UTC()
+	if c.since.After(now) {
+		c.since = now
+	}
+	return k, c, true
+}
+
+// load reads what an earlier process counted.
+func (t *Tries) load(tx *table.Tx, now time.Time) {
+	for key, row := range tx.Walk(workcopy.MetaBucket, kv.MetaTry, nil, false) {
+		k, c, ok := readTryRow(key, row, now)
+		switch {
+		case !ok: // Audit tells of it
+		case k[0] == networkKind:
+			t.networks[k] = c.since
+		default:
+			t.counts[k] = c
+		}
+	}
+	t.sweep(now)
+}
+
+// setBack brings counts and sign-ins that are later than now to now: the clock
+// was ahead and has been set back.
+func (t *Tries) setBack(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, c := range t.counts {
+		if c.since.After(now) {
+			c.since = now
+			t.counts[k], t.changed[k] = c, struct{}{}
+		}
+	}
+	for k, at := range t.networks {
+		if at.After(now) {
+			t.networks[k], t.changed[k] = now, struct{}{}
+		}
+	}
+	t.swept = now
+}
+
+// take hands over keys that are to be written, at most limit.
+func (t *Tries) take(now time.Time, limit int) []tryKey {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.swept) >= trySweep {
+		t.sweep(now)
+	}
+	var some []tryKey
+	for k := range t.changed {
+		if len(some) == limit {
+			break
+		}
+		some = append(some, k)
+		delete(t.changed, k)
+	}
+	return some
+}
+
+// releaseJSON takes keys back that could not be written.
+func (t *Tries) giveBack(some []tryKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range some {
+		t.changed[k] = struct{}{}
+	}
+}
+
+// saveTries writes what is counted under the keys.
+func saveTries(tx *kv.Tx, some []tryKey) error {
+	for _, k := range some {
+		var row []byte
+		t := TriesOf(tx.Store)
+		t.mu.Lock()
+		if c, there := t.counts[k]; there {
+			row = triesRow(c)
+		} else if at, there := t.networks[k]; there {
+			row = networkRow(at)
+		}
+		t.mu.Unlock()
+		var err error
+		if row == nil {
+			err = tx.Delete(workcopy.MetaBucket, tryRowKey(k))
+		} else {
+			err = tx.Put(workcopy.MetaBucket, tryRowKey(k), row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package people
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/argon2"
+
+	"kist/kv"
+	"kist/kv/record"
+)
+
+// The cost of a hash (OWASP Password Storage Cheat Sheet): memory in KiB,
+// passes, lanes.
+const (
+	argonMemory = 19456
+	argonTime   = 2
+	argonLanes  = 1
+	argonSalt   = 16
+	argonSum    = 32
+)
+
+// Passwords hashes and checks passwords with Argon2id (RFC 9106), at most as
+// many at once as there are cores, and two at most, so that a flood of
+// guesses takes neither all memory nor all processors. A bounded number wait
+// for their turn. Some places in the queue are reserved for seats that are
+// known, and no seat has more than its share, so a flood from one network, or
+// from many unknown ones, does not keep users out.
+type Passwords struct {
+	// Memory (KiB) and Passes are the cost of a new hash, as NewPasswords sets
+	// it. Only tests that need many hashes lower it.
+	Memory, Passes uint32
+
+	slots chan struct{}
+
+	mu       sync.Mutex
+	all      int            // places that are taken, by hashes under way too
+	unknown  int            // of these, by seats that are not known
+	occupied map[string]int // of these, by seat
+}
+
+// A Seat is for whom a password is checked.
+type Seat struct {
+	Of    string // a network, a browser
+	Known bool   // it has signed in before: it may take the reserved places
+}
+
+// How many may wait for a slot, and for how long.
+const (
+	maxWaiting = 8
+	maxWait    = 2 * time.Second
+
+	reservedPlaces = 4                // for seats that are known
+	placesOfSeat   = 2                // to check passwords
+	placesOfOwner  = 2 + maxWaiting/2 // to hash an owner's new ones
+)
+
+// NewPasswords makes a hasher; a process needs one.
+func NewPasswords() *Passwords {
+	return &Passwords{Memory: argonMemory, Passes: argonTime, slots: make(chan struct{}, min(2, runtime.NumCPU())), occupied: map[string]int{}}
+}
+
+// take takes a place in the queue and reports whether there was one.
+func (p *Passwords) take(seat Seat, limit int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	room := cap(p.slots) + maxWaiting
+	if p.all >= room || p.occupied[seat.Of] >= limit || !seat.Known && p.unknown >= room-reservedPlaces {
+		return false
+	}
+	p.all++
+	p.occupied[seat.Of]++
+	if !seat.Known {
+		p.unknown++
+	}
+	return true
+}
+
+func (p *Passwords) giveUp(seat Seat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.occupied[seat.Of]--; p.occupied[seat.Of] == 0 {
+		delete(p.occupied, seat.Of)
+	}
+	if !seat.Known {
+		p.unknown--
+	}
+}
+
+// enter waits for a slot; Busy if too many wait already or it takes too long.
+func (p *Passwords) enter(ctx context.Context, seat Seat, limit int) (leave func(), err error) {
+	busy := &record.Error{Fault: record.Busy, Code: "busy", Text: "Too many passwords are being checked; try again in a moment.", Retry: maxWait}
+	if !p.take(seat, limit) {
+		return nil, busy
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	select {
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots; p.giveUp(seat) }, nil
+	case <-ctx.Done():
+		p.giveUp(seat)
+		return nil, busy
+	}
+}
+
+// Hash hashes a new password with a random salt, as a PHC string. It is for
+// callers who are signed in; owner names them, so that one of them does not
+// take all places. It takes tens of milliseconds: never call it inside a
+// transaction.
+func (p *Passwords) Hash(ctx context.Context, owner, password string) (string, error) {
+	leave, err := p.enter(ctx, Seat{Of: "owner " + owner, Known: true}, placesOfOwner)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	salt := make([]byte, argonSalt)
+	kv.Random(salt)
+	sum := argon2.IDKey([]byte(password), salt, p.Passes, p.Memory, argonLanes, argonSum)
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.Memory, p.Passes, argonLanes,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum)), nil
+}
+
+// Check reports whether the password is the one of the PHC string. Given ""
+// it does the same work and reports false, so that the time it takes does not
+// tell whether there is anything to guess.
+func (p *Passwords) Check(ctx context.Context, seat Seat, phc, password string) (bool, error) {
+	leave, err := p.enter(ctx, seat, placesOfSeat)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	if phc == "" {
+		argon2.IDKey([]byte(password), make([]byte, argonSalt), p.Passes, p.Memory, argonLanes, argonSum)
+		return false, nil
+	}
+	h, err := parseHash(phc)
+	if err != nil {
+		return false, err
+	}
+	got := argon2.IDKey([]byte(password), h.salt, h.passes, h.memory, h.lanes, uint32(len(h.sum)))
+	return subtle.ConstantTimeCompare(got, h.sum) == 1, nil
+}
+
+// hash is what a PHC string says.
+type hash struct {
+	memory, passes uint32
+	lanes          uint8
+	salt, sum      []byte
+}
+
+func parseHash(phc string) (h hash, err error) {
+	var version uint32
+	parts := strings.Split(phc, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" {
+		return h, errPHC
+	}
+	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil ||
+		version != argon2.Version || h.memory > 1<<20 || h.passes == 0 || h.passes > 64 || h.lanes == 0 {
+		return h, errPHC
+	}
+	var err1, err2 error
+	h.salt, err1 = base64.RawStdEncoding.DecodeString(parts[4])
+	h.sum, err2 = base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(h.sum) < 16 || len(h.sum) > 64 {
+		return h, errPHC
+	}
+	return h, nil
+}
+
+// ValidHash reports whether a text from outside is a hash as Hash makes them,
+// and so costs no more to check.
+func ValidHash(phc string) bool {
+	h, err := parseHash(phc)
+	return err == nil && len(phc) <= 256 && h.memory <= argonMemory && h.passes <= argonTime && h.lanes <= argonLanes && len(h.salt) >= 8
+}
+
+var errPHC = errors.New("a stored password hash is damaged")

@@ -1,0 +1,24 @@
+package repair
+
+import (
+	"time"
+)
+
+// What follows lets the tests outside of the package reach into it.
+
+func WithStep(o RepairOptions, step func(string) error) RepairOptions {
+	o.step = step
+	return o
+}
+
+func WithEnv(o RepairOptions, env ...string) RepairOptions {
+	o.env = env
+	return o
+}
+
+func WithTimeout(o RepairOptions, timeout time.Duration) RepairOptions {
+	o.timeout = timeout
+	return o
+}
+
+var LossyRepairs = lossyRepairs

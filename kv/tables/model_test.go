@@ -1,0 +1,689 @@
+package tables_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+)
+
+// The model: what a store must know, in plain structs.
+type (
+	modelTag struct {
+		id    record.ID
+		owner int
+		name  string
+	}
+	modelRecord struct {
+		id               record.ID
+		owner            int
+		kind             *record.Kind
+		slug, title      string
+		public, favorite bool
+		tags             []*modelTag
+		folder           *modelTag
+		class            record.Class
+		size             int64
+		updated          int64
+		views            int64
+		touched          int // the order of the latest changes
+		ref              byte
+	}
+	model struct {
+		t       testing.TB
+		rnd     *rand.Rand
+		clock   *kvtest.Clock
+		dir     string
+		s       *kv.Store
+		users   []record.ID
+		records []*modelRecord
+		tags    []*modelTag
+		folders []*modelTag
+		touches int
+		loose   map[byte]bool
+	}
+)
+
+// try runs fn in a transaction that is to fail every now and then, and reports
+// whether it was kept.
+func (m *model) try(fn func(*kv.Tx) error) bool {
+	m.t.Helper()
+	m.clock.Add(time.Duration(m.rnd.IntN(4)) * time.Millisecond)
+	how := m.rnd.IntN(12)
+	err := m.s.Update(func(tx *kv.Tx) error {
+		err := fn(tx)
+		switch how {
+		case 0:
+			return errors.Join(err, kvtest.ErrPlanned)
+		case 1:
+			panic(kvtest.ErrPlanned)
+		}
+		return err
+	})
+	switch {
+	case how == 1 && strings.Contains(err.Error(), "panic"), how == 0 && errors.Is(err, kvtest.ErrPlanned):
+		return false
+	case kvtest.Code(err) == "slug_taken" || kvtest.Code(err) == "tag_taken":
+		return false
+	case err != nil:
+		m.t.Fatal(err)
+	}
+	return true
+}
+
+// label finds or makes the owner's tag or folder of the name.
+func (m *model) label(list *[]*modelTag, owner int, name string) *modelTag {
+	for _, t := range *list {
+		if t.owner == owner && strings.EqualFold(t.name, name) {
+			return t
+		}
+	}
+	t := &modelTag{owner: owner, name: name}
+	*list = append(*list, t)
+	return t
+}
+
+// learn notes the ids of tags and folders that came into being by name.
+func (m *model) learn() {
+	m.t.Helper()
+	kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
+		for _, t := range m.tags {
+			tag, err := catalog.TagNamed(tx, m.users[t.owner], strings.ToUpper(t.name))
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			t.id = tag.ID
+		}
+		for _, f := range m.folders {
+			folder, err := catalog.FolderNamed(tx, m.users[f.owner], f.name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			f.id = folder.ID
+		}
+		return nil
+	})
+}
+
+var titleFields = map[*record.Kind]string{record.Files: "originalName", record.Links: "description"}
+
+func titleField(k *record.Kind) string { return cmp.Or(titleFields[k], "title") }
+
+func (m *model) tagNames() []string {
+	names := []string{}
+	for range m.rnd.IntN(4) {
+		names = append(names, fmt.Sprint([]string{"t", "T"}[m.rnd.IntN(2)], m.rnd.IntN(6)))
+	}
+	return names
+}
+
+func (m *model) setTags(r *modelRecord, names []string) {
+	r.tags = nil
+	for _, n := range names {
+		if t := m.label(&m.tags, r.owner, n); !slices.Contains(r.tags, t) {
+			r.tags = append(r.tags, t)
+		}
+	}
+}
+
+func (m *model) touch(r *modelRecord) {
+	m.touches++
+	r.touched = m.touches
+}
+
+func (m *model) taken(slug string, but *modelRecord) bool {
+	return slices.ContainsFunc(m.records, func(r *modelRecord) bool { return r != but && r.slug == slug })
+}
+
+func (m *model) add() {
+	owner := m.rnd.IntN(len(m.users))
+	k := record.Kinds[m.rnd.IntN(3)]
+	if m.rnd.IntN(8) == 0 {
+		k = record.Links
+	}
+	r := &modelRecord{owner: owner, kind: k, title: fmt.Sprint("Title ", m.rnd.IntN(30)), public: m.rnd.IntN(2) == 0, favorite: m.rnd.IntN(4) == 0}
+	names := m.tagNames()
+	f := record.NewForm(k)
+	f.Public, f.Favorite, f.Tags = r.public, r.favorite, names
+	if m.rnd.IntN(3) == 0 {
+		f.Slug = fmt.Sprint("slug", m.rnd.IntN(40))
+	}
+	var bytes *record.Content
+	folder := ""
+	switch b := f.Body.(type) {
+	case *record.File:
+		mime := []string{"image/png", "text/plain", "application/zip"}[m.rnd.IntN(3)]
+		b.OriginalName, b.MimeType = r.title, mime
+		r.class, r.size, r.ref = record.ClassOf(mime), m.rnd.Int64N(5), byte(m.rnd.IntN(10))
+		bytes = kvtest.Content(k, r.ref, r.size)
+		if m.rnd.IntN(2) == 0 {
+			folder = fmt.Sprint("F", m.rnd.IntN(3))
+			f.FolderName = folder
+		}
+	case *record.Bookmark:
+		b.Name, b.URL = r.title, "https://example.org/"
+	case *record.Note:
+		b.Name = r.title
+	case *record.Link:
+		b.Description, b.URL = r.title, "https://example.org/"
+	}
+	var got *record.Record
+	slug := f.Slug
+	kept := m.try(func(tx *kv.Tx) (err error) {
+		got, err = catalog.Add(tx, m.users[owner], k, f, bytes, "")
+		return err
+	})
+	if !kept {
+		return
+	}
+	if slug != "" && (m.taken(slug, nil) || got.Slug != slug) {
+		m.t.Fatalf("slug %q became %q, taken %t", slug, got.Slug, m.taken(slug, nil))
+	}
+	r.id, r.slug, r.updated = got.ID, got.Slug, got.Updated.UnixMilli()
+	m.setTags(r, names)
+	if folder != "" {
+		r.folder = m.label(&m.folders, owner, folder)
+	}
+	if bytes != nil {
+		delete(m.loose, r.ref)
+	}
+	m.touch(r)
+	m.records = append(m.records, r)
+	m.learn()
+}
+
+func (m *model) pick() *modelRecord {
+	if len(m.records) == 0 {
+		return nil
+	}
+	return m.records[m.rnd.IntN(len(m.records))]
+}
+
+func (m *model) edit() {
+	r := m.pick()
+	if r == nil {
+		return
+	}
+	want := *r
+	text := `{"x":0`
+	if m.rnd.IntN(2) == 0 {
+		want.title = fmt.Sprint("title ", m.rnd.IntN(30))
+		text += fmt.Sprintf(`,%q:%q`, titleField(r.kind), want.title)
+	}
+	if m.rnd.IntN(2) == 0 {
+		want.public = !want.public
+		text += fmt.Sprintf(`,"isPublic":%t`, want.public)
+	}
+	if m.rnd.IntN(4) == 0 {
+		want.favorite = !want.favorite
+		text += fmt.Sprintf(`,"isFavorite":"%t"`, want.favorite)
+	}
+	if m.rnd.IntN(5) == 0 {
+		want.slug = fmt.Sprint("slug", m.rnd.IntN(40))
+		text += fmt.Sprintf(`,"slug":%q,"newSlug":%q`, want.slug, want.slug)
+	}
+	var names []string
+	if m.rnd.IntN(3) == 0 {
+		names = m.tagNames()
+		text += `,"tags":"` + strings.Join(names, ",") + `"`
+	}
+	var folder string
+	if r.kind == record.Files && m.rnd.IntN(3) == 0 {
+		folder = fmt.Sprint("F", m.rnd.IntN(3))
+		text += fmt.Sprintf(`,"folderName":%q`, folder)
+	} else if r.kind == record.Files && m.rnd.IntN(3) == 0 {
+		want.folder = nil
+		text += `,"folderId":null`
+	}
+	var got *record.Record
+	kept := m.try(func(tx *kv.Tx) error {
+		now, err := catalog.Record(tx, m.users[r.owner], r.kind, r.id.String())
+		if err != nil {
+			return err
+		}
+		f, err := kvtest.Patch(now, text+"}")
+		if err != nil {
+			return err
+		}
+		got = now
+		return catalog.Save(tx, now, f, "")
+	})
+	if !kept {
+		return
+	}
+	if m.taken(want.slug, r) {
+		m.t.Fatalf("slug %q given twice", want.slug)
+	}
+	*r = want
+	r.updated = got.Updated.UnixMilli()
+	if names != nil {
+		m.setTags(r, names)
+	}
+	if folder != "" {
+		r.folder = m.label(&m.folders, r.owner, folder)
+	}
+	m.touch(r)
+	m.learn()
+}
+
+func (m *model) remove() {
+	r := m.pick()
+	if r == nil {
+		return
+	}
+	if m.try(func(tx *kv.Tx) error {
+		now, err := catalog.Record(tx, m.users[r.owner], r.kind, r.slug)
+		if err != nil {
+			return err
+		}
+		return catalog.Remove(tx, now)
+	}) {
+		m.forget(r)
+	}
+}
+
+func (m *model) forget(r *modelRecord) {
+	m.records = slices.DeleteFunc(m.records, func(x *modelRecord) bool { return x == r })
+	if r.kind == record.Files && !slices.ContainsFunc(m.records, func(x *modelRecord) bool { return x.kind == record.Files && x.ref == r.ref }) {
+		m.loose[r.ref] = true
+	}
+}
+
+func (m *model) see() {
+	r := m.pick()
+	if r == nil {
+		return
+	}
+	var now *record.Record
+	kvtest.View(m.t, m.s, func(tx *kv.Tx) (err error) {
+		now, err = catalog.Slug(tx, r.slug)
+		return err
+	})
+	for range 1 + m.rnd.IntN(3) {
+		if err := catalog.Seen(m.s, now); err != nil {
+			m.t.Fatal(err)
+		}
+		r.views++
+	}
+	if err := m.s.Flush(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// relabel removes or merges a tag, or removes a folder.
+func (m *model) relabel() {
+	if len(m.folders) > 0 && m.rnd.IntN(2) == 0 {
+		f := m.folders[m.rnd.IntN(len(m.folders))]
+		if err := catalog.RemoveFolder(m.s, m.users[f.owner], f.id); err != nil {
+			m.t.Fatal(err)
+		}
+		m.folders = slices.DeleteFunc(m.folders, func(x *modelTag) bool { return x == f })
+		for _, r := range m.ordered() {
+			if r.folder == f {
+				r.folder = nil
+				m.touch(r)
+			}
+		}
+		return
+	}
+	if len(m.tags) == 0 {
+		return
+	}
+	t := m.tags[m.rnd.IntN(len(m.tags))]
+	var into *modelTag
+	if x := m.tags[m.rnd.IntN(len(m.tags))]; x.owner == t.owner && x != t {
+		into = x
+	}
+	var id record.ID
+	if into != nil {
+		id = into.id
+	}
+	if err := catalog.RemoveTag(m.s, m.users[t.owner], t.id, id); err != nil {
+		m.t.Fatal(err)
+	}
+	m.tags = slices.DeleteFunc(m.tags, func(x *modelTag) bool { return x == t })
+	for _, r := range m.ordered() {
+		i := slices.Index(r.tags, t)
+		if i < 0 {
+			continue
+		}
+		r.tags = slices.Clone(r.tags)
+		if into != nil && !slices.Contains(r.tags, into) {
+			r.tags[i] = into
+		} else {
+			r.tags = slices.Delete(r.tags, i, i+1)
+		}
+		m.touch(r)
+	}
+}
+
+// ordered is all records in the order in which labels are changed: by kind,
+// then by age.
+func (m *model) ordered() []*modelRecord {
+	all := slices.Clone(m.records)
+	slices.SortFunc(all, func(a, b *modelRecord) int {
+		return cmp.Or(cmp.Compare(a.kind.Code, b.kind.Code), cmp.Compare(string(a.id[:]), string(b.id[:])))
+	})
+	return all
+}
+
+func (m *model) rename() {
+	if len(m.tags) == 0 {
+		return
+	}
+	t := m.tags[m.rnd.IntN(len(m.tags))]
+	name := fmt.Sprint("t", m.rnd.IntN(6))
+	if m.try(func(tx *kv.Tx) error {
+		tag, err := catalog.Tag(tx, m.users[t.owner], t.id)
+		if err != nil {
+			return err
+		}
+		tag.Name = name
+		return catalog.SaveTag(tx, tag)
+	}) {
+		t.name = name
+	}
+}
+
+// query makes up a query, and what of the model it is to find, in order.
+func (m *model) query() (catalog.Query, []*modelRecord) {
+	owner := m.rnd.IntN(len(m.users))
+	q := catalog.Query{Owner: m.users[owner], Kind: record.Kinds[m.rnd.IntN(3)], Limit: 1 + m.rnd.IntN(9)}
+	q.Sort = append(catalog.Sorts(q.Kind), "")[m.rnd.IntN(len(catalog.Sorts(q.Kind))+1)]
+	var tests []func(*modelRecord) bool
+	filter := func(test func(*modelRecord) bool) { tests = append(tests, test) }
+	if m.rnd.IntN(2) == 0 && len(m.tags) > 0 {
+		for range 1 + m.rnd.IntN(2) {
+			if t := m.tags[m.rnd.IntN(len(m.tags))]; t.owner == owner {
+				q.Tags = append(q.Tags, t.id)
+				filter(func(r *modelRecord) bool { return slices.Contains(r.tags, t) })
+			}
+		}
+	}
+	if m.rnd.IntN(3) == 0 {
+		yes := m.rnd.IntN(2) == 0
+		q.Public = &yes
+		filter(func(r *modelRecord) bool { return r.public == yes })
+	}
+	if m.rnd.IntN(4) == 0 {
+		yes := m.rnd.IntN(2) == 0
+		q.Favorite = &yes
+		filter(func(r *modelRecord) bool { return r.favorite == yes })
+	}
+	if q.Kind == record.Files && m.rnd.IntN(3) == 0 {
+		var f *modelTag
+		if len(m.folders) > 0 && m.rnd.IntN(3) > 0 {
+			f = m.folders[m.rnd.IntN(len(m.folders))]
+		}
+		id := uuid.Nil
+		if f != nil {
+			id = f.id
+		}
+		q.Folder = &id
+		filter(func(r *modelRecord) bool { return r.folder == f })
+	}
+	if q.Kind == record.Files && m.rnd.IntN(3) == 0 {
+		c := record.Class(m.rnd.IntN(6))
+		q.Class = &c
+		filter(func(r *modelRecord) bool { return r.class == c })
+	}
+	if m.rnd.IntN(4) == 0 {
+		q.Text = "title 1"
+		q.Match = func(r *record.Record) bool { return strings.HasPrefix(r.Order, "title 1") }
+		filter(func(r *modelRecord) bool { return strings.HasPrefix(strings.ToLower(r.title), "title 1") })
+	}
+	if m.rnd.IntN(4) == 0 {
+		q.Among, q.Text = []record.ID{}, q.Text+" among"
+		for _, r := range m.records {
+			if r.owner == owner && r.kind == q.Kind && m.rnd.IntN(2) == 0 {
+				q.Among = append(q.Among, r.id)
+			}
+		}
+		slices.SortFunc(q.Among, func(a, b record.ID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+		filter(func(r *modelRecord) bool { return slices.Contains(q.Among, r.id) })
+	}
+	var want []*modelRecord
+	for _, r := range m.records {
+		if r.owner == owner && r.kind == q.Kind && !slices.ContainsFunc(tests, func(test func(*modelRecord) bool) bool { return !test(r) }) {
+			want = append(want, r)
+		}
+	}
+	slices.SortFunc(want, func(a, b *modelRecord) int {
+		age := cmp.Compare(string(a.id[:]), string(b.id[:]))
+		switch q.Sort {
+		case catalog.Oldest:
+			return age
+		case catalog.Updated:
+			return -cmp.Or(cmp.Compare(a.updated, b.updated), age)
+		case catalog.Title:
+			return cmp.Or(cmp.Compare(strings.ToLower(a.title), strings.ToLower(b.title)), age)
+		case catalog.Views:
+			return -cmp.Or(cmp.Compare(a.views, b.views), age)
+		case catalog.Size:
+			return -cmp.Or(cmp.Compare(a.size, b.size), age)
+		}
+		return -age
+	})
+	return q, want
+}
+
+func ids(want []*modelRecord) []record.ID {
+	out := []record.ID{}
+	for _, r := range want {
+		out = append(out, r.id)
+	}
+	return out
+}
+
+// check compares the store with the model.
+func (m *model) check() {
+	m.t.Helper()
+	is := is.New(m.t)
+	is.Helper()
+	kvtest.View(m.t, m.s, func(tx *kv.Tx) error {
+		is.NoErr(kvtest.Audit(tx))
+		for range 12 {
+			q, want := m.query()
+			all := []record.ID{}
+			for pages := 0; ; pages++ {
+				page, err := catalog.List(tx, q)
+				is.NoErr(err)
+				is.Equal(page.Total, len(want))
+				is.True(len(page.Records) <= q.Limit)
+				is.True(page.Next == "" || len(page.Records) == q.Limit)
+				for _, r := range page.Records {
+					all = append(all, r.ID)
+				}
+				if q.After = page.Next; q.After == "" {
+					break
+				}
+			}
+			is.Equal(all, ids(want))
+			q.After, q.Offset = "", m.rnd.IntN(len(want)+2)
+			page, err := catalog.List(tx, q)
+			is.NoErr(err)
+			is.Equal(page.Total, len(want))
+			got := []record.ID{}
+			for _, r := range page.Records {
+				got = append(got, r.ID)
+			}
+			from := min(q.Offset, len(want))
+			is.Equal(got, ids(want[from:min(from+q.Limit, len(want))]))
+		}
+
+		// The feed: each record once, in the order of the latest changes.
+		changes, err := tx.Changes(0, 1<<30)
+		is.NoErr(err)
+		var live []record.ID
+		for _, c := range changes {
+			r, err := catalog.Owned(tx, c.Owner, c.Kind, c.ID)
+			is.Equal(r, c.Record)
+			if err == nil {
+				is.Equal(r.Seq, c.Seq)
+				live = append(live, c.ID)
+			}
+			is.True(c.Seq <= tx.Latest())
+		}
+		byTouch := slices.Clone(m.records)
+		slices.SortFunc(byTouch, func(a, b *modelRecord) int { return cmp.Compare(a.touched, b.touched) })
+		is.Equal(append([]record.ID{}, live...), ids(byTouch))
+		if len(changes) > 1 {
+			rest, err := tx.Changes(changes[0].Seq, 1)
+			is.NoErr(err)
+			is.Equal(rest, changes[1:2])
+		}
+
+		for owner, id := range m.users {
+			u, err := people.User(tx, id)
+			is.NoErr(err)
+			use, err := people.UsageOf(tx, u)
+			is.NoErr(err)
+			bytes, count := int64(0), map[string]int64{}
+			for _, k := range record.Kinds {
+				count[k.Name] = 0
+			}
+			for _, r := range m.records {
+				if r.owner == owner {
+					bytes += r.size
+					count[r.kind.Name]++
+				}
+			}
+			text := int64(0)
+			for _, b := range []table.Bucket{kvtest.Bucket("record"), kvtest.Bucket("tag")} {
+				for _, row := range tx.Walk(b, id[:], nil, false) {
+					text += int64(len(row))
+				}
+			}
+			is.Equal(use, people.Usage{Bytes: bytes, Text: text, Count: count})
+		}
+		for _, t := range m.tags {
+			tag, err := catalog.Tag(tx, m.users[t.owner], t.id)
+			is.NoErr(err)
+			counts := catalog.TagCounts(tx, tag)
+			for _, k := range record.Kinds {
+				for _, r := range m.records {
+					if r.kind == k && slices.Contains(r.tags, t) {
+						counts[k.Name]--
+					}
+				}
+				is.Equal(counts[k.Name], int64(0))
+			}
+		}
+		for _, f := range m.folders {
+			folder, err := catalog.Folder(tx, m.users[f.owner], f.id)
+			is.NoErr(err)
+			n := catalog.FolderCount(tx, folder)
+			for _, r := range m.records {
+				if r.folder == f {
+					n--
+				}
+			}
+			is.Equal(n, int64(0))
+		}
+		for ref := range byte(10) {
+			is.Equal(tx.Get(kvtest.Bucket("blob.loose"), (&record.Content{Ref: [32]byte{ref}}).Ref[:]) != nil, m.loose[ref])
+		}
+		if r := m.pick(); r != nil {
+			got, err := catalog.Slug(tx, r.slug)
+			is.NoErr(err)
+			var v record.Shown
+			is.NoErr(catalog.Show(tx, got, &v))
+			names := []string{}
+			for _, t := range v.TagList {
+				names = append(names, strings.ToLower(t.Name))
+			}
+			want := []string{}
+			for _, t := range r.tags {
+				want = append(want, strings.ToLower(t.name))
+			}
+			is.Equal(names, want)
+			is.Equal(v.Views, r.views)
+			is.Equal(v.FolderName != "", r.folder != nil)
+		}
+		return nil
+	})
+}
+
+// The store is compared with a model through a long history of changes, some
+// of which fail or panic, with the store closed and opened again in between.
+func TestModel(t *testing.T) {
+	is := is.New(t)
+	m := &model{t: t, rnd: rand.New(rand.NewPCG(11, 12)), clock: kvtest.NewClock(), dir: filepath.Join(t.TempDir(), "data"), loose: map[byte]bool{}}
+	m.s = kvtest.OpenAt(t, m.dir, m.clock.Now)
+	for _, name := range []string{"ann", "bob"} {
+		m.users = append(m.users, kvtest.User(t, m.s, name).ID)
+	}
+	m.check()
+	for i := range 400 {
+		switch n := m.rnd.IntN(20); {
+		case n < 8:
+			m.add()
+		case n < 13:
+			m.edit()
+		case n < 15:
+			m.remove()
+		case n < 17:
+			m.see()
+		case n < 18:
+			m.rename()
+		default:
+			if m.rnd.IntN(4) == 0 {
+				m.relabel()
+			}
+		}
+		if i%20 == 19 {
+			m.check()
+		}
+		if i%150 == 149 {
+			var before, after map[string]string
+			kvtest.View(t, m.s, func(tx *kv.Tx) error { before = kvtest.Dump(tx); return nil })
+			is.NoErr(m.s.Close())
+			m.s = kvtest.OpenAt(t, m.dir, m.clock.Now)
+			kvtest.View(t, m.s, func(tx *kv.Tx) error { after = kvtest.Dump(tx); return nil })
+			for _, key := range [][]byte{[]byte("instant"), []byte("steady"), []byte("texts")} { // Close notes when it was
+				delete(before, fmt.Sprintf("meta %x", key))
+				delete(after, fmt.Sprintf("meta %x", key))
+			}
+			is.True(maps.Equal(after, before))
+		}
+	}
+	is.True(len(m.records) > 30)
+
+	// One account goes, with everything of it; the other keeps everything.
+	is.Equal(kvtest.Code(catalog.RemoveTag(m.s, m.users[0], uuid.New(), uuid.Nil)), "not_found")
+	is.NoErr(people.RemoveUser(m.s, m.users[0]))
+	for _, r := range slices.Clone(m.records) {
+		if r.owner == 0 {
+			m.forget(r)
+		}
+	}
+	kvtest.View(t, m.s, func(tx *kv.Tx) error {
+		is.Equal(len(kvtest.LeftOver(tx, m.users[0])), 0)
+		is.NoErr(kvtest.Audit(tx))
+		n := 0
+		for _, err := range catalog.RecordRows.All(tx.Tx, m.users[1][:]) {
+			is.NoErr(err)
+			n++
+		}
+		is.Equal(n, len(m.records))
+		return nil
+	})
+	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[0])), "not_found")
+	is.Equal(kvtest.Code(people.RemoveUser(m.s, m.users[1])), "last_admin")
+}

@@ -1,0 +1,216 @@
+package tables_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"kist/kv/kvtest"
+	"kist/kv/record"
+	"kist/kv/tables"
+)
+
+var pin = flag.Bool("pin", false, "write what is missing in testdata/stored")
+
+// TestStoredJSON holds the bytes of every stored struct, with each field set.
+// A field that is renamed, retyped or removed would lose what is on the disk.
+func TestStoredJSON(t *testing.T) {
+	t.Parallel()
+	for name, zero := range kvtest.StoredJSON {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			typ := reflect.TypeOf(zero)
+			explicit(t, typ)
+			want := filled(t, typ)
+			got, err := json.MarshalIndent(want.Interface(), "", "  ")
+			is.NoErr(err)
+			pinned := golden(t, name+".json", append(got, '\n'))
+			is.Equal(string(got)+"\n", string(pinned))
+
+			back := reflect.New(typ)
+			is.NoErr(json.Unmarshal(pinned, back.Interface()))
+			is.Equal(back.Elem().Interface(), want.Interface())
+		})
+	}
+}
+
+// TestStoredTables finds a table that TestStoredJSON has forgotten.
+func TestStoredTables(t *testing.T) {
+	t.Parallel()
+	// Buckets whose rows are not JSON: indexes, sums and marks, and those that
+	// TestStoredRecords, TestStoredViews and TestStoredTries hold.
+	other := map[string]bool{"meta": true, "record": true, "sum": true, "view": true, "change": true, "blob": true, "blob.loose": true, "spent": true, "sender": true}
+	for b := range tables.All.Buckets().All() {
+		_, there := kvtest.StoredJSON[b.Name]
+		index := strings.Contains(b.Name, ".")
+		if !there && !other[b.Name] && !index {
+			t.Errorf("bucket %s has no pinned row", b.Name)
+		}
+	}
+}
+
+// TestStoredRecords holds the row of a record of every kind, with each field
+// set.
+func TestStoredRecords(t *testing.T) {
+	t.Parallel()
+	for _, k := range record.Kinds {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			r := filled(t, reflect.TypeFor[record.Record]()).Interface().(record.Record)
+			r.Kind, r.AtLimit, r.Body = k, record.MakePrivate, nil
+			if k != record.Files {
+				r.Bytes = nil
+			} else {
+				r.Bytes.Class = record.Image
+			}
+			body := k.New()
+			fillIn(t, reflect.ValueOf(body).Elem(), k.Name)
+			if g, ok := body.(*record.Game); ok {
+				g.Status, g.Rating = "playing", 9
+			}
+			r.SetBody(body)
+			row := r.AppendRow(nil)
+			pinned, err := hex.DecodeString(string(bytes.Join(bytes.Fields(golden(t, "record."+k.Name+".hex", lines(row))), nil)))
+			is.NoErr(err)
+			is.Equal(row, pinned)
+
+			back, err := record.ParseRow(r.Key(), pinned)
+			is.NoErr(err)
+			is.Equal(*back, r)
+			read, err := back.Decode()
+			is.NoErr(err)
+			is.Equal(read, body)
+		})
+	}
+}
+
+// golden is the file in testdata/stored. A file that is there is never written
+// again: it is what a disk somewhere has.
+func golden(t *testing.T, name string, now []byte) []byte {
+	t.Helper()
+	path := filepath.Join("testdata", "stored", name)
+	text, err := os.ReadFile(path)
+	if *pin && errors.Is(err, fs.ErrNotExist) {
+		text, err = now, os.WriteFile(path, now, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// lines is a row in hexadecimal, 32 bytes a line.
+func lines(row []byte) (text []byte) {
+	for len(row) > 0 {
+		n := min(32, len(row))
+		text = fmt.Appendf(text, "%x\n", row[:n])
+		row = row[n:]
+	}
+	return text
+}
+
+// explicit fails the test unless every field that is stored says its name.
+func explicit(t *testing.T, typ reflect.Type) {
+	t.Helper()
+	switch typ.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		explicit(t, typ.Elem())
+	case reflect.Struct:
+		if typ == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for f := range fields(typ) {
+			if f.Anonymous {
+				explicit(t, f.Type)
+				continue
+			}
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == "" {
+				t.Errorf("%s.%s has no name in its tag", typ, f.Name)
+			}
+			explicit(t, f.Type)
+		}
+	}
+}
+
+// fields are those of a struct that JSON sees.
+func fields(typ reflect.Type) func(func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for f := range typ.Fields() {
+			if (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+func filled(t *testing.T, typ reflect.Type) reflect.Value {
+	v := reflect.New(typ).Elem()
+	fillIn(t, v, typ.Name())
+	return v
+}
+
+// fillIn sets every exported field to a value that is made of its name.
+func fillIn(t *testing.T, v reflect.Value, name string) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // cannot fail
+	n := int64(h.Sum32() % 100_000)
+	switch v.Type() {
+	case reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_000 + n).UTC()))
+		return
+	case reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte(`{}`))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(name)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(n)
+	case reflect.Uint8:
+		v.SetUint(uint64(n % 256))
+	case reflect.Uint64:
+		v.SetUint(uint64(n))
+	case reflect.Pointer:
+		if v.Type() != reflect.TypeFor[*record.Kind]() {
+			v.Set(reflect.New(v.Type().Elem()))
+			fillIn(t, v.Elem(), name)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fillIn(t, v.Index(0), name+"0")
+		fillIn(t, v.Index(1), name+"1")
+	case reflect.Array:
+		for i := range v.Len() {
+			fillIn(t, v.Index(i), fmt.Sprint(name, i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		e := reflect.New(v.Type().Elem()).Elem()
+		fillIn(t, e, name+"0")
+		v.SetMapIndex(reflect.ValueOf(name+"0"), e)
+	case reflect.Struct:
+		for f := range fields(v.Type()) {
+			fillIn(t, v.FieldByIndex(f.Index), f.Name)
+		}
+	default:
+		t.Fatalf("%s: cannot make a %s", name, v.Type())
+	}
+}

@@ -1,0 +1,108 @@
+package tables_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"kist/kv"
+	"kist/kv/catalog"
+	"kist/kv/jobs"
+	"kist/kv/kvtest"
+	"kist/kv/people"
+	"kist/kv/record"
+	"kist/kv/table"
+	"kist/kv/tables"
+)
+
+// Each bucket belongs to one table, and a table names no other's.
+func TestTablesHaveAllBuckets(t *testing.T) {
+	t.Parallel()
+	owners := map[table.Bucket]int{}
+	for _, row := range tables.All.Tables {
+		for _, b := range row.Buckets {
+			owners[b]++
+		}
+		named := slices.Clone(row.Paid)
+		if row.Contents != nil {
+			named = append(named, row.Contents.Bucket)
+		}
+		for _, b := range named {
+			if !slices.Contains(row.Buckets, b) {
+				t.Errorf("a table names %s, which is not among its buckets", b.Name)
+			}
+		}
+	}
+	for b := range tables.All.Buckets().All() {
+		if owners[b] != 1 {
+			t.Errorf("bucket %s belongs to %d tables", b.Name, owners[b])
+		}
+		delete(owners, b)
+	}
+	for b := range owners {
+		t.Errorf("bucket %s is not among buckets", b.Name)
+	}
+}
+
+// An account has something in every bucket and is removed: nothing names it any
+// more. A new table has to be filled here.
+func TestRemoveUserEmptiesAllTables(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	dir, owner := kvtest.Inhabited(t)
+	s := kvtest.OpenAt(t, dir, nil)
+	kvtest.User(t, s, "root")
+	q := kvtest.AddRequest(t, s, owner, func(f *record.RequestForm) { f.Approval = true })
+	_, err := kvtest.Leave(s, q, "here", kvtest.Came(4, 3))
+	is.NoErr(err)
+	limited := kvtest.Add(t, s, owner, record.Notes, `{"content":"seen","isPublic":true,"maxViews":1,"maxViewsAction":"delete"}`)
+	is.NoErr(catalog.Seen(s, limited))
+	kvtest.Update(t, s, func(tx *kv.Tx) error {
+		moved := record.Moved{Remarks: []record.Remark{{}}}
+		if _, err := jobs.AddImport(tx, owner, "bookmarks.html", moved); err != nil {
+			return err
+		}
+		d, _, err := people.AddDevice(tx, "cli", "192.0.2.2", "192.0.2.2/32")
+		if err == nil {
+			_, err = people.DecideDevice(tx, d.Code, owner, true)
+		}
+		if err == nil {
+			_, _, err = people.AddSession(tx, owner, "agent", "192.0.2.1")
+		}
+		if err == nil {
+			err = jobs.SaveIdempotentAnswer(tx, owner, "k", jobs.IdempotentAnswer{Body: []byte("x")})
+		}
+		if err == nil {
+			err = catalog.NoteOrphans(tx, [][32]byte{{9}})
+		}
+		return err
+	})
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		names := map[string]bool{}
+		for _, line := range kvtest.LeftOver(tx, owner) {
+			name, _, _ := strings.Cut(line, " ")
+			names[name] = true
+		}
+		for _, row := range tables.All.Tables {
+			for _, b := range row.Buckets {
+				if tx.Count(b) == 0 {
+					t.Errorf("bucket %s is empty", b.Name)
+				}
+			}
+			for _, b := range row.Paid {
+				if !names[b.Name] {
+					t.Errorf("the account has nothing in %s: %v", b.Name, slices.Sorted(maps.Keys(names)))
+				}
+			}
+		}
+		return nil
+	})
+	is.NoErr(people.RemoveUser(s, owner))
+	kvtest.View(t, s, func(tx *kv.Tx) error {
+		is.Equal(kvtest.LeftOver(tx, owner), nil)
+		return kvtest.Audit(tx)
+	})
+}

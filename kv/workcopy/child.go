@@ -1,0 +1,227 @@
+package workcopy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/blobs/disk"
+	"kist/kv/journal"
+	"kist/kv/table"
+)
+
+// ChildEnv makes a process one that reads a working copy that may be torn: see
+// Child.
+const ChildEnv = "KIST_INTERNAL_READ_COPY"
+
+// order is what the value of that variable says, as JSON.
+type order struct {
+	From    string         `json:"from"` // the bbolt file
+	Buckets *table.Buckets `json:"buckets"`
+	To      string         `json:"to"` // the folder of a journal that is made; if "", the digest is printed
+}
+
+// ExitNoRoom is how that process ends if there is no room for what it writes,
+// which says nothing about what it reads.
+const ExitNoRoom = 3
+
+// childMemory is what reading a working copy may take, in bytes. It needs next
+// to nothing, unless pages of a torn file lead in a circle.
+const childMemory = 512 << 20
+
+// Child does not return in a process that a repair has started to read a
+// working copy that nothing has proven; in any other it does nothing. A torn
+// bbolt file makes anyone who reads it panic, fault or hang. The programs that
+// call Repair call it first of all.
+func Child() {
+	text, got := os.LookupEnv(ChildEnv)
+	if !got {
+		return
+	}
+	go Guard()
+	var o order
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		err = export(o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		if NoRoom(err) {
+			os.Exit(ExitNoRoom)
+		}
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Guard ends the process when it takes more memory than reading a working copy
+// may.
+func Guard() {
+	debug.SetMemoryLimit(childMemory / 2)
+	used := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for range time.Tick(10 * time.Millisecond) {
+		if metrics.Read(used); used[0].Value.Uint64() > childMemory {
+			fmt.Fprintln(os.Stderr, "it takes too much memory")
+			os.Exit(1)
+		}
+	}
+}
+
+// export writes what a working copy holds as a journal with one snapshot, of
+// record 1. The checksums of that tell anyone who reads it that it is whole.
+func export(o order) error {
+	info, err := os.Lstat(o.From)
+	if err != nil {
+		return err
+	}
+	db, err := bolt.Open(o.From, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	return db.View(func(tx *bolt.Tx) error {
+		at := journal.State{Seq: 1}
+		var scratch []byte
+		size := int64(0)
+		for op := range Everything(tx, o.Buckets) {
+			scratch = at.Digest.Add(op, scratch)
+			if size += int64(len(scratch)); size > info.Size() {
+				return errors.New("its pages lead in a circle")
+			}
+		}
+		if o.To == "" {
+			_, err := fmt.Printf("%016x", uint64(at.Digest))
+			return err
+		}
+		return WriteJournal(o.To, tx, o.Buckets, at)
+	})
+}
+
+// errTorn says that a working copy cannot be read.
+var errTorn = errors.New("cache/kist.db cannot be read")
+
+// A CopyReader has another process read working copies.
+type CopyReader struct {
+	Buckets *table.Buckets
+	Env     []string      // more of the environment of that process; for tests
+	Timeout time.Duration // of reading; 0 is one that fits the size
+}
+
+// Read has another process read the working copy and write it as a journal
+// into the folder to, and returns its digest. The error is errTorn if that
+// cannot be read, fs.ErrNotExist if there is none, and ENOSPC if there is no room
+// in the folder.
+func (r *CopyReader) Read(from, to string) (digest journal.Digest, err error) {
+	if _, err := r.run(from, to); err != nil {
+		return 0, err
+	}
+	j, err := journal.Read(to, Format)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%w: the process that was to read it has done nothing", errTorn)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	defer j.Close()
+	done, err := j.Replay(func() error { return nil }, func([]journal.Op) error { return nil })
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errTorn, err)
+	}
+	return done.Digest, nil
+}
+
+// CopyDigest has another process read the working copy, and returns its digest.
+func CopyDigest(from string, buckets *table.Buckets) (journal.Digest, error) {
+	if os.Getenv(ChildEnv) != "" {
+		return 0, errors.New("this process is the other one")
+	}
+	said, err := (&CopyReader{Buckets: buckets}).run(from, "")
+	if err != nil {
+		return 0, err
+	}
+	digest, err := strconv.ParseUint(said, 16, 64)
+	return journal.Digest(digest), err
+}
+
+// run has another process read the working copy, and returns what that
+// printed. Its errors are those of read.
+func (r *CopyReader) run(from, to string) (printed string, err error) {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%w: it is not a regular file", errTorn)
+	}
+	if info.Size() == 0 {
+		return "", fs.ErrNotExist
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errTorn, err)
+	}
+	text, err := json.Marshal(order{From: from, To: to, Buckets: r.Buckets})
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.patience(info.Size()))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self) // #nosec G204 -- the program itself
+	cmd.Env = append(append(os.Environ(), r.Env...), ChildEnv+"="+string(text))
+	var out, said tail
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
+	switch err := cmd.Run(); {
+	case err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == ExitNoRoom:
+		return "", fmt.Errorf("there is no room to read cache/kist.db into %s: %w", filepath.Dir(to), syscall.ENOSPC)
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("%w: reading it does not end", errTorn)
+	case err != nil:
+		line, _, _ := strings.Cut(strings.TrimSpace(string(said.b)), "\n")
+		return "", fmt.Errorf("%w: %w: %s", errTorn, err, line)
+	}
+	return string(out.b), nil
+}
+
+// patience is how long reading a working copy of the size may take.
+func (r *CopyReader) patience(size int64) time.Duration {
+	if r.Timeout > 0 {
+		return r.Timeout
+	}
+	return time.Minute + time.Duration(size>>20)*time.Second/4
+}
+
+// tail keeps the beginning of what is written to it.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p[:min(len(p), max(0, 1000-len(t.b)))]...)
+	return len(p), nil
+}
+
+// WriteJournal makes a journal that begins with what the transaction sees.
+func WriteJournal(path string, tx *bolt.Tx, buckets *table.Buckets, at journal.State) error {
+	if err := disk.MakeFolder(path); err != nil {
+		return err
+	}
+	j, err := journal.Open(path, Format)
+	if err != nil {
+		return err
+	}
+	err = j.Begin(at)
+	if err == nil {
+		err = j.Snapshot(context.Background(), at, Format, Everything(tx, buckets))
+	}
+	return errors.Join(err, j.Close())
+}

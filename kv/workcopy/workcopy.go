@@ -1,0 +1,193 @@
+// Package workcopy builds, opens and reads the working copy: a bbolt file with
+// everything that the journal says. What makes commits durable is the journal.
+package workcopy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"kist/kv/datadir"
+	"kist/kv/journal"
+	"kist/kv/table"
+)
+
+// Readable reports whether this version of kist can read the data directory:
+// the error is about data of a newer version, and nothing has been changed,
+// created or locked. What else may be wrong is for others to find.
+func Readable(dir string) error {
+	j, err := journal.Read(filepath.Join(dir, "journal"), Format)
+	if err == nil {
+		err = j.Close()
+	}
+	if errors.As(err, new(*journal.Newer)) {
+		return err
+	}
+	_, err = datadir.ReadInstance(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*datadir.Irregular)) {
+		return nil
+	}
+	return err
+}
+
+// mapSize is how much address space the working copy has from the start. A map
+// that grows has to wait for all readers, a snapshot in the background among
+// them, and they for it; address space is free.
+func mapSize() int {
+	if bits.UintSize == 64 && runtime.GOOS != "windows" { // where the file would be made as long
+		return 8 << 30
+	}
+	return 256 << 20
+}
+
+// OpenCopy opens a bbolt file. It is a working copy: what makes commits durable
+// is the journal.
+func OpenCopy(path string) (*bolt.DB, error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: time.Second, FreelistType: bolt.FreelistMapType, InitialMmapSize: mapSize(), NoSync: true, NoGrowSync: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// Current refuses a store of a newer format.
+func Current(db *bolt.DB) error {
+	return db.View(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(MetaBucket.Name))
+		if b == nil {
+			return nil
+		}
+		if v := b.Get(MetaFormat); len(v) == 4 && binary.BigEndian.Uint32(v) > Format {
+			return &Newer{binary.BigEndian.Uint32(v)}
+		}
+		return nil
+	})
+}
+
+// Newer says that the store has a format that this program does not know.
+type Newer struct{ Format uint32 }
+
+func (e *Newer) Error() string {
+	return fmt.Sprintf("the data directory has format %d; this version of kist reads formats up to %d: install the version that wrote it or a newer one (nothing was changed)", e.Format, Format)
+}
+
+// Inconsistent says that the journal can be read, and that what it holds cannot
+// be right.
+type Inconsistent string
+
+func (e Inconsistent) Error() string { return string(e) }
+
+// IsDamage reports whether the error is about the data in the journal and not
+// about the disk or the system: a repair may help.
+func IsDamage(err error) bool { return journal.IsDamage(err) || errors.As(err, new(Inconsistent)) }
+
+// Harmed reports whether the error says that a part of the journal is damaged,
+// or that the disk cannot read it.
+func Harmed(err error) bool { return IsDamage(err) || errors.Is(err, journal.ErrRead) }
+
+// Rebuild makes a working copy from the journal, in place of anything that
+// has the path. When it fails there is no such file, unless what can be read
+// of a damaged journal is wanted. tell is told how far it is, from 0 to 1; it
+// may be nil.
+func Rebuild(j *journal.Journal, path string, buckets *table.Buckets, damaged bool, tell func(share float64)) (_ journal.Replayed, entries int, err error) {
+	b := &Builder{Path: path, Buckets: buckets}
+	if tell != nil {
+		const reading = 0.4 // of the whole time
+		total, err := j.Ahead()
+		if err != nil {
+			return journal.Replayed{}, 0, err
+		}
+		var read int64
+		j.Watch(func(n int64) {
+			read += n
+			tell(reading * float64(min(read, total)) / float64(max(total, 1)))
+		})
+		defer j.Watch(nil)
+		b.tell = func(n, of int) { tell(reading + (1-reading)*float64(n)/float64(of)) }
+	}
+	done, err := j.Replay(b.Start, b.Apply)
+	damaged = damaged && (err == nil || Harmed(err))
+	if err == nil || damaged && b.db != nil {
+		if failed := b.Finish(); failed != nil {
+			return done, 0, errors.Join(failed, b.drop())
+		}
+	}
+	if err == nil {
+		err = Current(b.db)
+	}
+	if err == nil {
+		var digest journal.Digest
+		if digest, entries, err = ContentDigest(b.db, buckets); err == nil && digest != done.Digest {
+			err = Inconsistent(fmt.Sprintf("the journal is damaged: what it holds has the digest %016x, and should have %016x", uint64(digest), uint64(done.Digest)))
+		}
+	}
+	if err != nil && !damaged {
+		return done, 0, errors.Join(err, b.drop())
+	}
+	return done, entries, errors.Join(err, b.Close())
+}
+
+// Remove removes a file; that there is none is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ContentDigest is the digest of everything in a working copy.
+func ContentDigest(db *bolt.DB, buckets *table.Buckets) (digest journal.Digest, entries int, err error) {
+	err = db.View(func(tx *bolt.Tx) error {
+		var scratch []byte
+		for op := range Everything(tx, buckets) {
+			scratch = digest.Add(op, scratch)
+			entries++
+		}
+		return nil
+	})
+	return digest, entries, err
+}
+
+// Everything yields all that the store holds.
+func Everything(tx *bolt.Tx, buckets *table.Buckets) func(func(journal.Op) bool) {
+	return func(yield func(journal.Op) bool) {
+		for b := range buckets.All() {
+			bucket := tx.Bucket([]byte(b.Name))
+			if bucket == nil {
+				continue
+			}
+			c := bucket.Cursor()
+			for k, v := c.First(); k != nil; k, v = c.Next() {
+				if !yield(journal.Op{Bucket: b.No, Key: k, Value: v}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// The buckets. Numbers and names are for good; DESIGN.md has what each holds.
+
+var MetaBucket = table.Bucket{No: 1, Name: "meta"}
+
+// Keys of the meta bucket.
+
+var MetaFormat = []byte("format") // uint32
+
+// NoRoom reports whether an error says that the disk, or what a quota leaves of
+// it, is full.
+func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// Format is the version of the data format that this program writes.
+const Format = 2
