@@ -35,15 +35,15 @@ func TooMany(what, code string, limit int64) error {
 func (tx *Tx) CheckBound(b table.Bucket, owner record.ID, what, code string) error {
 	n := int64(0)
 	for range tx.Walk(b, owner[:], nil, false) {
-		if n++; n >= tx.Store.Most.Each {
+		if n++; n >= tx.s.most.Each {
 			return TooMany(what, code, n)
 		}
 	}
 	return nil
 }
 
-// bounds are MaxEach (and MaxSessions) and MaxRecords, but for tests.
-type bounds struct{ Each, Records int64 }
+// Bounds are MaxEach (and MaxSessions) and MaxRecords, but for tests.
+type Bounds struct{ Each, Records int64 }
 
 // writes is how much each owner has had written to the journal recently. It is
 // forgotten when the process ends.
@@ -102,7 +102,7 @@ func (w *writes) wait(owner record.ID, now time.Time) time.Duration {
 
 // MayWrite refuses records while their owner has had too much written.
 func (tx *Tx) MayWrite(owner record.ID) error {
-	if wait := tx.Store.writes.wait(owner, tx.Now); wait > 0 {
+	if wait := tx.s.writes.wait(owner, tx.Now); wait > 0 {
 		return &record.Error{Fault: record.TooMany, Code: "too_many_writes", Text: "Too much was written for this account in the last hour. Try again later.", Retry: wait}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (tx *Tx) textsHold() bool {
 // texts sums the text of each owner up from the rows.
 func (tx *Tx) texts() map[record.ID]int64 {
 	all := map[record.ID]int64{}
-	for _, t := range tx.Store.Schema.Tables {
+	for _, t := range tx.s.schema.Tables {
 		if t.Text != nil {
 			t.Text(tx, func(owner record.ID, n int64) {
 				if n > 0 {

@@ -133,12 +133,12 @@ func (s *Store) checkClock() time.Time {
 	c.doubting.Store(doubts)
 	switch {
 	case doubts && c.belief.doubt != before:
-		s.Log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
+		s.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
 			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", leapLasts)
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
-		s.Log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
+		s.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
-		s.Log.Info("the clock is back and is believed again", "storeTime", at)
+		s.log.Info("the clock is back and is believed again", "storeTime", at)
 	}
 	return at
 }

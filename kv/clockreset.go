@@ -42,7 +42,6 @@ func (s *Store) ResetClock() (ClockReset, error) {
 		done.Was, done.Now = tx.Now, wall
 		s.clock.Lock()
 		s.steady.Lock()
-		s.Pending.Lock()
 		s.instant.Store(wall.UnixMilli())
 		if s.clock.elapsed != nil {
 			at := reading{wall, s.clock.elapsed()}
@@ -50,18 +49,16 @@ func (s *Store) ResetClock() (ClockReset, error) {
 			s.clock.doubting.Store(false)
 		}
 		s.steady.at, s.steady.elapsed = wall, s.elapsed()
-		s.Pending.Noted = nil
-		s.Pending.Unlock()
 		s.writes.setBack(wall)
 		s.steady.Unlock()
 		s.clock.Unlock()
-		tx.Now, tx.Callers, tx.Due, tx.Look = wall, true, true, true
+		tx.Now, tx.after = wall, append(tx.after, everySlot{s})
 		return tx.Delete(workcopy.MetaBucket, metaMonotonic)
 	}); err != nil {
 		return done, err
 	}
 	r := &Redate{Store: s, Now: wall, back: max(done.Was.Sub(wall), 0), Done: &done}
-	for _, t := range s.Schema.Tables {
+	for _, t := range s.schema.Tables {
 		if t.Redate == nil {
 			continue
 		}
@@ -71,15 +68,8 @@ func (s *Store) ResetClock() (ClockReset, error) {
 			return done, fmt.Errorf("the store's time is set back, but not all that was kept is corrected: %w", err)
 		}
 	}
-	select {
-	case s.Due <- struct{}{}:
-	default:
-	}
-	select {
-	case s.Look <- struct{}{}:
-	default:
-	}
-	s.Log.Warn("the store's time was set by an administrator", "was", done.Was, "now", done.Now, "itemsReopened", done.Reopened, "rowsRedated", done.Redated)
+	everySlot{s}.refresh()
+	s.log.Warn("the store's time was set by an administrator", "was", done.Was, "now", done.Now, "itemsReopened", done.Reopened, "rowsRedated", done.Redated)
 	return done, nil
 }
 
@@ -183,7 +173,7 @@ func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, err
 		}
 		after = found[len(found)-1]
 		if err := s.Update(func(tx *Tx) error {
-			tx.Callers = true // keys may be among them
+			tx.after = append(tx.after, everySlot{s}) // keys may be among them
 			for _, key := range found {
 				if err := change(tx, key); err != nil {
 					return err

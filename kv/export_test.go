@@ -25,7 +25,7 @@ func StoreSeq(s *Store) *uint64 { return &s.seq }
 
 func InspectedStore(i *Inspection) *Store { return i.s }
 
-func BareTx(s *Store, b *bolt.Tx) *Tx { return &Tx{Tx: table.On(b), Store: s, Now: time.Now()} }
+func BareTx(s *Store, b *bolt.Tx) *Tx { return &Tx{Tx: table.On(b), s: s, Now: time.Now()} }
 
 func Between(s *Store, fn func() error) error { return s.between(fn) }
 
@@ -47,11 +47,11 @@ func SnapshotUnderWay(s *Store) chan int64 { return s.gen.busy }
 
 func MakeSnapshotDue(s *Store) { s.gen.due = true }
 
-func HasBallast(s *Store) bool { return s.Space.held.Load() }
+func HasBallast(s *Store) bool { return s.space.held.Load() }
 
-func SetDiskLow(s *Store, low bool) { s.Space.low.Store(low) }
+func SetDiskLow(s *Store, low bool) { s.space.low.Store(low) }
 
-func SetBounds(s *Store, each, records int64) { s.Most = bounds{Each: each, Records: records} }
+func SetBounds(s *Store, each, records int64) { s.most = Bounds{Each: each, Records: records} }
 
 func WriteWait(s *Store, id record.ID) time.Duration { return s.writes.wait(id, s.Now()) }
 
@@ -70,10 +70,8 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := &Store{bolt: db, now: s.now, Schema: s.Schema}
-	other.Callers.Store(s.Callers.Load())
-	other.tags.Store(s.tags.Load())
-	return other, s.Schema.Rederive(s.bolt, db, lost)
+	other := &Store{bolt: db, now: s.now, schema: s.schema}
+	return other, s.schema.Rederive(s.bolt, db, lost)
 }
 
 const (

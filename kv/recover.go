@@ -54,7 +54,7 @@ func (s *Store) keepInstance() error {
 		return err
 	}
 	if err == nil {
-		s.Log.Warn("the file " + datadir.InstanceName + " could not be understood; it is written again")
+		s.log.Warn("the file " + datadir.InstanceName + " could not be understood; it is written again")
 	}
 	secret, err := secretOf(s.bolt)
 	if err == nil {
@@ -116,7 +116,7 @@ func (s *Store) load() error {
 			s.state = clean.State()
 			return errors.Join(workcopy.Current(s.bolt), s.belongs(s.bolt))
 		}
-		s.Log.Warn("the working copy cannot be opened; it is rebuilt", "error", err)
+		s.log.Warn("the working copy cannot be opened; it is rebuilt", "error", err)
 	}
 
 	begun := time.Now()
@@ -147,7 +147,7 @@ func (s *Store) load() error {
 	case !clean.Here(s.dir):
 		// A copy may read the journal, and then the proof of a later stop. One
 		// that was cut short looks the same.
-		s.Log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
+		s.log.Warn("this copy of the data has what there was when its journal was read; a stop that came later had more",
 			"commits", done.Seq, "atTheStop", clean.Seq)
 	default:
 		harm := workcopy.Inconsistent(fmt.Sprintf("journal/%s is damaged: it ends at record %d, and the last stop was at %d", clean.Log, done.Seq, clean.Seq))
@@ -169,10 +169,10 @@ func (s *Store) load() error {
 	}
 	s.state = done.State
 	if !fresh {
-		s.Log.Info("the store was rebuilt from the journal, as the last stop was not a clean one or the data was copied",
+		s.log.Info("the store was rebuilt from the journal, as the last stop was not a clean one or the data was copied",
 			"records", entries, "snapshot", done.Snapshot, "commits", done.Records, "cut", done.Cut, "took", time.Since(begun).Round(time.Millisecond))
 		for _, bad := range done.Bad {
-			s.Log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
+			s.log.Warn("a snapshot is damaged; an older one and the logs after it were used", "error", bad)
 		}
 		s.gen.due = true
 		debug.FreeOSMemory() // sorting took more than serving does

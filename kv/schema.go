@@ -116,6 +116,11 @@ type Table struct {
 	// Load reads at a start what the store keeps of the rows in memory.
 	Load func(*Store, *table.Tx)
 
+	// Watched are buckets. Changed is called after a commit that has changed one of
+	// them, before that is acknowledged.
+	Watched []table.Bucket
+	Changed func(*Store)
+
 	// Flush takes what was counted in memory and returns what writes it, nil if there
 	// is nothing, and what puts it back if it cannot be written.
 	Flush func(*Store) (write func(*Tx) error, giveBack func())
@@ -163,7 +168,7 @@ const RemoveBatch = 200
 // transaction in which it is done sees that nothing is left: a request of the
 // owner's may still be under way.
 func (tx *Tx) Drop(owner record.ID) (done bool, err error) {
-	for _, t := range slices.Backward(tx.Store.Schema.Tables) {
+	for _, t := range slices.Backward(tx.s.schema.Tables) {
 		if t.Drop == nil {
 			continue
 		}
@@ -248,7 +253,7 @@ func Signed(t time.Time) uint64 { return uint64(t.UnixMilli()) ^ 1<<63 }
 // next one is due, 0 if none waits for its time. What it costs goes by the
 // number of groups and of what it finds, not by what is queued.
 func FindDue[T any](tx *Tx, b table.Bucket, prefix []byte, size int, room func(group []byte) (int, error), parse func(group, rest []byte) (T, bool)) (found []T, wait time.Duration, err error) {
-	now := tx.Store.MonotonicNow().UnixMilli()
+	now := tx.s.MonotonicNow().UnixMilli()
 	for after := []byte(nil); ; {
 		var group []byte
 		for k := range tx.Walk(b, prefix, after, false) {

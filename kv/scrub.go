@@ -86,7 +86,7 @@ func (s *Store) scrubAndHeal() bool {
 	if err == nil && wrong != nil {
 		// The working copy holds everything, and the digest proves it: a snapshot
 		// of it makes the damaged part superfluous.
-		s.Log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
+		s.log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
 		damage := wrong
 		wrong, err = s.heal()
 		s.note(func(h *JournalHealth) {
@@ -96,9 +96,9 @@ func (s *Store) scrubAndHeal() bool {
 			}
 		})
 		if err == nil && wrong == nil {
-			s.Log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+			s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
 		} else if s.stopping.Err() == nil {
-			s.Log.Error("the damaged journal could not be replaced: what was committed since the damage would be lost with the working copy; make a backup now",
+			s.log.Error("the damaged journal could not be replaced: what was committed since the damage would be lost with the working copy; make a backup now",
 				"damage", damage, "error", errors.Join(err, wrong))
 		}
 	}
@@ -106,7 +106,7 @@ func (s *Store) scrubAndHeal() bool {
 	case s.stopping.Err() != nil:
 		return false
 	case err != nil:
-		s.Log.Error("the journal could not be read through; it is tried again", "error", err)
+		s.log.Error("the journal could not be read through; it is tried again", "error", err)
 		return false
 	}
 	s.note(func(h *JournalHealth) {
@@ -217,7 +217,7 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err = errors.Join(err, workcopy.Current(db), s.belongs(db)); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
-	s.Log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
+	s.log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
 	err = s.journal.Begin(clean.State())
 	if err == nil {
 		err = db.View(func(tx *bolt.Tx) error {
@@ -231,6 +231,6 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	s.bolt, s.state = db, clean.State()
 	now := s.now().UTC()
 	s.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
-	s.Log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
+	s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
 	return true, nil
 }

@@ -66,7 +66,7 @@ func (s *Store) renew() {
 	}
 	if err != nil {
 		g.retry = now.Add(snapshotRetry)
-		s.Log.Error("no new part of the journal begun; the present one goes on", "error", err)
+		s.log.Error("no new part of the journal begun; the present one goes on", "error", err)
 		return
 	}
 	at := s.state
@@ -91,16 +91,16 @@ func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	}
 	if err == nil {
 		if err := s.journal.Pack(s.stopping, at); err != nil && s.stopping.Err() == nil {
-			s.Log.Warn("old logs are not compressed; they stay as they are", "error", err)
+			s.log.Warn("old logs are not compressed; they stay as they are", "error", err)
 		}
 	}
 	if err != nil {
 		if s.stopping.Err() == nil {
-			s.Log.Error("no snapshot written; what is in the logs is safe", "error", err)
+			s.log.Error("no snapshot written; what is in the logs is safe", "error", err)
 		}
 		return 0
 	}
-	s.Log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
+	s.log.Debug("snapshot written", "commits", at.Seq, "took", time.Since(begun).Round(time.Millisecond))
 	return size
 }
 

@@ -57,18 +57,18 @@ func (s *Store) openDiskSpace() error {
 	if err != nil {
 		return err
 	}
-	s.Space.folder = f
+	s.space.folder = f
 	info, err := f.Lstat(ballastName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && info.Mode().IsRegular():
-		s.Space.held.Store(true)
+		s.space.held.Store(true)
 	case err == nil:
 		// Something else has the name. The ballast is made again if this can go;
 		// nothing else needs it.
 		if err := f.Remove(ballastName); err != nil {
-			s.Log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
+			s.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
 		}
 	}
 	return err
@@ -76,7 +76,7 @@ func (s *Store) openDiskSpace() error {
 
 // journalSpace is what the journal is told of the disk.
 func (s *Store) journalSpace() (journal.Space, error) {
-	r, err := s.Space.space()
+	r, err := s.space.space()
 	return spaceFor(r), err
 }
 
@@ -103,10 +103,10 @@ func Retention(dir string) (journal.Retention, error) {
 // FreeForContent is how many bytes of new content the disk takes at present; a large
 // number where that cannot be found out.
 func (s *Store) FreeForContent() int64 {
-	if s.Space.full.Load() {
+	if s.space.full.Load() {
 		return 0
 	}
-	r, err := s.Space.space()
+	r, err := s.space.space()
 	if err != nil {
 		return 1 << 62
 	}
@@ -122,38 +122,38 @@ var ErrFull = &record.Error{Fault: record.Full, Code: "disk_full", Text: "The se
 
 // checkDiskSpace looks at the free space. It is called every second.
 func (s *Store) checkDiskSpace() {
-	r, err := s.Space.space()
+	r, err := s.space.space()
 	if err != nil {
 		return
 	}
 	keep := Reserve(r.Total)
 	low := r.Free < keep/4
-	if low != s.Space.low.Swap(low) {
+	if low != s.space.low.Swap(low) {
 		if low {
-			s.Log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
+			s.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
 		} else {
-			s.Log.Info("there is room on the disk again", "freeBytes", r.Free)
+			s.log.Info("there is room on the disk again", "freeBytes", r.Free)
 		}
 	}
-	if r.Free < keep && time.Since(s.Space.pruned) > time.Minute {
-		s.Space.pruned = time.Now()
+	if r.Free < keep && time.Since(s.space.pruned) > time.Minute {
+		s.space.pruned = time.Now()
 		if err := s.journal.Prune(); err != nil {
-			s.Log.Warn("old parts of the journal could not be removed to make room", "error", err)
+			s.log.Warn("old parts of the journal could not be removed to make room", "error", err)
 		}
 	}
 	size := min(ballastMost, r.Total/ballastShare)
-	switch held := s.Space.held.Load(); {
+	switch held := s.space.held.Load(); {
 	case held && r.Free < size:
 		s.removeBallast()
-	case !held && !s.Space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.Space.balked.Load() > ballastRetry:
+	case !held && !s.space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.space.balked.Load() > ballastRetry:
 		// Random bytes: a file system may keep no others in full.
-		if err := s.Space.folder.Publish(ballastName, func(w io.Writer) error {
+		if err := s.space.folder.Publish(ballastName, func(w io.Writer) error {
 			_, err := io.CopyN(w, rand.Reader, int64(size))
 			return err
 		}); err == nil {
-			s.Space.held.Store(true)
+			s.space.held.Store(true)
 		} else {
-			s.Space.balked.Store(time.Now().Unix())
+			s.space.balked.Store(time.Now().Unix())
 		}
 	}
 }
@@ -164,20 +164,20 @@ const commitGrowth = 1 << 20
 // freeDiskSpace gives up the ballast if a commit of bbolt's may not find room for
 // its pages: it cannot be tried again, as an append to the journal can.
 func (s *Store) freeDiskSpace() {
-	if !s.Space.held.Load() {
+	if !s.space.held.Load() {
 		return
 	}
-	if r, err := s.Space.space(); err == nil && r.Free < commitGrowth {
+	if r, err := s.space.space(); err == nil && r.Free < commitGrowth {
 		s.removeBallast()
 	}
 }
 
 // removeBallast makes room for removals; it reports whether it did.
 func (s *Store) removeBallast() bool {
-	if !s.Space.held.Swap(false) {
+	if !s.space.held.Swap(false) {
 		return false
 	}
-	return s.Space.folder.Remove(ballastName) == nil
+	return s.space.folder.Remove(ballastName) == nil
 }
 
 // ErrUnwritable says that the disk failed to take a commit. Reading goes on.
@@ -191,16 +191,16 @@ var ErrUnwritable = &record.Error{
 func (s *Store) commitFailed(err error) error {
 	if workcopy.NoRoom(err) {
 		s.removeBallast()
-		if !s.Space.full.Swap(true) {
-			s.Log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
+		if !s.space.full.Swap(true) {
+			s.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
 		}
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
 	if !errors.As(err, new(syscall.Errno)) {
 		return err // not the disk's fault
 	}
-	if !s.Space.failed.Swap(true) {
-		s.Log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
+	if !s.space.failed.Swap(true) {
+		s.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
 	}
 	s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
 	return fmt.Errorf("%w (%w)", ErrUnwritable, err)
@@ -208,14 +208,14 @@ func (s *Store) commitFailed(err error) error {
 
 // commitSucceeded notes that a commit was written.
 func (s *Store) commitSucceeded() {
-	if s.Space.failed.Load() && s.Space.failed.Swap(false) {
-		s.Log.Warn("the disk writes again")
+	if s.space.failed.Load() && s.space.failed.Swap(false) {
+		s.log.Warn("the disk writes again")
 	}
 }
 
 // Failing reports whether the latest commit could not be written because the
 // disk failed. It is tried again every second.
-func (s *Store) Failing() bool { return s.Space.failed.Load() }
+func (s *Store) Failing() bool { return s.space.failed.Load() }
 
 // retryBytes is the size of a commit that shows that there is room again. A
 // small one would fit into the last block of a file.
@@ -232,9 +232,9 @@ func (s *Store) retryWrite() {
 			return tx.Put(workcopy.MetaBucket, metaTried, value)
 		})
 	}
-	if s.Space.full.Load() && !s.Space.low.Load() && try(retryBytes) == nil && try(8) == nil {
-		s.Space.full.Store(false)
-		s.Log.Info("a write found room on the disk again")
+	if s.space.full.Load() && !s.space.low.Load() && try(retryBytes) == nil && try(8) == nil {
+		s.space.full.Store(false)
+		s.log.Info("a write found room on the disk again")
 	}
 	if s.Failing() {
 		_ = try(8)

@@ -59,10 +59,10 @@ type Options struct {
 // A Store is an open data directory. It is safe for concurrent use.
 type Store struct {
 	dir     string
-	Schema  *Schema
+	schema  *Schema
 	buckets *table.Buckets // of schema
 	now     func() time.Time
-	Log     *slog.Logger
+	log     *slog.Logger
 	lock    *datadir.Lock
 
 	rebuilding func() (progress func(share float64), err error) // see Options.Rebuild; may be nil
@@ -73,7 +73,7 @@ type Store struct {
 	record  journal.Record // the committer's
 	state   journal.State  // what the last commit led to; the committer's
 	gen     generation     // the committer's
-	Space   diskSpace
+	space   diskSpace
 
 	closing sync.RWMutex // held for reading while a job is handed over
 	closed  bool
@@ -96,50 +96,17 @@ type Store struct {
 	seq     uint64        // the latest place of the feed of changes; the committer's
 	changed chan struct{} // see Changed
 
-	// What is read often is kept until a commit changes it: the commit puts an
-	// empty map in place before it is acknowledged. A reader takes the map
-	// before it begins to read, so that it cannot file what is old in the new
-	// one.
-	tags    atomic.Pointer[sync.Map] // tags by id
-	Callers atomic.Pointer[sync.Map] // credentials by digest, as of the last commit that touched them
-	Shared  atomic.Pointer[Shared]   // records by slug
-
-	Due     chan struct{}        // something may be due: see Due
-	Look    chan struct{}        // a page may be: see PageCheckDue
 	steady  monotonicClock       // the clock of retries
 	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
-	Pending  counters
-	slots    sync.Map // see Slot
-	Most     bounds
+	slots    sync.Map      // see Slot
+	drops    atomic.Uint64 // how often caches were dropped, see Cache
+	most     Bounds
 	writes   writes
 	paid     [table.MaxBucket + 1]bool // see Table.Paid
 	stopping context.Context           // over when the store is being closed
 	stop     context.CancelFunc
 	once     sync.Once
-}
-
-// Shared are records by slug, as of the last commit that changed a record or
-// an account: see Store.tags. Views change neither, so that what is asked for
-// again and again is read once.
-type Shared struct {
-	BySlug sync.Map // of *record.Record
-	Size   atomic.Int64
-}
-
-// A Slot is where each store keeps in memory what one table has of its own.
-type Slot[T any] struct{ _ byte } // two of no size might have one address
-
-// Set has the store keep v.
-func (k *Slot[T]) Set(s *Store, v *T) { s.slots.Store(k, v) }
-
-// Of is what the store keeps; a zero T at first.
-func (k *Slot[T]) Of(s *Store) *T {
-	v, there := s.slots.Load(k)
-	if !there {
-		v, _ = s.slots.LoadOrStore(k, new(T))
-	}
-	return v.(*T) //nolint:errcheck // nothing else is filed under k
 }
 
 // Open opens the data directory, which is made with mode 0700 if it does not
@@ -163,26 +130,23 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, Schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, Log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), Due: make(chan struct{}, 1), Look: make(chan struct{}, 1), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	s.clock.elapsed = o.Elapsed
 	if s.elapsed = o.Monotonic; o.Monotonic == nil {
 		begun := time.Now()
 		s.elapsed = func() time.Duration { return time.Since(begun) }
 	}
-	s.Most = bounds{Each: MaxEach, Records: MaxRecords}
-	s.paid = s.Schema.paid()
+	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
+	s.paid = s.schema.paid()
 	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
 	if s.timer = o.Timer; o.Timer == nil {
 		s.timer = time.After
 	}
-	if s.Space.space = o.Space; o.Space == nil {
-		s.Space.space = func() (disk.Room, error) { return disk.Space(dir) }
+	if s.space.space = o.Space; o.Space == nil {
+		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
-	s.Callers.Store(new(sync.Map))
-	s.tags.Store(new(sync.Map))
-	s.Shared.Store(new(Shared))
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, l.Release())
 	}
@@ -231,7 +195,7 @@ func (s *Store) open() error {
 	}
 	if err == nil {
 		if err := datadir.DropUnfinished(s.dir); err != nil {
-			s.Log.Warn("what a repair has left could not be removed", "error", err)
+			s.log.Warn("what a repair has left could not be removed", "error", err)
 		}
 	}
 	if err != nil {
@@ -277,7 +241,7 @@ func (s *Store) prepare() error {
 			}
 		}
 		for ; from < workcopy.Format; from++ {
-			if err := s.Schema.Migrations[from](tx); err != nil {
+			if err := s.schema.Migrations[from](tx); err != nil {
 				return fmt.Errorf("cannot bring the data from format %d to %d: %w", from, from+1, err)
 			}
 		}
@@ -296,7 +260,7 @@ func (s *Store) prepare() error {
 	}
 	return s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		for _, t := range s.Schema.Tables {
+		for _, t := range s.schema.Tables {
 			if t.Load != nil {
 				t.Load(s, tx)
 			}
@@ -304,6 +268,9 @@ func (s *Store) prepare() error {
 		return nil
 	})
 }
+
+// Log is where background work reports.
+func (s *Store) Log() *slog.Logger { return s.log }
 
 // Dir is the data directory.
 func (s *Store) Dir() string { return s.dir }
@@ -323,6 +290,67 @@ func (s *Store) Secret() ([32]byte, error) {
 // Now is the instant of a transaction that would begin now.
 func (s *Store) Now() time.Time { return s.Wall() }
 
+// flushEvery is how late the views of unlimited items, the last use of keys
+// and wrong tries may be written; a killed process loses no more of them than
+// that.
+const flushEvery = time.Second
+
+func (s *Store) flushLoop() {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stopping.Done():
+			return
+		case <-tick.C:
+			s.checkDiskSpace()
+			s.retryWrite()
+			if err := s.watchClock(false); err != nil {
+				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
+			}
+			for _, t := range s.schema.Tables {
+				if t.Tick != nil {
+					t.Tick(s)
+				}
+			}
+			if err := s.Flush(); err != nil {
+				s.log.Error("counts not written; they are kept for the next try", "error", err)
+			}
+		}
+	}
+}
+
+// Flush writes what is counted in memory. What cannot be written stays.
+func (s *Store) Flush() error {
+	var writes []func(*Tx) error
+	var back []func()
+	for _, t := range s.schema.Tables {
+		if t.Flush == nil {
+			continue
+		}
+		if write, giveBack := t.Flush(s); write != nil {
+			writes, back = append(writes, write), append(back, giveBack)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	err := s.Update(func(tx *Tx) error {
+		for _, write := range writes {
+			if err := write(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		for _, giveBack := range back {
+			giveBack()
+		}
+	}
+	return err
+}
+
 // Close waits for the transactions under way, writes what is counted in
 // memory, proves that the working copy is whole, and gives the data directory free. A second call does nothing.
 func (s *Store) Close() error {
@@ -337,7 +365,7 @@ func (s *Store) Close() error {
 		s.closing.Unlock()
 		s.work.Wait()
 		log, size := s.journal.End()
-		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.Space.folder.Close())
+		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
 			err = s.certify(log, size)
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -26,23 +26,19 @@ type Tx struct {
 	// goes back, unless an administrator sets it back (ResetClock).
 	Now time.Time
 
-	Store   *Store
-	write   bool
-	Callers bool      // credentials were touched
-	Renamed bool      // a tag was changed
-	Due     bool      // a delivery may be due
-	Look    bool      // a page may be due
-	Known   *sync.Map // tags by id, in a View
-	People  *sync.Map // whether accounts are shut, by id, in a View
+	s     *Store
+	write bool
+	drops uint64      // Store.drops before the transaction began; of a View
+	after []refresher // what is done when the transaction is committed
 }
 
 // View runs fn on what is committed. Nothing that fn reads by way of the
 // embedded table.Tx may outlive it; the values that verbs return may. fn must
 // not call Update, which may have to wait for it.
 func (s *Store) View(fn func(*Tx) error) error {
-	known, people := s.tags.Load(), s.Callers.Load() // before the transaction begins: see Store.tags
+	drops := s.drops.Load() // before the transaction begins: see Cache
 	return s.read(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.Wall(), Store: s, Known: known, People: people})
+		return fn(&Tx{Tx: table.On(b), Now: s.Wall(), s: s, drops: drops})
 	})
 }
 
@@ -145,7 +141,8 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	if err != nil {
 		return batch, fmt.Errorf("begin: %w", err)
 	}
-	last, seq, callers, renamed, due, look := s.last, s.seq, false, false, false, false
+	last, seq := s.last, s.seq
+	var after []refresher
 	t := table.On(b)
 	rollback := func(err error) ([]*job, error) {
 		s.last, s.seq = last, seq
@@ -154,13 +151,13 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	var now time.Time
 	for n := 0; n < len(batch); n++ {
 		now = s.Wall()
-		tx := &Tx{Tx: t, Now: now, Store: s, write: true}
+		tx := &Tx{Tx: t, Now: now, s: s, write: true}
 		mark := t.Mark()
 		j := batch[n]
 		j.err = run(j.fn, tx)
 		now = tx.Now // see ResetClock
 		if j.err == nil {
-			callers, renamed, due, look = callers || tx.Callers, renamed || tx.Renamed, due || tx.Due, look || tx.Look
+			after = append(after, tx.after...)
 		} else if err := t.Undo(mark); err != nil {
 			return rollback(fmt.Errorf("undo: %w", err))
 		}
@@ -194,7 +191,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		return rollback(err)
 	}
 	s.record.Reset(s.state.Digest)
-	content := false
+	var changed [table.MaxBucket + 1]bool
 	var paid map[record.ID]int
 	for got, before := range t.Changes() {
 		s.record.Add(journal.Op(got), before)
@@ -204,7 +201,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 			}
 			paid[record.ID(got.Key[:16])] += len(got.Key) + len(got.Value)
 		}
-		content = content || got.Bucket == RecordBucket.No
+		changed[got.Bucket] = true
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
@@ -230,25 +227,15 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		default: // it was not received yet
 		}
 	}
-	if callers {
-		s.Callers.Store(new(sync.Map))
-	}
-	if callers || content {
-		s.Shared.Store(new(Shared))
-	}
-	if renamed {
-		s.tags.Store(new(sync.Map))
-	}
-	if due {
-		select {
-		case s.Due <- struct{}{}:
-		default: // it is known already
+	for _, r := range after {
+		if _, signals := r.(*signal); !signals {
+			s.drops.Add(1) // first: see Cache.In
 		}
+		r.refresh()
 	}
-	if look {
-		select {
-		case s.Look <- struct{}{}:
-		default: // it is known already
+	for _, t := range s.schema.Tables {
+		if slices.ContainsFunc(t.Watched, func(b table.Bucket) bool { return changed[b.No] }) {
+			t.Changed(s)
 		}
 	}
 	return batch, nil
@@ -272,7 +259,7 @@ func (tx *Tx) NewID() record.ID {
 	Random(id[6:])
 	binary.BigEndian.PutUint64(id[:8], uint64(tx.Now.UnixMilli())<<16|uint64(id[6]&0x07)<<8|uint64(id[7]))
 	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
-	if last := tx.Store.last; string(id[:8]) <= string(last[:8]) {
+	if last := tx.s.last; string(id[:8]) <= string(last[:8]) {
 		// The same millisecond: count on in the 12 bits after the version, and
 		// into the next millisecond when they are full.
 		n := binary.BigEndian.Uint64(last[:8])
@@ -280,7 +267,7 @@ func (tx *Tx) NewID() record.ID {
 		ms, seq = ms+seq>>12, seq&0x0fff
 		binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|seq)
 	}
-	tx.Store.last = id
+	tx.s.last = id
 	return id
 }
 
@@ -330,6 +317,18 @@ func Missing(err error) bool {
 // NextSeq is the next place in the feed. The commit writes down how far it is;
 // a place that a failed job took stays empty.
 func (tx *Tx) NextSeq() uint64 {
-	tx.Store.seq++
-	return tx.Store.seq
+	tx.s.seq++
+	return tx.s.seq
 }
+
+// Store is the store that the transaction is of.
+func (tx *Tx) Store() *Store { return tx.s }
+
+// Schema is what the store holds.
+func (tx *Tx) Schema() *Schema { return tx.s.schema }
+
+// DiskFull reports whether there is no room for new records.
+func (tx *Tx) DiskFull() bool { return tx.s.space.None() }
+
+// Bounds are how much an owner may have.
+func (tx *Tx) Bounds() Bounds { return tx.s.most }

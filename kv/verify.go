@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"path/filepath"
-	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -80,9 +79,7 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, now: time.Now, Schema: schema}
-	i.s.Callers.Store(new(sync.Map))
-	i.s.tags.Store(new(sync.Map))
+	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: schema}
 	if whole { // otherwise the secret may be among what cannot be read
 		if err := i.s.belongs(db); err != nil {
 			once(err)
@@ -136,7 +133,7 @@ func CheckRows[T any](t *table.Table[T], each func(*Audit, *T)) func(*Audit) {
 // that is referred to is there.
 func (tx *Tx) Audit(problem func(error)) error {
 	a := &Audit{tx, problem, map[table.Bucket]int{}}
-	for _, t := range tx.Store.Schema.Tables {
+	for _, t := range tx.s.schema.Tables {
 		if t.Check != nil {
 			t.Check(a)
 		}
@@ -207,7 +204,7 @@ func (tx *Tx) ContentsAfter(ref []byte) iter.Seq2[[32]byte, int64] {
 			return nil
 		}
 		past, more := following(ref)
-		all := tx.Store.Schema.Contents()
+		all := tx.s.schema.Contents()
 		heads := make([][]byte, len(all)) // the next key of each
 		for i, ix := range all {
 			heads[i] = first(ix.Bucket, past)
@@ -257,7 +254,7 @@ type Holder struct {
 // Having lists what has the content.
 func (tx *Tx) Having(ref [32]byte) []Holder {
 	var all []Holder
-	for _, ix := range tx.Store.Schema.Contents() {
+	for _, ix := range tx.s.schema.Contents() {
 		for k := range tx.Walk(ix.Bucket, ref[:], nil, false) {
 			if h, found := ix.Holder(tx, k[32:]); found {
 				all = append(all, h)

@@ -19,7 +19,7 @@ var UnreferencedTable = kv.Table{
 // Referenced reports whether a record has the content, or an item that waits
 // for approval.
 func Referenced(tx *kv.Tx, ref [32]byte) bool {
-	for _, ix := range tx.Store.Schema.Contents() {
+	for _, ix := range tx.Schema().Contents() {
 		for range tx.Walk(ix.Bucket, ref[:], nil, false) {
 			return true
 		}

@@ -15,7 +15,7 @@ const endBatch = 100
 // tellExpired is the Tick of records.
 func tellExpired(s *kv.Store) {
 	if err := emitExpired(s); err != nil {
-		s.Log.Error("ends not told; they are tried again", "error", err)
+		s.Log().Error("ends not told; they are tried again", "error", err)
 	}
 }
 
@@ -46,7 +46,7 @@ func emitExpired(s *kv.Store) error {
 					told++
 					continue
 				}
-				s.Log.Error("an end is not told", "error", err) // it must not hold up the others
+				s.Log().Error("an end is not told", "error", err) // it must not hold up the others
 				if err := tx.Undo(mark); err != nil {
 					return err
 				}

@@ -1,5 +1,7 @@
 package catalog
 
+import "kist/kv"
+
 // What follows lets the tests outside of the package reach into it.
 
 const (
@@ -12,3 +14,6 @@ const (
 )
 
 var Bookmark = bookmark
+
+// SharedSize is how many bytes of records are kept by slug.
+func SharedSize(s *kv.Store) int64 { return sharedCache.Of(s).size.Load() }

@@ -90,11 +90,11 @@ func addPage(tx *kv.Tx, r *record.Record, f *record.Form, past bool) error {
 	if !ok {
 		return nil
 	}
-	p := record.NewPage(r.Owner, r.ID, b.URL, tx.Store.MonotonicNow())
+	p := record.NewPage(r.Owner, r.ID, b.URL, tx.Store().MonotonicNow())
 	if past && b.Name != "" {
 		p.Settle(p.Due)
 	}
-	tx.Look = true
+	people.PagesDue.Raise(tx)
 	return PageRows.Put(tx.Tx, p)
 }
 
@@ -107,13 +107,13 @@ func turnPage(tx *kv.Tx, r *record.Record, before, got *record.Bookmark) error {
 	}
 	switch {
 	case p.Key != record.PageKey(got.URL):
-		p = record.NewPage(r.Owner, r.ID, got.URL, tx.Store.MonotonicNow())
+		p = record.NewPage(r.Owner, r.ID, got.URL, tx.Store().MonotonicNow())
 	case got.Name == "" && before.Name != "":
-		p.Refill(tx.Store.MonotonicNow())
+		p.Refill(tx.Store().MonotonicNow())
 	default:
 		return nil
 	}
-	tx.Look = true
+	people.PagesDue.Raise(tx)
 	return PageRows.Put(tx.Tx, p)
 }
 
@@ -143,7 +143,7 @@ func FillPages(tx *kv.Tx) error {
 	if err != nil {
 		return err
 	}
-	due, sums := tx.Store.MonotonicNow(), map[string]int64{}
+	due, sums := tx.Store().MonotonicNow(), map[string]int64{}
 	filed := map[table.Bucket]map[string][]byte{}
 	file := func(b table.Bucket, key, value []byte) {
 		if filed[b] == nil {
@@ -246,7 +246,7 @@ func SamePages(tx *kv.Tx, owner record.ID, address string, other record.ID) ([]*
 
 // PageCheckDue tells by a value that a page may be due since it was last asked, or
 // that the settings have changed. It is for one reader.
-func PageCheckDue(s *kv.Store) <-chan struct{} { return s.Look }
+func PageCheckDue(s *kv.Store) <-chan struct{} { return people.PagesDue.Of(s) }
 
 // A DuePage names a page that is to be looked at.
 type DuePage struct {
@@ -267,7 +267,7 @@ func DuePages(tx *kv.Tx, take func(DuePage) (more bool)) (wait time.Duration, er
 	if err != nil || !set.LinkChecks {
 		return 0, err
 	}
-	now := tx.Store.MonotonicNow()
+	now := tx.Store().MonotonicNow()
 	next := binary.BigEndian.AppendUint64(nil, kv.Signed(now.Add(time.Millisecond)))
 	n := 0
 	for k := range tx.Walk(pageDue, nil, next, true) {
@@ -306,7 +306,7 @@ func PostponePage(tx *kv.Tx, t DuePage) error {
 	if err != nil {
 		return err
 	}
-	p.Postpone(tx.Store.MonotonicNow())
+	p.Postpone(tx.Store().MonotonicNow())
 	return PageRows.Put(tx.Tx, p)
 }
 
@@ -333,8 +333,9 @@ func RecheckPage(tx *kv.Tx, r *record.Record) error {
 	if errors.Is(err, table.ErrMissing) {
 		return nil
 	}
-	if now := tx.Store.MonotonicNow(); err == nil && p.Due.After(now) {
-		p.Due, tx.Look = now, true
+	if now := tx.Store().MonotonicNow(); err == nil && p.Due.After(now) {
+		p.Due = now
+		people.PagesDue.Raise(tx)
 		err = PageRows.Put(tx.Tx, p)
 	}
 	return err
@@ -393,13 +394,13 @@ func SavePageCheck(tx *kv.Tx, before *record.Page, l record.Look) error {
 		err := people.Charge(tx, r.Owner, int64(len(filled.AppendRow(nil))-len(r.AppendRow(nil))))
 		var limit *record.Error
 		switch {
-		case tx.Store.Space.None(), errors.As(err, &limit) && limit.Code == "quota_exceeded":
+		case tx.DiskFull(), errors.As(err, &limit) && limit.Code == "quota_exceeded":
 			fill, l.Read = false, false // later
 		case err != nil:
 			return err
 		}
 	}
-	gone := p.Record(l, tx.Store.MonotonicNow())
+	gone := p.Record(l, tx.Store().MonotonicNow())
 	if err := PageRows.Put(tx.Tx, p); err != nil {
 		return err
 	}

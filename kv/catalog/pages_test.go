@@ -335,7 +335,7 @@ func TestPageIcons(t *testing.T) {
 	kvtest.View(t, s, func(tx *kv.Tx) error {
 		p, _, _, err := catalog.LoadDuePage(tx, catalog.DuePage{Owner: a.Owner, ID: a.ID})
 		is.NoErr(err)
-		is.True(p.Due.After(tx.Store.MonotonicNow())) // nothing is looked at
+		is.True(p.Due.After(tx.Store().MonotonicNow())) // nothing is looked at
 		got, err := catalog.PageIcon(tx, b)
 		is.Equal(got, record.ID{})
 		return kvtest.FirstError(err, kvtest.Audit(tx))

@@ -71,6 +71,8 @@ var RecordRows = &table.Table[record.Record]{
 }
 
 var RecordTable = kv.Table{
+	Watched: []table.Bucket{kv.RecordBucket, people.UserBucket},
+	Changed: sharedCache.Renew,
 	Buckets: []table.Bucket{kv.RecordBucket, kv.RecordSlug, recordFacet, recordOrder, recordEnd, blobBucket, kv.ChangeBucket, kv.SumBucket},
 	Check: func(a *kv.Audit) {
 		known := a.Format() >= pagesFormat
@@ -299,7 +301,7 @@ func Add(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *reco
 
 // AddCharged is Add of content that was charged before.
 func AddCharged(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *record.Content, password string) (*record.Record, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	var problems field.Problems
@@ -326,7 +328,7 @@ func Restore(tx *kv.Tx, owner record.ID, k *record.Kind, f *record.Form, bytes *
 	if p.Password != "" && !people.ValidHash(p.Password) {
 		return nil, record.Bad(map[string]string{"passwordHash": "is not one that kist makes"})
 	}
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	if bytes != nil {
@@ -476,7 +478,7 @@ func Save(tx *kv.Tx, r *record.Record, f *record.Form, password string) error {
 	old := len(r.Body)
 	restart := f.Fill(r)
 	grew := len(r.Body) > old
-	if grew && tx.Store.Space.None() {
+	if grew && tx.DiskFull() {
 		return kv.ErrFull
 	}
 	text := tx.Text(r.Owner)
@@ -651,7 +653,7 @@ func checkRecordBound(tx *kv.Tx, owner record.ID) error {
 	for _, k := range record.Kinds {
 		n += RecordRows.Sum(tx.Tx, kv.OwnedKey(owner, k.Code))
 	}
-	if limit := tx.Store.Most.Records; n >= limit {
+	if limit := tx.Bounds().Records; n >= limit {
 		return kv.TooMany("items", "items", limit)
 	}
 	return nil
@@ -671,7 +673,7 @@ func emit(tx *kv.Tx, e record.Event, r *record.Record) error {
 // FinishUpload does. Bytes that were not reserved are charged as new ones are. It
 // fails as NoteFetch and Add do.
 func FinishFetch(tx *kv.Tx, f *record.Fetch, form *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	before, err := jobs.RunningOfEnabled(tx, f)

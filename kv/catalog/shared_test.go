@@ -118,11 +118,11 @@ func TestSharedBounds(t *testing.T) {
 	}
 	_, err := catalog.Shared(s, "long")
 	is.NoErr(err)
-	is.Equal(s.Shared.Load().Size.Load(), int64(0)) // too long to be kept
+	is.Equal(catalog.SharedSize(s), int64(0)) // too long to be kept
 	for i := range n {
 		_, err := catalog.Shared(s, fmt.Sprint("n", i))
 		is.NoErr(err)
-		is.True(s.Shared.Load().Size.Load() <= catalog.MaxShared)
+		is.True(catalog.SharedSize(s) <= catalog.MaxShared)
 	}
-	is.True(s.Shared.Load().Size.Load() > 0)
+	is.True(catalog.SharedSize(s) > 0)
 }

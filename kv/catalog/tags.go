@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -54,11 +55,15 @@ var FolderTable = kv.Table{
 // Tags lists the owner's tags, oldest first.
 func Tags(tx *kv.Tx, owner record.ID) ([]record.Tag, error) { return kv.Collect(TagRows, tx, owner[:]) }
 
+// tagCache has tags by id.
+var tagCache kv.Cache[sync.Map]
+
 // tag reads a tag that a record has. A View takes it from what earlier ones
 // read, until a commit changes a tag.
 func tag(tx *kv.Tx, owner, id record.ID) (record.Tag, error) {
-	if tx.Known != nil {
-		if t, ok := tx.Known.Load(id); ok {
+	kept := tagCache.In(tx)
+	if kept != nil {
+		if t, ok := kept.Load(id); ok {
 			return t.(record.Tag), nil //nolint:errcheck // nothing else is in it
 		}
 	}
@@ -66,8 +71,8 @@ func tag(tx *kv.Tx, owner, id record.ID) (record.Tag, error) {
 	if err != nil {
 		return record.Tag{}, err
 	}
-	if tx.Known != nil {
-		tx.Known.Store(id, *t)
+	if kept != nil {
+		kept.Store(id, *t)
 	}
 	return *t, nil
 }
@@ -124,7 +129,7 @@ func makeTag(tx *kv.Tx, owner record.ID, name, color string) (*record.Tag, error
 // as AddTag does.
 func SaveTag(tx *kv.Tx, t *record.Tag) error {
 	before := tx.Text(t.Owner)
-	tx.Renamed = true
+	tagCache.Drop(tx)
 	if err := TagRows.Put(tx.Tx, t); err != nil {
 		return kv.UserError(err, "tag")
 	}

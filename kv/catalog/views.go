@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"kist/kv"
@@ -25,12 +26,33 @@ var ViewTable = kv.Table{
 	Flush: flushViews,
 }
 
+// viewCounts are views that are counted in memory until the next flush.
+type viewCounts struct {
+	sync.Mutex
+	views map[[record.KeySize]byte]int64
+}
+
+var pendingViews kv.Slot[viewCounts]
+
+// CountLater counts views of the record or upload request with the key, to be
+// written within a second.
+func CountLater(s *kv.Store, key [record.KeySize]byte, n int64) {
+	c := pendingViews.Of(s)
+	c.Lock()
+	defer c.Unlock()
+	if c.views == nil {
+		c.views = map[[record.KeySize]byte]int64{}
+	}
+	c.views[key] += n
+}
+
 // flushViews takes the views that are counted in memory.
 func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
-	s.Pending.Lock()
-	defer s.Pending.Unlock()
-	views := s.Pending.Views
-	s.Pending.Views = nil
+	c := pendingViews.Of(s)
+	c.Lock()
+	defer c.Unlock()
+	views := c.views
+	c.views = nil
 	if len(views) == 0 {
 		return nil, nil
 	}
@@ -47,7 +69,7 @@ func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 					continue // removed meanwhile
 				}
 				if err != nil { // must not hold up the others' counts
-					s.Log.Error("views not counted", "views", n, "error", err)
+					s.Log().Error("views not counted", "views", n, "error", err)
 					continue
 				}
 				if err := count(tx, r, n); err != nil {
@@ -56,10 +78,8 @@ func flushViews(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 			}
 			return nil
 		}, func() {
-			s.Pending.Lock()
-			defer s.Pending.Unlock()
 			for key, n := range views {
-				s.Pending.View(key, n)
+				CountLater(s, key, n)
 			}
 		}
 }
@@ -123,9 +143,7 @@ func countRequest(tx *kv.Tx, key []byte, n int64) error {
 // caller read it; what decides is the record as it is now.
 func Seen(s *kv.Store, r *record.Record) error {
 	if r.Limit == 0 {
-		s.Pending.Lock()
-		s.Pending.View([record.KeySize]byte(r.Key()), 1)
-		s.Pending.Unlock()
+		CountLater(s, [record.KeySize]byte(r.Key()), 1)
 		return nil
 	}
 	var verdict error

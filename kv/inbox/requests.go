@@ -216,7 +216,7 @@ func Remaining(tx *kv.Tx, q *record.Request) int64 { return q.Remaining(countRec
 // fails with Taken if the slug is in use and with Invalid if it ends before it
 // begins.
 func AddRequest(tx *kv.Tx, owner record.ID, f *record.RequestForm, password string) (*record.Request, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	if err := people.RequireOwner(tx, owner); err != nil {
@@ -346,9 +346,7 @@ func dropRequests(tx *kv.Tx, owner record.ID) (done bool, err error) {
 // RequestSeen counts that someone other than the owner opened the link. The
 // count is written within a second.
 func RequestSeen(s *kv.Store, q *record.Request) {
-	s.Pending.Lock()
-	defer s.Pending.Unlock()
-	s.Pending.View([record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
+	catalog.CountLater(s, [record.KeySize]byte(requestKey(q.Owner, q.ID)), 1)
 }
 
 // reservations is what is promised to transfers that are under way. It is the
@@ -399,7 +397,7 @@ func Reserve(s *kv.Store, ctx context.Context, q *record.Request, from string, m
 	err := retryWhenFreed(s, ctx, func(tx *kv.Tx) error {
 		q, size, err := checkReservation(tx, r, people.ChargedBytes, 1, minimum, limit)
 		if err == nil {
-			promises.Of(tx.Store).add(r, q, 1, size)
+			promises.Of(tx.Store()).add(r, q, 1, size)
 		}
 		return err
 	})
@@ -419,7 +417,7 @@ func retryWhenFreed(s *kv.Store, ctx context.Context, fn func(*kv.Tx) error) err
 		err := s.Update(func(tx *kv.Tx) error {
 			err := fn(tx)
 			if err == record.ErrWait { //nolint:errorlint // it is this very one
-				in := promises.Of(tx.Store)
+				in := promises.Of(tx.Store())
 				if in.given == nil {
 					in.given = make(chan struct{})
 				}
@@ -448,7 +446,7 @@ func (r *Reservation) Another() error {
 	return r.s.Update(func(tx *kv.Tx) error {
 		q, _, err := checkReservation(tx, r, people.ContentBytes, 1, 0, 0)
 		if err == nil {
-			promises.Of(tx.Store).add(r, q, 1, 0)
+			promises.Of(tx.Store()).add(r, q, 1, 0)
 		}
 		return err
 	})
@@ -457,7 +455,7 @@ func (r *Reservation) Another() error {
 // Release gives the place back; a second time, or once the files are received,
 // it does nothing.
 func (r *Reservation) Release() error {
-	err := r.s.Update(func(tx *kv.Tx) error { promises.Of(tx.Store).drop(r); return nil })
+	err := r.s.Update(func(tx *kv.Tx) error { promises.Of(tx.Store()).drop(r); return nil })
 	if errors.Is(err, kv.ErrClosed) {
 		return nil // and forgotten with all others
 	}
@@ -530,7 +528,7 @@ func requireOpenRequest(tx *kv.Tx, owner, request record.ID) (*record.Request, *
 // contentBytes for one that has its place already. What is reserved for uploads that
 // are over is free before anything is refused for its sake.
 func checkReservation(tx *kv.Tx, r *Reservation, kept func(*kv.Tx, record.ID) int64, files, minimum, maximum int64) (q *record.Request, size int64, err error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, 0, kv.ErrFull
 	}
 	q, u, err := requireOpenRequest(tx, r.owner, r.request)
@@ -575,7 +573,7 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, kept func(*kv.Tx,
 		again = oldest.Add(time.Duration(q.Window) * time.Hour).Sub(tx.Now)
 	}
 	promised := int64(0)
-	if p := promises.Of(tx.Store).requests[q.ID]; p != nil {
+	if p := promises.Of(tx.Store()).requests[q.ID]; p != nil {
 		promised = p.bytes
 		taken.Files += p.files
 		taken.Pending += p.files
@@ -590,7 +588,7 @@ func checkLimits(tx *kv.Tx, q *record.Request, u *record.User, kept func(*kv.Tx,
 	}
 	quota, err := people.Quota(tx, u)
 	if err == nil { // what the owner may keep is no business of a stranger's: it has no error of its own
-		limit, err = record.Promise(quota, kept(tx, q.Owner), promises.Of(tx.Store).owners[q.Owner], min(minimum, limit), limit)
+		limit, err = record.Promise(quota, kept(tx, q.Owner), promises.Of(tx.Store()).owners[q.Owner], min(minimum, limit), limit)
 	}
 	return limit, err
 }
@@ -619,7 +617,7 @@ type Received struct {
 // counted, by what really came; it fails as Reserve does, but not because the
 // owner's text has grown since.
 func Receive(tx *kv.Tx, r *Reservation, f *record.SenderForm, came []Received) ([]*record.Item, error) {
-	promises.Of(tx.Store).drop(r) // all or nothing of it is counted from here on
+	promises.Of(tx.Store()).drop(r) // all or nothing of it is counted from here on
 	size := int64(0)
 	for _, c := range came {
 		size += c.Size

@@ -209,7 +209,7 @@ var UploadTable = kv.Table{
 // disk has no room. The text of what is joined of parts cannot make it fail: the
 // parts were admitted when they began.
 func AddUpload(tx *kv.Tx, u Upload) (*Upload, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	if err := people.RequireOwner(tx, u.Owner); err != nil {
@@ -396,7 +396,7 @@ func prolong(tx *kv.Tx, u *Upload) {
 // gone meanwhile are left out, and an end that has passed is kept. The upload
 // is remembered for a while, so that a client that missed the answer finds out.
 func FinishUpload(tx *kv.Tx, u *Upload, f *record.Form, content *record.Content) (*record.Record, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	before, err := UploadRows.Delete(tx.Tx, kv.OwnedKey(u.Owner, u.ID[:]...)) // frees what was reserved

@@ -98,14 +98,14 @@ func countFetches(tx *kv.Tx, part byte, owner record.ID) int {
 // if the slug is in use, with Denied if MaxFetches wait already, and with
 // ErrFull while the disk has no room.
 func AddFetch(tx *kv.Tx, f record.Fetch) (*record.Fetch, error) {
-	if tx.Store.Space.None() {
+	if tx.DiskFull() {
 		return nil, kv.ErrFull
 	}
 	if err := people.RequireOwner(tx, f.Owner); err != nil {
 		return nil, err
 	}
 	f.ID, f.Created = tx.NewID(), tx.Now
-	f.Again(tx.Store.MonotonicNow())
+	f.Again(tx.Store().MonotonicNow())
 	return &f, enqueueFetch(tx, &f)
 }
 
@@ -241,7 +241,7 @@ func FailFetch(tx *kv.Tx, f *record.Fetch, why string, passes bool, asked time.D
 	if err != nil {
 		return err
 	}
-	before.Failed(why, passes, asked, tx.Now, tx.Store.MonotonicNow())
+	before.Failed(why, passes, asked, tx.Now, tx.Store().MonotonicNow())
 	return EndFetch(tx, before)
 }
 
@@ -252,7 +252,7 @@ func RequeueFetch(tx *kv.Tx, f *record.Fetch) error {
 	if err != nil {
 		return err
 	}
-	before.State, before.Due = record.FetchWaits, tx.Store.MonotonicNow()
+	before.State, before.Due = record.FetchWaits, tx.Store().MonotonicNow()
 	before.Tries--
 	return FetchRows.Put(tx.Tx, before)
 }
@@ -281,7 +281,7 @@ func RetryFetch(tx *kv.Tx, owner, id, by record.ID) error {
 		return &record.Error{Fault: record.Taken, Code: "remote_upload_not_failed", Text: "Only a remote upload that failed or was cancelled can be tried again."}
 	}
 	f.By = by
-	f.Again(tx.Store.MonotonicNow())
+	f.Again(tx.Store().MonotonicNow())
 	return enqueueFetch(tx, f)
 }
 
@@ -343,9 +343,9 @@ func ResumeFetches(tx *kv.Tx) error {
 	for _, key := range ran {
 		f, err := FetchRows.Get(tx.Tx, key)
 		if err == nil {
-			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.Store.MonotonicNow())
+			f.Failed("The server was stopped meanwhile.", true, 0, tx.Now, tx.Store().MonotonicNow())
 			if !f.Over() {
-				f.Due = tx.Store.MonotonicNow()
+				f.Due = tx.Store().MonotonicNow()
 			}
 			err = EndFetch(tx, f)
 		}

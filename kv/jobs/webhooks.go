@@ -235,9 +235,9 @@ func enqueue(tx *kv.Tx, h *record.Webhook, d *record.Delivery) error {
 		}
 	}
 	if first(tx, h.ID, d.Subject) == nil {
-		d.Due = tx.Store.MonotonicNow()
+		d.Due = tx.Store().MonotonicNow()
 	}
-	tx.Due = true
+	deliveriesDue.Raise(tx)
 	return DeliveryRows.Put(tx.Tx, d)
 }
 
@@ -297,7 +297,8 @@ func settle(tx *kv.Tx, d *record.Delivery) error {
 			return err
 		}
 		if next.Due.IsZero() {
-			next.Due, tx.Due = tx.Store.MonotonicNow(), true
+			next.Due = tx.Store().MonotonicNow()
+			deliveriesDue.Raise(tx)
 			if err := DeliveryRows.Put(tx.Tx, next); err != nil {
 				return err
 			}
@@ -362,7 +363,7 @@ func AddWebhook(tx *kv.Tx, h record.Webhook) (record.Webhook, error) {
 func SaveWebhook(tx *kv.Tx, h *record.Webhook) error {
 	h.Resume()
 	h.Forget(tx.Now)
-	tx.Due = true
+	deliveriesDue.Raise(tx)
 	return WebhookRows.Put(tx.Tx, h)
 }
 
@@ -423,9 +424,12 @@ func dropWebhooks(tx *kv.Tx, owner record.ID) (done bool, err error) {
 	return false, err
 }
 
+// deliveriesDue tells that a delivery may be due.
+var deliveriesDue kv.Signal
+
 // DueSignal tells by a value that a delivery may be due since it was last asked. It
 // is for one reader.
-func DueSignal(s *kv.Store) <-chan struct{} { return s.Due }
+func DueSignal(s *kv.Store) <-chan struct{} { return deliveriesDue.Of(s) }
 
 // A Place names a delivery.
 type Place struct{ Owner, Hook, ID record.ID }
@@ -446,7 +450,7 @@ func DueDeliveries(tx *kv.Tx, room func(*record.Webhook) int, busy func(Due) boo
 	return kv.FindDue(tx, deliveryDue, nil, 32, func(hook []byte) (int, error) {
 		h, err := WebhookRows.Get(tx.Tx, hook)
 		if err != nil { // must not hold up the others
-			tx.Store.Log.Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
+			tx.Store().Log().Error("a webhook cannot be read, and nothing is sent to it", "webhook", record.ID(hook[16:]), "error", err)
 			return -1, nil
 		}
 		if shut, err := people.Disabled(tx, h.Owner); err != nil || shut || !h.Enabled || !h.Paused.IsZero() {
@@ -478,7 +482,7 @@ func Delivery(tx *kv.Tx, p Place) (*record.Delivery, *record.Notice, error) {
 // Tried writes down what came of sending a delivery. One that is gone is none
 // of the caller's business any more.
 func Tried(tx *kv.Tx, p Place, t record.Try) error {
-	monotonic := tx.Store.MonotonicNow()
+	monotonic := tx.Store().MonotonicNow()
 	if err := note(tx, p.Owner, p.Hook, t, monotonic); err != nil {
 		if kv.Missing(err) {
 			return nil
@@ -502,14 +506,16 @@ func note(tx *kv.Tx, owner, hook record.ID, t record.Try, monotonic time.Time) e
 	if err != nil {
 		return err
 	}
-	tx.Due = tx.Due || t.Error == "" && h.Failures > 0 // what was held back may go
+	if t.Error == "" && h.Failures > 0 { // what was held back may go
+		deliveriesDue.Raise(tx)
+	}
 	h.Record(t, tx.Now, monotonic)
 	return WebhookRows.Put(tx.Tx, h)
 }
 
 // Tested writes down a delivery that was sent by hand, outside of the queue.
 func Tested(tx *kv.Tx, p Place, e record.Event, at time.Time, n record.Notice, t record.Try) error {
-	if err := note(tx, p.Owner, p.Hook, t, tx.Store.MonotonicNow()); err != nil {
+	if err := note(tx, p.Owner, p.Hook, t, tx.Store().MonotonicNow()); err != nil {
 		return err
 	}
 	notice, err := json.Marshal(n)
@@ -542,7 +548,7 @@ func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
 	before := first(tx, p.Hook, d.Subject)
 	d.State, d.Due, d.Tries = record.Waiting, time.Time{}, 0
 	if before == nil || string(before) >= string(p.key()) {
-		d.Due = tx.Store.MonotonicNow()
+		d.Due = tx.Store().MonotonicNow()
 		if before != nil && string(before) > string(p.key()) { // it has to wait now
 			next, err := DeliveryRows.Get(tx.Tx, before)
 			if err != nil {
@@ -554,7 +560,7 @@ func Redeliver(tx *kv.Tx, p Place) (*record.Delivery, error) {
 			}
 		}
 	}
-	tx.Due = true
+	deliveriesDue.Raise(tx)
 	return d, DeliveryRows.Put(tx.Tx, d)
 }
 

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"kist/kv"
@@ -29,12 +31,20 @@ var KeyRows = kv.JsonTable(keyBucket, func(k *record.Key) []byte { return kv.Own
 		file(k.Digest[:])
 	}})
 
+// callers has credentials by digest, and whether accounts are disabled by id, as of
+// the last commit that touched them.
+var callers kv.Cache[sync.Map]
+
+// PagesDue tells that a page may be due, or that the settings have changed, which
+// say whether pages are looked at.
+var PagesDue kv.Signal
+
 var UserTable = kv.Table{
 	Buckets: []table.Bucket{UserBucket, userName},
 	Check:   kv.CheckRows(UserRows, nil),
 	Refill:  kv.RefillRows(UserRows, kv.Mending[record.User]{Rename: func(r *kv.Refill, u *record.User) error { return r.Rename(&u.Name, "account", u.ID) }}),
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
-		tx.Callers = true
+		callers.Drop(tx)
 		_, err := UserRows.Delete(tx.Tx, owner[:])
 		return true, kv.UserError(err, "user")
 	},
@@ -44,13 +54,19 @@ var KeyTable = kv.Table{
 	Buckets: []table.Bucket{keyBucket, keyDigest}, Check: CheckOwned(KeyRows, "key"), Refill: RefillOwned(KeyRows),
 	Paid: []table.Bucket{keyBucket},
 	Drop: func(tx *kv.Tx, owner record.ID) (bool, error) {
-		tx.Callers = true
+		callers.Drop(tx)
 		return kv.DropRows(KeyRows)(tx, owner)
 	},
-	Redate: kv.RedateRows(KeyRows, func(r *kv.Redate, v *record.Key) bool {
-		changed := r.Past(&v.Created, &v.LastUsed)
-		return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
-	}),
+	Redate: func(r *kv.Redate) (int, error) {
+		u := uses.Of(r.Store)
+		u.Lock()
+		u.noted = nil
+		u.Unlock()
+		return kv.RedateRows(KeyRows, func(r *kv.Redate, v *record.Key) bool {
+			changed := r.Past(&v.Created, &v.LastUsed)
+			return v.Slides > 0 && r.Limit(&v.Expires, v.Slides) || changed
+		})(r)
+	},
 	Flush: flushKeys,
 }
 
@@ -100,8 +116,9 @@ func RequireOwner(tx *kv.Tx, id record.ID) error {
 // Disabled reports whether the account is disabled or gone. A View takes it from
 // what earlier ones read, until a commit changes an account.
 func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
-	if tx.People != nil {
-		if shut, ok := tx.People.Load(id); ok {
+	kept := callers.In(tx)
+	if kept != nil {
+		if shut, ok := kept.Load(id); ok {
 			return shut.(bool), nil //nolint:errcheck // nothing else is filed by id
 		}
 	}
@@ -111,8 +128,8 @@ func Disabled(tx *kv.Tx, id record.ID) (bool, error) {
 		return false, err
 	}
 	shut := gone || u.Disabled
-	if tx.People != nil && !gone {
-		tx.People.Store(id, shut)
+	if kept != nil && !gone {
+		kept.Store(id, shut)
 	}
 	return shut, nil
 }
@@ -142,7 +159,7 @@ func putUser(tx *kv.Tx, u *record.User) error {
 // ends the account's sessions, and so does disabling it: enabling it again does
 // not bring them back.
 func SaveUser(tx *kv.Tx, u *record.User) error {
-	tx.Callers = true
+	callers.Drop(tx)
 	before, err := User(tx, u.ID)
 	if err != nil {
 		return err
@@ -212,7 +229,8 @@ func Settings(tx *kv.Tx) (record.Settings, error) {
 
 // SetSettings writes the instance's settings.
 func SetSettings(tx *kv.Tx, set record.Settings) error {
-	tx.Callers, tx.Look = true, true
+	callers.Drop(tx)
+	PagesDue.Raise(tx)
 	v, err := json.Marshal(set)
 	if err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -331,13 +349,13 @@ func credential(tx *kv.Tx, owner, id record.ID, session bool) (*record.Key, erro
 // SaveKey changes an API key, which must have been read in the same
 // transaction.
 func SaveKey(tx *kv.Tx, k *record.Key) error {
-	tx.Callers = true
+	callers.Drop(tx)
 	return KeyRows.Put(tx.Tx, k)
 }
 
 // RemoveKey takes an API key away; it is refused from the next request on.
 func RemoveKey(tx *kv.Tx, owner, id record.ID) error {
-	tx.Callers = true
+	callers.Drop(tx)
 	_, err := KeyRows.Delete(tx.Tx, kv.OwnedKey(owner, id[:]...))
 	return kv.UserError(err, "key")
 }
@@ -377,7 +395,7 @@ func AuthenticateSession(s *kv.Store, secret string) (*Caller, error) {
 
 func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
 	digest := secretDigest(secret, session)
-	known := s.Callers.Load() // before the look: what is filed after a commit goes to a map nobody reads
+	known := callers.Of(s) // before the look: what is filed after a commit goes to a map nobody reads
 	v, ok := known.Load(digest)
 	if !ok {
 		var c *Caller
@@ -496,10 +514,11 @@ func used(s *kv.Store, c *Caller, now time.Time) {
 	}
 	var key [32]byte
 	copy(key[copy(key[:], c.Key.Owner[:]):], c.Key.ID[:])
-	s.Pending.Lock()
-	defer s.Pending.Unlock()
-	if s.Pending.Keys[key] != at && s.Pending.Noted[key] != at {
-		s.Pending.Use(key, at)
+	u := uses.Of(s)
+	u.Lock()
+	defer u.Unlock()
+	if u.keys[key] != at && u.noted[key] != at {
+		u.note(key, at)
 	}
 }
 
@@ -542,15 +561,33 @@ func DropSessions(tx *kv.Tx) error {
 	return err
 }
 
+// keyUses are when keys were last used, by owner and id, until the next flush.
+type keyUses struct {
+	sync.Mutex
+	keys  map[[32]byte]time.Time
+	noted map[[32]byte]time.Time // what of keys was on its way to the disk last
+}
+
+var uses kv.Slot[keyUses]
+
+func (u *keyUses) note(key [32]byte, at time.Time) {
+	if u.keys == nil {
+		u.keys = map[[32]byte]time.Time{}
+	}
+	u.keys[key] = at
+}
+
 // flushKeys takes what is counted of the use of keys.
 func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
-	s.Pending.Lock()
-	defer s.Pending.Unlock()
-	used := s.Pending.Keys
-	s.Pending.Keys = nil
-	for key, at := range used {
-		s.Pending.Note(key, at)
+	u := uses.Of(s)
+	u.Lock()
+	defer u.Unlock()
+	used := u.keys
+	u.keys = nil
+	if u.noted == nil {
+		u.noted = map[[32]byte]time.Time{}
 	}
+	maps.Copy(u.noted, used)
 	if len(used) == 0 {
 		return nil, nil
 	}
@@ -561,22 +598,24 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 					continue
 				}
 				if err != nil { // must not hold up the others
-					s.Log.Error("use of a key not noted", "error", err)
+					s.Log().Error("use of a key not noted", "error", err)
 					continue
 				}
 				k.LastUsed = at
-				tx.Callers = tx.Callers || k.Slide(at)
+				if k.Slide(at) {
+					callers.Drop(tx)
+				}
 				if err := KeyRows.Put(tx.Tx, k); err != nil {
 					return err
 				}
 			}
 			return nil
 		}, func() {
-			s.Pending.Lock()
-			defer s.Pending.Unlock()
+			u.Lock()
+			defer u.Unlock()
 			for key, at := range used {
-				if s.Pending.Keys[key].Before(at) {
-					s.Pending.Use(key, at)
+				if u.keys[key].Before(at) {
+					u.note(key, at)
 				}
 			}
 		}
@@ -586,7 +625,7 @@ func flushKeys(s *kv.Store) (write func(*kv.Tx) error, giveBack func()) {
 // used longest ago where one more would be beyond MaxSessions.
 func checkKeyBound(tx *kv.Tx, k *record.Key) error {
 	all, err := credentials(tx, k.Owner[:], k.Session)
-	if err != nil || int64(len(all)) < tx.Store.Most.Each {
+	if err != nil || int64(len(all)) < tx.Bounds().Each {
 		return err
 	}
 	if !k.Session {

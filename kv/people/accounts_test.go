@@ -229,9 +229,7 @@ func TestLastUsed(t *testing.T) {
 			is.Equal(lastUsed(), want)
 			_, err := people.Authenticate(s, secret)
 			is.NoErr(err)
-			s.Pending.Lock()
-			noted := len(s.Pending.Keys)
-			s.Pending.Unlock()
+			noted := people.NotedUses(s)
 			is.Equal(noted, 0) // known already: nothing to write
 			c.Add(10 * time.Second)
 		}

@@ -334,7 +334,7 @@ func (t *Tries) giveBack(some []tryKey) {
 func saveTries(tx *kv.Tx, some []tryKey) error {
 	for _, k := range some {
 		var row []byte
-		t := TriesOf(tx.Store)
+		t := TriesOf(tx.Store())
 		t.mu.Lock()
 		if c, there := t.counts[k]; there {
 			row = triesRow(c)

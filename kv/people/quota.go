@@ -76,7 +76,7 @@ func ChargeText(tx *kv.Tx, owner record.ID, before int64) error {
 // bytesOf is how many bytes of content the owner has stored, and how many are
 // reserved for content that is on its way.
 func bytesOf(tx *kv.Tx, owner record.ID) (stored, reserved int64) {
-	for _, t := range tx.Store.Schema.Tables {
+	for _, t := range tx.Schema().Tables {
 		if t.Bytes != nil {
 			s, r := t.Bytes(tx, owner)
 			stored, reserved = stored+s, reserved+r
