@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,65 +84,74 @@ func later(a, b time.Time) time.Time {
 
 // timekeeper holds what the store believes.
 type timekeeper struct {
+	log     *slog.Logger
+	now     func() time.Time     // the wall clock
+	uptime  func() time.Duration // by a clock that nobody sets
+	instant atomic.Int64         // the latest instant of a transaction, in milliseconds
+	steady  monotonicClock       // the clock of retries
+
 	sync.Mutex
 	elapsed  func() time.Duration // nil: the wall clock is always believed
 	belief   belief
 	doubting atomic.Bool
 }
 
-// Wall is the time that the store goes by, in whole milliseconds: the wall
+// wall is the time that the store goes by, in whole milliseconds: the wall
 // clock, as far as it is believed, held back from going behind the latest
 // transaction, be it a View, so that what has expired stays expired when the
 // clock is set back.
-func (s *Store) Wall() time.Time {
-	now := s.now().UnixMilli()
-	if s.clock.elapsed != nil && (now-s.instant.Load() >= leapMost.Milliseconds() || s.clock.doubting.Load()) {
-		return s.checkClock()
+func (c *timekeeper) wall() time.Time {
+	now := c.now().UnixMilli()
+	if c.elapsed != nil && (now-c.instant.Load() >= leapMost.Milliseconds() || c.doubting.Load()) {
+		return c.check()
 	}
-	return s.advance(now)
+	return c.advance(now)
 }
 
 // advance brings the store's time to ms or leaves it where it is, if that is
 // later. It returns the store's time.
-func (s *Store) advance(ms int64) time.Time {
+func (c *timekeeper) advance(ms int64) time.Time {
 	for {
-		last := s.instant.Load()
+		last := c.instant.Load()
 		if ms <= last {
 			return time.UnixMilli(last).UTC()
 		}
-		if s.instant.CompareAndSwap(last, ms) {
+		if c.instant.CompareAndSwap(last, ms) {
 			return time.UnixMilli(ms).UTC()
 		}
 	}
 }
 
-// checkClock compares the wall clock with the one that nobody sets, and says
+// check compares the wall clock with the one that nobody sets, and says
 // so in the log when it begins or ceases to be doubted.
-func (s *Store) checkClock() time.Time {
-	c := &s.clock
+func (c *timekeeper) check() time.Time {
 	if c.elapsed == nil {
-		return s.Wall()
+		return c.wall()
 	}
 	c.Lock()
 	defer c.Unlock()
-	now := reading{s.now().Round(0), c.elapsed()} // Round: a time.Now has more than the wall clock in it
+	now := reading{c.now().Round(0), c.elapsed()} // Round: a time.Now has more than the wall clock in it
 	before := c.belief.doubt
 	var at time.Time
-	at, c.belief = c.belief.judge(time.UnixMilli(s.instant.Load()), now)
-	at = s.advance(at.UnixMilli())
+	at, c.belief = c.belief.judge(time.UnixMilli(c.instant.Load()), now)
+	at = c.advance(at.UnixMilli())
 	doubts := !c.belief.doubt.wall.IsZero()
 	c.doubting.Store(doubts)
 	switch {
 	case doubts && c.belief.doubt != before:
-		s.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
+		c.log.Warn("the clock jumped and is not believed yet; nothing expires because of it",
 			"clock", now.wall.UTC(), "storeTime", at, "believedAfter", leapLasts)
 	case !doubts && !before.wall.IsZero() && now.wall.Sub(before.after(now.elapsed)).Abs() <= leapMost:
-		s.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
+		c.log.Warn("the clock's jump has lasted and is believed now; if the clock is wrong, set it and run kist doctor --reset-clock", "storeTime", at)
 	case !doubts && !before.wall.IsZero():
-		s.log.Info("the clock is back and is believed again", "storeTime", at)
+		c.log.Info("the clock is back and is believed again", "storeTime", at)
 	}
 	return at
 }
+
+// MonotonicNow is the time on the clock that retries go by: that of the store, or
+// later, and it never stands still.
+func (s *Store) MonotonicNow() time.Time { return s.clock.monotonic() }
 
 // A ClockDoubt says that the wall clock has jumped and is not believed yet.
 type ClockDoubt struct {
@@ -157,7 +167,7 @@ func (s *Store) ClockDoubt() (d ClockDoubt, ok bool) {
 	if s.clock.belief.doubt.wall.IsZero() {
 		return d, false
 	}
-	d = ClockDoubt{Clock: s.now().UTC(), Lasted: s.clock.elapsed() - s.clock.belief.doubt.elapsed}
+	d = ClockDoubt{Clock: s.clock.now().UTC(), Lasted: s.clock.elapsed() - s.clock.belief.doubt.elapsed}
 	d.Wait = max(leapLasts-d.Lasted, 0)
 	return d, true
 }
@@ -165,18 +175,18 @@ func (s *Store) ClockDoubt() (d ClockDoubt, ok bool) {
 // doubtNoted is how often a doubt that goes on is written down.
 const doubtNoted = time.Minute
 
-// watchClock is called every second: it keeps the two clocks compared, and
+// watch is called every second: it keeps the two clocks compared, and
 // writes down how long a doubt has lasted.
-func (s *Store) watchClock(closing bool) error {
-	if s.clock.elapsed == nil {
+func (c *timekeeper) watch(s *Store, closing bool) error {
+	if c.elapsed == nil {
 		return nil
 	}
-	s.checkClock()
-	s.clock.Lock()
-	b, elapsed := s.clock.belief, s.clock.elapsed()
+	c.check()
+	c.Lock()
+	b, elapsed := c.belief, c.elapsed()
 	doubts := !b.doubt.wall.IsZero()
 	due := doubts != b.stored || doubts && (closing || elapsed-b.noted >= doubtNoted)
-	s.clock.Unlock()
+	c.Unlock()
 	if !due {
 		return nil
 	}
@@ -189,39 +199,39 @@ func (s *Store) watchClock(closing bool) error {
 	}); err != nil {
 		return err
 	}
-	s.clock.Lock()
-	s.clock.belief.stored, s.clock.belief.noted = doubts, elapsed
-	s.clock.Unlock()
+	c.Lock()
+	c.belief.stored, c.belief.noted = doubts, elapsed
+	c.Unlock()
 	return nil
 }
 
-// startClock reads what the store knew of the time when it was closed.
-func (s *Store) startClock(tx *table.Tx) {
+// start reads what the store knew of the time when it was closed.
+func (c *timekeeper) start(tx *table.Tx) {
 	var at time.Time
 	if v := tx.Get(workcopy.MetaBucket, MetaInstant); len(v) == 8 {
-		s.instant.Store(int64(binary.BigEndian.Uint64(v)))
-		at = time.UnixMilli(s.instant.Load())
+		c.instant.Store(int64(binary.BigEndian.Uint64(v)))
+		at = time.UnixMilli(c.instant.Load())
 	}
 	if v := tx.Get(workcopy.MetaBucket, metaMonotonic); len(v) == 8 {
-		s.steady.at, s.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), s.elapsed()
+		c.steady.at, c.steady.elapsed = time.UnixMilli(int64(binary.BigEndian.Uint64(v))).UTC(), c.uptime()
 	}
-	if s.clock.elapsed == nil {
+	if c.elapsed == nil {
 		return
 	}
-	now := reading{s.now().Round(0), s.clock.elapsed()}
+	now := reading{c.now().Round(0), c.elapsed()}
 	b := belief{start: reading{at, now.elapsed}, sure: reading{at, now.elapsed}}
 	if v := tx.Get(workcopy.MetaBucket, metaDoubt); len(v) == 16 {
 		b = b.resume(time.UnixMilli(int64(binary.BigEndian.Uint64(v))), time.Duration(binary.BigEndian.Uint64(v[8:]))*time.Millisecond, now)
 		b.stored = true
 	}
-	s.clock.belief = b
-	s.clock.doubting.Store(!b.doubt.wall.IsZero())
+	c.belief = b
+	c.doubting.Store(!b.doubt.wall.IsZero())
 }
 
-// stopClock writes down the time as the store is closed.
-func (s *Store) stopClock() error {
-	return errors.Join(s.watchClock(true), s.Update(func(tx *Tx) error {
-		return errors.Join(tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()), s.saveMonotonic(tx.Tx, tx.Now))
+// stop writes down the time as the store is closed.
+func (c *timekeeper) stop(s *Store) error {
+	return errors.Join(c.watch(s, true), s.Update(func(tx *Tx) error {
+		return errors.Join(tx.Put(workcopy.MetaBucket, MetaInstant, tx.Instant()), c.saveMonotonic(tx.Tx, tx.Now))
 	}))
 }
 
@@ -233,25 +243,25 @@ type monotonicClock struct {
 	elapsed time.Duration
 }
 
-// MonotonicNow is the time on the clock that retries go by: that of the store, or
+// monotonic is the time on the clock that retries go by: that of the store, or
 // later, and it never stands still.
-func (s *Store) MonotonicNow() time.Time {
-	s.steady.Lock()
-	defer s.steady.Unlock()
-	elapsed := s.elapsed()
-	at := s.steady.at.Add(elapsed - s.steady.elapsed)
-	if wall := s.Wall(); s.steady.at.IsZero() || wall.After(at) {
+func (c *timekeeper) monotonic() time.Time {
+	c.steady.Lock()
+	defer c.steady.Unlock()
+	elapsed := c.uptime()
+	at := c.steady.at.Add(elapsed - c.steady.elapsed)
+	if wall := c.wall(); c.steady.at.IsZero() || wall.After(at) {
 		at = wall
 	}
-	s.steady.at, s.steady.elapsed = at, elapsed
+	c.steady.at, c.steady.elapsed = at, elapsed
 	return at.Truncate(time.Millisecond)
 }
 
 // saveMonotonic writes down the clock of retries where it is ahead of the instant
 // of the transaction by more than a second, so that it goes on from there after
 // a restart.
-func (s *Store) saveMonotonic(t *table.Tx, instant time.Time) error {
-	if at := s.MonotonicNow(); at.Sub(instant) > time.Second {
+func (c *timekeeper) saveMonotonic(t *table.Tx, instant time.Time) error {
+	if at := c.monotonic(); at.Sub(instant) > time.Second {
 		return t.Put(workcopy.MetaBucket, metaMonotonic, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 	}
 	return nil

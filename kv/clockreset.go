@@ -34,23 +34,23 @@ const resetBatch = 200
 // its time had come stays removed. Ids go on rising.
 func (s *Store) ResetClock() (ClockReset, error) {
 	var done ClockReset
-	wall := s.now().Round(0).Truncate(time.Millisecond).UTC()
+	wall := s.clock.now().Round(0).Truncate(time.Millisecond).UTC()
 	if wall.Before(clockSet) {
 		return done, ErrClockUnset
 	}
 	if err := s.Update(func(tx *Tx) error {
 		done.Was, done.Now = tx.Now, wall
 		s.clock.Lock()
-		s.steady.Lock()
-		s.instant.Store(wall.UnixMilli())
+		s.clock.steady.Lock()
+		s.clock.instant.Store(wall.UnixMilli())
 		if s.clock.elapsed != nil {
 			at := reading{wall, s.clock.elapsed()}
 			s.clock.belief.start, s.clock.belief.sure, s.clock.belief.doubt = at, at, reading{}
 			s.clock.doubting.Store(false)
 		}
-		s.steady.at, s.steady.elapsed = wall, s.elapsed()
+		s.clock.steady.at, s.clock.steady.elapsed = wall, s.clock.uptime()
 		s.writes.setBack(wall)
-		s.steady.Unlock()
+		s.clock.steady.Unlock()
 		s.clock.Unlock()
 		tx.Now, tx.after = wall, append(tx.after, everySlot{s})
 		return tx.Delete(workcopy.MetaBucket, metaMonotonic)
@@ -121,7 +121,7 @@ func RedateRows[T any](t *table.Table[T], fix func(*Redate, *T) bool) func(*Reda
 
 // RedateInstants is the Redate of a bucket whose values begin with an instant.
 func RedateInstants(b table.Bucket) func(*Redate) (int, error) {
-	return func(r *Redate) (int, error) { return r.correctInstants(b, r.Now) }
+	return func(r *Redate) (int, error) { return correctInstants(r.Store, b, r.Now) }
 }
 
 // Correct has fix look at each row of the table and writes those that it
@@ -189,7 +189,7 @@ func (s *Store) InBatches(b table.Bucket, which func(key, row []byte) (bool, err
 
 // correctInstants brings instants that have not come yet, with which the values
 // of a bucket begin, to now.
-func (s *Store) correctInstants(b table.Bucket, now time.Time) (n int, err error) {
+func correctInstants(s *Store, b table.Bucket, now time.Time) (n int, err error) {
 	ahead := func(_, v []byte) (bool, error) {
 		return len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) > now.UnixMilli(), nil
 	}

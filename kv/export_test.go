@@ -29,17 +29,17 @@ func BareTx(s *Store, b *bolt.Tx) *Tx { return &Tx{Tx: table.On(b), s: s, Now: t
 
 func Between(s *Store, fn func() error) error { return s.between(fn) }
 
-func CheckDiskSpace(s *Store) { s.checkDiskSpace() }
+func CheckDiskSpace(s *Store) { s.space.check() }
 
-func CommitFailed(s *Store, err error) error { return s.commitFailed(err) }
+func CommitFailed(s *Store, err error) error { return s.failed(err) }
 
 func RetryWrite(s *Store) { s.retryWrite() }
 
-func Scrub(s *Store) (wrong, err error) { return s.scrub() }
+func Scrub(s *Store) (wrong, err error) { return s.scrubs.scrub() }
 
 func Upgrade(s *Store, from uint32) error { return s.upgrade(from) }
 
-func WatchClock(s *Store, closing bool) error { return s.watchClock(closing) }
+func WatchClock(s *Store, closing bool) error { return s.clock.watch(s, closing) }
 
 func TextsHold(tx *Tx) bool { return tx.textsHold() }
 
@@ -70,7 +70,8 @@ func Rederived(s *Store, path string, lost func(error)) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := &Store{bolt: db, now: s.now, schema: s.schema}
+	other := &Store{bolt: db, schema: s.schema}
+	other.clock.now = s.clock.now
 	return other, s.schema.Rederive(s.bolt, db, lost)
 }
 

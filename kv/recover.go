@@ -27,21 +27,21 @@ import (
 // two data directories were mixed up, and which of them is wanted is for the
 // owner to say. db is a working copy of the journal. A store that has no secret
 // yet belongs nowhere.
-func (s *Store) belongs(db *bolt.DB) error {
+func belongs(dir string, db *bolt.DB) error {
 	secret, err := secretOf(db)
 	if err != nil {
 		return err
 	}
-	named, err := datadir.ReadInstance(s.dir)
+	named, err := datadir.ReadInstance(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // keepInstance writes it
 	case err != nil:
 		return err
 	case secret == nil:
-		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to start from scratch, use another data directory", s.dir, datadir.InstanceName)
+		return fmt.Errorf("journal/ has no records in %s, but the file %s says that there were some. Nothing was removed. Put journal/ back from a backup or from another copy; to start from scratch, use another data directory", dir, datadir.InstanceName)
 	case named != "" && named != datadir.InstanceOf(secret):
-		return fmt.Errorf("journal/ in %s is of instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
+		return fmt.Errorf("journal/ in %s is of instance %s, but the file %s names instance %s: two data directories were mixed. Nothing was removed. Restore a backup into an empty directory; or, if journal/ and blobs/ are the ones you want, remove %[3]s and start again", dir, datadir.InstanceOf(secret), datadir.InstanceName, named)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (s *Store) load() error {
 		return err
 	}
 	if fresh {
-		if err := s.unused(); err != nil {
+		if err := unused(s.dir); err != nil {
 			return err
 		}
 		// Before there is a working copy: one without a journal is refused.
@@ -114,7 +114,7 @@ func (s *Store) load() error {
 	if proven && s.journal.Resume(clean.State(), clean.Log, clean.LogSize) == nil {
 		if s.bolt, err = workcopy.OpenCopy(path); err == nil {
 			s.state = clean.State()
-			return errors.Join(workcopy.Current(s.bolt), s.belongs(s.bolt))
+			return errors.Join(workcopy.Current(s.bolt), belongs(s.dir, s.bolt))
 		}
 		s.log.Warn("the working copy cannot be opened; it is rebuilt", "error", err)
 	}
@@ -138,7 +138,7 @@ func (s *Store) load() error {
 		}
 		return refusal(err)
 	}
-	secret, err := s.examine(path + ".new")
+	secret, err := examine(s.dir, path+".new")
 	if err != nil {
 		return errors.Join(err, workcopy.Remove(path+".new"))
 	}
@@ -199,13 +199,13 @@ func refusal(err error) error {
 // examine looks at a working copy before it takes the place of the one that is
 // there: that one may be all that is left of another instance. It returns the
 // store's secret, nil if there is none.
-func (s *Store) examine(path string) (secret []byte, err error) {
+func examine(dir string, path string) (secret []byte, err error) {
 	db, err := workcopy.OpenCopy(path)
 	if err != nil {
 		return nil, err
 	}
 	secret, err = secretOf(db)
-	return secret, errors.Join(err, s.belongs(db), db.Close())
+	return secret, errors.Join(err, belongs(dir, db), db.Close())
 }
 
 // lastRecord is the damage to the last record of the journal if the working copy
@@ -241,25 +241,25 @@ func makeCache(dir string) error {
 
 // unused refuses a data directory without a journal that has held data: to
 // begin an empty one there would lose what can still be saved.
-func (s *Store) unused() error {
-	if all, err := datadir.Interrupted(s.dir); err != nil || len(all) > 0 {
-		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, as a repair was interrupted. Nothing was changed. Run kist verify --repair again", s.dir))
+func unused(dir string) error {
+	if all, err := datadir.Interrupted(dir); err != nil || len(all) > 0 {
+		return errors.Join(err, fmt.Errorf("journal/ is empty or missing in %s, as a repair was interrupted. Nothing was changed. Run kist verify --repair again", dir))
 	}
-	if _, err := os.Lstat(filepath.Join(s.dir, datadir.InstanceName)); err == nil {
-		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to start from scratch, use another data directory", s.dir, datadir.InstanceName)
+	if _, err := os.Lstat(filepath.Join(dir, datadir.InstanceName)); err == nil {
+		return fmt.Errorf("journal/ is empty or missing in %s, but the file %s says that there were records. Nothing was changed. Put journal/ back from a backup or from another copy, or run kist verify --repair if cache/kist.db is there; to start from scratch, use another data directory", dir, datadir.InstanceName)
 	}
 	for _, name := range []string{"cache/kist.db", datadir.CleanName} {
-		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.Size() > 0 {
-			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", s.dir, name)
+		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && info.Size() > 0 {
+			return fmt.Errorf("journal/ is empty or missing in %s, but %s is there. Nothing was changed. Put journal/ back from a backup, or run kist verify --repair to make it from the working copy", dir, name)
 		}
 	}
-	folders, err := os.ReadDir(filepath.Join(s.dir, "blobs"))
+	folders, err := os.ReadDir(filepath.Join(dir, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, f := range folders {
 		if f.IsDir() && len(f.Name()) == 2 {
-			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to start from scratch", s.dir)
+			return fmt.Errorf("journal/ is empty or missing in %s, but blobs/ has content. Nothing was changed. Put journal/ back from a backup, or move blobs/ away to start from scratch", dir)
 		}
 	}
 	return err
@@ -267,44 +267,44 @@ func (s *Store) unused() error {
 
 // certify writes the proof; everything is closed and on the disk. Where files
 // cannot be told from their copies there is none.
-func (s *Store) certify(log string, size int64) error {
-	got, err := datadir.Identify(filepath.Join(s.dir, "cache", "kist.db"))
+func certify(dir string, at journal.State, log string, size int64) error {
+	got, err := datadir.Identify(filepath.Join(dir, "cache", "kist.db"))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	of, err := datadir.Identify(filepath.Join(s.dir, "journal"))
+	of, err := datadir.Identify(filepath.Join(dir, "journal"))
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(datadir.Proof{Identity: got, Seq: s.state.Seq, Digest: s.state.Digest, Log: log, LogSize: size, JournalDevice: of.Device, JournalInode: of.Inode})
+	line, err := json.Marshal(datadir.Proof{Identity: got, Seq: at.Seq, Digest: at.Digest, Log: log, LogSize: size, JournalDevice: of.Device, JournalInode: of.Inode})
 	if err != nil {
 		return err
 	}
-	dir, err := disk.ReadFolder(s.dir)
+	folder, err := disk.ReadFolder(dir)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	return dir.Publish(datadir.CleanName, func(w io.Writer) error {
+	defer folder.Close()
+	return folder.Publish(datadir.CleanName, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s\n%s\n", line, datadir.LineSum(string(line)))
 		return err
 	})
 }
 
 // unproven takes the proof away, before the first write.
-func (s *Store) unproven() error {
-	if err := workcopy.Remove(filepath.Join(s.dir, datadir.CleanName)); err != nil {
+func unproven(dir string) error {
+	if err := workcopy.Remove(filepath.Join(dir, datadir.CleanName)); err != nil {
 		return fmt.Errorf("cannot write to the data directory: %w", err)
 	}
-	dir, err := disk.ReadFolder(s.dir)
+	folder, err := disk.ReadFolder(dir)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	return dir.Sync()
+	defer folder.Close()
+	return folder.Sync()
 }
 
 // logger is where background work reports.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -41,30 +42,40 @@ type JournalHealth struct {
 	Healed  time.Time // when a new generation had replaced that; zero if that has not succeeded
 }
 
+// A scrubber reads the journal of a store in the background.
+type scrubber struct {
+	s      *Store
+	timer  func(time.Duration) <-chan time.Time // how it waits
+	wanted chan struct{}                        // see ScrubNow
+
+	sync.Mutex
+	health JournalHealth
+}
+
 // JournalHealth says whether the journal is whole, as far as that is known.
 func (s *Store) JournalHealth() JournalHealth {
-	s.health.Lock()
-	defer s.health.Unlock()
-	return s.health.JournalHealth
+	s.scrubs.Lock()
+	defer s.scrubs.Unlock()
+	return s.scrubs.health
 }
 
-func (s *Store) note(change func(*JournalHealth)) {
-	s.health.Lock()
-	defer s.health.Unlock()
-	change(&s.health.JournalHealth)
+func (c *scrubber) note(change func(*JournalHealth)) {
+	c.Lock()
+	defer c.Unlock()
+	change(&c.health)
 }
 
-// scrubLoop reads the journal now and then, and replaces it when it is damaged.
-func (s *Store) scrubLoop() {
+// loop reads the journal now and then, and replaces it when it is damaged.
+func (c *scrubber) loop() {
 	for wait := scrubFirst; ; {
 		select {
-		case <-s.stopping.Done():
+		case <-c.s.stopping.Done():
 			return
-		case <-s.timer(wait):
-		case <-s.scrubNow:
+		case <-c.timer(wait):
+		case <-c.wanted:
 		}
 		wait = scrubEvery
-		if !s.scrubAndHeal() {
+		if !c.scrubAndHeal() {
 			wait = scrubRetry
 		}
 	}
@@ -74,25 +85,26 @@ func (s *Store) scrubLoop() {
 // when somebody else has found damage.
 func (s *Store) ScrubNow() {
 	select {
-	case s.scrubNow <- struct{}{}:
+	case s.scrubs.wanted <- struct{}{}:
 	default: // it is about to be
 	}
 }
 
 // scrubAndHeal reads the journal and begins a new generation if it is damaged.
 // It reports whether the journal is whole in the end.
-func (s *Store) scrubAndHeal() bool {
-	wrong, err := s.scrub()
+func (c *scrubber) scrubAndHeal() bool {
+	s := c.s
+	wrong, err := c.scrub()
 	if err == nil && wrong != nil {
 		// The working copy holds everything, and the digest proves it: a snapshot
 		// of it makes the damaged part superfluous.
 		s.log.Error("the journal is damaged; a new generation is begun from the working copy", "damage", wrong)
 		damage := wrong
-		wrong, err = s.heal()
-		s.note(func(h *JournalHealth) {
+		wrong, err = c.heal()
+		c.note(func(h *JournalHealth) {
 			h.Damaged, h.Healed = []string{damage.Error()}, time.Time{}
 			if err == nil && wrong == nil {
-				h.Healed = s.now().UTC()
+				h.Healed = s.clock.now().UTC()
 			}
 		})
 		if err == nil && wrong == nil {
@@ -109,8 +121,8 @@ func (s *Store) scrubAndHeal() bool {
 		s.log.Error("the journal could not be read through; it is tried again", "error", err)
 		return false
 	}
-	s.note(func(h *JournalHealth) {
-		h.Checked = s.now().UTC()
+	c.note(func(h *JournalHealth) {
+		h.Checked = s.clock.now().UTC()
 		if wrong == nil && h.Damaged != nil && h.Healed.IsZero() { // an earlier try failed, and a generation has begun since
 			h.Healed = h.Checked
 		}
@@ -119,7 +131,8 @@ func (s *Store) scrubAndHeal() bool {
 }
 
 // scrub reads what a start would read, as of now. It is slow on purpose.
-func (s *Store) scrub() (wrong, err error) {
+func (c *scrubber) scrub() (wrong, err error) {
+	s := c.s
 	defer s.journal.Hold()()
 	var to journal.Mark
 	if err := s.between(func() error {
@@ -138,7 +151,7 @@ func (s *Store) scrub() (wrong, err error) {
 		select {
 		case <-s.stopping.Done():
 			return ErrClosed
-		case <-s.timer(p.wait(n, time.Now())):
+		case <-c.timer(p.wait(n, time.Now())):
 		}
 		p.last = time.Now()
 		return nil
@@ -159,7 +172,8 @@ func (p *pace) wait(n int, now time.Time) time.Duration {
 }
 
 // heal replaces a damaged journal by a new generation, and reads that.
-func (s *Store) heal() (wrong, err error) {
+func (c *scrubber) heal() (wrong, err error) {
+	s := c.s
 	// One commit more: the new log must not have the name of one that is there.
 	if err := s.Update(func(tx *Tx) error {
 		return tx.Put(workcopy.MetaBucket, metaHealed, binary.BigEndian.AppendUint64(nil, s.state.Seq))
@@ -171,7 +185,7 @@ func (s *Store) heal() (wrong, err error) {
 		if err := s.between(func() error {
 			for range 2 { // the first may but learn that the snapshot before has failed
 				s.gen.due, s.gen.retry = true, time.Time{}
-				if s.renew(); !s.gen.due || s.gen.busy != nil {
+				if s.gen.renew(s); !s.gen.due || s.gen.busy != nil {
 					break
 				}
 			}
@@ -189,7 +203,7 @@ func (s *Store) heal() (wrong, err error) {
 		case <-written:
 		}
 	}
-	wrong, err = s.scrub()
+	wrong, err = c.scrub()
 	if err != nil {
 		err = fmt.Errorf("reading the new generation: %w", err)
 	}
@@ -214,7 +228,7 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 	if err == nil && secret != nil && !bytes.Equal(secret, mine) {
 		err = fmt.Errorf("journal/ in %s is of instance %s, but CLEAN and cache/kist.db are of instance %s: two data directories were mixed. Nothing was changed. Put the right journal/ back; or, if journal/ and blobs/ are the ones you want, remove CLEAN and %s and start again", s.dir, datadir.InstanceOf(secret), datadir.InstanceOf(mine), datadir.InstanceName)
 	}
-	if err = errors.Join(err, workcopy.Current(db), s.belongs(db)); err != nil {
+	if err = errors.Join(err, workcopy.Current(db), belongs(s.dir, db)); err != nil {
 		return false, errors.Join(err, db.Close())
 	}
 	s.log.Error("the journal is damaged; the working copy is whole, as the last stop has proven, and a new generation is begun from it", "damage", damage)
@@ -229,8 +243,8 @@ func (s *Store) restart(path string, clean datadir.Proof, secret []byte, damage 
 		return false, errors.Join(fmt.Errorf("the journal is damaged (%w), and a new generation cannot be written", damage), err, db.Close())
 	}
 	s.bolt, s.state = db, clean.State()
-	now := s.now().UTC()
-	s.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
+	now := s.clock.now().UTC()
+	s.scrubs.note(func(h *JournalHealth) { h.Damaged, h.Healed = []string{damage.Error()}, now })
 	s.log.Warn("the journal is whole again: a new generation has replaced what was damaged", "damage", damage)
 	return true, nil
 }

@@ -35,8 +35,7 @@ type generation struct {
 
 // renew begins a new generation if it is time. It is the committer's, between
 // commits.
-func (s *Store) renew() {
-	g := &s.gen
+func (g *generation) renew(s *Store) {
 	_, end := s.journal.End()
 	now := time.Now()
 	if g.busy != nil {
@@ -83,7 +82,7 @@ func (s *Store) renew() {
 // that is, in bytes, or 0 if it failed; the logs are all there still.
 func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 	begun := time.Now()
-	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, s.unmapped(workcopy.Everything(tx, s.buckets)))
+	err := s.journal.Snapshot(s.stopping, at, workcopy.Format, unmapped(s, workcopy.Everything(tx, s.buckets)))
 	size := tx.Size()
 	err = errors.Join(err, tx.Rollback())
 	if err == nil {
@@ -106,7 +105,7 @@ func (s *Store) snapshot(tx *bolt.Tx, at journal.State) int64 {
 
 // unmapped yields the operations and gives back the memory that reading them
 // takes, so that a snapshot does not map all of the working copy.
-func (s *Store) unmapped(all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
+func unmapped(s *Store, all func(func(journal.Op) bool)) func(func(journal.Op) bool) {
 	return func(yield func(journal.Op) bool) {
 		read := 0
 		all(func(op journal.Op) bool {

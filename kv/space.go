@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
@@ -33,6 +34,8 @@ const (
 
 // diskSpace watches the free space.
 type diskSpace struct {
+	log    *slog.Logger
+	prune  func() error // gives up old generations of the journal
 	folder *disk.Folder // of derived files
 	space  func() (disk.Room, error)
 	low    atomic.Bool  // the file system says that there is no room for new records
@@ -44,39 +47,39 @@ type diskSpace struct {
 }
 
 // None reports whether there is no room for new records.
-func (r *diskSpace) None() bool { return r.low.Load() || r.full.Load() }
+func (d *diskSpace) None() bool { return d.low.Load() || d.full.Load() }
 
 // Reserve is how much of a disk of the total size is left free, in bytes.
 func Reserve(total uint64) uint64 {
 	return min(max(total/reserveShare, reserveLeast), reserveMost)
 }
 
-// openDiskSpace begins to watch the disk that the data directory is on.
-func (s *Store) openDiskSpace() error {
-	f, err := disk.OpenFolder(filepath.Join(s.dir, "cache"))
+// open begins to watch the disk that the data directory is on.
+func (d *diskSpace) open(dir string) error {
+	f, err := disk.OpenFolder(filepath.Join(dir, "cache"))
 	if err != nil {
 		return err
 	}
-	s.space.folder = f
+	d.folder = f
 	info, err := f.Lstat(ballastName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && info.Mode().IsRegular():
-		s.space.held.Store(true)
+		d.held.Store(true)
 	case err == nil:
 		// Something else has the name. The ballast is made again if this can go;
 		// nothing else needs it.
 		if err := f.Remove(ballastName); err != nil {
-			s.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
+			d.log.Warn("what stands in the place of cache/ballast cannot be removed", "error", err)
 		}
 	}
 	return err
 }
 
-// journalSpace is what the journal is told of the disk.
-func (s *Store) journalSpace() (journal.Space, error) {
-	r, err := s.space.space()
+// forJournal is what the journal is told of the disk.
+func (d *diskSpace) forJournal() (journal.Space, error) {
+	r, err := d.space()
 	return spaceFor(r), err
 }
 
@@ -120,40 +123,40 @@ func (s *Store) FreeForContent() int64 {
 // ErrFull says that the disk has no room for anything new.
 var ErrFull = &record.Error{Fault: record.Full, Code: "disk_full", Text: "The server's disk is full. Nothing was stored; what is removed makes room."}
 
-// checkDiskSpace looks at the free space. It is called every second.
-func (s *Store) checkDiskSpace() {
-	r, err := s.space.space()
+// check looks at the free space. It is called every second.
+func (d *diskSpace) check() {
+	r, err := d.space()
 	if err != nil {
 		return
 	}
 	keep := Reserve(r.Total)
 	low := r.Free < keep/4
-	if low != s.space.low.Swap(low) {
+	if low != d.low.Swap(low) {
 		if low {
-			s.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
+			d.log.Error("the disk is full: nothing new is taken until there is room", "freeBytes", r.Free)
 		} else {
-			s.log.Info("there is room on the disk again", "freeBytes", r.Free)
+			d.log.Info("there is room on the disk again", "freeBytes", r.Free)
 		}
 	}
-	if r.Free < keep && time.Since(s.space.pruned) > time.Minute {
-		s.space.pruned = time.Now()
-		if err := s.journal.Prune(); err != nil {
-			s.log.Warn("old parts of the journal could not be removed to make room", "error", err)
+	if r.Free < keep && time.Since(d.pruned) > time.Minute {
+		d.pruned = time.Now()
+		if err := d.prune(); err != nil {
+			d.log.Warn("old parts of the journal could not be removed to make room", "error", err)
 		}
 	}
 	size := min(ballastMost, r.Total/ballastShare)
-	switch held := s.space.held.Load(); {
+	switch held := d.held.Load(); {
 	case held && r.Free < size:
-		s.removeBallast()
-	case !held && !s.space.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-s.space.balked.Load() > ballastRetry:
+		d.removeBallast()
+	case !held && !d.full.Load() && r.Free > keep/4+2*size && time.Now().Unix()-d.balked.Load() > ballastRetry:
 		// Random bytes: a file system may keep no others in full.
-		if err := s.space.folder.Publish(ballastName, func(w io.Writer) error {
+		if err := d.folder.Publish(ballastName, func(w io.Writer) error {
 			_, err := io.CopyN(w, rand.Reader, int64(size))
 			return err
 		}); err == nil {
-			s.space.held.Store(true)
+			d.held.Store(true)
 		} else {
-			s.space.balked.Store(time.Now().Unix())
+			d.balked.Store(time.Now().Unix())
 		}
 	}
 }
@@ -161,23 +164,23 @@ func (s *Store) checkDiskSpace() {
 // commitGrowth is what the working copy may grow by in a commit.
 const commitGrowth = 1 << 20
 
-// freeDiskSpace gives up the ballast if a commit of bbolt's may not find room for
+// freeForCommit gives up the ballast if a commit of bbolt's may not find room for
 // its pages: it cannot be tried again, as an append to the journal can.
-func (s *Store) freeDiskSpace() {
-	if !s.space.held.Load() {
+func (d *diskSpace) freeForCommit() {
+	if !d.held.Load() {
 		return
 	}
-	if r, err := s.space.space(); err == nil && r.Free < commitGrowth {
-		s.removeBallast()
+	if r, err := d.space(); err == nil && r.Free < commitGrowth {
+		d.removeBallast()
 	}
 }
 
 // removeBallast makes room for removals; it reports whether it did.
-func (s *Store) removeBallast() bool {
-	if !s.space.held.Swap(false) {
+func (d *diskSpace) removeBallast() bool {
+	if !d.held.Swap(false) {
 		return false
 	}
-	return s.space.folder.Remove(ballastName) == nil
+	return d.folder.Remove(ballastName) == nil
 }
 
 // ErrUnwritable says that the disk failed to take a commit. Reading goes on.
@@ -188,28 +191,27 @@ var ErrUnwritable = &record.Error{
 
 // commitFailed notes why a commit could not be written, and turns the error into
 // one for the client.
-func (s *Store) commitFailed(err error) error {
+func (d *diskSpace) commitFailed(err error) error {
 	if workcopy.NoRoom(err) {
-		s.removeBallast()
-		if !s.space.full.Swap(true) {
-			s.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
+		d.removeBallast()
+		if !d.full.Swap(true) {
+			d.log.Error("the disk is full, or a quota is used up: nothing new is taken until a write finds room", "error", err)
 		}
 		return fmt.Errorf("%w (%w)", ErrFull, err)
 	}
 	if !errors.As(err, new(syscall.Errno)) {
 		return err // not the disk's fault
 	}
-	if !s.space.failed.Swap(true) {
-		s.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
+	if !d.failed.Swap(true) {
+		d.log.Error("the disk fails to write; nothing is stored until it does again", "error", err)
 	}
-	s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
 	return fmt.Errorf("%w (%w)", ErrUnwritable, err)
 }
 
 // commitSucceeded notes that a commit was written.
-func (s *Store) commitSucceeded() {
-	if s.space.failed.Load() && s.space.failed.Swap(false) {
-		s.log.Warn("the disk writes again")
+func (d *diskSpace) commitSucceeded() {
+	if d.failed.Load() && d.failed.Swap(false) {
+		d.log.Warn("the disk writes again")
 	}
 }
 

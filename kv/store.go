@@ -1,6 +1,7 @@
-// Package kv is the store of records: users, keys, content of every kind,
-// tags, folders and what follows from their changes. Its verbs are methods of
-// Tx, which is one transaction at one instant.
+// Package kv is the engine of the store: transactions, each at one instant, the
+// one committer, the clock, disk space and the health of the journal. It knows
+// tables by the Schema that it is opened with. The packages beside it keep one
+// noun each; their verbs take a Tx.
 package kv
 
 import (
@@ -61,7 +62,6 @@ type Store struct {
 	dir     string
 	schema  *Schema
 	buckets *table.Buckets // of schema
-	now     func() time.Time
 	log     *slog.Logger
 	lock    *datadir.Lock
 
@@ -83,21 +83,12 @@ type Store struct {
 	work    sync.WaitGroup // the committer and a snapshot
 	ticking sync.WaitGroup // flushLoop and scrubLoop
 
-	timer    func(time.Duration) <-chan time.Time // how a scrub waits
-	scrubNow chan struct{}                        // see ScrubNow
-	health   struct {
-		sync.Mutex
-		JournalHealth
-	}
+	scrubs scrubber
 
-	instant atomic.Int64  // the latest instant of a transaction, in milliseconds
 	clock   timekeeper    // whether the wall clock is believed
 	last    record.ID     // the latest id; the committer's
 	seq     uint64        // the latest place of the feed of changes; the committer's
 	changed chan struct{} // see Changed
-
-	steady  monotonicClock       // the clock of retries
-	elapsed func() time.Duration // since the store was opened, by a clock that nobody sets
 
 	slots    sync.Map      // see Slot
 	drops    atomic.Uint64 // how often caches were dropped, see Cache
@@ -130,20 +121,22 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), now: o.Now, log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), scrubNow: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
-	s.clock.elapsed = o.Elapsed
-	if s.elapsed = o.Monotonic; o.Monotonic == nil {
+	s := &Store{dir: dir, schema: o.Schema, buckets: o.Schema.Buckets(), log: o.logger(), rebuilding: o.Rebuild, lock: l, jobs: make(chan *job, 256), changed: make(chan struct{}, 1)}
+	s.clock.log, s.clock.now, s.clock.elapsed = s.log, o.Now, o.Elapsed
+	if s.clock.uptime = o.Monotonic; o.Monotonic == nil {
 		begun := time.Now()
-		s.elapsed = func() time.Duration { return time.Since(begun) }
+		s.clock.uptime = func() time.Duration { return time.Since(begun) }
 	}
 	s.most = Bounds{Each: MaxEach, Records: MaxRecords}
 	s.paid = s.schema.paid()
 	s.writes.perHour = max(0, cmp.Or(o.WritesPerHour, WritesPerHour))
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gen.begun = time.Now()
-	if s.timer = o.Timer; o.Timer == nil {
-		s.timer = time.After
+	s.scrubs.s, s.scrubs.wanted = s, make(chan struct{}, 1)
+	if s.scrubs.timer = o.Timer; o.Timer == nil {
+		s.scrubs.timer = time.After
 	}
+	s.space.log, s.space.prune = s.log, func() error { return s.journal.Prune() }
 	if s.space.space = o.Space; o.Space == nil {
 		s.space.space = func() (disk.Room, error) { return disk.Space(dir) }
 	}
@@ -152,7 +145,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	s.work.Go(s.commitLoop)
 	s.ticking.Go(s.flushLoop)
-	s.ticking.Go(s.scrubLoop)
+	s.ticking.Go(s.scrubs.loop)
 	return s, nil
 }
 
@@ -179,12 +172,12 @@ func (s *Store) open() error {
 	}
 	s.journal = j
 	j.Aside(filepath.Join(s.dir, "cache"))
-	j.OnDisk(s.journalSpace)
+	j.OnDisk(s.space.forJournal)
 	if err = s.load(); err == nil {
-		err = s.unproven()
+		err = unproven(s.dir)
 	}
 	if err == nil {
-		err = s.openDiskSpace()
+		err = s.space.open(s.dir)
 	}
 	if err == nil {
 		err = s.prepare()
@@ -216,7 +209,7 @@ func (s *Store) prepare() error {
 	from := uint32(workcopy.Format)
 	err := s.bolt.View(func(b *bolt.Tx) error {
 		tx := table.On(b)
-		s.startClock(tx)
+		s.clock.start(tx)
 		if v := tx.Get(workcopy.MetaBucket, metaLast); len(v) == 16 {
 			s.last = record.ID(v)
 		}
@@ -288,7 +281,7 @@ func (s *Store) Secret() ([32]byte, error) {
 }
 
 // Now is the instant of a transaction that would begin now.
-func (s *Store) Now() time.Time { return s.Wall() }
+func (s *Store) Now() time.Time { return s.clock.wall() }
 
 // flushEvery is how late the views of unlimited items, the last use of keys
 // and wrong tries may be written; a killed process loses no more of them than
@@ -303,9 +296,9 @@ func (s *Store) flushLoop() {
 		case <-s.stopping.Done():
 			return
 		case <-tick.C:
-			s.checkDiskSpace()
+			s.space.check()
 			s.retryWrite()
-			if err := s.watchClock(false); err != nil {
+			if err := s.clock.watch(s, false); err != nil {
 				s.log.Error("the doubt of the clock is not written down; it is tried again", "error", err)
 			}
 			for _, t := range s.schema.Tables {
@@ -358,7 +351,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
 		s.ticking.Wait() // it may have counts in its hands
-		err = errors.Join(s.Flush(), s.stopClock())
+		err = errors.Join(s.Flush(), s.clock.stop(s))
 		s.closing.Lock()
 		s.closed = true
 		close(s.jobs)
@@ -367,7 +360,7 @@ func (s *Store) Close() error {
 		log, size := s.journal.End()
 		err = errors.Join(err, s.bolt.Sync(), s.bolt.Close(), s.journal.Close(), s.space.folder.Close())
 		if err == nil {
-			err = s.certify(log, size)
+			err = certify(s.dir, s.state, log, size)
 		}
 		err = errors.Join(err, s.lock.Release())
 	})

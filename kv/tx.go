@@ -38,7 +38,7 @@ type Tx struct {
 func (s *Store) View(fn func(*Tx) error) error {
 	drops := s.drops.Load() // before the transaction begins: see Cache
 	return s.read(func(b *bolt.Tx) error {
-		return fn(&Tx{Tx: table.On(b), Now: s.Wall(), s: s, drops: drops})
+		return fn(&Tx{Tx: table.On(b), Now: s.clock.wall(), s: s, drops: drops})
 	})
 }
 
@@ -98,7 +98,7 @@ const (
 // commitLoop is the only writer. It takes whatever waits into one commit.
 func (s *Store) commitLoop() {
 	batch := make([]*job, 0, maxBatch)
-	s.renew()
+	s.gen.renew(s)
 	for first := range s.jobs {
 		s.crowd = len(batch) > 1
 		var err error
@@ -115,7 +115,7 @@ func (s *Store) commitLoop() {
 		for _, j := range batch {
 			close(j.done)
 		}
-		s.renew()
+		s.gen.renew(s)
 		if s.after != nil {
 			s.after.err = s.after.between()
 			close(s.after.done)
@@ -150,7 +150,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	var now time.Time
 	for n := 0; n < len(batch); n++ {
-		now = s.Wall()
+		now = s.clock.wall()
 		tx := &Tx{Tx: t, Now: now, s: s, write: true}
 		mark := t.Mark()
 		j := batch[n]
@@ -182,7 +182,7 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	instant, number := (&Tx{Now: now}).Instant(), binary.BigEndian.AppendUint64(nil, s.seq)
 	if err := errors.Join(
 		t.Put(workcopy.MetaBucket, MetaInstant, instant),
-		s.saveMonotonic(t, now),
+		s.clock.saveMonotonic(t, now),
 		t.Put(workcopy.MetaBucket, metaLast, bytes.Clone(s.last[:])),
 		t.Put(workcopy.MetaBucket, MetaSeq, number),
 		t.Put(workcopy.MetaBucket, MetaTexts, TextsMark(number, instant)),
@@ -205,19 +205,19 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 	}
 	to := journal.State{Seq: s.state.Seq + 1, Digest: s.record.Digest()}
 	err = s.journal.Append(&s.record, to)
-	if workcopy.NoRoom(err) && s.removeBallast() {
+	if workcopy.NoRoom(err) && s.space.removeBallast() {
 		err = s.journal.Append(&s.record, to)
 	}
 	if err != nil {
-		return rollback(s.commitFailed(err))
+		return rollback(s.failed(err))
 	}
-	s.freeDiskSpace()
+	s.space.freeForCommit()
 	if err := b.Commit(); err != nil {
 		s.last, s.seq = last, seq
-		return batch, errors.Join(s.commitFailed(fmt.Errorf("commit: %w", err)), s.journal.Retract())
+		return batch, errors.Join(s.failed(fmt.Errorf("commit: %w", err)), s.journal.Retract())
 	}
 	s.state = to
-	s.commitSucceeded()
+	s.space.commitSucceeded()
 	for owner, bytes := range paid {
 		s.writes.add(owner, bytes, now)
 	}
@@ -239,6 +239,15 @@ func (s *Store) commit(batch []*job) ([]*job, error) {
 		}
 	}
 	return batch, nil
+}
+
+// failed is the error of a commit that could not be written, for the client.
+func (s *Store) failed(err error) error {
+	err = s.space.commitFailed(err)
+	if errors.Is(err, ErrUnwritable) {
+		s.gen.due = true // a snapshot, when it works again: what the disk has of the log may be bad too
+	}
+	return err
 }
 
 // run turns a panic of fn into an error, so that one caller's mistake does not

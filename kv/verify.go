@@ -79,9 +79,10 @@ func (schema *Schema) Inspect(dir, scratch string, read func(int64), problem fun
 	if err != nil {
 		return nil, err
 	}
-	i.s = &Store{dir: dir, bolt: db, now: time.Now, schema: schema}
+	i.s = &Store{dir: dir, bolt: db, schema: schema}
+	i.s.clock.now = time.Now
 	if whole { // otherwise the secret may be among what cannot be read
-		if err := i.s.belongs(db); err != nil {
+		if err := belongs(i.s.dir, db); err != nil {
 			once(err)
 		}
 	}

@@ -30,16 +30,16 @@ const (
 
 // queue is what a Checker needs of the store.
 type queue interface {
-	// Find is kv.Tx.DuePages.
+	// Find is catalog.DuePages.
 	Find(take func(catalog.DuePage) (more bool)) (wait time.Duration, err error)
 	// Load reads what is to be looked at; a record.Error of the class Missing if
 	// it is gone. idle says that nothing is to be asked now.
 	Load(catalog.DuePage) (p *record.Page, address string, idle bool, err error)
-	// Postpone is kv.Tx.PostponePage.
+	// Postpone is catalog.PostponePage.
 	Postpone(catalog.DuePage) error
-	// Looked is kv.Tx.Looked.
+	// Looked is catalog.SavePageCheck.
 	Looked(*record.Page, record.Look) error
-	// Due is kv.Store.PageCheckDue.
+	// Due is catalog.PageCheckDue.
 	Due() <-chan struct{}
 }
 

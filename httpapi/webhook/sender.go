@@ -42,13 +42,13 @@ const (
 
 // queue is what a Sender needs of the store.
 type queue interface {
-	// Find is kv.Tx.DueDeliveries.
+	// Find is jobs.DueDeliveries.
 	Find(room func(*record.Webhook) int, busy func(jobs.Due) bool) ([]jobs.Due, time.Duration, error)
 	// Load reads a delivery; a record.Error of the class Missing if it is gone.
 	Load(jobs.Place) (*record.Webhook, *record.Delivery, *record.Notice, error)
-	// Tried is kv.Tx.Tried.
+	// Tried is jobs.Tried.
 	Tried(jobs.Place, record.Try) error
-	// Due is kv.Store.Due.
+	// Due is jobs.DueSignal.
 	Due() <-chan struct{}
 }
 

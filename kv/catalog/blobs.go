@@ -93,7 +93,7 @@ func NeverReferenced(tx *kv.Tx, ref [32]byte) bool {
 	return !Referenced(tx, ref) && tx.Get(UnreferencedBucket, ref[:]) == nil && tx.Get(workcopy.MetaBucket, kv.MetaOrphans) == nil
 }
 
-// ContentUnknown is Tx.Unknown in a transaction of its own, as blobs.Store.Unlink asks.
+// ContentUnknown is NeverReferenced in a transaction of its own, as blobs.Store.Unlink asks.
 func ContentUnknown(s *kv.Store, ref [32]byte) (unknown bool, err error) {
 	err = s.View(func(tx *kv.Tx) error { unknown = NeverReferenced(tx, ref); return nil })
 	return unknown, err

@@ -414,7 +414,7 @@ func authenticate(s *kv.Store, secret string, session bool) (*Caller, error) {
 		v, _ = known.LoadOrStore(digest, c)
 	}
 	c := v.(*Caller)
-	now := s.Wall()
+	now := s.Now()
 	if err := c.usable(now); err != nil {
 		return nil, err
 	}
@@ -435,7 +435,7 @@ func Recognize(s *kv.Store, owner, id record.ID) (*Caller, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := c.usable(s.Wall()); err != nil {
+	if err := c.usable(s.Now()); err != nil {
 		return nil, err
 	}
 	return c, nil

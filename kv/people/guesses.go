@@ -81,11 +81,11 @@ var TryTable = kv.Table{
 		var secret [32]byte
 		copy(secret[:], tx.Get(workcopy.MetaBucket, kv.MetaSecret))
 		t := newTries(secret)
-		t.load(tx, s.Wall())
+		t.load(tx, s.Now())
 		counted.Set(s, t)
 	},
 	Flush: func(s *kv.Store) (func(*kv.Tx) error, func()) {
-		some := TriesOf(s).take(s.Wall(), triesPerFlush)
+		some := TriesOf(s).take(s.Now(), triesPerFlush)
 		if len(some) == 0 {
 			return nil, nil
 		}
