@@ -29,6 +29,8 @@ type Kind struct {
 	MaxBody int64
 	// New makes an empty body.
 	New func() Body
+
+	view View
 }
 
 // Body is the part of a record that differs by kind.
@@ -40,17 +42,18 @@ type Body interface {
 
 // The kinds of content.
 var (
-	Files     = &Kind{1, "file", "files", 1, "views", "maxViews", 1 << 20, func() Body { return new(File) }}
-	Bookmarks = &Kind{2, "bookmark", "bookmarks", 2, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }}
-	Notes     = &Kind{3, "note", "notes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Note) }}
-	Snippets  = &Kind{4, "snippet", "snippets", 1, "views", "maxViews", 4 << 20, func() Body { return new(Snippet) }}
-	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }}
-	Games     = &Kind{6, "game", "games", 2, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }}
-	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }}
+	Files     = &Kind{1, "file", "files", 1, "views", "maxViews", 1 << 20, func() Body { return new(File) }, fileView}
+	Bookmarks = &Kind{2, "bookmark", "bookmarks", 2, "views", "maxViews", 1 << 20, func() Body { return new(Bookmark) }, bookmarkView}
+	Notes     = &Kind{3, "note", "notes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Note) }, noteView}
+	Snippets  = &Kind{4, "snippet", "snippets", 1, "views", "maxViews", 4 << 20, func() Body { return new(Snippet) }, snippetView}
+	Recipes   = &Kind{5, "recipe", "recipes", 1, "views", "maxViews", 4 << 20, func() Body { return new(Recipe) }, recipeView}
+	Games     = &Kind{6, "game", "games", 2, "views", "maxViews", 1 << 20, func() Body { return &Game{Rating: -1, Playtime: -1} }, gameView}
+	Links     = &Kind{7, "shortlink", "shorten", 1, "clicks", "maxClicks", 1 << 20, func() Body { return new(Link) }, linkView}
 )
 
 // Kinds lists every kind, Files first. A new kind is one struct with a Fields
-// method and one row here.
+// method and one row here. Its view may be empty: names, labels and controls then
+// follow from its fields.
 var Kinds = []*Kind{Files, Bookmarks, Notes, Snippets, Recipes, Games, Links}
 
 // KindOf returns the kind stored as code, or nil.

@@ -1,0 +1,256 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"kist/kv/field"
+)
+
+// A View is how people see a kind: what it is called, and the form that the app,
+// the extension and the page of an item draw. Kind.View fills in what a row of
+// Kinds leaves out.
+type View struct {
+	Name    string  `json:"name"` // the kind's
+	API     string  `json:"api"`  // its collection
+	Page    string  `json:"path"` // its list, in the app
+	One     string  `json:"one"`
+	Many    string  `json:"many"`
+	Icon    string  `json:"icon"`           // a symbol of the app
+	Counter string  `json:"counter"`        // the kind's
+	Limit   string  `json:"limit"`          // the kind's
+	Quick   string  `json:"quick"`          // the field that the box above its list fills
+	Prompt  string  `json:"prompt"`         // shown in that box
+	Full    bool    `json:"full,omitempty"` // that box leads on to the whole form
+	None    string  `json:"none"`           // shown in place of an empty list
+	Inputs  []Input `json:"fields"`         // in the order of the form
+}
+
+// An Input is a control of a form. A row of Kinds sets what the field does not say.
+type Input struct {
+	Name  string   `json:"name"`
+	Label string   `json:"label"`
+	Hint  string   `json:"hint,omitempty"`
+	Lines int      `json:"-"`              // of text; 0 is as many as the bound asks for
+	Half  bool     `json:"half,omitempty"` // half as wide as the form
+	Code  bool     `json:"mono,omitempty"` // text of a program, not Markdown
+	List  []string `json:"list,omitempty"` // suggestions
+
+	// These follow from the field.
+	Type       string  `json:"type,omitempty"` // url, text (of several lines), number, choice, check, time or folder; "" is a line
+	Choices    Choices `json:"choices,omitempty"`
+	Required   bool    `json:"required,omitempty"`   // must not be empty
+	KeepSpaces bool    `json:"keepSpaces,omitempty"` // is sent as it was typed, even if empty
+	Tall       bool    `json:"tall,omitempty"`
+	Min        *int64  `json:"min,omitempty"`
+	Max        *int64  `json:"max,omitempty"`
+	MaxLength  int     `json:"maxLength,omitempty"`
+}
+
+// Choices are the values of a choice. In JSON they are the names of an object, whose
+// members are what people read.
+type Choices []string
+
+// MarshalJSON implements json.Marshaler. It keeps the order.
+func (c Choices) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, value := range c {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = field.AppendString(out, value)
+		out = append(out, ':')
+		out = field.AppendString(out, Spoken(value))
+	}
+	return append(out, '}'), nil
+}
+
+// Spoken is the name of a field or a choice in words: "Cover url" for coverUrl, and
+// "Make private" for make_private.
+func Spoken(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		switch {
+		case r == '_':
+			b.WriteByte(' ')
+		case i == 0:
+			b.WriteRune(unicode.ToUpper(r))
+		case unicode.IsUpper(r):
+			b.WriteByte(' ')
+			b.WriteRune(unicode.ToLower(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// View returns the kind's view with all that follows from its fields. It panics if
+// the view names a field that the kind does not have.
+func (k *Kind) View() View {
+	v := k.view
+	word := func(p *string, otherwise string) {
+		if *p == "" {
+			*p = otherwise
+		}
+	}
+	v.Name, v.API, v.Counter, v.Limit = k.Name, k.Path, k.Counter, k.Limit
+	word(&v.Page, k.Path)
+	word(&v.One, k.Name)
+	word(&v.Many, Spoken(k.Path))
+	word(&v.Icon, "list")
+	word(&v.None, "Add the first one above.")
+
+	form := NewForm(k)
+	var shape field.Shaped = form
+	if k == Files {
+		shape = FileEdit{form}
+	}
+	all := field.Of(shape).Fields()
+	v.Inputs = make([]Input, 0, len(all))
+	for _, in := range k.view.Inputs {
+		i := slices.IndexFunc(all, func(f field.Field) bool { return f.Name == in.Name })
+		if i < 0 {
+			panic(fmt.Sprintf("record: the view of %s names the field %s, which it does not have", k.Name, in.Name))
+		}
+		v.Inputs = append(v.Inputs, in.filled(all[i]))
+	}
+	for _, f := range field.Of(form.Body).Fields() {
+		if f.Traits&field.ReadOnly == 0 && !slices.ContainsFunc(v.Inputs, func(in Input) bool { return in.Name == f.Name }) {
+			v.Inputs = append(v.Inputs, Input{Name: f.Name}.filled(f))
+		}
+	}
+	word(&v.Quick, v.Inputs[0].Name)
+	for _, in := range v.Inputs {
+		if in.Name == v.Quick {
+			word(&v.Prompt, in.Label)
+		}
+	}
+	return v
+}
+
+// filled returns the control with what follows from its field.
+func (in Input) filled(f field.Field) Input {
+	s := f.Schema()
+	if in.Label == "" {
+		in.Label = Spoken(in.Name)
+	}
+	in.Required = f.Traits&field.Filled != 0
+	in.KeepSpaces = f.Traits&(field.Required|field.Filled) == field.Required
+	switch {
+	case in.Name == "folderName":
+		in.Type, in.MaxLength = "folder", s.MaxLength
+	case len(s.Enum) > 0:
+		in.Type, in.Choices = "choice", s.Enum
+	case s.Type == "integer":
+		in.Type, in.Min = "number", s.Min
+		if s.Max != nil && *s.Max < field.MaxCount { // larger ones are no help
+			in.Max = s.Max
+		}
+	case s.Type == "boolean":
+		in.Type = "check"
+	case s.Format == "date-time":
+		in.Type = "time"
+	case s.Format == "uri":
+		in.Type, in.MaxLength = "url", s.MaxLength
+	default:
+		in.MaxLength = s.MaxLength
+		if in.Lines == 0 {
+			switch {
+			case s.MaxLength > MaxDescription:
+				in.Lines = 8
+			case s.MaxLength > MaxName:
+				in.Lines = 2
+			}
+		}
+		if in.Lines > 1 {
+			in.Type, in.Tall = "text", in.Lines > 2
+		}
+	}
+	return in
+}
+
+// Views is the list of all views as JSON. Callers must not change it.
+var Views = sync.OnceValue(func() []byte {
+	all := make([]View, 0, len(Kinds))
+	for _, k := range Kinds {
+		all = append(all, k.View())
+	}
+	out, err := json.Marshal(all)
+	if err != nil { // texts and numbers cannot fail
+		panic(err)
+	}
+	return out
+})
+
+// The views of the kinds.
+var (
+	fileView = View{
+		Icon: "file",
+		Inputs: []Input{
+			{Name: "originalName", Label: "Name"},
+			{Name: "folderName", Label: "Folder"},
+			{Name: "description"},
+		},
+		None: "Drop a file here, paste a picture, or choose some. They stay private until you share them.",
+	}
+	bookmarkView = View{
+		Icon: "bookmark", Quick: "url", Prompt: "Paste an address to keep",
+		Inputs: []Input{{Name: "url", Label: "Address"}, {Name: "title"}, {Name: "description"}},
+		None:   "Paste the address of a page above, or use the browser extension. It gets its title on its own.",
+	}
+	noteView = View{
+		Icon: "note", Quick: "content", Prompt: "Write a note …",
+		Inputs: []Input{
+			{Name: "title"},
+			{Name: "content", Label: "Text", Hint: "Markdown: # heading, **bold**, - list, [link](address)."},
+			{Name: "sourceUrl", Label: "Source", Lines: 1},
+		},
+		None: "Write one above. Notes are Markdown. A note without a title shows its first line.",
+	}
+	snippetView = View{
+		Icon: "snippet", Quick: "content", Prompt: "Paste some code or a command",
+		Inputs: []Input{
+			{Name: "title"},
+			{Name: "language", List: []string{
+				"bash", "c", "cpp", "csharp", "css", "diff", "docker", "go", "html", "ini", "java", "javascript", "json", "kotlin", "lua", "make",
+				"markdown", "nginx", "php", "powershell", "python", "ruby", "rust", "sql", "swift", "toml", "typescript", "xml", "yaml",
+			}},
+			{Name: "content", Label: "Code", Code: true},
+		},
+		None: "Paste a command or a piece of code above, to have it at hand on every device.",
+	}
+	recipeView = View{
+		Icon: "recipe", Quick: "title", Prompt: "Name of a dish", Full: true,
+		Inputs: []Input{
+			{Name: "title", Label: "Dish"},
+			{Name: "description"},
+			{Name: "ingredients", Lines: 2, Hint: "One on each line, as a list: - 2 eggs"},
+			{Name: "instructions", Hint: "One step on each line: 1. Whisk"},
+		},
+		None: "Write down the first dish: type its name above and go on to the ingredients.",
+	}
+	gameView = View{
+		Icon: "game", Quick: "title", Prompt: "Title of a game",
+		Inputs: []Input{
+			{Name: "title"},
+			{Name: "platform", Half: true, List: []string{"PC", "Steam Deck", "Switch", "PlayStation", "Xbox", "Board"}},
+			{Name: "status", Half: true},
+			{Name: "rating", Label: "Rating, 0 to 10", Half: true},
+			{Name: "playtimeMinutes", Label: "Minutes played", Half: true},
+			{Name: "notes"},
+			{Name: "coverUrl", Label: "Cover picture (address)"},
+			{Name: "storeUrl", Label: "Shop page (address)"},
+		},
+		None: "Type a title above. Wishlist, backlog, finished: the list can be shared.",
+	}
+	linkView = View{
+		Page: "links", One: "short link", Many: "Links", Icon: "shortlink", Quick: "originalUrl", Prompt: "Paste a long address to shorten",
+		Inputs: []Input{{Name: "originalUrl", Label: "Leads to"}, {Name: "description", Lines: 1}},
+		None:   "Paste a long address above to get a short one, and see how often it is used.",
+	}
+)
