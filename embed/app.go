@@ -16,8 +16,12 @@ type AppPage struct {
 	Module  string // of the script, without .js, that the page needs beside that of all; "" means none
 	Admin   bool   // whether the administration is offered
 	Content string // absolute address of the origin that stored bytes come from; "" is the page's own
+	Kinds   []AppKind
 	Data    []byte // JSON, for the script
 }
+
+// An AppKind is a kind of records in the navigation.
+type AppKind struct{ Name, Page, Many, Icon string }
 
 // Start is the data as it may stand in a script element: no text in it can end the element or open a comment.
 func (p AppPage) Start() template.JS {

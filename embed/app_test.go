@@ -2,8 +2,6 @@ package embed
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,11 +12,7 @@ import (
 
 // schema is what the tests need of a schema of the API.
 type schema struct {
-	Required   []string
-	Enum       []any
-	Minimum    *float64
-	Maximum    *float64
-	Properties map[string]schema
+	Enum []any
 }
 
 // schemas are those of the document that is served.
@@ -75,7 +69,6 @@ func keysAfter(t *testing.T, script, text string) []string {
 func TestAppNamesEveryChoice(t *testing.T) {
 	all := schemas(t)
 	for _, c := range []struct{ module, after, schema string }{
-		{"kinds.js", "const statuses = ", "MaybeGameStatus"},
 		{"kinds.js", "const fileTypes = ", "FileType"},
 		{"pages.js", "filter('sort', 'Order', ", "FileSort"},
 		{"editor.js", "name: 'maxViewsAction'", "MaybeLimitAction"},
@@ -95,58 +88,5 @@ func TestAppNamesEveryChoice(t *testing.T) {
 			text := strings.NewReplacer("${k.unit}", "", "...(file && { size: 'Largest' })", "size: 'Largest'").Replace(appModule(t, c.module))
 			is.Equal(keysAfter(t, text, c.after), want)
 		})
-	}
-}
-
-// A form of the app has fields that its kind has, needs those that the server needs, and has its bounds.
-func TestAppFormsMatchTheSchema(t *testing.T) {
-	is := is.New(t)
-	all := schemas(t)
-	_, table, _ := strings.Cut(appModule(t, "kinds.js"), "export const kinds = {\n")
-	table, _, _ = strings.Cut(table, "\n};")
-	kinds := make(map[string]string)
-	for _, found := range regexp.MustCompile(`(?ms)^  (\w+): \{\n(.*?)^  \},`).FindAllStringSubmatch(table+"\n", -1) {
-		kinds[found[1]] = found[2]
-	}
-	is.Equal(slices.Sorted(maps.Keys(kinds)), all["ItemKind"].choices())
-
-	field := regexp.MustCompile(`\{ name: '(\w+)'(.*)\},`)
-	bound := regexp.MustCompile(`\b(min|max): (\d+)`)
-	for kind, row := range kinds {
-		name := strings.ToUpper(kind[:1]) + kind[1:] + "Create"
-		if kind == "file" { // which is created by its upload
-			name = "FileEdit"
-		}
-		form := all[name]
-		shown := make(map[string]bool)
-		for _, found := range field.FindAllStringSubmatch(row, -1) {
-			property, ok := form.Properties[found[1]]
-			if !ok {
-				t.Errorf("%s has no %s", name, found[1])
-			}
-			shown[found[1]] = true
-			got := map[string]string{}
-			for _, b := range bound.FindAllStringSubmatch(found[2], -1) {
-				got[b[1]] = b[2]
-			}
-			want := map[string]string{}
-			if property.Minimum != nil {
-				want["min"] = fmt.Sprint(*property.Minimum)
-			}
-			if property.Maximum != nil && *property.Maximum < 1<<31-1 { // larger ones are no help
-				want["max"] = fmt.Sprint(*property.Maximum)
-			}
-			if !maps.Equal(got, want) {
-				t.Errorf("%s.%s has the bounds %v, in the schema %v", name, found[1], got, want)
-			}
-		}
-		is.True(len(shown) >= 2)
-		for _, required := range form.Required {
-			is.True(shown[required])
-		}
-		for _, shared := range []string{"tags", "isPublic", "isFavorite", "expiresAt", "password", "maxViewsAction"} {
-			_, ok := form.Properties[shared]
-			is.True(ok)
-		}
 	}
 }

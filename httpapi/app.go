@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"kist/blobs"
 	"kist/embed"
@@ -62,12 +63,9 @@ func appPages() []appPage {
 		appPage{path: "/admin", id: "showAdmin", title: "Admin", asks: []string{"admin/users?limit=500&sort=title", "admin/settings", "admin/stats", "admin/health"}, module: "admin", admin: true},
 	)
 	for _, k := range record.Kinds {
-		name, arg := k.Path, "{id}"
-		switch k {
-		case record.Files:
+		name, arg := k.View().Page, "{id}"
+		if k == record.Files {
 			arg = "{slug}"
-		case record.Links:
-			name = "links"
 		}
 		asks := []string{k.Path + firstOfList}
 		pages = append(pages,
@@ -144,7 +142,9 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 		data.WriteByte(':')
 		text(c.Site.Prefix() + "/static/" + name)
 	}
-	data.WriteString(`},"answers":{`)
+	data.WriteString(`},"kinds":`)
+	data.Write(record.Views())
+	data.WriteString(`,"answers":{`)
 	owned := p.asks
 	asks := append([]string{"me", "tags", "folders?limit=500&sort=title"}, owned...)
 	for i, ask := range asks {
@@ -165,9 +165,19 @@ func (s *Server) respondApp(c *web.Request, p appPage) error {
 	}
 	data.WriteString("}}")
 	return c.RespondPage(http.StatusOK, embed.AppPage{
-		Base: c.Site.Prefix(), Title: p.title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Content: c.Site.Content, Data: data.Bytes(),
+		Base: c.Site.Prefix(), Title: p.title, Module: p.module, Admin: c.Caller.User.Role == record.Admin, Content: c.Site.Content, Kinds: appKinds(), Data: data.Bytes(),
 	})
 }
+
+// appKinds are the kinds as the navigation of the app names them.
+var appKinds = sync.OnceValue(func() []embed.AppKind {
+	var all []embed.AppKind
+	for _, k := range record.Kinds {
+		v := k.View()
+		all = append(all, embed.AppKind{Name: v.Name, Page: v.Page, Many: v.Many, Icon: v.Icon})
+	}
+	return all
+})
 
 // routeFor is the route that answers GET at a path as the table writes it.
 func (s *Server) routeFor(path string) *Route {

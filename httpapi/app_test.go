@@ -22,6 +22,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/kv"
+	"kist/kv/field"
 	"kist/kv/people"
 	"kist/kv/record"
 )
@@ -118,6 +119,75 @@ func TestAppWithManyTags(t *testing.T) {
 	page := a.browse("/notes")
 	is.Equal(page.first("tags"), nil)
 	is.True(len(page.body) < 60_000)
+}
+
+// TestFormsMatchTheDocument: a form has fields that its kind takes, and their bounds
+// and choices as the API document gives them.
+func TestFormsMatchTheDocument(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	type schema struct {
+		AllOf []struct {
+			Ref string `json:"$ref"`
+		}
+		Required   []string
+		Enum       []any
+		Minimum    *int64
+		Maximum    *int64
+		MaxLength  int
+		Properties map[string]schema
+	}
+	var document struct {
+		Components struct{ Schemas map[string]schema }
+	}
+	is.NoErr(json.Unmarshal(embed.OpenAPI, &document))
+	all := document.Components.Schemas
+	var came struct{ Kinds []record.View }
+	text := startData.FindSubmatch(start(t).browse("/").want(200).body)[1]
+	text = regexp.MustCompile(`"choices":\{[^}]*\}`).ReplaceAllFunc(text, func(object []byte) []byte { // the names alone
+		names := regexp.MustCompile(`"(\w+)":"`).FindAllSubmatch(object[len(`"choices":`):], -1)
+		list := make([]string, len(names))
+		for i, n := range names {
+			list[i] = string(n[1])
+		}
+		out, err := json.Marshal(list)
+		is.NoErr(err)
+		return append([]byte(`"choices":`), out...)
+	})
+	is.NoErr(json.Unmarshal(text, &came))
+	is.Equal(len(came.Kinds), len(all["ItemKind"].Enum))
+	for _, v := range came.Kinds {
+		form := all[web.Title(v.Name)+"Create"]
+		if v.Name == record.Files.Name { // which is created by its upload
+			form = all["FileEdit"]
+		}
+		shown := make(map[string]bool)
+		for _, in := range v.Inputs {
+			shown[in.Name] = true
+			property, ok := form.Properties[in.Name]
+			if !ok {
+				t.Errorf("the API takes no %s of a %s", in.Name, v.Name)
+			}
+			if property.Maximum != nil && *property.Maximum == field.MaxCount { // no help
+				property.Maximum = nil
+			}
+			is.Equal(in.Min, property.Minimum)
+			is.Equal(in.Max, property.Maximum)
+			is.Equal(in.MaxLength, property.MaxLength)
+			var choices record.Choices
+			for _, of := range property.AllOf {
+				for _, choice := range all[strings.TrimPrefix(of.Ref, web.SchemasPath)].Enum {
+					if choice != nil { // which stands for none
+						choices = append(choices, choice.(string))
+					}
+				}
+			}
+			is.Equal(in.Choices, choices)
+		}
+		for _, required := range form.Required {
+			is.True(shown[required])
+		}
+	}
 }
 
 func TestListsCanBeBrief(t *testing.T) {

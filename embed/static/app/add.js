@@ -1,11 +1,10 @@
 // Adding things: the box that takes text, links and files, and what is dropped or pasted anywhere on a page.
 import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, toast } from './dom.js';
 import { showSaved } from './editor.js';
-import { kinds } from './kinds.js';
+import { fieldOf, kinds } from './kinds.js';
 import { go } from './router.js';
 import { api, base, draftKey, problemOf, storage, view } from './session.js';
 
-const fieldOf = (k, name) => k.fields.find((f) => f.name === name);
 const publicFields = (isPublic) => isPublic && { isPublic: true };
 
 // loadUploads loads the script of uploads, which most visits do not need.
@@ -26,9 +25,10 @@ async function upload(files, fields) {
 export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
   const key = draftKey('box.' + (kind ?? 'any'));
+  const mono = k && fieldOf(k, k.quick).mono;
   const label = any ? 'Add anything' : `New ${k.one}`;
   const area = h('textarea', {
-    rows: '1', 'aria-label': label, spellcheck: k?.mono ? 'false' : null, class: k?.mono ? 'mono' : null,
+    rows: '1', 'aria-label': label, spellcheck: mono ? 'false' : null, class: mono ? 'mono' : null,
     placeholder: file ? 'Drop files here or paste a picture' : any ? 'Drop files, paste a picture, a link or some text …' : k.prompt, value: storage.get(key, ''),
   });
   const picker = h('input', { type: 'file', multiple: true, hidden: true });
@@ -65,7 +65,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   function typed(of) {
     const text = area.value.trim();
     if (!text) return {};
-    return { [of.quick]: fieldOf(of, of.quick)?.keepSpaces ? area.value : text };
+    return { [of.quick]: fieldOf(of, of.quick).keepSpaces ? area.value : text };
   }
 
   function clear() {
@@ -122,7 +122,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
   form.addEventListener('submit', (e) => { e.preventDefault(); const [first] = choices(); if (first) create(first[0]); });
   area.addEventListener('input', () => { problem.hidden = true; draw(); });
   area.addEventListener('keydown', (e) => {
-    const severalLines = !k || fieldOf(k, k.quick)?.type === 'text';
+    const severalLines = !k || fieldOf(k, k.quick).type === 'text';
     if (e.key === 'Enter' && !e.isComposing && (e.ctrlKey || e.metaKey || !e.shiftKey && (!severalLines || isAddress(area.value)))) { e.preventDefault(); form.requestSubmit(); }
   });
   picker.addEventListener('change', () => { sendFiles([...picker.files]); picker.value = ''; });

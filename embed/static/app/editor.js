@@ -1,7 +1,7 @@
 // The dialogs of one record: the editor, and the dialog that shares it.
 import { addActions, ago, all, button, bytes, capitalize, find, grow, h, hasPointer, icon, iconButton, plural, toast, when } from './dom.js';
 import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
-import { apiPathOf, isPicture, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
+import { apiPathOf, fieldOf, isPicture, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
 import { fetchRecord, removeRecords, updateRows } from './list.js';
 import { api, base, countChange, countItems, draftKey, loadModule, localAddress, Problem, refreshFolders, refreshTags, showProblem, storage, tagColor, view } from './session.js';
 
@@ -17,7 +17,7 @@ const slugField = (k) => ({
 // valuesOf are the values that the editor shows of a record; null is a new one.
 function valuesOf(k, r) {
   const values = {};
-  for (const f of k.fields) values[f.name] = r?.[f.name] ?? (f.type === 'number' || f.type === 'choice' ? null : '');
+  for (const f of k.fields) values[f.name] = r?.[f.name] ?? ({ number: null, choice: null, time: null, check: false }[f.type] ?? '');
   if (k === kinds.file) values.folderName = r?.folder?.name ?? '';
   values.tags = r ? tagNames(r) : [];
   values.slug = r?.slug ?? '';
@@ -32,7 +32,7 @@ const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 function changesOf(k, old, now, fresh) {
   const out = {};
   for (const [name, value] of Object.entries(now)) {
-    const v = typeof value === 'string' && !k.fields.find((f) => f.name === name)?.keepSpaces ? value.trim() : value;
+    const v = typeof value === 'string' && !fieldOf(k, name)?.keepSpaces ? value.trim() : value;
     if (fresh ? v === '' || v === null || equal(v, []) : equal(v, old[name])) continue;
     if (name === 'slug' && !v) continue;
     out[name] = v;

@@ -78,7 +78,7 @@ function sharing(r) {
 
 function thumbnail(r) {
   const letters = kindOf(r).badge?.(r);
-  const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(r.kind));
+  const pic = h('span.pic', {}, letters ? h('b', {}, letters) : icon(kindOf(r).icon));
   if (isPicture(r) || r.iconUrl) {
     pic.append(h(r.iconUrl ? 'img.favicon' : 'img', { src: `${base}/t/${r.slug}`, alt: '', loading: 'lazy', decoding: 'async' }));
   }
