@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ItemPage shows a shared item of any kind. At most one of File, Note, Snippet, Recipe, Bookmark, Game and Link is set;
-// the rest is common to all. Whatever is empty is left out.
+// ItemPage shows a shared item of any kind. At most one of File, Note, Snippet, Bookmark, Game, Link and Fields is
+// set; the rest is common to all. Whatever is empty is left out.
 //
 // Everything but the fields of type [template.HTML] may come from strangers. Addresses may be relative to the page.
 type ItemPage struct {
@@ -40,10 +40,10 @@ type ItemPage struct {
 	File     *FileView
 	Note     *NoteView
 	Snippet  *CodeView
-	Recipe   *RecipeView
 	Bookmark *LinkView
 	Game     *GameView
 	Link     *LinkView
+	Fields   *FieldsView
 }
 
 // A Chip is a tag. The colour is #rrggbb.
@@ -85,8 +85,29 @@ type CodeView struct {
 	Cut      bool // only the beginning is shown
 }
 
-// RecipeView is what to cook.
-type RecipeView struct{ Ingredients, Instructions template.HTML }
+// FieldsView shows the fields of a kind under their labels.
+type FieldsView struct {
+	Facts    []Fact
+	Passages []Passage
+	Links    []NamedLink
+}
+
+// A Fact is a short value.
+type Fact struct{ Label, Value string }
+
+// A Passage is a text of several lines: Plain, Body or Code.
+type Passage struct {
+	Name, Label string
+	Plain       string
+	Body        template.HTML
+	Code        *CodeView
+}
+
+// A NamedLink is an address with what it is for.
+type NamedLink struct {
+	Label string
+	LinkView
+}
 
 // LinkView is an address of the web. Without a Host it is shown as text that leads nowhere.
 type LinkView struct{ Address, Host string }

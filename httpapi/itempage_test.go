@@ -14,6 +14,7 @@ import (
 	"kist/embed"
 	"kist/httpapi/public"
 	"kist/httpapi/web"
+	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -229,6 +230,55 @@ func TestEveryKindHasAPage(t *testing.T) {
 	}
 }
 
+// A cellar is a kind of which no code knows more than its fields.
+type cellar struct {
+	Name, Region, Remarks, Text, Shop, Colour string
+	Bottles                                   int64
+	Open                                      bool
+	Until                                     time.Time
+}
+
+func (b *cellar) Fields(f *field.Set) {
+	f.Ruled("title", &b.Name, record.CleanTitle, "", record.MaxName, field.Required, field.Filled)
+	f.Text("homeRegion", &b.Region, 64)
+	f.Text("remarks", &b.Remarks, record.MaxDescription)
+	f.LongText("text", &b.Text, record.MaxContent)
+	f.URL("shopUrl", &b.Shop)
+	field.MaybeChoice(f, "colour", &b.Colour, []string{"red", "off_white"})
+	f.MaybeNumber("bottles", &b.Bottles, 0, 99)
+	f.Bool("open", &b.Open)
+	f.Time("drinkUntil", &b.Until)
+}
+
+func (b *cellar) Title() string { return b.Name }
+
+var cellars = &record.Kind{Code: 200, Name: "cellar", Path: "cellars", Shape: 1, Counter: "views", Limit: "maxViews", New: func() record.Body { return &cellar{Bottles: -1} }}
+
+// The page of a kind without a page of its own shows its fields.
+func TestPageFollowsFromTheFields(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	body := &cellar{"Margaux", "Médoc", "Under the stairs.", "**Old** ones", "https://example.org/wine", "off_white", 0, true, time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC)}
+	p, err := public.ItemPage(pageServer(), sampleView(cellars, body))
+	is.NoErr(err)
+	is.Equal(p.Kind, "Cellar")
+	is.Equal(p.Fields.Facts, []embed.Fact{{Label: "Home region", Value: "Médoc"}, {Label: "Colour", Value: "Off white"}, {Label: "Bottles", Value: "0"}, {Label: "Open", Value: "Yes"}, {Label: "Drink until", Value: "1 May 2031, 00:00 UTC"}})
+	html := renderPage(t, p)
+	for _, part := range []string{
+		`<h1 dir="auto">Margaux</h1>`, `<dt>Home region</dt><dd dir="auto">Médoc</dd>`,
+		`<h2 id="field-remarks">Remarks</h2>` + "\n" + `<p class="text" dir="auto">Under the stairs.</p>`,
+		`<h2 id="field-text">Text</h2>` + "\n" + `<div class="prose"><p><strong>Old</strong> ones</p>`,
+		`<a class="button" href="https://example.org/wine" rel="nofollow noopener noreferrer ugc"><span>Shop url: <bdi>example.org</bdi></span></a>`,
+	} {
+		if !strings.Contains(html, part) {
+			t.Errorf("no %s in %s", part, html)
+		}
+	}
+	p, err = public.ItemPage(pageServer(), sampleView(cellars, cellars.New()))
+	is.NoErr(err)
+	is.Equal(*p.Fields, embed.FieldsView{Facts: []embed.Fact{{Label: "Open", Value: "No"}}})
+}
+
 func TestFilePreviews(t *testing.T) {
 	t.Parallel()
 	for mimeType, want := range map[string]embed.Show{
@@ -298,16 +348,17 @@ func TestHostileFieldsStayText(t *testing.T) {
 	t.Parallel()
 	const script = `"><img src=x onerror=alert(1)><script>alert(1)</script>`
 	for _, text := range []string{script, "javascript:alert(1)", "JavaScript://example.org/%0aalert(1)", "data:text/html,x", "vbscript:x", "//evil.example"} {
-		for name, body := range map[string]record.Body{
-			"file":     &record.File{OriginalName: text, MimeType: text, SHA256: text, Description: text},
-			"bookmark": &record.Bookmark{URL: text, Name: text, Description: text, ImageURL: text},
-			"note":     &record.Note{Name: text, Content: "[a](" + text + ") ![b](" + text + ") <" + text + ">\n\n" + text, SourceURL: text},
-			"snippet":  &record.Snippet{Name: text, Content: text, Language: text},
-			"recipe":   &record.Recipe{Name: text, Description: text, Ingredients: text, Instructions: text},
-			"game":     &record.Game{Name: text, Platform: text, CoverURL: text, StoreURL: text, Notes: text, Status: record.GameStatus(text)},
-			"link":     &record.Link{URL: text, Description: text},
+		for k, body := range map[*record.Kind]record.Body{
+			record.Files:     &record.File{OriginalName: text, MimeType: text, SHA256: text, Description: text},
+			record.Bookmarks: &record.Bookmark{URL: text, Name: text, Description: text, ImageURL: text},
+			record.Notes:     &record.Note{Name: text, Content: "[a](" + text + ") ![b](" + text + ") <" + text + ">\n\n" + text, SourceURL: text},
+			record.Snippets:  &record.Snippet{Name: text, Content: text, Language: text},
+			record.Recipes:   &record.Recipe{Name: text, Description: text, Ingredients: text, Instructions: text},
+			record.Games:     &record.Game{Name: text, Platform: text, CoverURL: text, StoreURL: text, Notes: text, Status: record.GameStatus(text)},
+			record.Links:     &record.Link{URL: text, Description: text},
+			cellars:          &cellar{text, text, text, text, text, text, 1, true, time.Time{}},
 		} {
-			v := sampleView(record.Notes, body)
+			v := sampleView(k, body)
 			v.Shown.TagList = []record.Tag{{Name: text, Color: text}}
 			v.Owner.DisplayName, v.Text = text, []byte(text)
 			p, err := public.ItemPage(pageServer(), v)
@@ -317,7 +368,7 @@ func TestHostileFieldsStayText(t *testing.T) {
 			html := renderPage(t, p)
 			for _, bad := range []string{`href="javascript:`, `href="JavaScript:`, `href="data:`, `href="vbscript:`, "<img", "onerror=alert(1)>", "<script>", `src="//`} {
 				if strings.Contains(html, bad) {
-					t.Errorf("%s: %q leaves %s", name, text, bad)
+					t.Errorf("%s: %q leaves %s", k.Name, text, bad)
 				}
 			}
 		}

@@ -81,21 +81,13 @@ func askDeletion(c *web.Request) error {
 		if err != nil {
 			return err
 		}
-		page.Kind = web.Title(kindName(r.Kind))
+		page.Kind = web.Title(r.Kind.View().One)
 		page.Title, err = calledBy(r)
 		return err
 	}); err != nil {
 		return err
 	}
 	return c.RespondPage(http.StatusOK, page)
-}
-
-// kindName is a kind in words.
-func kindName(k *record.Kind) string {
-	if k == record.Links {
-		return "short link"
-	}
-	return k.Name
 }
 
 var DeleteByAddress = web.Operation{

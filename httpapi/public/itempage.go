@@ -2,6 +2,7 @@ package public
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"path"
@@ -14,6 +15,7 @@ import (
 	"kist/embed"
 	"kist/httpapi/render"
 	"kist/httpapi/web"
+	"kist/kv/field"
 	"kist/kv/media"
 	"kist/kv/record"
 )
@@ -74,12 +76,6 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 	case *record.Snippet:
 		p.Kind, p.Raw, p.Download = "Snippet", v.Raw, v.Download
 		p.Snippet, err = s.Renders.Code(b.Content, b.Language, b.Name)
-	case *record.Recipe:
-		p.Kind, p.Description = "Recipe", b.Description
-		p.Recipe = new(embed.RecipeView)
-		if p.Recipe.Ingredients, err = s.Renders.Markdown(b.Ingredients); err == nil {
-			p.Recipe.Instructions, err = s.Renders.Markdown(b.Instructions)
-		}
 	case *record.Bookmark:
 		p.Kind, p.Description = "Bookmark", b.Description
 		link := linkView(b.URL)
@@ -95,6 +91,8 @@ func ItemPage(s *web.Site, v Viewing) (embed.ItemPage, error) {
 		}
 		link := linkView(b.URL)
 		p.Link = &link
+	default:
+		err = fieldsPage(s, &p, v)
 	}
 	if err != nil {
 		return embed.ItemPage{}, err
@@ -111,6 +109,61 @@ func DisplayName(u record.User) string {
 		return u.Name
 	}
 	return u.DisplayName
+}
+
+// fieldsPage shows the fields of a kind in the order and under the labels of its
+// form.
+func fieldsPage(s *web.Site, p *embed.ItemPage, v Viewing) error {
+	view := v.Shown.Kind.View()
+	values, err := field.Parse(field.AppendJSON(nil, v.Body))
+	if err != nil {
+		return err
+	}
+	p.Kind, p.Fields = web.Title(view.One), new(embed.FieldsView)
+	for _, in := range view.Inputs {
+		text, _ := values[in.Name].(string)
+		switch value := values[in.Name].(type) {
+		case json.Number:
+			text = value.String()
+		case bool:
+			text = map[bool]string{true: "Yes", false: "No"}[value]
+		}
+		if strings.TrimSpace(text) == "" || text == p.Title {
+			continue
+		}
+		f := p.Fields
+		passage := embed.Passage{Name: in.Name, Label: in.Label}
+		switch {
+		case in.Name == "description":
+			p.Description = text
+		case in.Type == "url":
+			f.Links = append(f.Links, embed.NamedLink{Label: in.Label, LinkView: linkView(text)})
+		case in.Type == "choice":
+			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: record.Spoken(text)})
+		case in.Type == "time":
+			at, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return err
+			}
+			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: at.UTC().Format("2 January 2006, 15:04 UTC")})
+		case in.Type != "text":
+			f.Facts = append(f.Facts, embed.Fact{Label: in.Label, Value: text})
+		case in.Code:
+			if passage.Code, err = s.Renders.Code(text, "", p.Title); err != nil {
+				return err
+			}
+			f.Passages = append(f.Passages, passage)
+		case in.MaxLength > record.MaxDescription:
+			if passage.Body, err = s.Renders.Markdown(text); err != nil {
+				return err
+			}
+			f.Passages = append(f.Passages, passage)
+		default:
+			passage.Plain = text
+			f.Passages = append(f.Passages, passage)
+		}
+	}
+	return nil
 }
 
 func filePage(s *web.Site, p *embed.ItemPage, b *record.File, v Viewing) error {
@@ -190,7 +243,7 @@ func linkView(address string) embed.LinkView {
 
 func gameView(b *record.Game, address string) embed.GameView {
 	v := embed.GameView{
-		Title: b.Name, Address: address, Platform: b.Platform, Status: statusName(b.Status), Notes: b.Notes,
+		Title: b.Name, Address: address, Platform: b.Platform, Status: record.Spoken(string(b.Status)), Notes: b.Notes,
 		Store: linkView(b.StoreURL), Cover: linkView(b.CoverURL),
 	}
 	if b.Rating >= 0 {
@@ -200,14 +253,6 @@ func gameView(b *record.Game, address string) embed.GameView {
 		v.Played = playtime(b.Playtime)
 	}
 	return v
-}
-
-// statusName is how a page calls a status, "" for none.
-func statusName(s record.GameStatus) string {
-	if s == "" {
-		return ""
-	}
-	return strings.ToUpper(string(s[:1])) + string(s[1:])
 }
 
 func playtime(minutes int64) string {
@@ -233,7 +278,7 @@ func GamesPage(s *web.Site, owner record.User, address string, games []ListedGam
 	p := embed.GamesPage{Base: s.Prefix(), Address: address, Owner: DisplayName(owner)}
 	// What is being played is what visitors ask about.
 	for _, status := range []record.GameStatus{"playing", "finished", "backlog", "wishlist", "dropped", ""} {
-		g := embed.GameGroup{Name: statusName(status)}
+		g := embed.GameGroup{Name: record.Spoken(string(status))}
 		if status == "" {
 			g.Name = "Others"
 		}
