@@ -20,12 +20,17 @@ import (
 //go:embed extension
 var extensionFiles embed.FS
 
-// serverFile tells the extension which server it came from.
-const serverFile = "server.json"
+// serverFile tells the extension which server it came from, and kindsFile how that
+// describes the kinds of records.
+const (
+	serverFile = "server.json"
+	kindsFile  = "kinds.json"
+)
 
 // Extension returns the files of the browser extension by path, with slashes, as Chromium and Firefox load it from a
-// folder. server is the address that it offers to connect to; "" leaves that to the user.
-func Extension(server string) (map[string][]byte, error) {
+// folder. server is the address that it offers to connect to; "" leaves that to the user. kinds are the views of the kinds
+// as JSON.
+func Extension(server string, kinds []byte) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	err := fs.WalkDir(extensionFiles, "extension", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -43,6 +48,7 @@ func Extension(server string) (map[string][]byte, error) {
 	if files[serverFile], err = json.Marshal(map[string]string{"url": server}); err != nil {
 		return nil, fmt.Errorf("address of the server: %w", err)
 	}
+	files[kindsFile] = kinds
 	return files, nil
 }
 
@@ -53,9 +59,9 @@ type Archive struct {
 }
 
 // ExtensionZip is the browser extension in one zip file, without a folder around it. The same binary makes the same
-// bytes for the same server, see [Extension].
-func ExtensionZip(server string) (*Archive, error) {
-	files, err := Extension(server)
+// bytes for the same server and kinds, see [Extension].
+func ExtensionZip(server string, kinds []byte) (*Archive, error) {
+	files, err := Extension(server, kinds)
 	if err != nil {
 		return nil, err
 	}

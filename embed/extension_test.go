@@ -17,18 +17,18 @@ import (
 
 func TestExtensionZip(t *testing.T) {
 	is := is.New(t)
-	first, err := ExtensionZip("https://kist.example.org/base")
+	first, err := ExtensionZip("https://kist.example.org/base", []byte("[]"))
 	is.NoErr(err)
-	again, err := ExtensionZip("https://kist.example.org/base")
+	again, err := ExtensionZip("https://kist.example.org/base", []byte("[]"))
 	is.NoErr(err)
 	is.True(bytes.Equal(first.Bytes, again.Bytes))
 	is.Equal(first.ETag, again.ETag)
-	other, err := ExtensionZip("https://other.example.org")
+	other, err := ExtensionZip("https://other.example.org", []byte("[]"))
 	is.NoErr(err)
 	is.True(first.ETag != other.ETag)
 	is.True(len(first.Bytes) < 64<<10)
 
-	files, err := Extension("https://kist.example.org/base")
+	files, err := Extension("https://kist.example.org/base", []byte("[]"))
 	is.NoErr(err)
 	archive, err := zip.NewReader(bytes.NewReader(first.Bytes), int64(len(first.Bytes)))
 	is.NoErr(err)
@@ -43,13 +43,14 @@ func TestExtensionZip(t *testing.T) {
 	}
 	is.Equal(names, slices.Sorted(maps.Keys(files)))
 	is.Equal(string(files["server.json"]), `{"url":"https://kist.example.org/base"}`)
+	is.Equal(string(files["kinds.json"]), "[]")
 }
 
 // TestExtensionIsWhole looks whether everything that a file of the extension
 // names is there, and that nothing comes from elsewhere.
 func TestExtensionIsWhole(t *testing.T) {
 	is := is.New(t)
-	files, err := Extension("")
+	files, err := Extension("", nil)
 	is.NoErr(err)
 	var manifest struct {
 		Icons      map[string]string `json:"icons"`
@@ -104,7 +105,7 @@ func TestExtensionIsWhole(t *testing.T) {
 // Dutch, Polish and Portuguese.
 func TestExtensionKeys(t *testing.T) {
 	is := is.New(t)
-	files, err := Extension("")
+	files, err := Extension("", nil)
 	is.NoErr(err)
 	var manifest struct {
 		Commands map[string]struct {

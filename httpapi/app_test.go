@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"io/fs"
 	"mime/multipart"
 	"net/http"
 	"regexp"
@@ -364,6 +365,23 @@ func TestShareTargetBadBodies(t *testing.T) {
 	a.refused(apiRequest{method: "POST", path: "/share", body: &b, header: media, raw: true}, 413)
 	a.refused(apiRequest{method: "POST", path: "/share", json: `{"text":"x"}`, raw: true}, 415)
 	a.refused(a.shareSheet(nil, file{"a.bin", "", strings.Repeat("x", 1001)}), 413)
+}
+
+// Anyone gets the forms of the kinds, once; the archive of the extension has the same.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	a := start(t)
+	got := a.visit("/kinds.json").want(200)
+	is.Equal(got.header.Get("Content-Type"), "application/json")
+	is.Equal(got.body, record.Views())
+	is.Equal(len(a.visit("/kinds.json", "If-None-Match", got.header.Get("Etag")).want(304).body), 0)
+	archive := a.visit("/extension.zip").want(200).body
+	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	is.NoErr(err)
+	shipped, err := fs.ReadFile(files, "kinds.json")
+	is.NoErr(err)
+	is.Equal(shipped, record.Views())
 }
 
 // Anyone gets the extension, in a form that browsers take, and gets it once.

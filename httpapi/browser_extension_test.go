@@ -37,7 +37,7 @@ import (
 // pages begin with follows from the folder.
 func (a *app) unpacked(granted ...string) (dir, at string) {
 	a.Helper()
-	files, err := embed.Extension(a.url)
+	files, err := embed.Extension(a.url, record.Views())
 	a.fatal(err)
 	var manifest map[string]any
 	a.fatal(json.Unmarshal(files["manifest.json"], &manifest))
@@ -380,6 +380,45 @@ func TestBrowserExtension(t *testing.T) {
 	told("Saved the file.")
 	is.Equal(b.one("files", "originalName"), "tides.html")
 	is.True(strings.Contains(string(a.get("/x/"+b.one("files", "slug").(string)).want(200).body), "High at six."))
+
+	// A kind that the pop-up has no place for is drawn from its form.
+	p.click(`[value="own:game"]`)
+	is.Equal(p.js(`document.querySelector('#own-title').value`), "Tide tables")
+	is.Equal(p.js(`document.querySelector('#own-title').maxLength`), 512.0)
+	is.Equal(p.js(`(() => { const e = document.querySelector('#own-rating'); e.value = '11'; return e.validity.rangeOverflow; })()`), true)
+	p.js(`(() => { document.querySelector('#own-status').value = 'playing'; document.querySelector('#own-rating').value = '9'; })()`)
+	p.js(`(() => { document.querySelector('#own-platform').value = 'x'.repeat(513); })()`) // which nobody could type
+	p.fill("Tags", "boats")
+	p.click("#save")
+	p.says("Platform must be at most 512 characters long.")
+	p.fill("Platform", "PC")
+	p.click("#save")
+	told("Saved the game.")
+	game := a.get("/api/v1/games").want(200)
+	is.Equal(game.at("data.0.title"), "Tide tables")
+	is.Equal(game.at("data.0.status"), "playing")
+	is.Equal(game.at("data.0.rating"), 9.0)
+	is.Equal(game.at("data.0.coverUrl"), nil)
+	is.Equal(game.at("data.0.tags"), []any{"boats"})
+	p.until(`document.querySelector('#recent')?.textContent.includes('Game')`)
+
+	// The last forms of the server stay when it cannot be asked. An older server has
+	// none: then there is what every server keeps.
+	is.Equal(p.js(`import('./client.js').then(async ({ forms, freshForms }) => {
+		const names = async () => (await forms()).map((k) => k.name).join(' ');
+		const real = fetch, states = [];
+		for (const answer of [
+			null, () => { throw new TypeError('no network'); }, () => new Response('<html>'), () => Response.json([{ name: 'note' }]), () => new Response('', { status: 404 }),
+		]) {
+			globalThis.fetch = answer ? (at, ...more) => at.startsWith('http') ? Promise.resolve().then(answer) : real(at, ...more) : real;
+			await freshForms();
+			states.push(await names());
+		}
+		globalThis.fetch = real;
+		await freshForms();
+		return states.join(', ');
+	})`), strings.Repeat("file bookmark note snippet recipe game shortlink, ", 4)+"file bookmark note shortlink")
+	is.Equal(p.js(`chrome.storage.local.get('forms').then((s) => s.forms.server)`), a.url)
 
 	// The menu and the keys: the same listeners as a click calls.
 	tabOf := `chrome.tabs.get(` + fmt.Sprintf("%.0f", id) + `)`

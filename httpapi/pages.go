@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"kist/embed"
 	"kist/httpapi/public"
@@ -69,6 +72,27 @@ var readExtensionOp = web.Operation{
 	Args:  []web.Param{web.IfNoneMatch},
 	Reply: web.Reply{Status: 200, Doc: "The archive.", Body: &web.Content{Media: "application/zip", Schema: web.Object{"type": "string", "format": "binary"}, Example: "…"}},
 	Fails: []int{304},
+}
+
+var readKindsOp = web.Operation{
+	Tag: "app", Summary: "Describes the kinds of records and their forms to the browser extension.",
+	Args:  []web.Param{web.IfNoneMatch},
+	Reply: web.Reply{Status: 200, Doc: "The kinds.", Body: &web.Content{Media: web.JsonType, Schema: web.Object{"type": "array", "items": web.Object{"type": "object"}}, Example: []any{}}},
+	Fails: []int{304},
+	Serve: readKinds,
+}
+
+var kindsTag = sync.OnceValue(func() string {
+	sum := sha256.Sum256(record.Views())
+	return `"` + hex.EncodeToString(sum[:10]) + `"`
+})
+
+// readKinds answers with the views of the kinds.
+func readKinds(c *web.Request) error {
+	h := c.W.Header()
+	h.Set("Content-Type", web.JsonType)
+	h.Set("Cache-Control", "public, no-cache")
+	return c.UnlessUnchanged(kindsTag(), record.Views)
 }
 
 // readExtension answers with the browser extension. Its address stays when it

@@ -22,6 +22,7 @@ func (s *Server) operations() []Route {
 		{"GET", "/api/v1/reference", "readReference", web.Anyone, readReferenceOp},
 		{"GET", "/static/{name}", "readAsset", web.Anyone, readAssetOp},
 		{"GET", "/extension.zip", "readExtension", web.Anyone, readExtensionOp.By(s.readExtension)},
+		{"GET", "/kinds.json", "readKinds", web.Anyone, readKindsOp},
 		{"GET", "/claim/{token}", "readClaim", web.Anyone, api.ReadClaim},
 		{"POST", "/claim/{token}", "claim", web.Anyone, api.Claim},
 

@@ -26,6 +26,7 @@ import (
 	"kist/httpapi/upload"
 	"kist/httpapi/web"
 	"kist/httpapi/webhook"
+	"kist/kv/record"
 )
 
 // Server is the handler of the whole site.
@@ -97,7 +98,7 @@ func New(c web.Config) (*Server, error) {
 		s.meter = newMeter(s)
 	}
 	s.schema = sync.OnceValues(func() (*served, error) { return serveDocument(c.Base) })
-	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base) })
+	s.extension = sync.OnceValues(func() (*embed.Archive, error) { return embed.ExtensionZip(c.Base, record.Views()) })
 	s.handler = s.mount()
 	return s, nil
 }

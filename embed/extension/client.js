@@ -33,6 +33,7 @@ export async function ended() {
 export async function connected(server, key) {
   await ext.storage.local.set({ connection: { server, key, user: '' } });
   await ext.storage.local.remove(['pending', 'ended']);
+  await freshForms();
   const { data } = await request({ server, key }, 'GET', 'me');
   await ext.storage.local.set({ connection: { server, key, user: data.displayName || data.username } });
 }
@@ -69,6 +70,33 @@ export async function api(method, path, body) {
   const at = await connection();
   if (!at) throw new Problem(await ended() || 'The extension is not connected to a server.', { connect: true });
   return request(at, method, path, body);
+}
+
+// The kinds that every server has.
+const common = ['file', 'bookmark', 'note', 'shortlink'];
+
+/**
+ * forms are the kinds of records with their forms, as the connected server described them last. An older server
+ * describes none: then they are as the extension came with them, as far as every server has them.
+ */
+export async function forms() {
+  const [at, { forms: kept }] = await Promise.all([connection(), ext.storage.local.get('forms')]);
+  if (at && kept?.server === at.server) return kept.kinds;
+  const all = await (await fetch(ext.runtime.getURL('kinds.json'))).json();
+  return all.filter((k) => common.includes(k.name));
+}
+
+/** formOf is the kind of a name. */
+export const formOf = async (name) => (await forms()).find((k) => k.name === name);
+
+/** freshForms asks the connected server for its forms. Without an answer the last ones stay. */
+export async function freshForms() {
+  const { server } = await connection() ?? {};
+  if (!server) return;
+  const answer = await fetch(`${server}/kinds.json`, { credentials: 'omit', cache: 'no-cache', redirect: 'manual', signal: AbortSignal.timeout(patience.json) }).catch(() => null);
+  if (answer?.status === 404) await ext.storage.local.remove('forms');
+  const kinds = answer?.ok && await answer.json().catch(() => null);
+  if (Array.isArray(kinds) && common.every((name) => kinds.some((k) => k.name === name))) await ext.storage.local.set({ forms: { server, kinds } });
 }
 
 const patience = { json: 10_000, form: 10 * 60_000 };

@@ -1,6 +1,7 @@
 // The pop-up of the button in the toolbar.
 import { ext } from './browser.js';
-import { api, connection, ended, settings } from './client.js';
+import { api, connection, ended, forms, freshForms, settings } from './client.js';
+import { draw, h, valuesOf } from './form.js';
 import { addressOf, bookmarkOf, copy, cut, isWeb, recent, selectionOf } from './save.js';
 
 const at = (id) => document.getElementById(id);
@@ -10,12 +11,6 @@ let kept = null; // the bookmark of the page, if there is one
 let saved = ''; // the address of what was saved last
 let tags = [];
 let usual = ''; // who can see what is new
-
-const h = (name, props, ...children) => {
-  const el = Object.assign(document.createElement(name), props);
-  el.append(...children);
-  return el;
-};
 
 function problem(text) {
   at('problem').textContent = text;
@@ -47,8 +42,44 @@ async function seen() {
 }
 
 let selection = '';
+let all = []; // the kinds with their forms
+let drawn = null; // the kind whose own form is shown
+
+// What the form calls a kind that it has a place for.
+const places = { bookmark: 'bookmark', note: 'note', shortlink: 'link', file: 'file' };
+
+/** showOthers offers the kinds that the form has no place for. */
+function showOthers() {
+  const others = all.filter((k) => !places[k.name]), chosen = kindNow();
+  at('others').replaceChildren(at('others').firstElementChild, ...others.map((k) => {
+    const choice = h('input', { type: 'radio', name: 'kind', value: `own:${k.name}`, checked: chosen === `own:${k.name}` });
+    return h('label', {}, choice, capitalized(k.one));
+  }));
+  at('others').hidden = !others.length;
+  if (!kindNow()) form.elements.kind[0].checked = true;
+}
+
+/** showOwn draws the form of a kind, with what the tab has for it, or none. */
+function showOwn(k) {
+  for (const id of ['title-field', 'text-field']) at(id).hidden = !!k;
+  at('own').hidden = !k;
+  if (k === drawn) return;
+  drawn = k;
+  at('own').replaceChildren(...(k ? draw(k.fields, { url: isWeb(tab.url) ? tab.url : '', title: tab.title ?? '', text: selection }) : []));
+}
+
 function adapt() {
   const kind = kindNow();
+  const own = all.find((k) => `own:${k.name}` === kind);
+  showOwn(own ?? null);
+  if (own) {
+    at('limit-label').textContent = `How many ${own.counter}`;
+    at('save').textContent = `Save ${own.one}`;
+    at('already').hidden = true;
+    return;
+  }
+  const fields = all.find((k) => places[k.name] === (kind === 'screenshot' ? 'file' : kind)).fields;
+  const most = (name) => fields.find((f) => f.name === name).maxLength;
   const edits = kind === 'bookmark' && kept;
   at('title-label').textContent = { note: 'Title', bookmark: 'Title', link: 'Description', file: 'Name of the file', screenshot: 'Name' }[kind];
   at('text-label').textContent = kind === 'note' ? 'Text' : 'Description';
@@ -56,7 +87,8 @@ function adapt() {
   at('limit-label').textContent = kind === 'link' ? 'How many clicks' : 'How many views';
   at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Make short link', file: 'Save the page as a file', screenshot: 'Save screenshot' }[kind];
   at('already').hidden = !edits;
-  at('text').maxLength = kind === 'note' ? 1 << 20 : 8192;
+  at('title').maxLength = most({ link: 'description', file: 'originalName', screenshot: 'originalName' }[kind] ?? 'title');
+  at('text').maxLength = most(kind === 'note' ? 'content' : 'description');
   const fill = (name, text) => {
     const field = form.elements[name];
     if (!wrote.has(name)) field.value = field.maxLength > 0 ? cut(text, field.maxLength) : text;
@@ -86,7 +118,8 @@ form.onsubmit = async (event) => {
   };
   at('save').disabled = true;
   at('save').textContent = 'Saving …';
-  const answer = await ext.runtime.sendMessage({ save: kind, fields }).catch((e) => ({ problem: e.message }));
+  if (drawn) Object.assign(fields, { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) });
+  const answer = await ext.runtime.sendMessage({ save: drawn ? 'record' : kind, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
   if (document.activeElement === document.body) at('save').focus(); // which it lost when it was disabled
   if (answer?.saved) {
@@ -96,6 +129,7 @@ form.onsubmit = async (event) => {
     at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : ', and for you alone'}.` : answer.saved.text;
     at('copy-saved').hidden = !saved;
     wrote.clear();
+    drawn = null;
     for (const name of ['password', 'limit']) form.elements[name].value = '';
     if (kind === 'bookmark') kept = await bookmarkOf(tab.url).catch(() => kept);
     await showRecent().catch(failed);
@@ -125,7 +159,7 @@ at('options').onclick = at('connect').onclick = async () => {
   close();
 };
 
-const kindNames = { bookmark: 'Bookmark', note: 'Note', file: 'File', shortlink: 'Link' };
+const capitalized = (word) => word[0].toUpperCase() + word.slice(1);
 async function showRecent() {
   const list = await recent();
   at('recent').replaceChildren(...list.map((r) => {
@@ -134,7 +168,7 @@ async function showRecent() {
     button.setAttribute('aria-label', `Copy the link of ${title}`);
     button.onclick = () => copying(button, addressOf(r));
     return h('li', {}, h('a', { href: addressOf(r), target: '_blank', rel: 'noopener', title }, h('span', {}, title)),
-      h('small', {}, kindNames[r.kind] ?? (r.originalName ? 'File' : '')), button);
+      h('small', {}, capitalized(all.find((k) => k.name === r.kind)?.one ?? 'file')), button);
   }));
   at('recent-section').hidden = !list.length;
 }
@@ -215,6 +249,8 @@ if (!now) {
     el.disabled = !isWeb(tab.url) && !['note', 'screenshot'].includes(el.value);
     el.checked = el.value === (isWeb(tab.url) ? 'bookmark' : 'note');
   }
+  all = await forms();
+  showOthers();
   usual = (await settings()).isPublic ? '1' : '';
   form.hidden = false;
   adapt();
@@ -227,6 +263,11 @@ if (!now) {
       if (b) at('already').replaceChildren('You have kept this page on ', new Date(b.createdAt).toLocaleDateString(), '. ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, 'Show it'));
     }),
     freshTags(), showRecent(),
+    freshForms().then(forms).then((kinds) => {
+      if (JSON.stringify(kinds) === JSON.stringify(all)) return; // what was typed stays
+      all = kinds;
+      showOthers();
+    }),
   ].map((p) => p.catch(failed)));
   adapt();
 }

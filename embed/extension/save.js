@@ -1,6 +1,6 @@
 // Saving: what is sent to the server for each kind of thing.
 import { ext } from './browser.js';
-import { api, connection } from './client.js';
+import { api, connection, formOf, forms } from './client.js';
 import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
 
@@ -36,6 +36,9 @@ export async function copy(text, tab) {
   }
 }
 
+/** fit is the beginning of a text that a field of a kind has room for. */
+export const fit = (k, name, text) => cut(text, k.fields.find((f) => f.name === name).maxLength);
+
 /** share are the fields that all kinds have. */
 const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
   isPublic: !!isPublic, ...(password && { password }), ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
@@ -51,7 +54,8 @@ const needWeb = (address) => {
 /** bookmark keeps an address; with an id, the bookmark that there is changes. */
 export async function bookmark(f) {
   needWeb(f.url);
-  const fields = { title: cut(f.title, 512), description: cut(f.text, 8192), tags: tagsOf(f.tags), ...share(f) };
+  const k = await formOf('bookmark');
+  const fields = { title: fit(k, 'title', f.title), description: fit(k, 'description', f.text), tags: tagsOf(f.tags), ...share(f) };
   const { data } = f.id ? await api('PATCH', `bookmarks/${f.id}`, fields) : await api('POST', 'bookmarks', { url: f.url, ...fields });
   return done(data, f.id ? 'Changed the bookmark.' : 'Saved the bookmark.');
 }
@@ -59,20 +63,35 @@ export async function bookmark(f) {
 /** note keeps a text, with the page that it comes from. */
 export async function note(f) {
   if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to keep: select some first, or write some.');
-  const { data } = await api('POST', 'notes', { title: cut(f.title, 512), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
+  const { data } = await api('POST', 'notes', { title: fit(await formOf('note'), 'title', f.title), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
   return done(data, 'Saved the note.');
 }
 
 /** link makes a short link. */
 export async function link(f) {
   needWeb(f.url);
-  const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: cut(f.title, 8192) }), tags: tagsOf(f.tags), ...share(f, 'maxClicks') });
+  const k = await formOf('shortlink');
+  const { data } = await api('POST', 'shorten', { originalUrl: f.url, ...(f.title && { description: fit(k, 'description', f.title) }), tags: tagsOf(f.tags), ...share(f, k.limit) });
   return done(data, 'Made the short link.');
+}
+
+/** record keeps what was typed into the form of a kind that the extension knows by its form alone. */
+export async function record(f) {
+  const k = await formOf(f.kind);
+  if (!k) throw new Problem('Your server does not keep this any more. Open the pop-up again.');
+  try {
+    const { data } = await api('POST', k.api, { ...f.values, tags: tagsOf(f.tags), ...share(f, k.limit) });
+    return done(data, `Saved the ${k.one}.`);
+  } catch (e) {
+    const label = (name) => k.fields.find((x) => x.name === name)?.label ?? name;
+    if (e.fields) e.message = Object.entries(e.fields).map(([name, what]) => `${label(name)} ${what}.`).join(' ');
+    throw e;
+  }
 }
 
 async function upload(blob, name, f) {
   const form = new FormData();
-  const fields = { ...(f.text && { description: cut(f.text, 8192) }), ...(f.tags && { newTags: tagsOf(f.tags).join(',') }), ...share(f) };
+  const fields = { ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), ...(f.tags && { newTags: tagsOf(f.tags).join(',') }), ...share(f) };
   for (const [field, value] of Object.entries(fields)) form.append(field, String(value));
   form.append('file', blob, name);
   return api('POST', 'upload', form);
@@ -110,7 +129,7 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   let job;
   try {
     ({ jobs: [job] } = await api('POST', 'remote-upload', {
-      url: f.url, ...(name && { name }), ...(f.text && { description: cut(f.text, 8192) }), tags: tagsOf(f.tags), ...share(f),
+      url: f.url, ...(name && { name }), ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), tags: tagsOf(f.tags), ...share(f),
     }));
   } catch (e) {
     if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not do that, or not with this key
@@ -218,7 +237,7 @@ export async function screenshot(f) {
 
 const done = (record, text) => ({ id: record.id, address: addressOf(record), text });
 
-export const kinds = { bookmark, note, link, file, screenshot };
+export const kinds = { bookmark, note, link, file, screenshot, record };
 
 /** bookmarkOf is the newest bookmark of the page that an address leads to, or null. */
 export async function bookmarkOf(address) {
@@ -227,8 +246,8 @@ export async function bookmarkOf(address) {
   return data[0] ?? null;
 }
 
-/** recent are the newest things of the kinds that the extension makes, the newest first. */
+/** recent are the newest things of all kinds, the newest first. */
 export async function recent(most = 6) {
-  const lists = await Promise.all(['bookmarks', 'notes', 'files', 'shorten'].map((path) => api('GET', `${path}?brief=true&limit=${most}`)));
+  const lists = await Promise.all((await forms()).map((k) => api('GET', `${k.api}?brief=true&limit=${most}`)));
   return lists.flatMap((l) => l.data).sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, most);
 }
