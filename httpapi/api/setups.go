@@ -44,7 +44,7 @@ type setupFile struct{ Name, Media, Content string }
 
 func (f *setupFile) Fields(s *field.Set) {
 	s.Text("name", &f.Name, record.MaxName).Says("What to save it as.", `"kist-files.sxcu"`)
-	s.Text("mediaType", &f.Media, 255).Says("Its media type.", `"application/json"`)
+	s.Text("mediaType", &f.Media, record.MaxMediaType).Says("Its media type.", `"application/json"`)
 	s.LongText("content", &f.Content, record.MaxContent).Says("Its content.", `"{…}"`)
 }
 

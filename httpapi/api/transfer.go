@@ -36,7 +36,7 @@ func (v *ShownImport) Fields(s *field.Set) {
 		s.Shown(name, field.Schema{Type: "integer"}, func(dst []byte) []byte { return strconv.AppendInt(dst, int64(*n), 10) }).Says(doc, example)
 	}
 	s.ID("id", &v.ID, field.Always).Says("Id of the import.", web.SampleID)
-	s.Text("name", &v.Name, 255).Says("Name of the file.", `"bookmarks.html"`)
+	s.Text("name", &v.Name, record.MaxFileName).Says("Name of the file.", `"bookmarks.html"`)
 	s.Text("format", &v.Moved.Format, 32).Says("Its format.", `"netscape"`)
 	s.Bool("dryRun", &v.Moved.DryRun).Says("Whether nothing is kept.", `false`)
 	field.Choice(s, "state", &v.State, record.ImportStates).
@@ -80,10 +80,10 @@ func (v *ShownImport) Fields(s *field.Set) {
 type shownRemark struct{ record.Remark }
 
 func (v *shownRemark) Fields(s *field.Set) {
-	s.Text("at", &v.At, 512).Says("Where the entry stands.", `"line 12"`)
-	s.Text("name", &v.Name, 512).Says("What people know it by.", `"A bookmarklet"`)
+	s.Text("at", &v.At, record.MaxName).Says("Where the entry stands.", `"line 12"`)
+	s.Text("name", &v.Name, record.MaxName).Says("What people know it by.", `"A bookmarklet"`)
 	s.Bool("refused", &v.Refused).Says("Whether it was not kept.", `true`)
-	s.Text("text", &v.Text, 512).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
+	s.Text("text", &v.Text, record.MaxName).Says("Why, or what could not be kept.", `"The URL must be an absolute http or https address."`)
 }
 
 // importForm is what is said of a file that is imported.

@@ -12,6 +12,7 @@ const (
 	MaxName        = 512
 	MaxDescription = 8192
 	MaxContent     = 1 << 20
+	MaxMediaType   = 255
 )
 
 // A Kind is a row of Kinds. It has everything that is particular to one kind of
@@ -72,9 +73,9 @@ type File struct {
 }
 
 func (b *File) Fields(f *field.Set) {
-	f.Ruled("originalName", &b.OriginalName, CleanFileName, "", 255, field.Filled).
+	f.Ruled("originalName", &b.OriginalName, CleanFileName, "", MaxFileName, field.Filled).
 		Says("The file's name; path parts and control characters are removed.", `"holiday.jpg"`)
-	f.Text("mimeType", &b.MimeType, 255, field.ReadOnly).
+	f.Text("mimeType", &b.MimeType, MaxMediaType, field.ReadOnly).
 		Says("The media type, worked out from the bytes and the name.", `"image/jpeg"`)
 	f.Number("size", &b.Size, 0, 1<<53, field.ReadOnly).Says("Size in bytes.", `48213`)
 	f.Text("sha256", &b.SHA256, 64, field.ReadOnly).

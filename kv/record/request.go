@@ -286,7 +286,7 @@ func (i *Item) Fields(s *field.Set) {
 	field.Choice(s, "status", &i.State, States).Says("How far it is.", `"pending"`)
 	s.Text("fileName", &i.Name, MaxFileName).Says("The file's name, cleaned.", `"IMG_0042.jpg"`)
 	s.Number("fileSize", &i.Size, 0, 1<<53).Says("Size in bytes.", `48213`)
-	s.Text("mimeType", &i.MimeType, 255).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
+	s.Text("mimeType", &i.MimeType, MaxMediaType).Says("Media type, worked out from the bytes and the name.", `"image/jpeg"`)
 	s.Text("uploaderName", &i.Sender, MaxSenderName).Says("What the sender calls themselves.", `"Bob"`)
 	s.Text("message", &i.Message, MaxMessage).Says("What the sender says.", `"From the second roll"`)
 	s.Time("createdAt", &i.Created, field.Always).Says("When it came in.", `"2026-01-02T03:04:05.678Z"`)
