@@ -1,5 +1,5 @@
 // The kinds of records. The server describes them; what is said here is only how a list shows a record.
-import { bytes, h, hostOf, icon, number } from './dom.js';
+import { bytes, h, hostOf, icon } from './dom.js';
 import { base, start } from './session.js';
 
 export const fileTypes = { image: 'Pictures', video: 'Videos', audio: 'Audio', text: 'Text', pdf: 'PDF', other: 'Other' };
@@ -22,7 +22,7 @@ const look = {
     return this.fields.filter((f) => r[f.name] || r[f.name] === 0).map((f) => {
       const v = r[f.name];
       if (f.choices) return h('span.badge', {}, f.choices[v]);
-      if (f.type === 'number') return `${f.label} ${number(v)}`;
+      if (f.type === 'number') return `${f.label} ${v}`;
       if (f.type === 'check') return f.label;
       if (f.type === 'time') return `${f.label} ${new Date(v).toLocaleDateString()}`;
       return v !== title && cutoff(f.type === 'url' ? hostOf(v) : excerpt(v));
