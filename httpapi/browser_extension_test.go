@@ -330,6 +330,9 @@ func TestBrowserExtension(t *testing.T) {
 		p.until(`!document.querySelector('#saved').hidden && document.querySelector('#saved').textContent.includes(` + quoted(text) + `)`)
 	}
 	is.Equal(p.js(`document.querySelector('#title').value`), "Tide tables")
+	p.do(chromedp.EmulateViewport(400, 600)) // the most that browsers allow
+	p.until(`!document.querySelector('#others').hidden`)
+	is.True(p.js(`document.querySelector('#save').getBoundingClientRect().bottom`).(float64) <= 600)
 	p.fill("Tags", "sea, bo")
 	p.until(`document.querySelector('[role=option]')?.textContent.startsWith('boats')`)
 	p.keys(kb.ArrowDown)
