@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"kist/httpapi/web"
+	"kist/kv/field"
 	"kist/kv/record"
 )
 
@@ -120,6 +121,26 @@ var whole = map[*record.Kind]string{
 	record.Recipes:   `{"title":"Soup"}`,
 	record.Games:     `{"title":"Go"}`,
 	record.Links:     `{"originalUrl":"https://example.org/a"}`,
+}
+
+// Of a kind without a row it is the examples of the fields that a create needs.
+func init() {
+	for _, k := range record.Kinds[1:] {
+		if whole[k] != "" {
+			continue
+		}
+		needed := make(map[string]json.RawMessage)
+		for _, f := range field.Of(k.New()).Fields() {
+			if f.Traits&field.Required != 0 {
+				needed[f.Name] = json.RawMessage(f.Example)
+			}
+		}
+		text, err := json.Marshal(needed)
+		if err != nil {
+			panic(err)
+		}
+		whole[k] = string(text)
+	}
 }
 
 // parse is JSON of a test.

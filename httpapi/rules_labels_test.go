@@ -99,12 +99,13 @@ func TestTagsOfRecords(t *testing.T) {
 		is.Equal(names, append([]string(nil), want...))
 	}
 	one, two := tag("One"), tag("two")
-	is.Equal(fmt.Sprint(one["count"]), "7")
+	n := len(record.Kinds)
+	is.Equal(fmt.Sprint(one["count"]), fmt.Sprint(n))
 	for _, k := range record.Kinds {
 		is.Equal(fmt.Sprint(one["counts"].(map[string]any)[k.Name]), "1")
 	}
 	got := a.patch("/api/v1/tags/"+one["id"].(string), `{"name":"Uno","color":"#010203"}`).want(200)
-	is.Equal(got.at("data.count"), 7.0)
+	is.Equal(got.at("data.count"), float64(n))
 	shows("Uno", "two")
 	is.Equal(a.get("/api/v1/files/f").text("data.tags.0.color"), "#010203")
 	is.Equal(a.get("/api/v1/notes?tag=uno").at("total"), 1.0)
@@ -113,16 +114,16 @@ func TestTagsOfRecords(t *testing.T) {
 	// Merged, a record has the other tag once.
 	a.post("/api/v1/notes", `{"content":"x","tags":["two"]}`).want(201)
 	got = a.post("/api/v1/tags/"+two["id"].(string)+"/merge", `{"into":"`+one["id"].(string)+`"}`).want(200)
-	is.Equal(got.at("data.count"), 8.0)
+	is.Equal(got.at("data.count"), float64(n+1))
 	is.Equal(got.at("data.counts.note"), 2.0)
 	shows("Uno")
 	is.Equal(a.tags(), []string{"Uno"})
 	a.patch("/api/v1/tags/"+two["id"].(string), `{}`).want(404)
 
 	a.patch("/api/v1/notes/"+a.get("/api/v1/notes").ids()[0], `{"tags":[]}`).want(200)
-	is.Equal(fmt.Sprint(tag("Uno")["count"]), "7")
+	is.Equal(fmt.Sprint(tag("Uno")["count"]), fmt.Sprint(n))
 	a.delete("/api/v1/files/f").want(200)
-	is.Equal(fmt.Sprint(tag("Uno")["count"]), "6")
+	is.Equal(fmt.Sprint(tag("Uno")["count"]), fmt.Sprint(n-1))
 	a.upload(map[string]string{"newTags": "Uno", "slug": "f"}, file{"a.txt", "", "x"}).want(201)
 
 	a.delete("/api/v1/tags/" + one["id"].(string)).want(200)

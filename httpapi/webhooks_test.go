@@ -312,12 +312,8 @@ func TestEventsOfEveryPath(t *testing.T) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 	}
-	bodies := map[*record.Kind]string{
-		record.Bookmarks: `{"url":"https://go.dev"}`, record.Notes: `{"content":"c"}`, record.Snippets: `{"content":"c"}`,
-		record.Recipes: `{"title":"t"}`, record.Games: `{"title":"t"}`, record.Links: `{"originalUrl":"https://go.dev"}`,
-	}
 	for _, k := range record.Kinds[1:] {
-		id := a.post("/api/v1/"+k.Path, bodies[k]).want(201).text("data.id")
+		id := a.post("/api/v1/"+k.Path, whole[k]).want(201).text("data.id")
 		of(k.Name + ".created")
 		a.patch("/api/v1/"+k.Path+"/"+id, `{"isFavorite":true}`).want(200)
 		of(k.Name + ".updated")

@@ -100,6 +100,26 @@ var samples = map[*record.Kind]string{
 	record.Links:     `{"originalUrl":"https://example.org/a?b=c#d","description":"Tickets"}`,
 }
 
+// A kind without a sample has the examples of its fields.
+func init() {
+	for _, k := range record.Kinds {
+		if samples[k] != "" {
+			continue
+		}
+		own := make(map[string]json.RawMessage)
+		for _, f := range field.Of(k.New()).Fields() {
+			if f.Traits&field.ReadOnly == 0 {
+				own[f.Name] = json.RawMessage(f.Example)
+			}
+		}
+		text, err := json.Marshal(own)
+		if err != nil {
+			panic(err)
+		}
+		samples[k] = string(text)
+	}
+}
+
 // The input of a caller for a record of any kind comes back in the JSON,
 // through the form and the row. It equals the output of encoding/json for the
 // same values.
