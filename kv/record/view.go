@@ -89,9 +89,26 @@ func Spoken(name string) string {
 	return b.String()
 }
 
-// View returns the kind's view with all that follows from its fields. It panics if
-// the view names a field that the kind does not have.
+// views are the views of Kinds.
+var views = sync.OnceValue(func() map[*Kind]View {
+	all := make(map[*Kind]View, len(Kinds))
+	for _, k := range Kinds {
+		all[k] = k.filledView()
+	}
+	return all
+})
+
+// View returns the kind's view with all that follows from its fields. Callers must
+// not change what it refers to. It panics if the view names a field that the kind
+// does not have.
 func (k *Kind) View() View {
+	if v, ok := views()[k]; ok {
+		return v
+	}
+	return k.filledView() // of a kind that is not in Kinds, as tests have
+}
+
+func (k *Kind) filledView() View {
 	v := k.view
 	word := func(p *string, otherwise string) {
 		if *p == "" {
