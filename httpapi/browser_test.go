@@ -32,14 +32,14 @@ func TestBrowserKinds(t *testing.T) {
 	b := openBrowser(t)
 	for _, c := range []struct {
 		page, api, one, typed, member string
-		edit, text                    string
+		edit, text, shown             string // shown is its title in the list then
 	}{
-		{"bookmarks", "bookmarks", "bookmark", "go.dev/doc", "title", "Title", "Documentation"},
-		{"notes", "notes", "note", "Buy milk <b>now</b>", "title", "Title", "Groceries"},
-		{"snippets", "snippets", "snippet", "  for range 3 {}", "language", "Language", "go"},
-		{"games", "games", "game", "Outer Wilds", "platform", "Platform", "PC"},
-		{"links", "shorten", "short link", "https://example.org/a/long/way", "description", "Description", "Tickets"},
-		{"recipes", "recipes", "recipe", "Pancakes", "description", "Description", "For four"},
+		{"bookmarks", "bookmarks", "bookmark", "go.dev/doc", "title", "Title", "Documentation", "Documentation"},
+		{"notes", "notes", "note", "Buy milk <b>now</b>", "title", "Title", "Groceries", "Groceries"},
+		{"snippets", "snippets", "snippet", "  for range 3 {}", "language", "Language", "go", "for range 3 {}"},
+		{"games", "games", "game", "Outer Wilds", "platform", "Platform", "PC", "Outer Wilds"},
+		{"links", "shorten", "short link", "https://example.org/a/long/way", "description", "Description", "Tickets", "/s/"},
+		{"recipes", "recipes", "recipe", "Pancakes", "description", "Description", "For four", "Pancakes"},
 	} {
 		b.open("/" + c.page)
 		b.fill("New "+c.one, c.typed)
@@ -62,6 +62,7 @@ func TestBrowserKinds(t *testing.T) {
 		b.until(`!document.querySelector('dialog') && location.pathname === ` + quoted("/"+c.page))
 		b.becomes(c.api, c.member, c.text) // the words may be those of the kind before
 		is.Equal(b.one(c.api, "tags.1"), "two")
+		is.True(strings.HasPrefix(b.js(`document.querySelector('#main .item .name').textContent`).(string), c.shown))
 
 		b.js(`document.querySelector('#main .item details.menu summary').click()`)
 		b.press("Delete")

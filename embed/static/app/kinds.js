@@ -13,9 +13,10 @@ export const fieldOf = (k, name) => k.fields.find((f) => f.name === name);
 // How most kinds are shown: title, meta and badge stand for a record in a list, and href replaces the item's own page.
 const look = {
   title(r) {
-    const f = fieldOf(this, 'title') && r.title ? fieldOf(this, 'title') : this.fields.find((x) => r[x.name] && (!x.type || x.type === 'text' || x.type === 'url'));
-    const text = f ? firstLine(r[f.name]) : '';
-    return (f?.type === 'text' && !f.mono ? text.replace(/^#+\s*/, '') : text) || `Untitled ${this.one}`;
+    const f = [fieldOf(this, 'title'), fieldOf(this, this.quick)].find((x) => x && r[x.name]);
+    if (f && f.type !== 'text') return String(r[f.name]);
+    const line = firstLine(f && r[f.name]);
+    return (f?.mono ? line : line.replace(/^#+\s*/, '')) || `Untitled ${this.one}`;
   },
   meta(r) {
     const title = this.title(r);
