@@ -271,7 +271,7 @@ func listRecords(k *record.Kind) func(*web.Request) error {
 				for _, r := range page.Records {
 					size += len(r.Body) + len(r.Body)/8 + 1<<10
 				}
-				dst = append(slices.Grow(dst, size), `{"data":[`...)
+				dst = append(web.GrowAnswer(dst, size), `{"data":[`...)
 				for i, r := range page.Records {
 					if i > 0 {
 						dst = append(dst, ',')

@@ -293,6 +293,7 @@ func searchAll(c *web.Request) error {
 					dst = append(dst, ',')
 				}
 				before := len(dst)
+				dst = web.GrowPage(dst, first)
 				if dst, err = showResult(c, tx, dst, finder, r); err != nil {
 					return err
 				}

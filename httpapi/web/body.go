@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -199,37 +197,6 @@ func (c *Request) Query() (url.Values, error) {
 		}
 	}
 	return q, nil
-}
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
-
-// keptBuffer is the largest buffer that is kept for another answer.
-const keptBuffer = 1 << 20
-
-// Respond answers with JSON that write appends to what it is given.
-func (c *Request) Respond(status int, write func(dst []byte) ([]byte, error)) error {
-	buf := buffers.Get().(*[]byte)
-	defer func() {
-		if cap(*buf) <= keptBuffer {
-			buffers.Put(buf)
-		}
-	}()
-	b, err := write((*buf)[:0])
-	*buf = b
-	if err != nil {
-		return err
-	}
-	if c.Keep != nil && status < 300 {
-		c.Keep(b)
-	}
-	h := c.W.Header()
-	h["Content-Type"] = headJSON
-	h["Cache-Control"] = HeadNoStore
-	b = pack(h, c.R, b)
-	h["Content-Length"] = []string{strconv.Itoa(len(b))}
-	c.W.WriteHeader(status)
-	_, _ = c.W.Write(b) // the client may be gone; what was done stays done
-	return nil
 }
 
 // RespondJSON answers with JSON that is there already.

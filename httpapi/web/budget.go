@@ -169,17 +169,22 @@ func (c *Request) ReadBody(limit int64) ([]byte, error) {
 // body may be longer, as its sender may escape every character.
 func LongRecord(k *record.Kind) int64 { return k.MaxBody / 4 }
 
-// RespondLarge is send for an answer that may be long, of about limit bytes and
-// what it is made from: it waits until there is memory for that.
+// RespondLarge is Respond for an answer that may be long, of about limit bytes and
+// what it is made from: it waits until there is memory for that. While the answer
+// is sent, which a client may take slowly, the call holds what its buffer has.
 func (c *Request) RespondLarge(status int, limit int64, write func(dst []byte) ([]byte, error)) error {
 	before := c.held
-	if err := c.reserveJSON(3 * limit); err != nil { // what is read, the answer, and what was given up as it grew
+	need := 3 * limit // what is read, the answer, and what was given up as it grew
+	if limit > keptBuffer {
+		need = limit + largeBuffer + keptBuffer
+	}
+	if err := c.reserveJSON(need); err != nil {
 		return err
 	}
 	return c.Respond(status, func(dst []byte) ([]byte, error) {
 		dst, err := write(dst)
-		if spare := c.held - before - int64(len(dst)); spare > 0 {
-			c.releaseSomeJSON(spare) // a client may take its answer slowly
+		if spare := c.held - before - int64(cap(dst)); spare > 0 {
+			c.releaseSomeJSON(spare)
 		}
 		return dst, err
 	})

@@ -158,6 +158,7 @@ func AppendPage[T field.Shaped](dst []byte, all []T, limit int) ([]byte, int) {
 	first, n := len(dst), 0
 	for ; n < min(len(all), limit); n++ {
 		before := len(dst)
+		dst = GrowPage(dst, first)
 		if n > 0 {
 			dst = append(dst, ',')
 		}
