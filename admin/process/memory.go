@@ -27,11 +27,12 @@ func LimitMemory() {
 
 // How far the heap may grow before it is collected. A small heap may grow to four
 // times the memory in use, because most of a request's memory is short-lived.
-// Beyond easyHeap it may grow to twice the memory in use: a flood of large answers
-// keeps some 50 MiB in use and would otherwise take 200.
+// Beyond easyHeap it may grow by half of the memory in use. A flood of large answers
+// beside a merge of the search index keeps up to 90 MiB in use, and the process
+// would have 200 MiB resident if the heap grew to twice of that.
 const (
 	easyPercent = 300
-	fullPercent = 100
+	fullPercent = 50
 	easyHeap    = 96 << 20 // bytes
 )
 
