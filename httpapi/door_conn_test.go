@@ -88,7 +88,8 @@ func (a *app) serve(wrap func(net.Listener) net.Listener, grace time.Duration) (
 	a.fatal(err)
 	ctx, cancel := context.WithCancel(a.Context())
 	done := make(chan error, 1)
-	go func() { done <- a.server.Serve(ctx, wrap(l), nil, grace) }()
+	wrapped := wrap(l)
+	go func() { done <- a.server.Serve(ctx, wrapped, nil, grace) }()
 	return l.Addr().String(), func() error { cancel(); return <-done }, cancel
 }
 
@@ -269,71 +270,84 @@ func TestDoorAnswersAtOnce(t *testing.T) {
 	is.NoErr(stop())
 }
 
+// sendAtPace connects and sends the head of a request, then its body piece by
+// piece, and skips a time before each. It returns the connection, and whether the
+// server had read every piece but the last when the next was due.
+func (a *app) sendAtPace(addr string, l *skipping, head string, body []byte, piece int, pause time.Duration) (net.Conn, bool) {
+	a.Helper()
+	conn, err := net.Dial("tcp", addr)
+	a.fatal(err)
+	a.Cleanup(func() { _ = conn.Close() })
+	there := <-l.accepted
+	sent, err := io.WriteString(conn, head)
+	a.fatal(err)
+	for len(body) > 0 {
+		if !there.caughtUp(sent) {
+			return conn, false
+		}
+		a.fatal(there.skip(pause))
+		n, err := conn.Write(body[:min(piece, len(body))])
+		if err != nil {
+			return conn, false
+		}
+		sent += n
+		body = body[n:]
+	}
+	return conn, true
+}
+
 // TestDoorSteadyClients: who keeps sending is not cut off, however long it
-// takes, and a connection can be used again after long answers.
+// takes, and a connection can be used again after long answers. Who sends half as
+// much is cut off.
 func TestDoorSteadyClients(t *testing.T) {
-	alone(t)
+	t.Parallel()
 	is := is.New(t)
 	a := start(t)
-	addr, stop, _ := a.serve(hastily, time.Minute)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	content := strings.Repeat("x", 10*web.PaceBytes)
-	q := a.uploadRequest(nil, file{"a.txt", "", content})
-	body, err := io.ReadAll(q.body)
-	is.NoErr(err)
-	r, w := io.Pipe()
-	go func() {
-		tick := time.NewTicker(web.PaceTime / hurry / 4)
-		defer tick.Stop()
-		for len(body) > 0 {
-			<-tick.C
-			n, err := w.Write(body[:min(len(body), web.PaceBytes)])
-			if err != nil {
-				return
-			}
-			body = body[n:]
-		}
-		_ = w.Close()
-	}()
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/api/v1/upload", r)
-	is.NoErr(err)
-	req.Header = q.header
-	req.Header.Set("X-Api-Key", a.key)
-	began := time.Now()
-	res, err := client.Do(req)
-	is.NoErr(err)
-	is.NoErr(res.Body.Close())
-	is.Equal(res.StatusCode, 201)
-	is.True(time.Since(began) > 2*web.PaceTime/hurry) // longer than anyone may be silent
-
-	// A body that no handler reads, at the same pace: the answer is not cut
-	// off by it, and the connection goes on.
-	conn, err := net.Dial("tcp", addr)
-	is.NoErr(err)
-	defer conn.Close()
-	const length = 6 * web.PaceBytes
-	_, err = fmt.Fprintf(conn, "POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length)
-	is.NoErr(err)
-	tick := time.NewTicker(web.PaceTime / hurry / 2)
-	defer tick.Stop()
-	began = time.Now()
-	for range length / web.PaceBytes {
-		<-tick.C
-		_, err = conn.Write(make([]byte, web.PaceBytes))
-		is.NoErr(err)
-	}
-	is.True(time.Since(began) > 2*web.PaceTime/hurry)
-	in := bufio.NewReader(conn)
-	for _, status := range []int{401, 200} {
+	var l *skipping
+	addr, stop, _ := a.serve(func(inner net.Listener) net.Listener {
+		a.server.Renew = 0 // the clock does not show what is skipped
+		l = newSkipping(inner)
+		return l
+	}, time.Minute)
+	answers := func(in *bufio.Reader, status int) {
+		t.Helper()
 		res, err := http.ReadResponse(in, nil)
 		is.NoErr(err)
 		_, err = io.Copy(io.Discard, res.Body)
 		is.NoErr(err)
 		is.NoErr(res.Body.Close())
 		is.Equal(res.StatusCode, status)
-		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	const health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+	q := a.uploadRequest(nil, file{"a.txt", "", strings.Repeat("x", 10*web.PaceBytes)})
+	upload, err := io.ReadAll(q.body)
+	is.NoErr(err)
+	uploadHead := fmt.Sprintf("POST /api/v1/upload HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", a.key, q.header.Get("Content-Type"), len(upload))
+	// A body that no handler reads, at the same pace: the answer is not cut
+	// off by it, and the connection goes on.
+	unread := make([]byte, 6*web.PaceBytes)
+	unreadHead := fmt.Sprintf("POST /api/v1/notes HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", len(unread))
+	for _, c := range []struct {
+		head   string
+		body   []byte
+		pause  time.Duration
+		status int
+	}{
+		{uploadHead, upload, web.PaceTime / 4, 201},
+		{unreadHead, unread, web.PaceTime / 2, 401},
+	} {
+		is.True(len(c.body)/web.PaceBytes*int(c.pause) > 2*int(web.PaceTime)) // longer than anyone may be silent
+		conn, all := a.sendAtPace(addr, l, c.head, c.body, web.PaceBytes, c.pause)
+		is.True(all)
+		in := bufio.NewReader(conn)
+		answers(in, c.status)
+		_, err := io.WriteString(conn, health)
 		is.NoErr(err)
+		answers(in, 200)
+
+		_, all = a.sendAtPace(addr, l, c.head, c.body, web.PaceBytes/2, web.PaceTime*3/4)
+		is.True(!all)
 	}
 	is.NoErr(stop())
 }
