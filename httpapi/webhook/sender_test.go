@@ -170,14 +170,17 @@ type wires struct {
 
 	mu    sync.Mutex
 	came  map[string][]time.Time // when requests reached a host
-	now   map[string]int         // requests under way
-	most  map[string]int
+	now   map[*wire]string       // the host of the request that is under way on a wire
+	most  map[string]int         // requests of a host that were under way at once
 	dials map[string]int
 }
 
 func newWires(t *testing.T, of map[string]http.HandlerFunc) *wires {
-	w := &wires{of: of, conns: make(chan net.Conn), ends: make(chan struct{}), came: map[string][]time.Time{}, now: map[string]int{}, most: map[string]int{}, dials: map[string]int{}}
+	w := &wires{of: of, conns: make(chan net.Conn), ends: make(chan struct{}), came: map[string][]time.Time{}, now: map[*wire]string{}, most: map[string]int{}, dials: map[string]int{}}
 	s := &http.Server{Handler: w, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, wireKey{}, c.(farEnd).wire)
+	}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(w) }()
 	t.Cleanup(func() { s.Close(); <-served })
@@ -195,17 +198,50 @@ func (w *wires) Accept() (net.Conn, error) {
 func (w *wires) Close() error   { w.once.Do(func() { close(w.ends) }); return nil }
 func (w *wires) Addr() net.Addr { return &net.TCPAddr{} }
 
+// A wire is the client's end of a connection. It ends when the client closes it,
+// however late the server learns of that.
+type wire struct {
+	net.Conn
+	of    *wires
+	ended bool // guarded by wires.mu
+}
+
+// A farEnd is the server's end of a wire.
+type farEnd struct {
+	net.Conn
+	wire *wire
+}
+
+type wireKey struct{} // of a wire in the context of a connection
+
+func (c *wire) Close() error {
+	c.of.mu.Lock()
+	c.ended = true
+	delete(c.of.now, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
 func (w *wires) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	on := r.Context().Value(wireKey{}).(*wire)
 	w.mu.Lock()
 	w.came[r.Host] = append(w.came[r.Host], time.Now())
-	w.now[r.Host]++
-	w.most[r.Host] = max(w.most[r.Host], w.now[r.Host])
+	if !on.ended {
+		w.now[on] = r.Host
+	}
+	n := 0
+	for _, host := range w.now {
+		if host == r.Host {
+			n++
+		}
+	}
+	w.most[r.Host] = max(w.most[r.Host], n)
 	answer := w.of[r.Host]
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.now[r.Host]--
+		delete(w.now, on)
 	}()
 	answer(rw, r)
 }
@@ -232,9 +268,10 @@ func (w *wires) client() *outbound.Client {
 				return nil, syscall.ECONNREFUSED
 			}
 			here, there := net.Pipe()
+			c := &wire{Conn: here, of: w}
 			select {
-			case w.conns <- there:
-				return here, nil
+			case w.conns <- farEnd{there, c}:
+				return c, nil
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
