@@ -68,7 +68,7 @@ func (a *app) withExtensions(dirs, ats []string) *tab {
 		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch,Translate"),
 		chromedp.Flag("load-extension", strings.Join(dirs, ",")))...)
 	ctx, leave := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, tabTime)
 	a.Cleanup(func() {
 		_ = chromedp.Cancel(ctx)
 		cancel()
@@ -83,7 +83,7 @@ func (a *app) withExtensions(dirs, ats []string) *tab {
 	own, shut := chromedp.NewContext(ctx)
 	a.Cleanup(shut)
 	b := &tab{app: a, ctx: own}
-	b.watch()
+	b.fatal(b.watch())
 	return b
 }
 
@@ -99,12 +99,16 @@ func (b *tab) other(address string) *tab {
 				ctx, leave := chromedp.NewContext(b.ctx, chromedp.WithTargetID(x.TargetID))
 				o := &tab{app: b.app, ctx: ctx}
 				b.Cleanup(leave)
-				if x.Type == "page" {
-					o.watch()
-				} else {
-					o.do(runtime.Enable())
+				err := chromedp.Run(ctx) // attaches to it
+				if err == nil && x.Type == "page" {
+					err = o.watch()
+				} else if err == nil {
+					err = chromedp.Run(ctx, runtime.Enable())
 				}
-				return o
+				if !isLeaving(err) { // as an empty tab is that the page is opened in
+					b.fatal(err)
+					return o
+				}
 			}
 		}
 		if time.Now().After(end) {
