@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +29,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	raiseParallel()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "kist-test")
 		if err != nil {
@@ -47,8 +50,23 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience bounds every wait for a condition.
-const patience = 30 * time.Second
+// raiseParallel lets more tests run at once than there are cores, unless the command
+// line says how many. Most tests wait for a server that waits for the disk or for
+// a timer.
+func raiseParallel() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+}
+
+// patience bounds every wait for a condition. It only ends a test whose condition
+// never comes true.
+const patience = 2 * time.Minute
 
 // alone marks a test that must not run beside others: it measures time or
 // memory, changes what the whole process has, or runs a program that it has just
