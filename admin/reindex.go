@@ -42,7 +42,9 @@ func (cmd *reindexCommand) Run(c *Call) (err error) {
 		}
 		p.Total = int64(got.Latest)
 		p.Reach(int64(got.Place))
-		time.Sleep(reindexPoll)
+		if err := control.Wait(ctx, reindexPoll); err != nil {
+			return err
+		}
 	}
 	p.End()
 	if got.Phase != search.Ready {

@@ -72,7 +72,21 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 		} else if time.Now().After(deadline) {
 			return nil, fmt.Errorf("%w, which does not answer on %s; wait until it has ended, or stop it", held, path)
 		}
-		time.Sleep(startStep)
+		if err := Wait(ctx, startStep); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Wait waits for a time, or until ctx ends, whose error it then returns.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
 
