@@ -27,8 +27,20 @@ func session(t *testing.T, document string) string {
 	return found[1]
 }
 
-// play runs a session in bash.
+// play runs a session in bash, which must succeed.
 func (p *place) play(text string, env ...string) string {
+	p.t.Helper()
+	out, err := p.try(text, env...)
+	if err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// try runs a session in bash until a step of it fails. A server that the session has
+// started may go on until the end of the test. So the output goes to a file: a pipe
+// would stay open as long.
+func (p *place) try(text string, env ...string) (out string, failed error) {
 	p.t.Helper()
 	needs(p.t, "the sessions of README and handbook", "bash", "curl", "sed", "cmp")
 	p.photo("photo.jpg")
@@ -37,12 +49,34 @@ func (p *place) play(text string, env ...string) string {
 	cmd.Dir = p.dir
 	p.env = append(env, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	cmd.Env = p.command().Env
-	out, err := cmd.CombinedOutput()
-	p.t.Cleanup(func() { p.reap() })
+	printed, err := os.Create(p.path("session.out"))
 	if err != nil {
-		p.t.Fatalf("%v\n%s", err, out)
+		p.t.Fatal(err)
 	}
-	return string(out)
+	defer printed.Close()
+	cmd.Stdout, cmd.Stderr = printed, printed
+	p.t.Cleanup(func() { p.reap() })
+	failed = cmd.Run()
+	b, err := os.ReadFile(printed.Name())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b), failed
+}
+
+// A session whose step fails ends, although its server goes on.
+func TestFailedSession(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := newPlace(t)
+	out, err := p.try("kist serve &\nuntil [ -e kist-data/kist.sock ]; do :; done\necho before\nfalse\necho after", "KIST_LISTEN="+p.addr)
+	is.True(err != nil)
+	is.True(strings.Contains(out, "before"))
+	is.True(!strings.Contains(out, "after"))
+	status, _ := p.get("/healthz", "")
+	is.Equal(status, 200) // the server goes on
+	p.reap()
+	p.until("the server has ended", func() bool { return !p.exists(p.data("kist.sock")) })
 }
 
 const usual = "127.0.0.1:7080"
