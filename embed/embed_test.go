@@ -197,23 +197,61 @@ func TestClaimedPage(t *testing.T) {
 	is.True(strings.Contains(html, `<a class="button main" href="/kist/">`)) // on into the app
 }
 
-// The command is run by a shell, with curl replaced by something that prints its arguments.
-func TestCurlIsOneCommand(t *testing.T) {
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("no shell")
+// shellWords splits a command as a POSIX shell does, of whose syntax it knows quotes and backslashes. Outside of them,
+// everything that means more to a shell is an error.
+func shellWords(command string) (words []string, err error) {
+	var word []byte
+	begun := false
+	end := func() {
+		if begun {
+			words = append(words, string(word))
+		}
+		word, begun = nil, false
 	}
+	for rest := command; rest != ""; rest = rest[1:] {
+		switch c := rest[0]; {
+		case strings.HasPrefix(rest, "\\\n"):
+			rest = rest[1:]
+		case c == '\\' && len(rest) > 1:
+			word, begun, rest = append(word, rest[1]), true, rest[1:]
+		case c == '\'':
+			text, after, ok := strings.Cut(rest[1:], "'")
+			if !ok {
+				return nil, errors.New("a quote is not closed")
+			}
+			word, begun, rest = append(word, text...), true, "'"+after
+		case c == ' ':
+			end()
+		case strings.IndexByte("\n\t\"`$\\;&|<>()*?[]{}#!~", c) >= 0:
+			return nil, fmt.Errorf("%q is not quoted", c)
+		default:
+			word, begun = append(word, c), true
+		}
+	}
+	end()
+	return words, nil
+}
+
+// The command is split into words, and run by a shell where there is one, with curl replaced by something that prints
+// its arguments.
+func TestCurlIsOneCommand(t *testing.T) {
+	shell, noShell := exec.LookPath("sh")
 	for _, nasty := range []string{"plain", "it's", "'; exit 3; '", "$(exit 3)`exit 3`", `a\`, "a b"} {
 		t.Run(nasty, func(t *testing.T) {
 			is := is.New(t)
 			page := ClaimedPage{APIKey: nasty, Address: "https://kist.home/" + nasty}
+			want := []string{"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload"}
+			words, err := shellWords(page.Curl())
+			is.NoErr(err)
+			is.Equal(words, append([]string{"curl"}, want...))
+			if noShell != nil {
+				return
+			}
 			//nolint:gosec // running what a reader would paste is the test
 			out, err := exec.CommandContext(t.Context(), shell, "-c",
 				`curl() { printf '%s\n' "$@"; }; `+page.Curl()).Output()
 			is.NoErr(err)
-			is.Equal(string(out), strings.Join([]string{
-				"-F", "file=@photo.jpg", "-F", "isPublic=true", "-H", "x-api-key: " + nasty, "https://kist.home/" + nasty + "/api/v1/upload", "",
-			}, "\n"))
+			is.Equal(string(out), strings.Join(want, "\n")+"\n")
 		})
 	}
 }
