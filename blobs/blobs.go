@@ -165,7 +165,7 @@ func openStore(dir, cache string) (*Store, error) {
 	}
 	s := newStore(root, false)
 	if cache != "" {
-		err = s.openUploads(cache)
+		err = s.openUploads(cache, disk.CanMove)
 	}
 	if err = errors.Join(err, s.recover(), s.Damaged.load()); err != nil {
 		_ = s.closeFolders()
@@ -192,8 +192,8 @@ func Read(dir string) (*Store, error) {
 }
 
 // openUploads opens the folder for uploads below the cache, if files can be
-// moved from there to the store's folder.
-func (s *Store) openUploads(cache string) error {
+// moved from there to the store's folder, as canMove says.
+func (s *Store) openUploads(cache string, canMove func(from, to *os.File) bool) error {
 	dir := filepath.Join(cache, uploadsFolder)
 	err := disk.MakeFolder(cache)
 	if err == nil {
@@ -216,7 +216,7 @@ func (s *Store) openUploads(cache string) error {
 		return errors.Join(fmt.Errorf("blobs: opening the folder: %w", err), uploads.Close())
 	}
 	defer to.Close()
-	if !disk.CanMove(from, to) {
+	if !canMove(from, to) {
 		return uploads.Close()
 	}
 	s.uploads = &tree{Root: uploads, steps: s.steps, syncStep: "sync uploads"}
