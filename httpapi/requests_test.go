@@ -363,7 +363,12 @@ func TestRacingSenders(t *testing.T) {
 			answers := make([]*answer, 100)
 			for i := range answers {
 				all.Go(func() {
-					answers[i] = a.leave(slug, nil, nil, file{"a.bin", "", fmt.Sprintf("%0*d", size, i)})
+					for { // who is told to wait comes again
+						answers[i] = a.leave(slug, nil, nil, file{"a.bin", "", fmt.Sprintf("%0*d", size, i)})
+						if answers[i].status != http.StatusServiceUnavailable {
+							return
+						}
+					}
 				})
 			}
 			all.Wait()
