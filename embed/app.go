@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// AppPage is the shell of the owner's pages. One page serves all their addresses: the script shows what the address
-// asks for, out of the data that came with the page, so that nothing has to be fetched before something is seen.
+// AppPage is the HTML shell of the owner's app. One page serves all its addresses. The script draws the page for the
+// address from data in the HTML, so that it can show something without waiting for requests.
 type AppPage struct {
 	Base    string
 	Title   string // of the tab until the script knows better
@@ -30,8 +30,8 @@ func (p AppPage) Start() template.JS {
 	return template.JS(safe.String()) // #nosec G203 -- it is JSON, with <, > and & escaped
 }
 
-// Policy implements [Page]. Pictures may be read out of what the page holds, for previews of what is about to be sent;
-// stored bytes are shown as on the page of an item.
+// Policy implements [Page]. It allows data and blob URLs for pictures, to preview files before they are sent. Stored
+// bytes are shown as on item pages.
 func (p AppPage) Policy() string {
 	content := ""
 	if p.Content != "" {
@@ -43,8 +43,8 @@ func (p AppPage) Policy() string {
 
 func (AppPage) file() string { return "app.html" }
 
-// Modules are the names of the scripts that the page needs beside app.js. The page lists them all, so that a browser
-// fetches them at once and not one after another.
+// Modules are the names of the scripts that the page needs besides app.js. The page lists them all, so that a browser
+// fetches them at the same time.
 func (p AppPage) Modules() ([]string, error) {
 	names := catalogue().byLogical["app.js"].modules
 	if p.Module == "" {
@@ -57,8 +57,8 @@ func (p AppPage) Modules() ([]string, error) {
 	return unique(slices.Concat(names, module.modules, []string{module.Name})), nil
 }
 
-// Manifest describes the app to a browser that installs it, below the prefix base. It is JSON of the type
-// application/manifest+json.
+// Manifest describes the app to a browser that installs it. base is the prefix of all addresses. The result is JSON of
+// the type application/manifest+json.
 func Manifest(base string) ([]byte, error) {
 	type object = map[string]any
 	icon := func(logical, size, media string) object {

@@ -42,7 +42,7 @@ func Extension(server string, kinds []byte) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the extension: %w", err)
 	}
-	if files["kist.css"], err = staticFiles.ReadFile("static/kist.css"); err != nil { // it looks as the app does
+	if files["kist.css"], err = staticFiles.ReadFile("static/kist.css"); err != nil { // the extension looks like the app
 		return nil, fmt.Errorf("cannot read the extension: %w", err)
 	}
 	if files[serverFile], err = json.Marshal(map[string]string{"url": server}); err != nil {
@@ -69,7 +69,7 @@ func ExtensionZip(server string, kinds []byte) (*Archive, error) {
 	w := zip.NewWriter(&b)
 	w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) { return flate.NewWriter(out, flate.BestCompression) })
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		head := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} // the first that the format knows
+		head := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} // the earliest time that the format has
 		head.SetMode(0o644)
 		f, err := w.CreateHeader(head)
 		if err == nil {

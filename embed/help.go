@@ -15,7 +15,7 @@ var helpFiles embed.FS
 type Topic struct {
 	Name    string // of its file and in addresses: "resumable-uploads"
 	Title   string
-	Summary string // of a few words
+	Summary string // a few words
 	Text    string // Markdown, in lines of about 80 characters
 
 	plain string // Text without links and marks, for the search
@@ -42,8 +42,8 @@ type book struct {
 	topics []Topic
 }
 
-// handbook reads the pages when the first one is asked for. The index lists them, a line each. The pages are part of the
-// binary, so it panics only when that was built wrongly.
+// handbook reads the pages on first use. The index lists them, one per line. The pages are part of the binary, so a
+// panic means that the build is broken.
 var handbook = sync.OnceValue(func() book {
 	read := func(name string) string { return string(must(helpFiles.ReadFile("help/" + name + ".md"))) }
 	b := book{index: read("index")}

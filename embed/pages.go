@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Policies for the Content-Security-Policy header. None allows inline scripts or styles, framing, or another origin.
+// Content-Security-Policy headers. None allows inline scripts or styles, framing, or another origin.
 const (
 	policyPage = "default-src 'none'; style-src 'self'; img-src 'self' data:; " +
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -21,34 +21,34 @@ const (
 
 // A Page is the data of one page. Its type chooses the template.
 //
-// Where a page has a Base, that goes before every address in it: "" at the root of a host, "/kist" below a prefix. It
-// never ends in a slash.
+// If a page has a Base, it is the prefix of every address in the page: "" at the root of a host, "/kist" below a
+// prefix. It never ends in a slash.
 type Page interface {
-	// Policy is the Content-Security-Policy that the page must be served with and works under.
+	// Policy is the Content-Security-Policy that the page must be served with.
 	Policy() string
 
 	file() string
 }
 
-// ClaimPage asks for the first administrator's name and password. The form is posted to the address the page was read
-// from, with the fields username, password and repeat.
+// ClaimPage asks for the first administrator's name and password. The form is posted to the page's own address, with
+// the fields username, password and repeat.
 type ClaimPage struct {
 	Base     string
-	UserName string // what was typed before; passwords are never given back
-	Shortest int    // least length of a password in bytes, told before one is typed
+	UserName string // as typed before; passwords are never sent back
+	Shortest int    // minimum length of a password in bytes
 	Errors   ClaimErrors
 }
 
-// ClaimErrors says what was wrong with a claim, by field; Form is about all of it. Empty means nothing was wrong.
+// ClaimErrors says what was wrong with a claim, by field. Form is about the whole form. Empty means no error.
 type ClaimErrors struct {
 	Form, UserName, Password, Repeat string
 }
 
-// Any reports whether something was wrong.
+// Any reports whether there is an error.
 func (e ClaimErrors) Any() bool { return e != ClaimErrors{} }
 
-// First names the field to type in first: the user name when it is missing or was refused, else the password, which has
-// to be typed again after every refusal.
+// First names the field that gets the focus: the user name if it is missing or was refused, otherwise the password,
+// which has to be typed again after every refusal.
 func (p ClaimPage) First() string {
 	if p.UserName == "" || p.Errors.UserName != "" {
 		return "username"
@@ -56,15 +56,15 @@ func (p ClaimPage) First() string {
 	return "password"
 }
 
-// ClaimedPage tells the new administrator the API key, which is shown this once: the answer must not be stored.
+// ClaimedPage shows the new administrator the API key. It is shown only once, so the answer must not be stored.
 type ClaimedPage struct {
 	Base     string
 	UserName string
 	APIKey   string
-	Address  string // absolute address of the server, with the prefix and without a slash at its end
+	Address  string // absolute address of the server, with the prefix and without a final slash
 }
 
-// Curl is a command that uploads a file, ready for a POSIX shell. Nothing in the key or the address can end its quotes.
+// Curl is a command for a POSIX shell that uploads a file. Nothing in the key or the address can end its quotes.
 func (p ClaimedPage) Curl() string {
 	return "curl -F file=@photo.jpg -F isPublic=true \\\n" +
 		"-H " + quote("x-api-key: "+p.APIKey) + " \\\n" +
@@ -74,27 +74,27 @@ func (p ClaimedPage) Curl() string {
 // LoginPage asks for a name and a password. The form is posted to /login, with the fields username, password and next.
 type LoginPage struct {
 	Base     string
-	Next     string // path to go on to
-	UserName string // what was typed before
+	Next     string // path to continue to
+	UserName string // as typed before
 	Problem  Problem
 
 	Unclaimed bool // nobody has an account yet
 }
 
-// A Problem is why a password was not taken.
+// A Problem says why a password was not accepted.
 type Problem struct {
 	Text string // a sentence; "" if there is none
-	Wait bool   // there is no use in typing it again at once
+	Wait bool   // typing it again immediately does not help
 
-	// Challenge is a proof of work that the browser has to solve first, as JSON. What solves it goes into the field
-	// captcha of the form. Without says when a browser without JavaScript may try again: "in 4 minutes".
+	// Challenge is a proof of work that the browser has to solve first, as JSON. The solution goes into the form field
+	// captcha. Without says when a browser without JavaScript may try again: "in 4 minutes".
 	Challenge, Without string
 }
 
 // policyProof is policyPage for a page that solves a proof of work.
 var policyProof = strings.Replace(policyPage, "default-src 'none'; ", "default-src 'none'; script-src 'self'; worker-src 'self'; ", 1)
 
-// policy is what a page with the problem needs.
+// policy is the policy for a page with the problem.
 func (p Problem) policy() string {
 	if p.Challenge != "" {
 		return policyProof
@@ -102,19 +102,19 @@ func (p Problem) policy() string {
 	return policyPage
 }
 
-// DevicePage asks whether a client may use the account. With a Client, its form is posted to /device with user_code and
-// action, approve or deny; without one it asks for the code.
+// DevicePage asks whether a client may use the account. If Client is set, its form is posted to /device with user_code
+// and action, approve or deny. Otherwise it asks for the code.
 type DevicePage struct {
 	Base     string
 	UserName string // of the account
 	Code     string
 	Client   string
-	Address  string // "" if it is not known
+	Address  string // "" if unknown
 	Asked    time.Time
 	Problem  string
 }
 
-// MessagePage says one thing calmly, such as that nothing is there any more.
+// MessagePage shows a short message, such as that an item no longer exists.
 type MessagePage struct {
 	Base   string
 	Status int // shown above the title unless 0
@@ -122,22 +122,22 @@ type MessagePage struct {
 	Text   string // a sentence, may be empty
 }
 
-// DeletePage asks whether an item is to be deleted, of which it tells no more. Its form is posted, empty, to the address
-// the page was read from.
+// DeletePage asks whether to delete an item and shows nothing else about it. Its form is posted, empty, to the page's
+// own address.
 type DeletePage struct {
 	Base  string
 	Title string
 	Kind  string
 }
 
-// HomePage tells visitors what this is.
+// HomePage tells visitors what this server is.
 type HomePage struct{ Base string }
 
-// ReferencePage is the interactive view of the schema. Its addresses are relative to two segments below the root of the
-// API's version (/api/v1/reference, without a slash at the end), so that it needs no Base.
+// ReferencePage is the interactive view of the schema. Its addresses are relative to its own, two segments below the root
+// (/api/v1/reference, without a final slash), so that it needs no Base field.
 type ReferencePage struct{}
 
-// Base leads from the page's address to the root.
+// Base is the relative path from the page to the root.
 func (ReferencePage) Base() string { return "../.." }
 
 // Policy implements [Page].
@@ -176,7 +176,7 @@ func (ReferencePage) file() string { return "reference.html" }
 //go:embed pages
 var pageFiles embed.FS
 
-// templates parses every page once, when the first one is asked for.
+// templates parses every page once, on first use.
 var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	layout, err := template.New("layout.html").
 		Funcs(template.FuncMap{"static": Name, "date": date, "instant": instant}).
@@ -213,7 +213,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	return set, nil
 })
 
-// Render writes a page as UTF-8 HTML. It writes the whole page or, when it cannot be rendered, nothing.
+// Render writes a page as UTF-8 HTML. If the page cannot be rendered, it writes nothing.
 // It is safe for concurrent use.
 func Render(w io.Writer, page Page) error {
 	set, err := templates()
@@ -228,7 +228,7 @@ func Render(w io.Writer, page Page) error {
 	return err
 }
 
-// quote makes one word of a POSIX shell.
+// quote turns text into one word for a POSIX shell.
 func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -9,14 +9,14 @@ import (
 // ItemPage shows a shared item of any kind. At most one of File, Note, Snippet, Bookmark, Game, Link and Fields is
 // set; the rest is common to all. Whatever is empty is left out.
 //
-// Everything but the fields of type [template.HTML] may come from strangers. Addresses may be relative to the page.
+// All fields may come from strangers, except those of type [template.HTML]. Addresses may be relative to the page.
 type ItemPage struct {
 	Base    string
-	Origin  string // where content is served from if that is not the page's origin: "https://content.example.org"
+	Origin  string // the origin of content if it differs from the page's: "https://content.example.org"
 	Address string // absolute address of the page
 
 	Title       string
-	Kind        string // a word for it: "Note", "JPEG picture"
+	Kind        string // for people: "Note", "JPEG picture"
 	Description string // plain text
 	Owner       string // as the owner wants to be called
 	Tags        []Chip
@@ -24,18 +24,18 @@ type ItemPage struct {
 	Updated     time.Time
 	Expires     time.Time
 
-	// Own is set when the owner looks, who alone is told of the views: Left of Limit, unless that is 0.
+	// Own is set when the owner looks. Only the owner is shown the views: Left of Limit, unless Limit is 0.
 	Own         bool
 	Left, Limit int64
 
-	// Open is for items that anyone may see at any time, whose title and picture may show up elsewhere.
+	// Open is set for items that anyone may see at any time. Their title and picture may appear elsewhere.
 	Open    bool
 	Picture string // absolute address of a picture of the item
 
-	Raw      string // address of the content as it is
-	Download string // address that saves it
+	Raw      string // address of the unchanged content
+	Download string // address that downloads it
 	QR       template.HTML
-	Icon     string // address of a small picture beside the title, which may fail to be there
+	Icon     string // address of a small picture beside the title, which may not exist
 
 	File     *FileView
 	Note     *NoteView
@@ -62,7 +62,7 @@ type FileView struct {
 // Show is how a page shows a file.
 type Show string
 
-// The ways to show a file; "" shows none of it.
+// The ways to show a file; "" does not show it.
 const (
 	ShowImage Show = "image"
 	ShowVideo Show = "video"
@@ -109,7 +109,7 @@ type NamedLink struct {
 	LinkView
 }
 
-// LinkView is an address of the web. Without a Host it is shown as text that leads nowhere.
+// LinkView is a web address. Without a Host it is shown as text without a link.
 type LinkView struct{ Address, Host string }
 
 // GameView is an entry of a list of games.
@@ -121,22 +121,22 @@ type GameView struct {
 	Cover                    LinkView
 }
 
-// LockedPage asks for the password of an item and tells nothing of it. The form is posted to the path Action, below
+// LockedPage asks for the password of an item and shows nothing about it. The form is posted to Action, a path below
 // Base, with the field password and, unless it is empty, the field then.
 type LockedPage struct {
 	Base    string
 	Action  string
 	Then    string
-	Leaves  bool   // the form leads to another site in the end
-	Button  string // what it says
+	Leaves  bool   // the form ends in a redirect to another site
+	Button  string // the label of the button
 	Problem Problem
 }
 
-// CardPage is what a program that looks for a preview of a link gets in place of the item: no content, nothing counted.
+// CardPage is what link preview programs get instead of the item. It has no content, and nothing is counted.
 type CardPage struct {
 	Base    string
 	Address string
-	Title   string // "" where that is not for everyone
+	Title   string // "" if not everyone may see it
 	Owner   string
 	Kind    string
 }
@@ -147,20 +147,20 @@ type GamesPage struct {
 	Address string
 	Owner   string
 	Groups  []GameGroup
-	Most    int // how many are shown, if there may be more; 0 if these are all
+	Most    int // how many are shown, if there may be more; 0 if all are shown
 }
 
-// GameGroup are the games of a status, such as "Playing".
+// GameGroup has the games of a status, such as "Playing".
 type GameGroup struct {
 	Name  string
 	Games []GameView
 }
 
-// policyShared adds a script of ours to policyPage, and content in pictures, players and frames.
+// policyShared is policyPage with a script from this server, and content in pictures, players and frames.
 const policyShared = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:%; media-src 'self'%; " +
 	"frame-src 'self'%; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-// Policy implements [Page]. An origin that is none is left out.
+// Policy implements [Page]. It leaves out an invalid origin.
 func (p ItemPage) Policy() string {
 	origin := ""
 	if IsOrigin(p.Origin) {
@@ -169,8 +169,7 @@ func (p ItemPage) Policy() string {
 	return strings.ReplaceAll(policyShared, "%", origin)
 }
 
-// IsOrigin reports whether text is the scheme, host and port of an address and nothing that could end a part of a
-// policy.
+// IsOrigin reports whether text is only the scheme, host and port of an address, and cannot end a part of a policy.
 func IsOrigin(text string) bool {
 	host, ok := strings.CutPrefix(text, "https://")
 	if !ok {
@@ -181,7 +180,7 @@ func IsOrigin(text string) bool {
 	})
 }
 
-// Policy implements [Page]. It rules where a form's redirects lead, too.
+// Policy implements [Page]. form-action also applies to the redirects after a form.
 func (p LockedPage) Policy() string {
 	if p.Leaves {
 		return strings.Replace(p.Problem.policy(), "form-action 'self'", "form-action 'self' http: https:", 1)
@@ -200,25 +199,25 @@ func (LockedPage) file() string { return "locked.html" }
 func (CardPage) file() string   { return "card.html" }
 func (GamesPage) file() string  { return "games.html" }
 
-// Wide reports whether the page shows what wants more room than a column of text.
+// Wide reports whether the page needs more space than a column of text.
 func (p ItemPage) Wide() bool {
 	return p.Snippet != nil || p.File != nil && (p.File.Show == ShowText || p.File.Show == ShowPDF)
 }
 
-// Summary is the beginning of the description, in one line, for cards in other programs.
+// Summary is the beginning of the description in one line, for cards in other programs.
 func (p ItemPage) Summary() string {
 	words := strings.Fields(p.Description)
-	const most = 200
-	text := strings.Join(words[:min(len(words), most)], " ")
+	const maxLength = 200
+	text := strings.Join(words[:min(len(words), maxLength)], " ")
 	for i := range text {
-		if i >= most {
+		if i >= maxLength {
 			return text[:i] + "…"
 		}
 	}
 	return text
 }
 
-// Dot is the tag's colour if it is one. It is drawn by an attribute of SVG: a style would need a wider policy.
+// Dot is the tag's colour if it is valid, or "". An SVG attribute draws it, because a style would need a wider policy.
 func (c Chip) Dot() string {
 	if len(c.Color) != 7 || c.Color[0] != '#' || strings.Trim(c.Color[1:], "0123456789abcdefABCDEF") != "" {
 		return ""
@@ -226,6 +225,6 @@ func (c Chip) Dot() string {
 	return c.Color
 }
 
-// date and instant are for people and for programs.
+// date formats a time for people, instant for programs.
 func date(t time.Time) string    { return t.UTC().Format("2 January 2006") }
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }

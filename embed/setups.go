@@ -15,14 +15,14 @@ var shellScript string
 //go:embed setups/flameshot.sh
 var flameshotScript string
 
-// ShellScript is a script for a POSIX shell that uploads files, or its standard input, to the server at the absolute
-// address. It holds the API key.
+// ShellScript is a POSIX shell script that uploads files, or its standard input, to the server at the absolute address.
+// The script contains the API key.
 func ShellScript(address, key string, public bool) string {
 	return script(shellScript, address, key, public)
 }
 
-// FlameshotScript is a script for a POSIX shell that takes a screenshot with Flameshot and uploads it. It holds the
-// API key.
+// FlameshotScript is a POSIX shell script that takes a screenshot with Flameshot and uploads it. It contains the API
+// key.
 func FlameshotScript(address, key string, public bool) string {
 	return script(flameshotScript, address, key, public)
 }

@@ -18,35 +18,35 @@ import (
 	swagger "github.com/swaggest/swgui/v5/static"
 )
 
-// An Asset is a file that never changes under its name. It is safe for concurrent use.
+// An Asset is a file whose content never changes under the same name. It is safe for concurrent use.
 //
-// It has two forms, as it is and compressed, with an entity tag each: a strong tag must not be shared by different
-// bytes. Callers must not change the bytes they are given.
+// It has a plain and a compressed form with separate entity tags, because different bytes must not share a strong tag.
+// Callers must not change the returned bytes.
 type Asset struct {
-	Name     string // carries the hash: kist.3f2a9c81d0.css
+	Name     string // contains the hash: kist.3f2a9c81d0.css
 	Type     string // for the Content-Type header
 	ETag     string // strong and quoted, of the plain form
-	GzipETag string // strong and quoted, of the compressed form; empty when there is none
+	GzipETag string // strong and quoted, of the compressed form; "" if there is none
 
-	modules     []string // names of the scripts that it needs at once: its imports, and theirs
+	modules     []string // names of its imports and their imports
 	plain, gzip func() []byte
 }
 
-// Bytes are the plain form. A file that is shipped compressed is unpacked when first asked for and then kept.
+// Bytes returns the plain form. A file that is shipped compressed is unpacked on first use and then kept.
 func (a *Asset) Bytes() []byte { return a.plain() }
 
-// Gzip is the compressed form, or nil when compressing would not pay. A file that is shipped plain is compressed when
-// first asked for and then kept.
+// Gzip returns the compressed form, or nil if compressing is not worthwhile. A file that is shipped plain is compressed
+// on first use and then kept.
 func (a *Asset) Gzip() []byte { return a.gzip() }
 
-// Static finds the file of that name; ok is false when there is none. Only names with the hash of the present content
-// are known, so whatever is found may be cached as immutable.
+// Static finds a file by its name with the hash of the current content, so the answer may be cached as immutable. ok is
+// false if there is no such file.
 func Static(name string) (asset *Asset, ok bool) {
 	asset, ok = catalogue().byName[name]
 	return asset, ok
 }
 
-// Name is the name under which [Static] knows a file: kist.3f2a9c81d0.css for kist.css.
+// Name is the name by which [Static] finds a file: kist.3f2a9c81d0.css for kist.css.
 func Name(logical string) (string, error) {
 	asset, ok := catalogue().byLogical[logical]
 	if !ok {
@@ -66,7 +66,7 @@ type source struct {
 	packed  bool
 }
 
-// bytes are what is served of the file: a script imports its modules by the names under which they are served.
+// bytes returns the served form of the file: a script imports its modules by their served names.
 func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	b, err := s.files.ReadFile(s.path)
 	if err != nil || path.Ext(s.path) != ".js" {
@@ -75,7 +75,7 @@ func (s source) bytes(modules map[string]*Asset) ([]byte, error) {
 	return eachImport(lean(b), func(module string, _ bool) string { return modules[module].Name }), nil
 }
 
-// sources are all files that can be served. No two have the same name, whatever folder they are in.
+// sources lists all files that can be served. No two have the same name, even in different folders.
 var sources = sync.OnceValue(func() []source {
 	all := []source{
 		{"swagger-ui.css", swagger.FS, "swagger-ui.css.gz", true},
@@ -90,9 +90,9 @@ var sources = sync.OnceValue(func() []source {
 	return all
 })
 
-// lean is a script without the lines that are comments and without the white space that lines begin with. It does not
-// read the language, so a literal must end on the line that it begins on. Without it the page of upload requests takes
-// 65.3 kB compressed in place of 59.0, and every page of the app may take 60.
+// lean removes comment lines and the white space at the beginning of lines from a script. It does not parse the
+// language, so a literal must end on its first line. Without it the page of upload requests takes 65.3 kB compressed
+// instead of 59.0. The limit for every page of the app is 60.
 func lean(script []byte) []byte {
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
@@ -103,10 +103,10 @@ func lean(script []byte) []byte {
 	return out
 }
 
-// importOf finds an import on a line of a script. One in parentheses loads the file later.
+// importOf matches an import on a line of a script. One in parentheses loads the file later.
 var importOf = regexp.MustCompile(`(\bfrom |^import |\bimport\()'\./([a-z0-9-]+\.js)'`)
 
-// eachImport replaces the names of the files that a script imports from beside it.
+// eachImport replaces the names of the files that a script imports from its folder.
 func eachImport(script []byte, name func(module string, later bool) string) []byte {
 	out := make([]byte, 0, len(script))
 	for line := range bytes.Lines(script) {
@@ -132,12 +132,12 @@ type assets struct {
 	byName, byLogical map[string]*Asset
 }
 
-// catalogue names the files when the first one is asked for, so that starting costs nothing. The sources are part of
-// the binary, so it panics only when that was built wrongly.
+// catalogue names the files on first use, so that starting costs nothing. The sources are part of the binary, so a
+// panic means that the build is broken.
 var catalogue = sync.OnceValue(func() assets { return must(newAssets(sources())) })
 
-// newAssets names the files. The name of a script depends on the names of the scripts that it imports, so a browser can
-// never run a module of one version together with a module of another.
+// newAssets names the files. The name of a script depends on the names of its imports, so a browser can never run a
+// module of one version together with a module of another.
 func newAssets(sources []source) (assets, error) {
 	all := assets{byName: make(map[string]*Asset), byLogical: make(map[string]*Asset)}
 	files := make(map[string]source)
@@ -195,7 +195,7 @@ func newAssets(sources []source) (assets, error) {
 	return all, nil
 }
 
-// unique leaves out names that came before.
+// unique removes repeated names.
 func unique(names []string) []string {
 	var out []string
 	for _, name := range names {
@@ -206,10 +206,10 @@ func unique(names []string) []string {
 	return out
 }
 
-// worthwhile is the least size of a file that is compressed.
+// worthwhile is the minimum size of a file to compress, in bytes.
 const worthwhile = 512
 
-// newAsset names a file. What it imports must have a name already.
+// newAsset names a file. Its imports must already have names.
 func newAsset(s source, modules map[string]*Asset) (*Asset, error) {
 	served, err := s.bytes(modules)
 	if err != nil {
@@ -231,7 +231,7 @@ func newAsset(s source, modules map[string]*Asset) (*Asset, error) {
 	case s.packed:
 		a.plain = sync.OnceValue(func() []byte { return must(unpack(shipped())) })
 		a.gzip = shipped
-	case len(served) >= worthwhile && extension != ".png": // which is compressed on its own
+	case len(served) >= worthwhile && extension != ".png": // PNG is compressed already
 		a.plain = shipped
 		a.gzip = sync.OnceValue(func() []byte { return must(pack(shipped())) })
 	default:
@@ -266,7 +266,7 @@ func unpack(packed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// must is for what can only fail when the binary was built wrongly.
+// must is for operations that can only fail if the build is broken.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(fmt.Errorf("embed: %w", err))

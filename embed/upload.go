@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// UploadPage is where strangers leave files for someone. Its form is posted to /up/{slug}, multipart, with the fields
-// file (several), name and message; its script does the same in the background, by the API.
+// UploadPage is where strangers send files to someone. Its form is posted to /up/{slug} as multipart with the fields
+// file (several), name and message. Its script sends the same through the API in the background.
 type UploadPage struct {
 	Base        string
 	Slug        string
@@ -17,22 +17,22 @@ type UploadPage struct {
 	Owner       string // as the owner wants to be called
 	Expires     time.Time
 	Approval    bool   // the owner looks at files first
-	Color       string // #RRGGBB of the owner's choice; "" means none
+	Color       string // #RRGGBB, chosen by the owner; "" means none
 	MaxFile     int64  // bytes of one file
-	FileSize    string // the same for people
-	Left        int64  // files that it still takes; -1 is any number
+	FileSize    string // MaxFile for people
+	Left        int64  // files that the link still accepts; -1 means any number
 	Types       []string
-	Captcha     string // provider, which needs the script; "" means none
+	Captcha     string // the provider, which needs JavaScript; "" means none
 	SiteKey     string // of the provider
 
-	Came    []CameView // what the form has left just now
-	Problem string     // why it left nothing, as a sentence
+	Came    []CameView // the files of the form that was just posted
+	Problem string     // why the form was refused, as a sentence
 }
 
-// CameView is a file that came in.
+// CameView is a file that was received.
 type CameView struct{ Name, Size string }
 
-// widgets are the scripts of captcha providers, and where these get all else from.
+// widgets are the scripts of captcha providers, and the origins from which these load everything else.
 var widgets = map[string]struct{ script, origins string }{
 	"turnstile": {"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit", "https://challenges.cloudflare.com"},
 	"hcaptcha":  {"https://js.hcaptcha.com/1/api.js?render=explicit", "https://hcaptcha.com https://*.hcaptcha.com"},
@@ -41,7 +41,7 @@ var widgets = map[string]struct{ script, origins string }{
 // Script is the address of the provider's script; "" if none is needed.
 func (p UploadPage) Script() string { return widgets[p.Captcha].script }
 
-// Policy implements [Page]. The page of a link that asks for a provider's captcha lets that in, and no other does.
+// Policy implements [Page]. It allows a captcha provider's origins only if the link asks for that provider's captcha.
 func (p UploadPage) Policy() string {
 	script, frame, more := "'self'", "'none'", ""
 	if w, ok := widgets[p.Captcha]; ok {
@@ -56,25 +56,25 @@ func (p UploadPage) Policy() string {
 
 func (UploadPage) file() string { return "up.html" }
 
-// Accept is what a file dialog offers.
+// Accept is the accept attribute of the file field.
 func (p UploadPage) Accept() string { return strings.Join(p.Types, ",") }
 
-// Full reports whether the link takes no more.
+// Full reports whether the link accepts no more files.
 func (p UploadPage) Full() bool { return p.Left == 0 }
 
-// Brand is the colour if it is one. It is drawn by an attribute of SVG and set by the script: a style would need a
-// wider policy.
+// Brand is the colour if it is valid, or "". An SVG attribute draws it and the script sets it, because a style attribute
+// would need a wider policy.
 func (p UploadPage) Brand() string { return Chip{Color: p.Color}.Dot() }
 
-// Ink is black or white, whichever can be read better on the colour (WCAG 2.2, contrast ratio); one of the two has a
-// contrast of 4.5 on every colour.
+// Ink is black or white, whichever is easier to read on the colour (WCAG 2.2, contrast ratio). On every colour, one of
+// the two has a contrast of at least 4.5.
 func (p UploadPage) Ink() string {
 	if p.Brand() == "" {
 		return ""
 	}
 	light := 0.0
 	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-		n, _ := strconv.ParseUint(p.Color[1+2*i:3+2*i], 16, 8) // Brand has looked
+		n, _ := strconv.ParseUint(p.Color[1+2*i:3+2*i], 16, 8) // Brand has checked the digits
 		v := float64(n) / 255
 		if v <= 0.04045 {
 			v /= 12.92

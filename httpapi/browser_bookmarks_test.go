@@ -25,7 +25,7 @@ func TestBrowserBookmarks(t *testing.T) {
 	b.says("Bookmark added.")
 	b.fill("New bookmark", "https://example.org/a?utm_source=mail")
 	b.press("Add bookmark")
-	b.says("You had one of this page already.")
+	b.says("You already had one of this page.")
 	b.press("Show")
 	b.until(`location.search.startsWith('?url=') && document.querySelectorAll('#main .item').length === 2`)
 
@@ -36,10 +36,10 @@ func TestBrowserBookmarks(t *testing.T) {
 	b.js(`document.querySelector('#main [data-act=new]').click()`)
 	b.fill("Address", "https://example.org/a/")
 	b.js(`document.querySelector('dialog [type=url]').dispatchEvent(new Event('change', { bubbles: true }))`)
-	b.until(`document.querySelector('dialog').textContent.includes('You have this already.')`)
+	b.until(`document.querySelector('dialog').textContent.includes('You already have this.')`)
 	b.fill("Address", "https://example.org/c")
 	b.js(`document.querySelector('dialog [type=url]').dispatchEvent(new Event('change', { bubbles: true }))`)
-	b.until(`!document.querySelector('dialog').textContent.includes('You have this already.')`)
+	b.until(`!document.querySelector('dialog').textContent.includes('You already have this.')`)
 
 	for range 4 { // over four days, the page of one is gone
 		b.fatal(b.server.Store.Update(func(tx *kv.Tx) error {

@@ -211,11 +211,11 @@ func rules(page *tab) {
 		"localhost:7080/kist":            "http://localhost:7080/kist",
 		"bücher.example":                 "https://xn--bcher-kva.example",
 		"":                               "! Type the address of your server",
-		"my server":                      "! An address has no spaces",
+		"my server":                      "! An address cannot contain spaces",
 		"ftp://example.org":              "! The address must begin with https:// or http://, not with ftp://",
-		"https://ann:secret@example.org": "! Leave out the name and the password",
-		"https://":                       "! This is no address.",
-		"https://exa%mple":               "! This is no address.",
+		"https://ann:secret@example.org": "! Leave out the user name and password",
+		"https://":                       "! This is not an address.",
+		"https://exa%mple":               "! This is not an address.",
 	} {
 		got := page.js(`import('./connect.js').then(({ serverOf }) => { try { return serverOf(` + quoted(typed) + `); } catch (e) { return '! ' + e.message; } })`).(string)
 		if got != want && !(strings.HasPrefix(want, "! ") && strings.HasPrefix(got, want)) {
@@ -255,11 +255,11 @@ func rules(page *tab) {
 		`{ status: 502, body: null }, ` + key:                   "5 10: k",
 		`{ status: 400, body: { error: 'access_denied' } }`:     "5: You refused the connection. ",
 		`{ status: 403, body: { error: 'access_denied' } }`:     "5: API keys are turned off on t",
-		`{ status: 400, body: { error: 'expired_token' } }`:     "5: The code has expired: it hol",
-		`{ status: 400, body: { error: 'invalid_grant' } }`:     "5: The server does not know thi",
-		`{ status: 404, body: null }`:                           "5: The server answered in a way",
-		`{ status: 0, body: null }`:                             "5: The server sends requests on",
-		`...Array(30).fill({ status: 503, body: null })`:        "5 10 20 40" + strings.Repeat(" 60", 9) + ": The code has expired: it hol",
+		`{ status: 400, body: { error: 'expired_token' } }`:     "5: The code has expired: it is ",
+		`{ status: 400, body: { error: 'invalid_grant' } }`:     "5: The server no longer knows t",
+		`{ status: 404, body: null }`:                           "5: The server gave an unexpecte",
+		`{ status: 0, body: null }`:                             "5: The server redirects to anot",
+		`...Array(30).fill({ status: 503, body: null })`:        "5 10 20 40" + strings.Repeat(" 60", 9) + ": The code has expired: it is ",
 	} {
 		want = want[:min(len(want), strings.Index(want, ":")+2+28)]
 		if got := polls("[" + answers + "]"); got != want {
@@ -267,7 +267,7 @@ func rules(page *tab) {
 		}
 	}
 	is.True(strings.HasPrefix(page.js(`import('./connect.js').then(({ begin }) => begin('http://127.0.0.1:1', 'x')).catch((e) => e.message)`).(string), "No answer from 127.0.0.1:1."))
-	is.True(strings.Contains(page.js(`import('./connect.js').then(({ begin }) => begin('`+page.url+`/elsewhere', 'x')).catch((e) => e.message)`).(string), "does not answer as kist does"))
+	is.True(strings.Contains(page.js(`import('./connect.js').then(({ begin }) => begin('`+page.url+`/elsewhere', 'x')).catch((e) => e.message)`).(string), "does not seem to be kist"))
 	for given, want := range map[string]string{
 		`'', { type: 'image/png' }, 'https://example.org/a/b%20c.png?x'`: "b c.png",
 		`'', { type: 'text/html' }, 'https://example.org/'`:              "example-org.html",
@@ -348,12 +348,12 @@ func TestBrowserExtension(t *testing.T) {
 	p.js(`(() => { const e = document.querySelector('#isPublic'); e.value = '1'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
 	p.click("summary")
 	p.fill("Password", "open sesame")
-	p.fill("How many views", "no")
+	p.fill("Maximum views", "no")
 	p.click("#save")
-	p.says("The limit is a whole number")
-	p.fill("How many views", "7")
+	p.says("The limit must be a whole number")
+	p.fill("Maximum views", "7")
 	p.click("#save")
-	told("Saved the bookmark. The link is copied.")
+	told("Bookmark saved. The link is copied.")
 	got := a.get("/api/v1/bookmarks").want(200)
 	is.Equal(got.at("total"), 1.0)
 	is.Equal(got.at("data.0.url"), site+"/tides?utm_source=x")
@@ -368,7 +368,7 @@ func TestBrowserExtension(t *testing.T) {
 	p.until(`document.querySelector('#save').textContent === 'Save changes'`)
 	p.fill("Title", "Tides")
 	p.click("#save")
-	told("Changed the bookmark.")
+	told("Bookmark changed.")
 	is.Equal(a.get("/api/v1/bookmarks").want(200).at("total"), 1.0)
 	is.Equal(b.one("bookmarks", "title"), "Tides")
 	is.Equal(b.one("bookmarks", "maxViews"), 7.0) // what was not touched stays
@@ -379,12 +379,12 @@ func TestBrowserExtension(t *testing.T) {
 	p.click(`[value=link]`)
 	is.Equal(p.js(`document.querySelector('#isPublic').value`), "") // that was the bookmark's
 	p.click("#save")
-	told("Made the short link.")
+	told("Short link created.")
 	is.Equal(b.one("shorten", "originalUrl"), site+"/tides?utm_source=x")
 	p.click(`[value=file]`)
 	p.fill("Name of the file", "tides")
 	p.click("#save")
-	told("Saved the file.")
+	told("File saved.")
 	is.Equal(b.one("files", "originalName"), "tides.html")
 	is.True(strings.Contains(string(a.get("/x/"+b.one("files", "slug").(string)).want(200).body), "High at six."))
 
@@ -463,7 +463,7 @@ func TestBrowserExtension(t *testing.T) {
 	b.expects("Access to fetch at '" + pictures + "/shut.png' from origin '" + site + "' has been blocked by CORS policy: ")
 	problem := `chrome.storage.session.get('problem').then((s) => s.problem ?? '')`
 	sign := `chrome.action.getBadgeText({})`
-	const shut, instead = "The site does not let the extension read this", "Open it in a tab of its own, and save the page as a file there."
+	const shut, instead = "The site does not let the extension read this", "Open it in a separate tab and save the page as a file there."
 	connection := func(server, key string) string {
 		return `chrome.storage.local.set({ connection: { server: ` + quoted(server) + `, key: ` + quoted(key) + `, user: 'ann' } })`
 	}
@@ -476,7 +476,7 @@ func TestBrowserExtension(t *testing.T) {
 		let clock = 0;
 		return remote({ url: ` + quoted(pictures+"/later.png") + ` }, { sleep: async (seconds) => { clock += seconds * 1000; }, now: () => clock });
 	})`).(map[string]any)
-	is.Equal(later["text"], "Your server still fetches the file. It will be among your files when it has it.")
+	is.Equal(later["text"], "Your server is still fetching the file. It will then appear in your files.")
 	is.Equal(later["see"], a.url+"/remote-upload")
 	a.fetching(t)
 	b.becomes("files", "originalName", "later.png")
@@ -523,12 +523,12 @@ func TestBrowserExtension(t *testing.T) {
 	// the browser bars that one, it is told.
 	worker.js(connection(site+"/moved", key))
 	menu(worker, "page:bookmark", map[string]any{})
-	worker.comes(problem, "sends requests on to another address, which does not get the key of this connection.")
+	worker.comes(problem, "redirects to another address, and the extension does not send its key there.")
 	is.Equal(taken(), "")
 	is.Equal(page.js(`document.querySelector('#barred').hidden`), true)
 	worker.js(connection(pictures, key))
 	menu(worker, "page:bookmark", map[string]any{})
-	worker.comes(problem, "The browser does not let the extension reach")
+	worker.comes(problem, "The browser no longer lets the extension reach")
 	page.until(`!document.querySelector('#barred').hidden && !document.querySelector('#allow').hidden`)
 	worker.js(connection(a.url, key))
 
@@ -566,7 +566,7 @@ func TestBrowserExtension(t *testing.T) {
 	a.as(key).get("/api/v1/notes").want(401)
 	is.Equal(worker.js(`chrome.storage.local.get('connection').then((s) => s.connection ?? null)`), nil)
 	menu(shooter, "page:bookmark", map[string]any{})
-	shooter.comes(problem, "does not take this connection any more")
+	shooter.comes(problem, "no longer accepts this connection")
 	last := b.other(shotAt + "options.html")
 	last.until(`document.querySelector('#ended').textContent.endsWith('Connect again.')`)
 }

@@ -49,7 +49,7 @@ func TestBrowserRequests(t *testing.T) {
 	b.fill("Colour of the page", "#AA0000")
 	b.fill("Folder for received files", "Wedding")
 	b.js(`document.querySelector('dialog[open] [name=requiresCaptcha]').click()`)
-	b.press("Make the link")
+	b.press("Create link")
 	b.until(`document.querySelector('dialog[open] input[aria-label=Link]')?.value.endsWith('/up/wedding')`)
 	b.until(`document.querySelector('dialog[open] img.qr')?.naturalWidth > 0`)
 	b.press("Close")
@@ -72,7 +72,7 @@ func TestBrowserRequests(t *testing.T) {
 	s.fill("Your name", "Bob")
 	s.fill("Message", "from the second roll")
 	s.click("#send")
-	s.until(`document.getElementById('said').textContent === 'Thank you. 2 files came in.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you. 2 files received.'`)
 	is.Equal(b.get("/api/v1/upload-requests/queue").want(200).at("total"), 2.0)
 
 	// The plain form, without JavaScript; that link asks for no captcha.
@@ -139,7 +139,7 @@ func TestBrowserChosenEarly(t *testing.T) {
 	s.do(chromedp.Navigate(b.url + "/up/" + slug))
 	s.js(`(() => { const early = new DataTransfer(); early.items.add(new File(['salt'], 'early.txt')); document.getElementById('file').files = early.files; })()`) // without an event
 	s.click("#send")
-	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
 	is.Equal(b.get("/api/v1/upload-requests/queue").at("total"), 1.0)
 }
 
@@ -176,9 +176,9 @@ func TestBrowserSending(t *testing.T) {
 	begin()
 	s.until(moved)
 	s.do(cdpnet.EmulateNetworkConditions(true, 0, -1, -1))
-	s.until(`document.getElementById('list').textContent.includes('tries again')`)
+	s.until(`document.getElementById('list').textContent.includes('trying again')`)
 	s.slow(-1)
-	s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+	s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
 	is.Equal(s.js(`localStorage.length`), 0.0)
 	is.Equal(s.js(`document.getElementById('left').textContent`), "No more files")
 	queue := b.get("/api/v1/upload-requests/" + id + "/queue").want(200)
@@ -269,22 +269,22 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		s.do(chromedp.Navigate(b.url + "/up/" + slug))
 		is.Equal(s.js(`document.querySelectorAll('script[src*="//"]:not([src*="/static/"]), iframe').length`), 0.0) // nobody is asked for nothing
 		s.drop("a.txt", "1")
-		s.until(`document.getElementById('work').textContent.includes('cannot be loaded')`)
+		s.until(`document.getElementById('work').textContent.includes('could not be loaded')`)
 		s.click("#send")
-		s.until(`document.querySelector('#list .bad')?.textContent.includes('cannot be loaded')`)
+		s.until(`document.querySelector('#list .bad')?.textContent.includes('could not be loaded')`)
 		broken.Store(false)
 		s.press("Retry a.txt")
 		s.until(`window.asked && document.querySelector('#widget iframe')`)
 		is.Equal(s.js(`document.documentElement.scrollWidth <= 320`), true)
-		s.until(`document.getElementById('work').textContent === 'Solve the captcha, please.'`)
+		s.until(`document.getElementById('work').textContent === 'Please solve the captcha.'`)
 		s.js(`solve()`)
-		s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
 		s.until(`window.again === 7`) // for a token holds once
 
 		// What comes next has the pass of the first.
 		s.drop("b.txt", "2", "c.txt", "3")
 		s.click("#send")
-		s.until(`document.getElementById('said').textContent === 'Thank you. 3 files came in.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you. 3 files received.'`)
 		is.Equal(s.js(`window.solved`), 1.0)
 
 		// A token that has expired is not sent.
@@ -293,9 +293,9 @@ func TestBrowserCaptchaWidgets(t *testing.T) {
 		s.until(`window.asked`)
 		s.js(`(solve(), expire())`)
 		s.click("#send")
-		s.until(`document.getElementById('work').textContent === 'Solve the captcha, please.'`)
+		s.until(`document.getElementById('work').textContent === 'Please solve the captcha.'`)
 		s.js(`solve()`)
-		s.until(`document.getElementById('said').textContent === 'Thank you. One file came in.'`)
+		s.until(`document.getElementById('said').textContent === 'Thank you. One file received.'`)
 		mu.Lock()
 		for _, at := range fetched {
 			is.True(at == w.script || at == w.frame) // nothing else is let in

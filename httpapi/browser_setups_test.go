@@ -19,9 +19,9 @@ func TestBrowserSetups(t *testing.T) {
 	b.press("Set up a program")
 	b.shows("Photos and files from the share sheet")
 	b.press("Shell script")
-	b.press("Anyone with the link can see what it sends")
-	b.press("Set it up")
-	b.shows("A key named Shell script was made.")
+	b.press("Anyone with the link can see what the program sends")
+	b.press("Set up")
+	b.shows("Kist created a key named Shell script.")
 	b.js(`(() => { const was = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((t) => { window.saved = t; }); return was.call(URL, blob); }; })()`)
 	b.press("Save kist-upload")
 	b.until(`window.saved?.startsWith('#!/bin/sh')`)
@@ -35,7 +35,7 @@ func TestBrowserSetups(t *testing.T) {
 
 	b.press("Set up a program")
 	b.press("Apple Shortcut")
-	b.press("Set it up")
+	b.press("Set up")
 	b.until(`[...document.querySelectorAll('dialog pre.copy')].some((e) => /^kist_\w+$/.test(e.textContent))`)
 	for _, width := range []int64{320, 1280} {
 		b.do(chromedp.EmulateViewport(width, 800))
@@ -53,9 +53,9 @@ func TestBrowserBookmarklet(t *testing.T) {
 	b.press("Set up a program")
 	b.press("Bookmarklet")
 	is.True(!b.js(`[...document.querySelectorAll('dialog label')].some((l) => l.textContent.includes('Anyone') && l.getClientRects().length)`).(bool)) // it sends nothing on its own
-	b.press("Set it up")
+	b.press("Set up")
 	b.until(`document.querySelector('dialog a[href^="javascript:"]')`)
-	b.press("Keep in kist")
+	b.press("Save to kist")
 	b.says("Drag this to the bookmarks bar.")
 	code, err := url.PathUnescape(strings.TrimPrefix(b.js(`document.querySelector('dialog a[href^="javascript:"]').getAttribute('href')`).(string), "javascript:"))
 	is.NoErr(err)

@@ -88,7 +88,7 @@ func TestBrowserSignIn(t *testing.T) {
 	b.open("/notes?q=milk")
 	for range session.GuessesFrom {
 		b.enterAs("ann", "wrong horse")
-		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is not right.'`)
+		b.until(`document.querySelector('[role=alert]')?.textContent === 'The name or the password is wrong.'`)
 		is.Equal(b.js(`document.querySelector('#username').value`), "ann")
 		b.until(`document.activeElement.name === 'password'`)
 		b.js(`document.querySelector('[role=alert]').remove()`)
@@ -138,7 +138,7 @@ func TestBrowserSessions(t *testing.T) {
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 2`)
 	is.Equal(b.js(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .badge').length`), 1.0) // this one
 	b.press("Sign out Chrome")
-	b.says("Signed out there.")
+	b.says("Signed out that browser.")
 	b.until(`document.querySelectorAll('[aria-label="Browsers that are signed in"] .item').length === 1`)
 	other.fill("New note", "typed meanwhile")
 	other.press("Add note")
@@ -375,7 +375,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	b.open("/v/" + game)
 	b.at("Chess")
 	b.open("/g/ann")
-	b.at("Games of")
+	b.at("ann’s games")
 	b.open("/s/" + link)
 	b.until(`location.pathname === '/about'`)
 	b.press("Sign in")

@@ -75,7 +75,7 @@ func TestHandbookSearch(t *testing.T) {
 	is.True(strings.Contains(page, `<a href="/help/proxy-and-tls">Proxy and TLS</a>`))
 	is.Equal(strings.Count(page, `<li>`), 1)
 	is.True(strings.Contains(page, `value="dns Rebinding"`))
-	is.True(strings.Contains(find("nosuchword"), "No page of the handbook has all of these words."))
+	is.True(strings.Contains(find("nosuchword"), "No page of the handbook contains all these words."))
 	is.True(!strings.Contains(find("%3Cimg+src%3Dx%3E"), "<img"))
 	is.True(strings.Contains(find("+"), "<h1")) // nothing to look for: the index
 	a.visit("/help?q=%ff").want(400)

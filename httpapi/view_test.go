@@ -427,7 +427,7 @@ func TestGameListIsLong(t *testing.T) {
 		t.Helper()
 		page := string(a.visit("/g/ann").want(200).body)
 		is.Equal(strings.Count(page, "<li>"), n)
-		is.Equal(strings.Contains(page, fmt.Sprintf("Only the %d games", n)), more)
+		is.Equal(strings.Contains(page, fmt.Sprintf("Only the %d most recently added games", n)), more)
 		is.Equal(strings.Contains(page, "Only the "), more)
 	}
 	add(3, false)

@@ -1,9 +1,9 @@
-// The part that runs without a page: menus, keys, and the saving itself, so that closing the pop-up ends no upload.
+// The part that runs without a page: menus, shortcuts and the saving itself. Closing the pop-up does not stop an upload.
 import { ext } from './browser.js';
 import { connection, settings } from './client.js';
 import { copy, isWeb, kinds, selectionOf } from './save.js';
 
-// What runs in the pages of others need not be able to read the key.
+// Scripts that run in web pages must not be able to read the key.
 ext.storage.local.setAccessLevel?.({ accessLevel: 'TRUSTED_CONTEXTS' });
 
 const media = ['image', 'video', 'audio'];
@@ -11,12 +11,12 @@ const entries = [
   ['page:bookmark', 'Page as a bookmark', ['page']],
   ['page:link', 'Page as a short link', ['page']],
   ['page:file', 'Page as a file', ['page']],
-  ['page:screenshot', 'Screenshot of what is visible', ['page', 'image']],
+  ['page:screenshot', 'Screenshot of the visible part', ['page', 'image']],
   ['selection:note', 'Selected text as a note', ['selection']],
   ['link:bookmark', 'Link as a bookmark', ['link']],
   ['link:link', 'Link as a short link', ['link']],
-  ['link:file', 'What the link leads to, as a file', ['link']],
-  ['media:file', 'Picture or recording as a file', media],
+  ['link:file', 'Linked file', ['link']],
+  ['media:file', 'Picture, video or audio as a file', media],
   ['media:bookmark', 'Its address as a bookmark', media],
   ['media:link', 'Its address as a short link', media],
 ];
@@ -41,7 +41,7 @@ ext.commands.onCommand.addListener(async (command, given) => {
   quickly(kind, { url: tab?.url, title: tab?.title, tab, frame: 0 });
 });
 
-/** quickly saves without asking anything, and tells what came of it. */
+/** quickly saves without asking anything and reports the result. */
 async function quickly(kind, f) {
   const chosen = await settings();
   try {
@@ -60,7 +60,7 @@ const own = ext.runtime.getURL('');
 const colours = { '✓': '#0f6b5c', '!': '#a1400c' };
 let clear;
 
-/** badge shows a sign on the button, or none. */
+/** badge shows a sign on the button; '' removes it. */
 async function badge(sign) {
   clearTimeout(clear);
   await ext.action.setBadgeBackgroundColor({ color: colours[sign] ?? '#62666f' });
@@ -69,27 +69,27 @@ async function badge(sign) {
   if (sign === '✓') clear = setTimeout(() => ext.action.setBadgeText({ text: '' }), 4000);
 }
 
-/** failed keeps what went wrong for the pop-up, and on the button until that was opened. */
+/** failed keeps the problem for the pop-up, and marks the button until the user opens the pop-up. */
 async function failed(problem) {
   await ext.storage.session.set({ problem });
   await badge('!');
 }
 
-let savings = 0; // under way
+let savings = 0; // in progress
 
-// What was being saved when the browser ended this part is told once it runs again.
+// If the browser stopped this script during a save, say so when it runs again.
 const recovered = ext.storage.session.get('saving').then(async ({ saving }) => {
   if (!saving) return;
   await ext.storage.session.remove('saving');
-  await failed('The browser ended the extension while it was saving. Look among your things, and try again.');
+  await failed('The browser ended the extension while it was saving. Check whether the item was saved before you try again.');
 });
 
-// Browsers end this part 30 seconds after the last event or call of their interface, whatever it is waiting for.
-// That of saving is such a call, and such an event.
+// Browsers stop this script 30 seconds after the last event or extension API call, even if it is waiting for an answer.
+// storage.session.set is such a call, and onChanged is such an event.
 const alive = () => ext.storage.session.set({ saving: Date.now() });
 ext.storage.onChanged.addListener(() => {});
 
-/** work runs a saving, and has the button show how it is. */
+/** work runs a save and shows its state on the button. */
 async function work(save) {
   await recovered;
   savings++;
@@ -109,14 +109,14 @@ async function work(save) {
   }
 }
 
-/** over shows how a saving ended, unless one that failed is to be seen still, or another is under way. */
+/** over shows how a save ended, unless an earlier failure is still unseen or another save is in progress. */
 async function over(sign) {
   if (!--savings) await ext.storage.session.remove('saving');
   const { problem } = await ext.storage.session.get('problem');
   await badge(problem ? '!' : savings ? '…' : sign);
 }
 
-/** tell shows a notification; a click on it opens the address. */
+/** tell shows a notification. A click on it opens the address. */
 async function tell(message, address) {
   const id = await ext.notifications.create({ type: 'basic', iconUrl: own + 'icons/128.png', title: 'kist', message });
   if (address) await ext.storage.session.set({ [`at:${id}`]: address });
@@ -130,7 +130,7 @@ ext.notifications.onClicked.addListener(async (id) => {
 
 ext.notifications.onClosed.addListener((id) => ext.storage.session.remove(`at:${id}`));
 
-// The pop-up has things saved here. It is answered {saved}, or {problem, connect}. What runs in a page is not heard.
+// The pop-up asks this script to save. The answer is {saved} or {problem, connect}. Messages from web pages are ignored.
 ext.runtime.onMessage.addListener((message, sender, answer) => {
   if (sender.id !== ext.runtime.id || !sender.url?.startsWith(own) || !Object.hasOwn(kinds, message?.save ?? '')) return false;
   work(() => kinds[message.save](message.fields)).then((saved) => answer({ saved }), (e) => answer({ problem: e.message, connect: !!e.connect }));

@@ -1,22 +1,22 @@
-// The server that the extension is connected to, and what it is asked.
+// The connected server and the requests to it.
 import { ext, originsOf } from './browser.js';
 import { Problem, unreachable } from './connect.js';
 
 const defaults = { isPublic: false, copy: true, notify: true };
 
-/** settings are what the user chose for saving by menu and key: isPublic, copy, notify. */
+/** settings are the user's choices for saving by menu and shortcut: isPublic, copy, notify. */
 export async function settings() {
   return { ...defaults, ...(await ext.storage.local.get('settings')).settings };
 }
 
 export const setSettings = (changed) => settings().then((old) => ext.storage.local.set({ settings: { ...old, ...changed } }));
 
-/** connection is {server, key, user}, or null while there is none. */
+/** connection is {server, key, user}, or null if the extension is not connected. */
 export async function connection() {
   return (await ext.storage.local.get('connection')).connection ?? null;
 }
 
-/** pending is what begin returned, while the user has not decided. */
+/** pending is what begin returned, until the user has decided. */
 export async function pending() {
   const { pending: p } = await ext.storage.local.get('pending');
   return p && p.ends > Date.now() ? p : null;
@@ -24,12 +24,12 @@ export async function pending() {
 
 export const setPending = (p) => p ? ext.storage.local.set({ pending: p }) : ext.storage.local.remove('pending');
 
-/** ended is the sentence that says why a connection was lost, '' if none was. */
+/** ended is a sentence that says why the connection was lost, or '' if none was lost. */
 export async function ended() {
   return (await ext.storage.local.get('ended')).ended ?? '';
 }
 
-/** connected keeps the key that a server gave, which it gives once, and then learns whose it is. */
+/** connected stores the key, which a server gives only once, and then asks whose key it is. */
 export async function connected(server, key) {
   await ext.storage.local.set({ connection: { server, key, user: '' } });
   await ext.storage.local.remove(['pending', 'ended']);
@@ -38,22 +38,22 @@ export async function connected(server, key) {
   await ext.storage.local.set({ connection: { server, key, user: data.displayName || data.username } });
 }
 
-/** lost forgets a key that the server does not take any more, unless there is another by now. */
+/** lost forgets a key that the server no longer accepts, unless another one has replaced it. */
 async function lost(key, why) {
   if ((await connection())?.key !== key) return;
   await ext.storage.local.remove('connection');
   await ext.storage.local.set({ ended: why });
 }
 
-/** allowed says whether the browser lets the extension reach a server; a user can take that back at any time. */
+/** allowed says whether the browser lets the extension reach a server. The user can withdraw that at any time. */
 export const allowed = (server) => ext.permissions.contains({ origins: originsOf(server) });
 
-/** giveBack has the browser keep the extension away from a server again. */
+/** giveBack gives up the permission to reach a server. */
 export const giveBack = (server) => ext.permissions.remove({ origins: originsOf(server) }).catch(() => false);
 
 /**
- * disconnect revokes the key, forgets it, and gives back the permission for the server. It returns whether the server
- * has confirmed: one that cannot be reached lists the key until it is revoked there.
+ * disconnect revokes the key, forgets it, and gives up the permission for the server. It returns whether the server
+ * confirmed. A server that could not be reached lists the key until the user revokes it there.
  */
 export async function disconnect() {
   const at = await connection();
@@ -65,7 +65,7 @@ export async function disconnect() {
   return told;
 }
 
-/** api asks the connected server and returns the answer. It throws a Problem. */
+/** api sends a request to the connected server and returns the answer. It throws a Problem. */
 export async function api(method, path, body) {
   const at = await connection();
   if (!at) throw new Problem(await ended() || 'The extension is not connected to a server.', { connect: true });
@@ -101,7 +101,7 @@ export async function freshForms() {
 
 const patience = { json: 10_000, form: 10 * 60_000 };
 
-/** request asks a server. What it leads elsewhere is not followed: nobody else is given the key. */
+/** request sends a request to a server. It does not follow redirects, so that no other server gets the key. */
 async function request({ server, key }, method, path, body) {
   const { host } = new URL(server);
   const form = body instanceof FormData;
@@ -114,23 +114,23 @@ async function request({ server, key }, method, path, body) {
     });
   } catch {
     if (await allowed(server)) throw unreachable(server);
-    throw new Problem(`The browser does not let the extension reach ${host} any more. Allow it again in the settings of the extension.`, { connect: true });
+    throw new Problem(`The browser no longer lets the extension reach ${host}. Allow it again in the extension's settings.`, { connect: true });
   }
   if (answer.type === 'opaqueredirect') {
-    throw new Problem(`${host} sends requests on to another address, which does not get the key of this connection. Disconnect, and connect to the address that you see when you are signed in.`, { connect: true });
+    throw new Problem(`${host} redirects to another address, and the extension does not send its key there. Disconnect, then connect to the address that your browser shows when you are signed in.`, { connect: true });
   }
   const json = await answer.json().catch(() => null);
   if (answer.ok && json) return json;
   if (answer.status === 401 && json?.code === 'api_tokens_disabled') {
-    throw new Problem(`API keys are turned off on ${host} at present. Ask its administrator.`, { status: 401, code: json.code });
+    throw new Problem(`API keys are currently turned off on ${host}. Ask its administrator.`, { status: 401, code: json.code });
   }
-  if (answer.status === 401 && json?.requestId) { // which is in kist's answers, and not in those of what stands before it
-    const why = `${host} does not take this connection any more: it was revoked, or was not used for thirty days. Connect again.`;
+  if (answer.status === 401 && json?.requestId) { // kist's answers have a request id; those of a proxy do not
+    const why = `${host} no longer accepts this connection: it was revoked, or unused for thirty days. Connect again.`;
     await lost(key, why);
     throw new Problem(why, { status: 401, connect: true });
   }
   const fields = Object.entries(json?.fields ?? {}).map(([name, what]) => `${labels[name] ?? name} ${what}.`);
-  throw new Problem(fields.join(' ') || json?.error || `${host} answered in a way that is not understood (${answer.status}).`, { status: answer.status, code: json?.code, fields: json?.fields });
+  throw new Problem(fields.join(' ') || json?.error || `${host} gave an unexpected answer (${answer.status}).`, { status: answer.status, code: json?.code, fields: json?.fields });
 }
 
 const labels = {

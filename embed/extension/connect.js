@@ -1,10 +1,10 @@
-// Connecting to a server by the device flow (RFC 8628). Nothing here touches the browser's own interface.
+// Connecting to a server by the device flow (RFC 8628). Nothing here uses the browser's extension API.
 
-/** A Problem is something to tell a person: its message is a sentence. */
+/** A Problem is an error to show to the user. Its message is a sentence. */
 export class Problem extends Error {
   /**
-   * more may have status (of the answer), code, fields (what is wrong with each, by name), offline: true where there was
-   * no answer, and connect: true where connecting again is what helps.
+   * more can have status (of the answer), code, fields (what is wrong with each, by name), offline (true if there was no
+   * answer) and connect (true if connecting again would help).
    */
   constructor(text, more = {}) {
     super(text);
@@ -12,10 +12,10 @@ export class Problem extends Error {
   }
 }
 
-/** passes says of a Problem that the same request may go well in a moment. */
+/** passes says whether the same request may succeed in a moment. */
 export const passes = (e) => !!e.offline || e.status === 429 || e.status >= 500;
 
-/** isLocal says whether a host is this machine or one in the network at home, where there is often no certificate. */
+/** isLocal says whether a host is this machine or in the local network, where servers often have no certificate. */
 function isLocal(host) {
   const name = host.toLowerCase().replace(/^\[|\]$/g, '').replace(/\.$/, '');
   if (/^\d+(\.\d+){3}$/.test(name)) return /^(10|127|192\.168|169\.254|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./.test(name);
@@ -24,32 +24,32 @@ function isLocal(host) {
 }
 
 /**
- * serverOf is the address of a server as a person types it, in full and without a slash at its end:
- * kist.example.org is https://kist.example.org, and nas:7080 is http://nas:7080. It throws a Problem.
+ * serverOf completes the address of a server that a person typed, without a slash at the end: kist.example.org becomes
+ * https://kist.example.org, and nas:7080 becomes http://nas:7080. It throws a Problem.
  */
 export function serverOf(typed) {
   let text = typed.trim();
   if (!text) throw new Problem('Type the address of your server, such as https://kist.example.org.');
-  if (/\s/.test(text)) throw new Problem('An address has no spaces in it.');
+  if (/\s/.test(text)) throw new Problem('An address cannot contain spaces.');
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1].toLowerCase();
   if (scheme && scheme !== 'http' && scheme !== 'https') throw new Problem(`The address must begin with https:// or http://, not with ${scheme}://.`);
   if (!scheme) text = `https://${text.replace(/^\/+/, '')}`;
   let url;
-  try { url = new URL(text); } catch { throw new Problem('This is no address. One looks like https://kist.example.org or http://nas.lan:7080.'); }
-  if (url.username || url.password) throw new Problem('Leave out the name and the password: you sign in on the next page.');
+  try { url = new URL(text); } catch { throw new Problem('This is not an address. Type one such as https://kist.example.org or http://nas.lan:7080.'); }
+  if (url.username || url.password) throw new Problem('Leave out the user name and password: you sign in on the next page.');
   if (!scheme && isLocal(url.hostname)) {
     url = new URL(text.replace(/^https/, 'http'));
   }
   return url.origin + url.pathname.replace(/\/+$/, '');
 }
 
-/** unsafe says whether what is sent to a server can be read on the way there. */
+/** unsafe says whether others can read what is sent to a server. */
 export function unsafe(server) {
   const { protocol, hostname } = new URL(server);
   return protocol === 'http:' && !isLocal(hostname);
 }
 
-/** unreachable is the sentence for a server that did not answer. */
+/** unreachable describes a server that did not answer. */
 export function unreachable(server) {
   const { protocol, host } = new URL(server);
   return new Problem(`No answer from ${host}. Check that the server runs and can be reached from here, and that its address begins with ${
@@ -57,8 +57,8 @@ export function unreachable(server) {
 }
 
 /**
- * post sends JSON without cookies and returns the answer's status and body; body is null if that is no JSON. A redirect
- * is followed, or is an answer of status 0 (manual).
+ * post sends JSON without cookies and returns the status and the body of the answer; body is null if it is not JSON.
+ * With redirect 'manual', a redirect has the status 0.
  */
 async function post(server, path, json, redirect) {
   let answer;
@@ -74,25 +74,25 @@ async function post(server, path, json, redirect) {
 }
 
 /**
- * begin asks to be let in. It returns what has to be remembered until the user has decided: server, code (to compare),
- * page (to decide on), secret, interval in seconds, and ends in milliseconds of the clock.
+ * begin starts a connection. It returns what to remember until the user has decided: server, code (to compare), page
+ * (where the user decides), secret, interval in seconds, and ends in milliseconds of the clock.
  */
 export async function begin(server, client, now = Date.now()) {
-  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client }, 'follow'); // to tell where it leads
+  const { status, url, redirected, body } = await post(server, 'authorize', { extension_id: client }, 'follow'); // to report the target of a redirect
   if (status === 200 && body?.device_code && body.user_code) {
     return {
       server, code: body.user_code, page: `${server}/device?user_code=${encodeURIComponent(body.user_code)}`, secret: body.device_code,
       interval: Math.max(1, Number(body.interval) || 5), ends: now + (Number(body.expires_in) || 600) * 1000,
     };
   }
-  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(`The server sends visitors on to ${new URL(url).origin}. Use that address.`);
+  if (redirected && new URL(url).origin !== new URL(server).origin) throw new Problem(`The server redirects to ${new URL(url).origin}. Use that address.`);
   if (status === 403) throw new Problem('API keys are turned off on this server. Ask its administrator.');
-  if (status === 429) throw new Problem('Too many devices wait to be let in. Try again in a few minutes.');
-  if (status >= 500) throw new Problem(`The server has a problem of its own (${status}). Try again in a moment.`);
-  throw new Problem(`There is a server at ${server}, but it does not answer as kist does. Check the address; it is the one that you see when you are signed in, up to the first part that changes.`);
+  if (status === 429) throw new Problem('Too many devices are waiting to connect. Try again in a few minutes.');
+  if (status >= 500) throw new Problem(`The server failed (${status}). Try again in a moment.`);
+  throw new Problem(`There is a server at ${server}, but it does not seem to be kist. Check the address: sign in there, and take what your browser shows up to the part that changes from page to page.`);
 }
 
-/** after decides what an answer to a poll means: {key}, {wait: seconds until the next one}, or it throws a Problem. */
+/** after interprets the answer to a poll: {key}, or {wait: seconds until the next poll}. It may throw a Problem. */
 export function after({ status, body }, interval) {
   if (status === 200 && body?.api_key) return { key: body.api_key };
   switch (body?.error) {
@@ -103,16 +103,16 @@ export function after({ status, body }, interval) {
     case 'access_denied':
       throw new Problem(status === 403 ? 'API keys are turned off on this server, or for you. Ask its administrator.' : 'You refused the connection. Connect again if that was a mistake.');
     case 'expired_token':
-      throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
+      throw new Problem('The code has expired: it is valid for ten minutes. Connect again.');
     case 'invalid_grant':
-      throw new Problem('The server does not know this code any more. Connect again.');
+      throw new Problem('The server no longer knows this code. Connect again.');
   }
-  if (status === 0) throw new Problem('The server sends requests on to another address. Connect again, at the one that you see when you are signed in.');
+  if (status === 0) throw new Problem('The server redirects to another address. Connect again, to the address that your browser shows when you are signed in.');
   if (status === 429 || status >= 500) return { wait: Math.min(60, interval * 2) };
-  throw new Problem(body?.error_description ?? `The server answered in a way that is not understood (${status}). Connect again.`);
+  throw new Problem(body?.error_description ?? `The server gave an unexpected answer (${status}). Connect again.`);
 }
 
-/** pause waits so many seconds, or throws the reason of the signal. */
+/** pause waits for a number of seconds, or throws the reason of the signal. */
 export const pause = (seconds, signal) => new Promise((resolve, reject) => {
   const end = () => { clearTimeout(timer); reject(signal.reason); };
   const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, seconds * 1000);
@@ -120,14 +120,14 @@ export const pause = (seconds, signal) => new Promise((resolve, reject) => {
 });
 
 /**
- * poll asks until the user has decided and returns the key. A server that cannot be reached for a while is asked again
- * until the code expires. It throws a Problem, or the reason of the signal.
+ * poll asks until the user has decided and returns the key. If the server cannot be reached, it asks again until the
+ * code expires. It throws a Problem, or the reason of the signal.
  */
 export async function poll(pending, { signal, ask = (p) => post(p.server, 'token', { device_code: p.secret }, 'manual'), sleep = pause, now = Date.now } = {}) {
   for (let wait = pending.interval; ;) {
     await sleep(wait, signal);
     signal?.throwIfAborted();
-    if (now() >= pending.ends) throw new Problem('The code has expired: it holds for ten minutes. Connect again.');
+    if (now() >= pending.ends) throw new Problem('The code has expired: it is valid for ten minutes. Connect again.');
     try {
       const next = after(await ask(pending), wait);
       signal?.throwIfAborted();

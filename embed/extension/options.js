@@ -1,4 +1,4 @@
-// The page where the extension is connected, and where it is said how it saves.
+// The settings page: it connects the extension and has the settings for saving.
 import { clientName, ext, firefox, originsOf } from './browser.js';
 import { allowed, connected, connection, disconnect, ended, giveBack, pending, setPending, setSettings, settings } from './client.js';
 import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
@@ -6,7 +6,7 @@ import { begin, poll, Problem, serverOf, unsafe } from './connect.js';
 const at = (id) => document.getElementById(id);
 let waiting; // the AbortController of the polling
 
-/** show brings the page in line with what is stored. */
+/** show updates the page from what is stored. */
 async function show() {
   const [now, p, why] = await Promise.all([connection(), pending(), ended()]);
   at('connected').hidden = !now;
@@ -33,7 +33,7 @@ function problem(text) {
   if (text) at('server').focus();
 }
 
-/** wait polls until the user has decided, once however often it is called. */
+/** wait polls until the user has decided. Only one poll runs at a time. */
 async function wait(p) {
   if (waiting) return;
   waiting = new AbortController();
@@ -48,7 +48,7 @@ async function wait(p) {
     await setPending(null);
     if (!await connection()) await giveBack(p.server);
     await show();
-    if (await connection()) return; // it is, only whose it is was not learnt
+    if (await connection()) return; // connected, but the name of the user is unknown
     problem(e.message);
   } finally {
     if (waiting?.signal === signal) waiting = undefined;
@@ -67,11 +67,11 @@ at('server-form').onsubmit = async (event) => {
     problem(e.message);
     return;
   }
-  // Nothing may come between the click and this: browsers ask in answer to a click alone.
+    // Browsers show the prompt only in direct response to a click, so nothing may be awaited before this.
   const asked = ext.permissions.request({ origins: originsOf(server) });
   button.disabled = true;
   try {
-    if (!await asked) throw new Problem('The browser keeps the extension away from your server until you allow it. Press Connect again, and allow it.');
+    if (!await asked) throw new Problem('The extension needs your permission to reach your server. Press Connect again and allow it.');
     at('server').value = server;
     const p = await begin(server, clientName());
     await setPending(p);
@@ -88,10 +88,10 @@ at('server-form').onsubmit = async (event) => {
 
 at('server').oninput = () => {
   problem('');
-  let text = 'The one that you see when you are signed in there.';
+  let text = 'The address that your browser shows when you are signed in there.';
   try {
-    if (unsafe(serverOf(at('server').value))) text = 'With http:// anyone on the way can read what you save, and use your account. Use https:// outside your own network.';
-  } catch { /* it is not finished */ }
+    if (unsafe(serverOf(at('server').value))) text = 'With http://, others on the network can read what you save and use your account. Use https:// outside your own network.';
+  } catch { /* not typed to the end yet */ }
   at('server-hint').textContent = text;
 };
 
@@ -109,7 +109,7 @@ at('cancel').onclick = async () => {
 };
 
 at('allow').onclick = async () => {
-  // Its address is read from the page: nothing may come between the click and this.
+  // The page has the address, because nothing may be awaited between the click and this.
   await ext.permissions.request({ origins: originsOf(at('connected-server').href) });
   await show();
 };
@@ -117,7 +117,7 @@ at('allow').onclick = async () => {
 at('disconnect').onclick = async () => {
   const { server } = await connection() ?? {};
   const told = await disconnect();
-  at('told').textContent = told ? '' : `Disconnected here. ${new URL(server).host} could not be told: revoke the extension there, under “Keys and devices”.`;
+  at('told').textContent = told ? '' : `Disconnected here. ${new URL(server).host} could not be reached: revoke the extension there, under “Keys and devices”.`;
   at('told').hidden = told;
   await show();
   at('server').value = server ?? '';
@@ -141,9 +141,9 @@ for (const { name, description, shortcut } of await ext.commands.getAll()) {
   key.append(shortcut ? Object.assign(document.createElement('kbd'), { textContent: shortcut }) : 'none');
   at('keys').append(what, key);
 }
-at('keys-hint').textContent = firefox ? 'To change them: about:addons, the wheel, Manage Extension Shortcuts.' : 'To change them: chrome://extensions/shortcuts.';
+at('keys-hint').textContent = firefox ? 'To change them, open about:addons and choose Manage Extension Shortcuts in the menu of the gear.' : 'To change them, open chrome://extensions/shortcuts.';
 
-// The server that the extension was downloaded from has written its address here.
+// A server that offers the extension for download writes its address here.
 const from = await (await fetch('server.json')).json();
 at('server').value ||= from.url;
 await show();

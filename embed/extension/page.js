@@ -1,6 +1,6 @@
-// Functions that run inside the page in a tab, where they see nothing of this file but themselves.
+// Functions that run inside the page of a tab. They cannot use anything else in this file.
 
-/** selected is the text that is selected in the page or in a field of it, but for passwords. */
+/** selected is the text selected in the page or in one of its fields, except password fields. */
 export function selected() {
   const field = document.activeElement;
   if (field?.matches?.('textarea, input[type=text], input[type=search], input[type=url], input:not([type])')) {
@@ -11,8 +11,8 @@ export function selected() {
 }
 
 /**
- * fetched reads an address as the page would: with cookies what is of its own site. null if it may not, if that is above
- * limit bytes, or if own says that it is of this site (true) or of another (false), and it is not.
+ * fetched reads an address as the page would, with cookies for the page's own site. own says whether the address must be
+ * of that site (true) or of another (false). null if it is not, if the page may not read it, or if it exceeds limit bytes.
  */
 export async function fetched(address, limit, own) {
   try {
@@ -33,7 +33,7 @@ export async function fetched(address, limit, own) {
   }
 }
 
-/** copied puts text on the clipboard, also in pages without a certificate; false if that failed. */
+/** copied puts text on the clipboard, even in pages without HTTPS. It returns false if that failed. */
 export function copied(text) {
   const had = document.activeElement;
   const area = document.createElement('textarea');

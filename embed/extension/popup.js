@@ -1,4 +1,4 @@
-// The pop-up of the button in the toolbar.
+// The pop-up of the toolbar button.
 import { ext } from './browser.js';
 import { api, connection, ended, forms, freshForms, settings } from './client.js';
 import { draw, h, valuesOf } from './form.js';
@@ -8,9 +8,9 @@ const at = (id) => document.getElementById(id);
 const form = at('form');
 let tab;
 let kept = null; // the bookmark of the page, if there is one
-let saved = ''; // the address of what was saved last
+let saved = ''; // the address of the last saved item
 let tags = [];
-let usual = ''; // who can see what is new
+let usual = ''; // who can see new items
 
 function problem(text) {
   at('problem').textContent = text;
@@ -24,16 +24,16 @@ async function unconnected(why) {
   at('connect').focus();
 }
 
-/** failed shows what went wrong; nothing that was typed is lost. */
+/** failed shows a problem. The user's input stays. */
 const failed = (e) => e.connect ? unconnected(e.message) : problem(e.message);
 
 const kindNow = () => form.elements.kind.value;
 
-// What was written stays with the field when another kind is chosen; what the pop-up has filled in changes with it.
+// A field that the user edited keeps its text when the kind changes. The pop-up fills in the others again.
 const wrote = new Set();
 form.addEventListener('input', ({ target }) => wrote.add(target.name));
 
-/** seen takes what the button shows away, and returns the problem that it was for. */
+/** seen clears the sign on the button and returns the problem that it stood for. */
 async function seen() {
   const { problem: text } = await ext.storage.session.get('problem');
   await ext.storage.session.remove('problem');
@@ -84,8 +84,8 @@ function adapt() {
   at('title-label').textContent = { note: 'Title', bookmark: 'Title', link: 'Description', file: 'Name of the file', screenshot: 'Name' }[kind];
   at('text-label').textContent = kind === 'note' ? 'Text' : 'Description';
   at('text-field').hidden = kind === 'link';
-  at('limit-label').textContent = kind === 'link' ? 'How many clicks' : 'How many views';
-  at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Make short link', file: 'Save the page as a file', screenshot: 'Save screenshot' }[kind];
+  at('limit-label').textContent = kind === 'link' ? 'Maximum clicks' : 'Maximum views';
+  at('save').textContent = edits ? 'Save changes' : { bookmark: 'Save bookmark', note: 'Save note', link: 'Create short link', file: 'Save page as file', screenshot: 'Save screenshot' }[kind];
   at('already').hidden = !edits;
   at('title').maxLength = most({ link: 'description', file: 'originalName', screenshot: 'originalName' }[kind] ?? 'title');
   at('text').maxLength = most(kind === 'note' ? 'content' : 'description');
@@ -108,7 +108,7 @@ form.onsubmit = async (event) => {
   problem('');
   at('saved').hidden = true;
   if (f.limit && !/^[1-9]\d{0,9}$/.test(f.limit.trim())) {
-    problem('The limit is a whole number from 1 on, or empty for none.');
+    problem('The limit must be a whole number, 1 or more. Leave it empty for no limit.');
     at('limit').focus();
     return;
   }
@@ -121,12 +121,12 @@ form.onsubmit = async (event) => {
   if (drawn) Object.assign(fields, { kind: drawn.name, values: valuesOf(drawn.fields, at('own')) });
   const answer = await ext.runtime.sendMessage({ save: drawn ? 'record' : kind, fields }).catch((e) => ({ problem: e.message }));
   at('save').disabled = false;
-  if (document.activeElement === document.body) at('save').focus(); // which it lost when it was disabled
+  if (document.activeElement === document.body) at('save').focus(); // disabling the button took the focus away
   if (answer?.saved) {
     saved = answer.saved.address;
     const copied = (await settings()).copy && saved && await copy(saved);
     at('saved').hidden = false;
-    at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : ', and for you alone'}.` : answer.saved.text;
+    at('saved-text').textContent = copied ? `${answer.saved.text} The link is copied${f.isPublic ? '' : '; only you can open it'}.` : answer.saved.text;
     at('copy-saved').hidden = !saved;
     wrote.clear();
     drawn = null;
@@ -136,7 +136,7 @@ form.onsubmit = async (event) => {
     freshTags();
   } else {
     if (answer) await seen();
-    failed({ connect: answer?.connect, message: answer?.problem ?? 'The browser ended the extension while it was saving. Look among your things, and try again.' });
+    failed({ connect: answer?.connect, message: answer?.problem ?? 'The browser ended the extension while it was saving. Check whether the item was saved before you try again.' });
   }
   adapt();
 };
@@ -145,7 +145,7 @@ form.onkeydown = (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
 };
 
-/** copying copies and says so on the button, for a moment. */
+/** copying copies text and shows that on the button for a moment. */
 async function copying(button, text) {
   clearTimeout(button.timer);
   button.label ??= button.textContent;
@@ -181,7 +181,7 @@ let active = -1;
 
 async function freshTags() {
   tags = (await api('GET', 'tags').catch(() => tags)).sort((a, b) => b.count - a.count || a.name.localeCompare(b.name));
-  if (document.activeElement === input) suggest(); // it was quicker to type
+  if (document.activeElement === input) suggest(); // the user typed before the tags came
 }
 
 function suggest() {
@@ -230,7 +230,7 @@ input.onkeydown = (event) => {
 
 // ---- The start ----
 
-/** shown is the tab that the pop-up is for. One that is opened as a page says which by its number. */
+/** shown is the tab that the pop-up is for. If the pop-up is opened as a page, its address has the id of the tab. */
 async function shown() {
   const id = Number(new URLSearchParams(location.search).get('tab'));
   return id ? ext.tabs.get(id) : (await ext.tabs.query({ active: true, currentWindow: true }))[0];
@@ -243,7 +243,7 @@ const before = await seen();
 if (!now) {
   await unconnected();
 } else {
-  if (before) problem(`The last time: ${before}`);
+  if (before) problem(`Last time: ${before}`);
   at('where').textContent = tab.url ?? '';
   for (const el of form.elements.kind) {
     el.disabled = !isWeb(tab.url) && !['note', 'screenshot'].includes(el.value);
@@ -260,7 +260,7 @@ if (!now) {
     selectionOf(tab, 0).then((text) => { selection = text; }),
     bookmarkOf(tab.url).then((b) => {
       kept = b;
-      if (b) at('already').replaceChildren('You have kept this page on ', new Date(b.createdAt).toLocaleDateString(), '. ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, 'Show it'));
+      if (b) at('already').replaceChildren('You saved this page on ', new Date(b.createdAt).toLocaleDateString(), '. ', h('a', { href: addressOf(b), target: '_blank', rel: 'noopener' }, 'Show it'));
     }),
     freshTags(), showRecent(),
     freshForms().then(forms).then((kinds) => {

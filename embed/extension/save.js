@@ -1,18 +1,18 @@
-// Saving: what is sent to the server for each kind of thing.
+// Saving: the requests for each kind of item.
 import { ext } from './browser.js';
 import { api, connection, formOf, forms } from './client.js';
 import { passes, pause, Problem } from './connect.js';
 import { copied, fetched, selected } from './page.js';
 
-/** addressOf is the address of an item that others reach it at. */
+/** addressOf is the address where others can open an item. */
 export const addressOf = (r) => r.shareUrl ?? r.viewUrl ?? r.url;
 
 export const isWeb = (address) => /^https?:\/\//i.test(address ?? '');
 
-/** cut is the beginning of a text, most characters at most. */
-export const cut = (text, most) => [...(text ?? '').slice(0, 2 * most)].slice(0, most).join('');
+/** cut returns the beginning of a text, at most max characters. */
+export const cut = (text, max) => [...(text ?? '').slice(0, 2 * max)].slice(0, max).join('');
 
-/** inPage runs a function of page.js in a tab and returns its value; null where the browser does not allow that. */
+/** inPage runs a function of page.js in a tab and returns its value, or null if the browser does not allow that. */
 async function inPage(tab, func, args = [], frame = 0) {
   if (!tab?.id) return null;
   try {
@@ -23,10 +23,10 @@ async function inPage(tab, func, args = [], frame = 0) {
   }
 }
 
-/** selectionOf is the text that is selected in a tab, with its lines; '' if there is none, or it cannot be told. */
+/** selectionOf is the text selected in a tab, with its line breaks; '' if nothing is selected or it cannot be read. */
 export const selectionOf = async (tab, frame) => ((await inPage(tab, selected, [], frame)) ?? '').replace(/^\s*\n|\s+$/g, '');
 
-/** copy puts text on the clipboard: on its own where the browser lets it, and by way of the page in the tab, if one is given, otherwise. */
+/** copy puts text on the clipboard. If the browser refuses and a tab is given, a script in that tab tries. */
 export async function copy(text, tab) {
   try {
     await navigator.clipboard.writeText(text);
@@ -44,30 +44,30 @@ const share = ({ isPublic, password, limit, atLimit }, name = 'maxViews') => ({
   isPublic: !!isPublic, ...(password && { password }), ...(limit && { [name]: Number(limit), maxViewsAction: atLimit || 'make_private' }),
 });
 
-/** tagsOf are the names in what a person wrote, which commas part. */
+/** tagsOf are the names in a list that a person typed, separated by commas. */
 const tagsOf = (text) => [...new Set((text ?? '').split(',').map((t) => t.trim()).filter(Boolean))];
 
 const needWeb = (address) => {
-  if (!isWeb(address)) throw new Problem('Only addresses that begin with http:// or https:// can be kept.');
+  if (!isWeb(address)) throw new Problem('Only addresses that begin with http:// or https:// can be saved.');
 };
 
-/** bookmark keeps an address; with an id, the bookmark that there is changes. */
+/** bookmark saves an address. With an id, it changes that bookmark. */
 export async function bookmark(f) {
   needWeb(f.url);
   const k = await formOf('bookmark');
   const fields = { title: fit(k, 'title', f.title), description: fit(k, 'description', f.text), tags: tagsOf(f.tags), ...share(f) };
   const { data } = f.id ? await api('PATCH', `bookmarks/${f.id}`, fields) : await api('POST', 'bookmarks', { url: f.url, ...fields });
-  return done(data, f.id ? 'Changed the bookmark.' : 'Saved the bookmark.');
+  return done(data, f.id ? 'Bookmark changed.' : 'Bookmark saved.');
 }
 
-/** note keeps a text, with the page that it comes from. */
+/** note saves a text with the address of its page. */
 export async function note(f) {
   if (!f.text?.trim() && !f.title?.trim()) throw new Problem('There is no text to keep: select some first, or write some.');
   const { data } = await api('POST', 'notes', { title: fit(await formOf('note'), 'title', f.title), content: f.text ?? '', ...(isWeb(f.url) && { sourceUrl: f.url }), tags: tagsOf(f.tags), ...share(f) });
   return done(data, 'Saved the note.');
 }
 
-/** link makes a short link. */
+/** link creates a short link. */
 export async function link(f) {
   needWeb(f.url);
   const k = await formOf('shortlink');
@@ -97,34 +97,34 @@ async function upload(blob, name, f) {
   return api('POST', 'upload', form);
 }
 
-/** The most that can be handed over by a page. */
-const mostInPage = 32 << 20;
+/** The largest file that a page can hand over, in bytes. */
+const maxInPage = 32 << 20;
 
 const shut = 'The site does not let the extension read this';
-const instead = 'Open it in a tab of its own, and save the page as a file there.';
+const instead = 'Open it in a separate tab and save the page as a file there.';
 
 /**
- * file uploads what is at an address: read by the extension where the other site lets it, else by the page in the tab,
- * which may read what is its own; else the server fetches it, if it may.
+ * file uploads what is at an address. The extension or the page in the tab reads it, if the site allows that. Otherwise
+ * the server fetches it, if it may.
  */
 export async function file(f) {
   const got = await grab(f.url, f.tab, f.frame);
-  if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'Saved the file.');
+  if (got) return done(await upload(got.blob, nameOf(f.name, got, f.url), f), 'File saved.');
   if (isWeb(f.url)) return remote(f);
   throw new Problem(`${shut}. ${instead}`);
 }
 
-/** How long what the server fetches is followed, in milliseconds: nobody looks at a sign on a button for longer. */
+/** How long remote follows a fetch by the server, in milliseconds. Nobody watches a button for longer. */
 const following = 25_000;
 
 /**
- * remote has the server fetch what is at an address, and follows what comes of it for a while. What is under way then
- * goes on at the server: later says so, and see is the page that shows it.
+ * remote has the server fetch a file and follows the fetch for a while. If it is still running then, the result has
+ * later, and see is the address of the page that shows it.
  */
 export async function remote(f, { sleep = pause, now = Date.now } = {}) {
   const ends = now() + following;
   const typed = cut(f.name?.trim(), 200);
-  const said = /\.([a-z0-9]+)$/i.exec(new URL(f.url).pathname)?.[1].toLowerCase(); // of a program, often
+  const said = /\.([a-z0-9]+)$/i.exec(new URL(f.url).pathname)?.[1].toLowerCase(); // often the extension of a script, such as php
   const name = typed && [...Object.values(endings), 'jpeg'].includes(said) ? ended(typed, said) : typed;
   let job;
   try {
@@ -132,7 +132,7 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
       url: f.url, ...(name && { name }), ...(f.text && { description: fit(await formOf('file'), 'description', f.text) }), tags: tagsOf(f.tags), ...share(f),
     }));
   } catch (e) {
-    if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not do that, or not with this key
+    if ([403, 404, 405].includes(e.status)) throw new Problem(`${shut}. ${instead}`); // the server does not fetch files, or this key does not allow it
     if (e.fields?.url) throw new Problem(`${shut}, and your server refuses to fetch it. The address ${e.fields.url}. ${instead}`);
     throw e;
   }
@@ -142,7 +142,7 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
     try {
       ({ data: job } = await api('GET', `remote-upload/${id}`));
     } catch (e) {
-      if (!passes(e)) throw e; // else it is asked again
+      if (!passes(e)) throw e; // otherwise ask again
     }
   }
   switch (job.state) {
@@ -155,36 +155,36 @@ export async function remote(f, { sleep = pause, now = Date.now } = {}) {
     case 'failed':
       throw new Problem(`${shut}, and your server could not fetch it: ${job.error} ${instead}`);
     case 'cancelled':
-      throw new Problem('That your server fetches the file was cancelled there.');
+      throw new Problem('The fetch was cancelled on your server.');
   }
   const { server } = await connection();
   return {
     address: '', later: true, see: `${server}/remote-upload`,
-    text: job.error ? `Your server has not got the file yet, and tries again: ${job.error}` : 'Your server still fetches the file. It will be among your files when it has it.',
+    text: job.error ? `Your server could not fetch the file yet and will try again: ${job.error}` : 'Your server is still fetching the file. It will then appear in your files.',
   };
 }
 
 /**
- * grab reads what is at an address. What is of the page's own site is read by the page, as the user sees it there; what
- * is not, without cookies, by the extension, or else by the page. null if none of them may.
+ * grab reads what is at an address, or returns null if nothing may. The page reads addresses of its own site, with the
+ * user's cookies. The extension reads others without cookies. If it may not, the page tries.
  */
 async function grab(address, tab, frame = 0) {
   if (!/^(https?|data|blob|file):/i.test(address ?? '')) return null;
   const byPage = async (own) => {
-    const got = await inPage(tab, fetched, [address, mostInPage, own], frame);
+    const got = await inPage(tab, fetched, [address, maxInPage, own], frame);
     return got && { blob: await (await fetch(got.data)).blob(), disposition: got.disposition };
   };
-  return await byPage(true) ?? await byItself(address) ?? await byPage(false);
+  return await byPage(true) ?? await byExtension(address) ?? await byPage(false);
 }
 
-/** byItself reads an address without cookies; null if the site does not let the extension, or there is nothing. */
-async function byItself(address) {
+/** byExtension reads an address without cookies; null if the site does not allow that or has nothing there. */
+async function byExtension(address) {
   if (/^(blob|file):/i.test(address)) return null;
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), 20_000);
   try {
     const answer = await fetch(address, { credentials: 'omit', signal: stop.signal });
-    clearTimeout(timer); // what began may take its time
+    clearTimeout(timer); // the time limit is for the beginning of the answer
     return answer.ok ? { blob: await answer.blob(), disposition: answer.headers.get('content-disposition') ?? '' } : null;
   } catch {
     return null;
@@ -198,17 +198,17 @@ const endings = {
   'text/html': 'html', 'text/plain': 'txt', 'application/pdf': 'pdf', 'video/mp4': 'mp4', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg',
 };
 
-/** namedBy is the name in a header Content-Disposition (RFC 6266), '' if it has none. */
+/** namedBy is the file name in a Content-Disposition header (RFC 6266), or '' if it has none. */
 function namedBy(disposition = '') {
   const coded = /filename\*=utf-8''([^;\s]+)/i.exec(disposition)?.[1];
-  try { if (coded) return decodeURIComponent(coded); } catch { /* the plain one may be good */ }
+  try { if (coded) return decodeURIComponent(coded); } catch { /* try the plain name */ }
   return /filename="?([^";]+)/i.exec(disposition)?.[1].trim() ?? '';
 }
 
-/** ended is a name with the ending, unless it has one. */
+/** ended adds an extension to a name that has none. */
 const ended = (name, ending) => !ending || /\.[a-z0-9]{1,5}$/i.test(name) ? name : `${name}.${ending}`;
 
-/** nameOf is the name of a file: the one that was given, or the server's, or the address's, with an ending that fits. */
+/** nameOf is the name of a file: the given one, else the server's, else the address's. It gets a matching extension. */
 export function nameOf(given, { blob, disposition }, address) {
   let name = (given ?? '').trim();
   if (!name) name = namedBy(disposition);
@@ -239,7 +239,7 @@ const done = (record, text) => ({ id: record.id, address: addressOf(record), tex
 
 export const kinds = { bookmark, note, link, file, screenshot, record };
 
-/** bookmarkOf is the newest bookmark of the page that an address leads to, or null. */
+/** bookmarkOf is the newest bookmark of the page at an address, or null. */
 export async function bookmarkOf(address) {
   if (!isWeb(address)) return null;
   const { data } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(address)}`);

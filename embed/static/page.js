@@ -1,8 +1,8 @@
-// Adds buttons that copy: to listings, and to what says so; and takes away an icon that is not there. It remembers nothing and asks nothing of any server.
+// Adds Copy buttons to listings and to elements with data-copy, and removes an icon that does not load. It stores nothing and sends no requests.
 "use strict";
 
 (() => {
-  // Without HTTPS browsers offer only the older way, which copies what is selected.
+  // Without HTTPS, browsers offer only the older way, which copies the selection.
   const copy = async (node) => {
     if (navigator.clipboard) {
       try {
@@ -40,7 +40,7 @@
   }
   for (const node of document.querySelectorAll("[data-copy]")) add(node, node.parentNode);
 
-  // An icon that cannot be shown leaves no gap.
+  // An icon that does not load leaves no gap.
   for (const icon of document.querySelectorAll(".favicon")) {
     if (icon.complete && !icon.naturalWidth) icon.remove();
     else icon.addEventListener("error", () => icon.remove());

@@ -1,11 +1,11 @@
-// Solves a proof of work: finds the number that, after the salt, has the SHA-256 that is asked for. It carries its own
-// SHA-256 (FIPS 180-4), as browsers offer theirs over HTTPS alone. The salt is hashed once; a try is one or two blocks.
+// Solves a proof of work: finds the number that, appended to the salt, has the given SHA-256. It has its own SHA-256
+// (FIPS 180-4), because browsers offer theirs only over HTTPS. The salt is hashed once; each try is one or two blocks.
 "use strict";
 
 const k = new Int32Array(64);
 const first = new Int32Array(8);
 {
-  // The constants are the first bits of the fractions of square and cube roots of primes.
+  // The constants are the first 32 bits of the fractional parts of square and cube roots of primes.
   const part = (x) => ((x - Math.floor(x)) * 4294967296) | 0;
   for (let n = 2, i = 0; i < 64; n++) {
     let prime = true;

@@ -1,4 +1,4 @@
-// Solves the proof of work that a form asks for while the user types, and sends the form when both are done.
+// Solves the form's proof of work while the user types, and sends the form when both have finished.
 "use strict";
 
 (() => {

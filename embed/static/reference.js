@@ -1,9 +1,9 @@
-// Shows the schema this server publishes. "Try it out" always calls the server the page came from, whatever address
-// the schema names: the page may be read under another name, and its policy lets it reach no other.
+// Shows the schema that this server publishes. "Try it out" always calls the server that the page came from, not the
+// address in the schema. The page may have been read under another name, and its policy lets it reach no other server.
 "use strict";
 
-// A column of a Markdown table that names its alignment becomes a style attribute, which the policy refuses. So all
-// columns are aligned as the style sheet has them.
+// A Markdown table with alignment becomes a style attribute, which the policy refuses. So all columns get the alignment
+// of the style sheet.
 function withoutAlignment(schema) {
   return JSON.parse(JSON.stringify(schema), (key, value) =>
     key === "description" && typeof value === "string"
@@ -46,9 +46,9 @@ function withoutAlignment(schema) {
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
     filter: true,
-    // A key typed here lives as long as the page, no longer.
+    // A key typed here is forgotten with the page.
     persistAuthorization: false,
-    // No schema but this server's: neither an address in the query nor a remote validator.
+    // Load no other schema: neither one from an address in the query nor a remote validator.
     queryConfigEnabled: false,
     validatorUrl: null,
   });

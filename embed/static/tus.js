@@ -28,7 +28,7 @@ export const ofSender = (api, slug, ask) => ({
 // resume sends the part of u.file that the server does not have. It sets u.sent and u.xhr, and calls client.done or
 // client.retry at the end.
 export async function resume(u, client) {
-  const turn = u.turn = {}; // pause, or another call, ends this one
+  const turn = u.turn = {}; // pause or another call replaces it, which ends this call
   const key = client.storageKey(u);
   u.at ??= key && client.storage.get(key);
   const forget = () => { u.at = null; if (key) client.storage.set(key, null); };
@@ -87,7 +87,7 @@ export async function resume(u, client) {
   }
 }
 
-// pause ends the request that is running. resume goes on.
+// pause ends the running request. resume continues the upload.
 export function pause(u) {
   u.turn = null;
   u.xhr?.abort();

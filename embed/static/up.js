@@ -1,17 +1,17 @@
-// Sends files from the page of an upload link, one after another, with progress; large ones in pieces, so that they go on
-// after a pause, a connection that broke, and when the page was closed and the same file is chosen again. Without it the
-// form does the same.
+// Sends files from the page of an upload link, one after another, and shows the progress. It sends large files in pieces.
+// They continue after a pause or a lost connection, and when the user closes the page and chooses the same file again.
+// Without this script, the form itself sends the files.
 "use strict";
 
 (() => {
   const form = document.getElementById("up");
   if (!form) return;
   const { api, slug, captcha, key, worker, brand, ink } = form.dataset;
-  const most = Number(form.dataset.most);
+  const max = Number(form.dataset.max);
   const $ = (id) => document.getElementById(id);
   const input = $("file"), list = $("list"), drop = $("drop"), send = $("send"), work = $("work"), said = $("said");
   const files = [];
-  const large = 8 << 20; // bytes from which on a file goes in pieces
+  const large = 8 << 20; // larger files are sent in pieces
   let busy = false, sent = 0;
 
   if (brand) {
@@ -45,7 +45,7 @@
       f.row.append(make("b", file.name), f.note, tools, f.bar);
       files.push(f);
       list.append(f.row);
-      if (file.size > most) mark(f, "refused", `Too large: at most ${size(most)} are taken`);
+      if (file.size > max) mark(f, "refused", `Too large: the limit is ${size(max)}`);
     }
     if (files.length && captcha === "pow") pass().catch(() => {});
     if (captcha && captcha !== "pow") widget();
@@ -109,13 +109,13 @@
   }
 
   async function prove() {
-    work.textContent = "Showing that you are no program. This takes a few seconds …";
+    work.textContent = "Checking that you are not a bot. This takes a few seconds …";
     try {
       const c = await json("captcha/challenge");
       const number = await new Promise((done, fail) => {
         const w = new Worker(worker);
         w.onmessage = (e) => { w.terminate(); done(e.data); };
-        w.onerror = () => { w.terminate(); fail(new Error("The captcha could not be solved. Load the page again.")); };
+        w.onerror = () => { w.terminate(); fail(new Error("The captcha could not be solved. Reload the page.")); };
         w.postMessage(c);
       });
       return await trade(btoa(JSON.stringify({ algorithm: c.algorithm, challenge: c.challenge, number, salt: c.salt, signature: c.signature })));
@@ -124,15 +124,15 @@
     }
   }
 
-  let shown = null; // the provider's widget, its token, and what waits for it
+  let shown = null; // the provider's widget, its token, and the functions that wait for the token
 
   function widget() {
     if (shown) return;
     const mine = shown = {};
-    const broken = () => { // for good: the next try starts again
+    const broken = () => { // this widget is lost: the next try makes a new one
       if (shown === mine) shown = null;
       mine.script.remove();
-      work.textContent = "The captcha cannot be loaded. See whether something blocks it.";
+      work.textContent = "The captcha could not be loaded. Check whether something blocks it.";
       mine.fail?.(new Error(work.textContent));
     };
     const place = $("widget");
@@ -158,7 +158,7 @@
     widget();
     const mine = shown;
     if (!mine.token) {
-      work.textContent = "Solve the captcha, please.";
+      work.textContent = "Please solve the captcha.";
       await new Promise((done, fail) => { mine.wake = done; mine.fail = fail; });
       work.textContent = "";
     }
@@ -179,7 +179,7 @@
 
   // ---- Sending ----
 
-  // meter shows how far a file is, how fast it goes and how long it will take.
+  // meter shows the progress of a file, its speed and the remaining time.
   function meter(f) {
     let since = performance.now(), before, rate = 0;
     return (gone, total) => {
@@ -202,10 +202,10 @@
       const n = Math.max(0, parseInt(left.textContent, 10) - 1 || 0);
       left.textContent = n ? `${n} more ${n === 1 ? "file" : "files"}` : "No more files";
     }
-    mark(f, "done", item?.status === "pending" ? "Sent; it waits for approval" : "Sent");
+    mark(f, "done", item?.status === "pending" ? "Sent; waiting for approval" : "Sent");
   }
 
-  // missed says why a file did not come in, and whether another try may help.
+  // missed shows why a file was not received, and whether another try may help.
   function missed(f, status, text) {
     if (status === 401) return location.reload();
     mark(f, status === 0 || status >= 429 || status === 400 ? "failed" : "refused", text ?? (status ? `The server answered with status ${status}.` : "The server cannot be reached."));
@@ -219,7 +219,7 @@
       try {
         if (value === null) localStorage.removeItem("kist." + key);
         else localStorage.setItem("kist." + key, value);
-      } catch { /* full or forbidden: it is a convenience */ }
+      } catch { /* full or forbidden: uploads then work but cannot be resumed later */ }
     },
   };
 
@@ -230,12 +230,12 @@
     f.leave?.();
   }
 
-  // pieces ends when the file came in, or will not without the visitor.
+  // pieces returns when the file was received, or when only the user can continue.
   async function pieces(f) {
     mark(f, "sends", "Sending …");
     let tus;
     try { tus = await import(form.dataset.tus); } catch { return missed(f, 0); }
-    if (f.state !== "sends") return; // taken back, or paused
+    if (f.state !== "sends") return; // removed or paused
     f.tus = tus;
     f.tries = 0;
     await new Promise((done) => {
@@ -269,7 +269,7 @@
             return done();
           }
           const wait = Math.min(30000, 1000 * 3 ** f.tries++);
-          f.note.textContent = `Broke off; tries again in ${time(wait / 1000)}`;
+          f.note.textContent = `Interrupted; trying again in ${time(wait / 1000)}`;
           f.timer = setTimeout(go, wait);
         },
       };
@@ -281,7 +281,7 @@
 
   addEventListener("online", () => { for (const f of files) if (f.timer) { clearTimeout(f.timer); f.go(); } });
 
-  // ---- In one ----
+  // ---- In one piece ----
 
   function transfer(f, proof) {
     return new Promise((done) => {
@@ -294,7 +294,7 @@
       x.upload.onprogress = (e) => shows(e.loaded, e.total);
       x.onload = () => {
         let data = {};
-        try { data = JSON.parse(x.responseText); } catch { /* an answer of something in between */ }
+        try { data = JSON.parse(x.responseText); } catch { /* a proxy answered */ }
         done({ status: x.status, data });
       };
       x.onerror = () => done({ status: 0, data: {} });
@@ -311,7 +311,7 @@
     for (let tries = 0; ; tries++) {
       let answer;
       try { answer = await transfer(f, await pass()); } catch (e) { answer = { status: 0, data: { error: e.message } }; }
-      if (!answer) return; // taken back
+      if (!answer) return; // removed
       const { status, data } = answer;
       if (status === 400 && data.code === "captcha_required" && tries === 0) { held = null; continue; }
       if (status === 201) return arrived(f, data.items?.[0]);
@@ -327,10 +327,10 @@
     busy = send.disabled = false;
     const halts = files.filter((f) => f.state === "halts").length;
     const left = files.filter((f) => f.state !== "done").length - halts;
-    said.textContent = halts && !left ? `Paused. Resume goes on, also when you come back and choose the same ${halts === 1 ? "file" : "files"}.` : sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} came in.` : left ? `${left} of ${files.length} could not be sent.` : "";
+    said.textContent = halts && !left ? `Paused. You can resume now, or come back and choose the same ${halts === 1 ? "file" : "files"}.` : sent && !left ? `Thank you. ${sent === 1 ? "One file" : `${sent} files`} received.` : left ? `${left} of ${files.length} could not be sent.` : "";
   }
 
-  // take puts what the field holds on the list. A file may have been chosen before this script was here, or been put back by the browser.
+  // take adds the files in the field to the list. They may have been chosen before this script ran, or restored by the browser.
   function take() {
     if (!input.files.length) return;
     add([...input.files]);

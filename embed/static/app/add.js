@@ -1,4 +1,4 @@
-// Adding things: the box that takes text, links and files, and what is dropped or pasted anywhere on a page.
+// Adding items: the box for text, links and files, and files or text dropped or pasted anywhere on a page.
 import { addActions, button, find, grow, h, hasPointer, icon, isAddress, localDateTime, toast } from './dom.js';
 import { showSaved } from './editor.js';
 import { fieldOf, kinds } from './kinds.js';
@@ -21,7 +21,7 @@ async function upload(files, fields) {
   uploads.sendFiles(files, fields);
 }
 
-// addBox makes the box for one kind, or for all kinds if kind is null. fields are added to everything it makes.
+// addBox makes the box for one kind, or for all kinds if kind is null. fields are added to every new item.
 export function addBox({ kind = null, fields = () => ({}) } = {}) {
   const k = kind && kinds[kind], file = k === kinds.file, any = !k || file;
   const key = draftKey('box.' + (kind ?? 'any'));
@@ -42,7 +42,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     h('div.row', {}, h('span.row', {}, any && button('choose', 'Choose files', {}, icon('upload'), 'Choose files'), visibility), buttons,
       file && h('a.button', { href: `${base}/remote-upload` }, 'From an address')), picker);
 
-  // choices are the kinds that the text can become, each with the label of its button. Enter makes the first.
+  // choices are the kinds that the text can become, each with the label of its button. Enter creates the first.
   function choices() {
     const text = area.value.trim();
     if (file || !k && !text) return [];
@@ -61,7 +61,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
       ...(first ? [h('button.main', {}, first[1])] : []));
   }
 
-  // typed is the field that the text of the box is for.
+  // typed puts the text of the box into its field.
   function typed(of) {
     const text = area.value.trim();
     if (!text) return {};
@@ -98,7 +98,7 @@ export function addBox({ kind = null, fields = () => ({}) } = {}) {
     }
   }
 
-  // fetchFile has the server fetch the file at the address.
+  // fetchFile asks the server to fetch the file at the address.
   async function fetchFile() {
     problem.hidden = true;
     try {
@@ -153,7 +153,7 @@ function addText(text) {
   else go(base + '/').then(() => view.box.type(text));
 }
 
-// droppedFiles finds the files in what was dropped. Files in a folder get the name of the folder.
+// droppedFiles finds the files in a drop. Files in a folder get the name of the folder.
 async function droppedFiles(data) {
   const entries = [...(data.items ?? [])].filter((i) => i.kind === 'file').map((i) => [i.webkitGetAsEntry?.(), i.getAsFile()]);
   const out = [];
@@ -178,9 +178,9 @@ async function droppedFiles(data) {
 const veil = h('div.veil', { hidden: true, 'aria-hidden': 'true' }, h('p', {}, icon('upload'), 'Drop to add'));
 document.body.append(veil);
 
-// depth counts the elements that a drag has entered and not left.
+// depth counts the elements that a drag has entered but not left.
 let depth = 0;
-// ownDrag is true while something of the page itself is dragged, which cannot be dropped here.
+// ownDrag is true while a part of this page is dragged, which cannot be dropped here.
 let ownDrag = false;
 const carries = (e, ...types) => types.some((t) => [...(e.dataTransfer?.types ?? [])].includes(t));
 const canDrop = (e) => !ownDrag && carries(e, 'Files', 'text/uri-list', 'text/plain');

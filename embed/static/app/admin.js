@@ -1,4 +1,4 @@
-// The page of the administration.
+// The admin page.
 import { add, addActions, button, bytes, emptyState, h, icon, iconButton, itemOf, newID, number, plural, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
 import { kinds } from './kinds.js';
@@ -69,11 +69,11 @@ export default async function page(v) {
 
 function editUser(u) {
   openForm({
-    title: u ? `Edit ${u.username}` : 'New user', button: u ? 'Save' : 'Add the user',
+    title: u ? `Edit ${u.username}` : 'New user', button: u ? 'Save' : 'Add user',
     fields: [
       { name: 'username', label: 'User name', required: true, plain: true, half: true },
       { name: 'displayName', label: 'Display name', half: true },
-      { name: 'password', label: u ? 'New password' : 'Password', type: 'password', required: !u, autocomplete: 'new-password', placeholder: u ? 'unchanged' : '', hint: u ? 'At least 8 characters. A new one signs the user out and revokes connected devices.' : 'At least 8 characters.' },
+      { name: 'password', label: u ? 'New password' : 'Password', type: 'password', required: !u, autocomplete: 'new-password', placeholder: u ? 'unchanged' : '', hint: u ? 'At least 8 characters. A new password signs the user out and revokes connected devices.' : 'At least 8 characters.' },
       { name: 'role', label: 'Role', type: 'choice', required: true, half: true, choices: { user: 'User', admin: 'Administrator' } },
       { name: 'quotaBytes', label: 'Storage', type: 'size', placeholder: 'default', half: true },
       { name: 'apiTokensDisabled', label: 'API keys are off', type: 'check' },
@@ -92,7 +92,7 @@ function editUser(u) {
 
 function deleteUser(u) {
   openForm({
-    title: `Delete ${u.username}?`, danger: true, button: 'Delete account', text: `This deletes the account and everything in it: ${plural(itemsOf(u), 'item')}, ${bytes(u.usedBytes)}. It cannot be undone. To keep the content, disable it instead.`,
+    title: `Delete ${u.username}?`, danger: true, button: 'Delete account', text: `This deletes the account and everything in it: ${plural(itemsOf(u), 'item')}, ${bytes(u.usedBytes)}. It cannot be undone. To keep the content, disable the account instead.`,
     fields: [{ name: 'name', label: `Type ${u.username} to confirm`, required: true, plain: true }],
     run: async ({ name }) => {
       if (name !== u.username) throw new Problem('', 0, { name: 'must be the name of the user' });

@@ -1,5 +1,5 @@
-// The owner's app. One HTML page serves all its addresses: the scripts show what the address asks for, from the data
-// that came with the page and from the API.
+// The owner's app. One HTML page serves all its addresses. The scripts show the page of the address, using the data that
+// came with the HTML and the API.
 import { addActions, all, find, h, runAction, toast } from './dom.js';
 import { openShare } from './editor.js';
 import { copyLink, openDialog } from './forms.js';
@@ -11,7 +11,7 @@ import { base, countChange, labelsComeLater, loadLabels, loadModule, Problem, pr
 
 // ---- Keyboard ----
 
-// places are the pages that a letter after g leads to.
+// places are the pages that open with g and a letter.
 const places = { h: '', f: 'files', b: 'bookmarks', n: 'notes', s: 'snippets', r: 'recipes', a: 'games', l: 'links', t: 'tags' };
 const chordMilliseconds = 1200;
 
@@ -22,10 +22,10 @@ async function showHelp() {
   } catch { showProblem(problemOf(0)); }
 }
 
-// newActions make a new entry on the pages that have no box.
+// newActions create an item on the pages that have no box.
 const newActions = { keys: 'key-new', webhooks: 'hook-new', admin: 'user-new' };
 
-// createNew begins something new on the page that is shown.
+// createNew starts a new item on the current page.
 function createNew() {
   if (view?.name === 'kind' && view.kind !== kinds.file) go(`${base}/${view.kind.path}/new`);
   else if (view?.kind === kinds.file) view.box.picker.click();
@@ -34,7 +34,7 @@ function createNew() {
   else if (!runAction(newActions[view?.name])) go(base + '/');
 }
 
-// showMenu lists all pages. It stands in for the navigation where that does not fit.
+// showMenu lists all pages. It replaces the navigation where there is no space for it.
 function showMenu() {
   const d = openDialog('Everything');
   d.body.append(h('nav.sheet-nav', { 'aria-label': 'All pages' }, all('.rail a:not(.brand)').map((a) => { const c = a.cloneNode(true); c.className = ''; return c; })));
@@ -54,7 +54,7 @@ function undoLast() {
   all('.toast').reverse().find((t) => find('[data-act="toast-run"]', t)?.textContent === 'Undo')?.end(true);
 }
 
-// letterAction is what a key of one character does. row is the row that has the focus.
+// letterAction returns the action of a key that types a character. row is the row that has the focus.
 function letterAction(key, row) {
   const r = row?.record;
   switch (key) {
@@ -77,7 +77,7 @@ function letterAction(key, row) {
   return null;
 }
 
-// leaveOne closes or leaves the innermost thing that is open.
+// leaveOne closes or leaves the innermost open element.
 function leaveOne(e, typing) {
   const menu = find('details.menu[open]');
   if (menu) { menu.open = false; find('summary', menu).focus(); return; }
@@ -141,7 +141,7 @@ addPages({
 async function addLabels() {
   try {
     await loadLabels();
-    // Pages kept for the way back lack the labels.
+    // Cached pages lack the labels.
     countChange();
     redrawAll();
     view?.redraw?.();

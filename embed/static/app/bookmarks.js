@@ -1,5 +1,5 @@
-// What the app shows of new bookmarks: that there is one of the page already, and the title and icon of the page when
-// the server has read it.
+// Messages about a new bookmark: that the page is already bookmarked, and the page's title and icon once the server has
+// read them.
 import { find, h, isAddress, toast } from './dom.js';
 import { fetchRecord, updateRows } from './list.js';
 import { go } from './router.js';
@@ -8,7 +8,7 @@ import { api, base } from './session.js';
 // listOfAddress is the page that lists the bookmarks of an address.
 const listOfAddress = (url) => `${base}/bookmarks?url=${encodeURIComponent(url)}`;
 
-// watch says under the address of a new bookmark if there is one of that address already.
+// watch shows below the address of a new bookmark whether that address is already bookmarked.
 export function watch(control) {
   const hint = h('p.hint', { 'aria-live': 'polite' });
   let checked = '';
@@ -20,17 +20,17 @@ export function watch(control) {
     const url = checked = control.get();
     if (!url || !isAddress(url)) return;
     const { total } = await api('GET', `bookmarks?limit=1&url=${encodeURIComponent(url)}`).catch(() => ({ total: 0 }));
-    if (total && checked === url) hint.replaceChildren('You have this already. ', h('a', { href: listOfAddress(url) }, 'Show'));
+    if (total && checked === url) hint.replaceChildren('You already have this. ', h('a', { href: listOfAddress(url) }, 'Show'));
   }
 }
 
-// showSaved says that there are duplicates, and redraws the bookmark when the server has read the page.
+// showSaved says whether there are duplicates, and redraws the bookmark when the server has read the page.
 export function showSaved(r, duplicates) {
-  if (duplicates?.length) toast('Bookmark added. You had one of this page already.', { action: 'Show', run: () => go(listOfAddress(r.url)) });
+  if (duplicates?.length) toast('Bookmark added. You already had one of this page.', { action: 'Show', run: () => go(listOfAddress(r.url)) });
   awaitPage(r, [2000, 5000, 15000]);
 }
 
-// awaitPage looks after each of the waits whether the server has read the page.
+// awaitPage checks after each of the waits whether the server has read the page.
 function awaitPage(r, [wait, ...more]) {
   if (r.reachable !== 'unknown' || !wait) return;
   setTimeout(async () => {

@@ -1,4 +1,4 @@
-// Elements, and what the pages say: formats, actions of buttons, and short messages. No text is ever read as HTML.
+// Elements, formats, actions of buttons, and short messages. No text is ever read as HTML.
 
 // ---- Elements ----
 
@@ -44,19 +44,19 @@ export const iconButton = (act, name, label, props) => button(act, label, { clas
 let lastID = 0;
 export const newID = () => 'e' + ++lastID;
 
-// emptyState stands in for a list that has no items.
+// emptyState replaces a list that has no items.
 export function emptyState(title, text, ...more) {
   return h('div.none', {}, h('p', {}, h('b', {}, title)), text && h('p.soft', {}, text), more);
 }
 
-// meter is a bar that is filled to a part between 0 and 1.
+// meter is a progress bar; part is between 0 and 1.
 export function meter(part) {
   const el = h('div.bar', { role: 'img', 'aria-label': `${Math.round(part * 100)} percent` }, h('i'));
   el.firstChild.style.width = Math.min(100, part * 100) + '%';
   return el;
 }
 
-// itemOf is the row of a list that an element is in.
+// itemOf is the list row that contains an element.
 export const itemOf = (el) => el.closest('.item');
 
 // hasPointer is false on touch screens, where focusing a field opens the keyboard.
@@ -118,7 +118,7 @@ function day(time) {
 
 export const when = (time) => h('time', { datetime: time, title: new Date(time).toLocaleString() }, ago(time));
 
-// localDateTime is a time as a field of the type datetime-local has it.
+// localDateTime formats a time for a datetime-local field.
 export function localDateTime(time) {
   const d = new Date(time);
   return new Date(d - d.getTimezoneOffset() * 60000).toISOString().slice(0, 16);

@@ -1,4 +1,4 @@
-// The dialogs of one record: the editor, and the dialog that shares it.
+// The dialogs for one record: the editor and the share dialog.
 import { addActions, ago, all, button, bytes, capitalize, find, grow, h, hasPointer, icon, iconButton, plural, toast, when } from './dom.js';
 import { copyLink, copyText, Form, openDialog, openForm } from './forms.js';
 import { apiPathOf, fieldOf, isPicture, kindOf, kinds, shareAddressOf, tagNames, titleOf } from './kinds.js';
@@ -14,7 +14,7 @@ const slugField = (k) => ({
   hint: `The end of its address: letters, digits and . _ ~ @ -. Leave it empty for a random one${k.name === 'shortlink' ? ', such as …/s/k7Qm2xWb9a' : ''}.`,
 });
 
-// valuesOf are the values that the editor shows of a record; null is a new one.
+// valuesOf returns the values that the editor shows for a record; r is null for a new one.
 function valuesOf(k, r) {
   const values = {};
   for (const f of k.fields) values[f.name] = r?.[f.name] ?? ({ number: null, choice: null, time: null, check: false }[f.type] ?? '');
@@ -28,7 +28,7 @@ function valuesOf(k, r) {
 
 const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-// changesOf is what is sent to the server: what was entered for a new record, what differs for an existing one.
+// changesOf returns what to send to the server: all entered values of a new record, only changed ones of an existing one.
 function changesOf(k, old, now, fresh) {
   const out = {};
   for (const [name, value] of Object.entries(now)) {
@@ -45,13 +45,13 @@ function changesOf(k, old, now, fresh) {
   return out;
 }
 
-// editor is the dialog that is open.
+// editor is the open dialog.
 let editor = null;
 
 export const closeEditor = (reason) => editor?.el.close(reason);
 
 // openEditor opens the editor for a record, or for a new one if r is null. values replaces empty fields of a new
-// record, draft names what is kept of it in this browser, and onclose is called with the reason.
+// record, draft names the draft that this browser keeps, and onclose is called with the reason.
 export async function openEditor(k, r, { values = {}, draft: draftName = 'new', onclose = null } = {}) {
   closeEditor('replaced');
   const fresh = !r;
@@ -139,7 +139,7 @@ function preview(r) {
     h('div.row', {}, h('a.button', { href: localAddress(r.url), download: r.originalName }, icon('file'), 'Download'), button('editor-copy', 'Copy link', {}, icon('copy'), 'Copy link')));
 }
 
-// fetchPreview is what the public page of a file shows of it: a player or text; null if it shows nothing.
+// fetchPreview takes the player or the text from the public page of a file; null if that page shows neither.
 async function fetchPreview(r) {
   const page = await fetch(`${base}/v/${r.slug}`, { headers: { accept: 'text/html' } });
   return new DOMParser().parseFromString(await page.text(), 'text/html').querySelector('.shown');
@@ -172,7 +172,7 @@ export function showSaved(r, fresh, duplicates) {
 const ends = { never: 'Never', hour: 'In an hour', day: 'In a day', week: 'In a week', month: 'In a month', other: 'At …' };
 const milliseconds = { hour: 36e5, day: 864e5, week: 6048e5, month: 2592e6 };
 
-// shareChanges is what is sent to the server of the values of the dialog.
+// shareChanges returns the changes in the share dialog to send to the server.
 function shareChanges(r, k, now) {
   const body = {};
   if (now.isPublic !== r.isPublic) body.isPublic = now.isPublic;
@@ -227,7 +227,7 @@ function share(r) {
   find('[name=isPublic]', d.el).focus();
 }
 
-// openShare opens the dialog. A result of a search does not have all fields, so the record may have to be read first.
+// openShare opens the share dialog. A search result does not have all fields, so the record may have to be read first.
 export async function openShare(r) {
   try { share('isPublic' in r ? r : await fetchRecord(r)); } catch (e) { showProblem(e); }
 }

@@ -7,7 +7,7 @@ import { folders, tagColor, tagOptions } from './session.js';
 // A field has a name, a label and a type. The types are text (several lines), choice, check, checks, tags, folder,
 // number, size (bytes), time, password, url and color; the default is one line of text.
 
-// control makes the control of a field: its node, and how its value is read and set.
+// control makes the control of a field: its node, and functions that read and set its value.
 function control(f, value) {
   const id = newID();
   const c = { f, id };
@@ -115,7 +115,7 @@ function tagControl(c, value) {
   input.addEventListener('change', commit);
   el.addEventListener('click', (e) => { if (e.target === el) input.focus(); });
   Object.assign(c, { el, input, get: () => { commit(); return [...names]; }, set: (v) => { names = [...(v ?? [])]; draw(); } });
-  // peek reads the value without ending what the user is typing.
+  // peek reads the value without completing the tag that the user is typing.
   c.peek = () => [...names, ...(input.value.trim() ? [input.value.trim()] : [])];
   c.set(value);
   return wrap(c);
@@ -133,7 +133,7 @@ export class Form {
 
   control(name) { return this.controls.find((c) => c.f.name === name); }
 
-  // showRelevant hides the fields that do not apply to the value of another field.
+  // showRelevant hides fields that do not apply, depending on the values of other fields.
   showRelevant() {
     for (const c of this.controls) {
       for (const [name, values] of Object.entries(c.f.onlyFor ?? {})) c.node.hidden = !values.includes(this.control(name).get());
@@ -142,12 +142,12 @@ export class Form {
 
   get values() { return Object.fromEntries(this.controls.map((c) => [c.f.name, c.get()])); }
 
-  // draft has all values but passwords, which are never stored.
+  // draft has all values except passwords, which are never stored.
   get draft() { return Object.fromEntries(this.controls.filter((c) => c.f.type !== 'password').map((c) => [c.f.name, (c.peek ?? c.get)()])); }
 
   set(values) { for (const c of this.controls) if (c.f.name in values) { c.set(values[c.f.name]); if (c.f.type === 'text') grow(c.el); } }
 
-  // showProblem shows the problem of a field beside the field, and the rest above the form. null clears all.
+  // showProblem shows a field's problem next to the field and everything else above the form. null clears all problems.
   showProblem(problem) {
     let first = null;
     const rest = [];
@@ -172,7 +172,7 @@ export class Form {
     for (const c of this.controls) {
       const v = c.get();
       if (c.f.required && (v === '' || v === null)) fields[c.f.name] = 'is needed';
-      if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = 'is a size such as 500 MB or 10 GB';
+      if (c.f.type === 'size' && Number.isNaN(v)) fields[c.f.name] = 'must be a size such as 500 MB or 10 GB';
       if (c.f.same && v !== this.control(c.f.same).get()) fields[c.f.name] = 'must be the same';
     }
     if (!Object.keys(fields).length) return true;
@@ -197,7 +197,7 @@ export function settingsForm(title, fields, values, label, run) {
 
 // ---- Dialogs ----
 
-// openDialog opens an empty dialog. onclose is called with the reason that el.close was given.
+// openDialog opens an empty dialog. onclose is called with the reason that was passed to el.close.
 export function openDialog(title, { panel = false, onclose = null } = {}) {
   const id = newID();
   const opener = document.activeElement;

@@ -1,4 +1,4 @@
-// The page of API keys and connected devices, where other programs are set up.
+// The page of API keys and connected devices, where users set up other programs.
 import { add, addActions, all, button, emptyState, find, h, icon, iconButton, itemOf, newID, plural, shorten, toast, when } from './dom.js';
 import { copyText, openDialog, openForm } from './forms.js';
 import { sessionList } from './pages.js';
@@ -31,7 +31,7 @@ function save(f) {
 
 // bookmarklet is a link to drag to the bookmarks bar. The policy of this page does not let it run here.
 function bookmarklet(code) {
-  const link = h('a.button', { href: code, draggable: 'true' }, icon('bookmark'), 'Keep in kist');
+  const link = h('a.button', { href: code, draggable: 'true' }, icon('bookmark'), 'Save to kist');
   link.onclick = (e) => { e.preventDefault(); toast('Drag this to the bookmarks bar.'); };
   return link;
 }
@@ -46,7 +46,7 @@ function showSetup(s) {
     return b;
   });
   d.body.append(...[
-    s.key && h('p', {}, `A key named ${s.key.name} was made. It is part of the text below and is shown only once. Anyone with the key has its permissions.`),
+    s.key && h('p', {}, `Kist created a key named ${s.key.name}. It is part of the text below and is shown only once. Anyone with the key has its permissions.`),
     saves.length && h('div.row', {}, saves),
     h('ol.steps', {}, s.steps.map((step) => h('li', {}, h('p', {}, step.text), step.copy && h('div.row', {}, h('pre.copy', { tabindex: '0', 'aria-label': 'To copy' }, step.copy),
       button('setup-copy', '', { 'data-text': step.copy, 'aria-label': `Copy ${step.copy.slice(0, 40)}` }, icon('copy'), 'Copy'))))),
@@ -59,12 +59,12 @@ async function chooseProgram() {
   const list = (await api('GET', 'setups')).data;
   const d = openDialog('Set up a program');
   const isPublic = h('input', { type: 'checkbox', id: newID() });
-  const submit = h('button.main', {}, 'Set it up');
+  const submit = h('button.main', {}, 'Set up');
   const choices = list.map((p, i) => {
     const input = h('input', { type: 'radio', name: 'program', id: newID(), value: p.program, checked: i === 0 });
     return h('label.check', { for: input.id }, input, h('span', {}, h('b', {}, p.name), h('br'), h('small.soft', {}, p.description)));
   });
-  const visibility = h('label.check', { for: isPublic.id }, isPublic, h('span', {}, 'Anyone with the link can see what it sends'));
+  const visibility = h('label.check', { for: isPublic.id }, isPublic, h('span', {}, 'Anyone with the link can see what the program sends'));
   const form = h('form', {}, h('div', { role: 'radiogroup', 'aria-label': 'Program' }, choices), visibility, h('div.row.foot', {}, submit, button('dialog-close', 'Cancel')));
   form.onchange = () => { visibility.hidden = !list.find((p) => p.program === new FormData(form).get('program')).scopes.length; };
   form.onsubmit = async (e) => {
@@ -84,9 +84,9 @@ async function chooseProgram() {
 addActions({
   'key-new'() {
     openForm({
-      title: 'New API key', button: 'Make the key',
+      title: 'New API key', button: 'Create key',
       fields: [
-        { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'So you can recognise it later.' },
+        { name: 'name', label: 'Name', required: true, placeholder: 'laptop', hint: 'Helps you recognise it later.' },
         { name: 'scopes', label: 'Permissions', type: 'checks', choices: me.role === 'admin' ? scopes : Object.fromEntries(Object.entries(scopes).filter(([n]) => n !== 'admin')) },
         { name: 'ends', label: 'Ends', type: 'choice', required: true, choices: { never: 'Never', 30: 'In 30 days', 90: 'In 90 days', 365: 'In a year' } },
       ],
@@ -134,7 +134,7 @@ export default async function page(v) {
   const rows = (list, label, none) => list.length ? h('ul.list', { 'aria-label': label }, list.map(keyRow)) : h('p.soft', {}, none);
   add(v.out, heading('API keys', h('small.soft', {}, plural(made.length, 'key')), keys && button('key-new', '', { class: 'main' }, icon('plus'), 'New key')),
     h('p.soft', {}, 'A key lets a script, a phone’s shortcut or another program act for you. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-    me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned your keys off; none of them works.'),
+    me.apiTokensDisabled && h('p.alert', {}, 'An administrator has turned off your keys. None of them works.'),
     keys ? rows(made, 'API keys', 'No keys yet.') : emptyState('Keys cannot be shown.', me.role === 'admin' ? 'Load the page again in a moment.' : 'Ask an administrator for one.'),
     keys && h('div.row', {}, button('setup', 'Set up a program')),
     h('div.head', {}, h('h2', {}, 'Connected devices'), devices.length ? h('small.soft', {}, plural(devices.length, 'device')) : null),

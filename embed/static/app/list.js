@@ -1,11 +1,11 @@
-// Lists of records: where they come from, their rows, and which of them are selected.
+// Lists of records: their sources, their rows, and the selection.
 import { add, addActions, ago, all, button, find, h, icon, iconButton, itemOf, number, plural, shorten, toast, when } from './dom.js';
 import { apiPathOf, isPicture, kindOf, kinds, pageOf, tagNames, titleOf } from './kinds.js';
 import { api, base, countChange, countItems, deleteLater, localAddress, Problem, refreshTags, showProblem, tagColor, takeAnswer, view } from './session.js';
 
 // ---- Sources ----
 
-// A Source reads the lists of several kinds page by page and puts them into one order, newest first.
+// A Source reads the lists of several kinds page by page and merges them, newest first.
 export class Source {
   constructor(names, params, page) {
     this.heads = names.map((name) => ({ k: kinds[name], items: [], cursor: '', total: 0, first: takeAnswer(kinds[name].api) }));
@@ -50,7 +50,7 @@ export class Source {
   }
 }
 
-// fetchRecord reads a record with all of its text, which lists cut short.
+// fetchRecord reads a record with its whole text, which lists shorten.
 export const fetchRecord = async (r) => (await api('GET', apiPathOf(r))).data;
 
 // ---- Rows ----
@@ -62,7 +62,7 @@ function tagChip(name) {
   return el;
 }
 
-// sharing says how an item is shared, unless it is simply private.
+// sharing says how an item is shared; nothing if it is simply private.
 function sharing(r) {
   const k = kindOf(r), out = [];
   const over = r.expiresAt && Date.parse(r.expiresAt) <= Date.now();
@@ -85,7 +85,7 @@ function thumbnail(r) {
   return pic;
 }
 
-// marked is a text with the ranges that a search found in it. Ranges count UTF-16 code units, as JavaScript does.
+// marked is a text with search matches marked. Ranges count UTF-16 code units, as JavaScript does.
 function marked(text, ranges) {
   const out = [];
   let at = 0;
@@ -102,7 +102,7 @@ function recordRow(r) {
   const name = hit?.title === title ? marked(title, hit.highlight.title) : title;
   const meta = asNodes(k.meta(r));
   let excerpt = hit?.highlight.ranges?.length > 0 ? hit.highlight.text : '';
-  // The excerpt is left out where the title or the rest of the row shows it already.
+  // The excerpt is left out if the title or the rest of the row already shows it.
   if (title.includes(excerpt) || excerpt === r.slug && hit.highlight.title?.length > 0) excerpt = '';
   const same = excerpt && meta.find((m) => m.textContent === excerpt);
   if (same) {
@@ -125,7 +125,7 @@ function recordRow(r) {
   return row;
 }
 
-// fillMenu makes the menu of a row when it is opened.
+// fillMenu fills the menu of a row when the user opens it.
 function fillMenu(menu) {
   const r = itemOf(menu).record;
   const item = (act, name, label) => button(act, label, {}, icon(name), label);
@@ -143,15 +143,15 @@ function fillMenu(menu) {
 
 document.addEventListener('toggle', (e) => { if (e.target.matches?.('details.menu') && e.target.open) fillMenu(e.target); }, true);
 
-// A picture that cannot be loaded leaves the letters under it.
+// If a picture cannot be loaded, the letters under it show.
 document.addEventListener('error', (e) => { if (e.target.matches?.('.pic img')) e.target.remove(); }, true);
 
 const rowsOf = (r) => all(`.item[data-id="${r.id}"]`);
 
-// focusedAction is the action of the button in an element that has the focus.
+// focusedAction is the action of the focused button in an element.
 const focusedAction = (el) => el.contains(document.activeElement) && document.activeElement.dataset.act;
 
-// updateRows redraws a record that has changed.
+// updateRows redraws the rows of a changed record.
 export function updateRows(r) {
   countChange();
   for (const row of rowsOf(r)) {
@@ -170,8 +170,8 @@ export function redrawAll() {
 
 // ---- The list of a page ----
 
-// listOf shows the records of a source, with a button for more of them and a bar for those that are selected.
-// empty makes what stands for an empty list; counted is called with the number of records.
+// listOf shows the records of a source, with a button for more and a bar for the selection. empty makes what replaces an
+// empty list; counted is called with the number of records.
 export function listOf(source, { page = 50, empty, grid = false, counted = null }) {
   const ul = h(grid ? 'ul.list.grid' : 'ul.list', { 'aria-label': 'Items' });
   const state = h('div.state', { 'aria-live': 'polite' });
@@ -315,7 +315,7 @@ export async function saveRecord(r, body) {
   try { updateRows((await api('PATCH', apiPathOf(r), body)).data); return true; } catch (e) { showProblem(e); return false; }
 }
 
-// saveEach changes several records, four at a time. At the end it says done, or how many could not be changed.
+// saveEach changes several records, four at a time. At the end it shows done, or how many could not be changed.
 export async function saveEach(records, bodyOf, done) {
   const queue = [...records];
   let problem = null, failures = 0;
@@ -331,7 +331,7 @@ export async function saveEach(records, bodyOf, done) {
   else toast(done, { time: 3000 });
 }
 
-// removeRecords deletes records, which can be undone for a few seconds.
+// removeRecords deletes records. The user can undo this for a few seconds.
 export function removeRecords(records) {
   if (!records.length) return;
   countChange();

@@ -1,16 +1,16 @@
-// The page of imports and exports.
+// The import and export page.
 import { add, addActions, button, h, meter, newID, number, plural, toast, when } from './dom.js';
 import { kinds } from './kinds.js';
 import { api, base, heading, load, showProblem } from './session.js';
 
 const formats = {
-  '': 'Detect automatically', netscape: 'Bookmarks of a browser (HTML)', firefox: 'Firefox backup (JSON)', chrome: 'Chrome’s file Bookmarks', linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
-  linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: 'Pocket (CSV or zip)', raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: 'Other bookmarks in CSV', shlink: 'Shlink (CSV)', folder: 'Files in a zip or tar', kist: 'An export of kist',
+  '': 'Detect automatically', netscape: 'Browser bookmarks (HTML)', firefox: 'Firefox backup (JSON)', chrome: 'Chrome’s Bookmarks file', linkding: 'linkding (JSON)', karakeep: 'Karakeep (JSON)',
+  linkwarden: 'Linkwarden (JSON)', wallabag: 'wallabag (JSON)', omnivore: 'Omnivore (zip)', pocket: 'Pocket (CSV or zip)', raindrop: 'Raindrop (CSV)', instapaper: 'Instapaper (CSV)', csv: 'Other bookmarks (CSV)', shlink: 'Shlink (CSV)', folder: 'Files (zip or tar)', kist: 'Kist export',
 };
 const states = { running: 'running', done: 'done', stopped: 'stopped', failed: 'failed' };
 const nouns = { tag: 'tag', folder: 'folder', ...Object.fromEntries(Object.values(kinds).map((k) => [k.name, k.one])) };
 
-// summaryOf says what an import made.
+// summaryOf says what an import did.
 function summaryOf(x) {
   const made = Object.entries(x.made).map(([kind, n]) => plural(n, nouns[kind] ?? kind)).join(', ') || 'Nothing';
   return `${made} ${x.dryRun ? 'would be imported' : 'imported'}. Of ${plural(x.entries, 'entry', 'entries')}, ${number(x.there)} ${x.there === 1 ? 'was' : 'were'} there already${x.updated ? ` (${number(x.updated)} ${x.dryRun ? 'would be ' : ''}filled in)` : ''} and ${number(x.refused)} ${x.dryRun ? 'would be ' : ''}skipped.`;
@@ -85,7 +85,7 @@ export default async function page(v) {
     } catch (problem) { showProblem(problem); } finally { submit.disabled = false; submit.textContent = 'Import file'; }
   };
   add(v.out, heading('Import and export'), h('div.cards', {}, form,
-    h('div.card', {}, h('h2', {}, 'Export'), h('p.soft', {}, 'Everything you have, in one zip that another kist can import. It contains the password hashes of locked items. Keep it private.'),
+    h('div.card', {}, h('h2', {}, 'Export'), h('p.soft', {}, 'Everything you have, in one zip that another instance of Kist can import. It contains the password hashes of locked items. Keep it private.'),
       h('div.row', {}, h('a.button', { href: `${base}/api/v1/export`, download: '' }, 'Export everything')))), rows);
   return 'Import and export';
 };

@@ -1,4 +1,4 @@
-// The pages that every visit loads: home, the kinds, the search, tags and the account.
+// The pages that every visit loads: home, the kinds, search, tags and the account.
 import { addBox } from './add.js';
 import { add, addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, meter, number, plural, shorten, toast, when } from './dom.js';
 import { openForm, settingsForm } from './forms.js';
@@ -12,7 +12,7 @@ import { api, base, countChange, deleteLater, folderFields, folderOf, folders, h
 // filterNames are the parameters of an address that filter a list.
 const filterNames = ['tag', 'favorite', 'public', 'type', 'folder', 'unreachable', 'url', 'q'];
 
-// filter is a choice that changes one parameter of the page's address.
+// filter is a select that changes one parameter of the page's address.
 function filter(name, label, choices, params, otherwise = '') {
   const el = h('select', { 'aria-label': label, 'data-param': name }, Object.entries(choices).map(([v, t]) => h('option', { value: v }, t)));
   el.value = params.get(name) ?? otherwise;
@@ -45,14 +45,14 @@ addPages({
   home(v) {
     const total = Object.values(me.counts).reduce((a, b) => a + b, 0);
     v.box = addBox();
-    // What another app shared before the user signed in is in the address.
+    // If another app shared something before the user signed in, the address has it.
     const shared = ['title', 'text', 'url'].map((n) => v.params.get(n)).filter(Boolean).join('\n');
     if (shared) v.box.type(shared);
     if (v.params.get('again') === 'files') toast('You were signed out, so the files were not kept. Share the files again.', { bad: true });
     if (shared || v.params.has('again')) history.replaceState(null, '', base + '/');
     v.list = listOf(new Source(Object.keys(kinds), {}, 12), {
       page: 40,
-      empty: () => emptyState('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something into the box above.'),
+      empty: () => emptyState('Nothing is here yet.', 'Drop a file on this page, paste a link, or write something in the box above.'),
     });
     v.accepts = () => true;
     add(v.out, v.box.node, h('div.head', {}, h('h1', {}, 'Recent'), total > 0 && h('small.soft', {}, `${plural(total, 'item')} · ${bytes(me.usedBytes ?? 0)}`)), v.list.node);
@@ -75,7 +75,7 @@ addPages({
     });
     v.accepts = (r) => r.kind === k.name && !p.get('q') && !p.get('type') && (!p.get('folder') || [r.folder?.id ?? 'unfiled', r.folder?.name].includes(p.get('folder')));
 
-    // Tags and folders can arrive, or change, while the page is shown.
+    // Tags and folders can be loaded, or change, while the page is shown.
     let byTag = tagFilter(k, p), bar = file && folderBar(p);
     v.redraw = () => {
       if (byTag !== document.activeElement) byTag.replaceWith(byTag = tagFilter(k, p));
@@ -112,7 +112,7 @@ addActions({
   'view-grid': () => showAs(true),
 
   'folder-new': () => openForm({
-    title: 'New folder', fields: [{ name: 'name', label: 'Name', required: true }], button: 'Make the folder',
+    title: 'New folder', fields: [{ name: 'name', label: 'Name', required: true }], button: 'Create folder',
     run: async (now) => {
       const folder = (await api('POST', 'folders', now)).data;
       await refreshFolders();
@@ -136,7 +136,7 @@ addActions({
 
 // ---- Search ----
 
-// A Search reads the results of a search page by page. Each record knows where the words were found, as found.
+// A Search reads search results page by page. The found field of each record says where the words were found.
 class Search {
   constructor(params) { Object.assign(this, { params, cursor: '', total: 0, first: takeAnswer('search') }); }
 
@@ -192,14 +192,14 @@ function search() {
 field.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(search, 250); });
 find('.top form').addEventListener('submit', (e) => {
   e.preventDefault();
-  // When the results are shown, Enter goes to the first of them.
+  // If the results are already shown, Enter moves to the first of them.
   if (view?.name === 'search' && view.params.get('q') === field.value.trim() && all('#main .item').length) moveFocus(1);
   else search();
 });
 
 // ---- Tags ----
 
-// New tags get one of these colours.
+// New tags take these colours in turn.
 const palette = ['#0F6B5C', '#3F7FD0', '#D98A2B', '#8A5BC7', '#C2473D', '#2E8B57', '#B0568F', '#5B6B7C'];
 
 const tagOf = (el) => itemOf(el).tag;
@@ -274,7 +274,7 @@ addActions({
 
 function storageCard() {
   const quota = me.quotaEffectiveBytes;
-  return h('div.card', {}, h('h2', {}, 'Storage'), h('p', {}, quota ? `${bytes(me.usedBytes)} of ${bytes(quota)}` : `${bytes(me.usedBytes)}, without a limit`),
+  return h('div.card', {}, h('h2', {}, 'Storage'), h('p', {}, quota ? `${bytes(me.usedBytes)} of ${bytes(quota)}` : `${bytes(me.usedBytes)}, no limit`),
     quota ? meter(me.usedBytes / quota) : null,
     h('p.soft', {}, Object.values(kinds).map((k) => plural(me.counts[k.name] ?? 0, k.one)).join(' · ')));
 }
@@ -307,7 +307,7 @@ function browserName(agent) {
 function sessionRow(s) {
   const name = browserName(s.agent);
   const row = h('li.item.plain', {}, h('span.pic', {}, icon('user')), h('div.what', {}, h('span.name', {}, name),
-    h('div.meta', {}, s.current && h('span.badge.on', {}, 'this one'), h('span', {}, s.address), h('span', {}, 'since ', when(s.createdAt)), s.lastUsedAt && h('span', {}, 'used ', when(s.lastUsedAt)))),
+    h('div.meta', {}, s.current && h('span.badge.on', {}, 'this browser'), h('span', {}, s.address), h('span', {}, 'since ', when(s.createdAt)), s.lastUsedAt && h('span', {}, 'used ', when(s.lastUsedAt)))),
   h('div.acts', {}, !s.current && button('session-end', 'Sign out', { 'aria-label': `Sign out ${name}` })));
   row.session = s;
   return row;
@@ -331,7 +331,7 @@ addPages({
 addActions({
   async 'session-end'(el) {
     const row = itemOf(el);
-    try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast('Signed out there.'); } catch (e) { showProblem(e); }
+    try { await api('DELETE', `me/sessions/${row.session.id}`); row.remove(); toast('Signed out that browser.'); } catch (e) { showProblem(e); }
   },
   async 'sessions-end'() {
     try { await api('DELETE', 'me/sessions'); rerender(); toast('Signed out everywhere else.'); } catch (e) { showProblem(e); }

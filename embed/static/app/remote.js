@@ -1,17 +1,17 @@
-// The page of files that the server fetches from other addresses.
+// The page of remote uploads: files that the server fetches from other addresses.
 import { add, addActions, button, bytes, emptyState, find, h, meter, newID, plural, when } from './dom.js';
 import { api, base, heading, load, Problem, showProblem } from './session.js';
 
 const badges = { waiting: 'span.badge', running: 'span.badge', done: 'span.badge.on', failed: 'span.badge.warn', cancelled: 'span.badge.warn' };
 const isOpen = (x) => x.state === 'waiting' || x.state === 'running';
 
-// nameOf is the name of a file, or the end of its address as long as the name is not known.
+// nameOf is the name of a file, or the end of its address while the name is unknown.
 const nameOf = (x) => x.name || x.url.split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
 
 // shown is the list on the page: its jobs, its elements, and wake, which ends the wait of follow.
 let shown = null;
 
-// progress says how much of a file was fetched.
+// progress says how much of a file has been fetched.
 function progress(x) {
   if (x.state === 'running') return x.total ? `${bytes(x.bytes)} of ${bytes(x.total)}` : x.bytes ? bytes(x.bytes) : 'Connecting …';
   if (x.state === 'done') return bytes(x.bytes);
@@ -72,7 +72,7 @@ async function follow(signal) {
   }
 }
 
-// change sends a request and shows the list after it.
+// change sends a request, then shows the updated list.
 async function change(el, run) {
   el.disabled = true;
   try {
@@ -98,7 +98,7 @@ export default async function page(v) {
   const problem = h('p.error', { role: 'alert', id: newID(), hidden: true });
   const submit = h('button.main', {}, 'Fetch');
   const form = h('form.card', { 'aria-label': 'Fetch from an address', novalidate: true },
-    h('div.field', {}, h('label', { for: urls.id }, 'Addresses, one on each line'), urls, problem),
+    h('div.field', {}, h('label', { for: urls.id }, 'Addresses, one per line'), urls, problem),
     h('div.field', {}, h('label', { for: folder.id }, 'Folder'), folder), h('div.row', {}, submit, visibility));
   urls.setAttribute('aria-describedby', problem.id);
   const showError = (text) => {
@@ -109,7 +109,7 @@ export default async function page(v) {
   form.onsubmit = async (e) => {
     e.preventDefault();
     const lines = urls.value.split(/\s+/).filter(Boolean);
-    if (!lines.length) { showError('Write the address of a file.'); urls.focus(); return; }
+    if (!lines.length) { showError('Type the address of a file.'); urls.focus(); return; }
     showError('');
     await change(submit, async () => {
       try {
@@ -123,7 +123,7 @@ export default async function page(v) {
   };
   shown = {
     jobs, list: h('ul.list', { 'aria-label': 'Fetched files' }), status: h('small.soft', { role: 'status' }), wake: null,
-    clear: button('fetch-clear', 'Forget what has ended'), none: emptyState('Nothing was fetched lately.', 'Fetches that have ended are listed here for a week. The files are in your files.'),
+    clear: button('fetch-clear', 'Forget finished fetches'), none: emptyState('No recent fetches.', 'Finished fetches are listed here for a week. The files are in your files.'),
   };
   add(v.out, heading('Fetch from an address'), h('p.soft', {}, 'The server fetches the files. You can close this page.'), h('div.cards', {}, form),
     h('div.head', {}, h('h2', {}, 'Recent'), shown.status, h('div.row', {}, shown.clear)), shown.list, shown.none);

@@ -1,4 +1,4 @@
-// The page of upload requests: links where others can send files, and the files that wait for approval.
+// The page of upload requests: links where others can send files, and the files waiting for approval.
 import { addActions, all, button, bytes, emptyState, find, h, icon, iconButton, itemOf, plural, toast, when } from './dom.js';
 import { openDialog, openForm } from './forms.js';
 import { rerender } from './router.js';
@@ -45,7 +45,7 @@ function showChosen() {
   }
 }
 
-// decide approves or rejects several files, one after another. It skips those that were decided elsewhere meanwhile.
+// decide approves or rejects several files, one after another. It skips files that were decided elsewhere meanwhile.
 async function decide(uploads, action) {
   let done = 0;
   try {
@@ -59,7 +59,7 @@ async function decide(uploads, action) {
     }
   } catch (e) { showProblem(e); }
   addPending(-done);
-  if (done) toast(action === 'approve' ? `${plural(done, 'file')} approved and kept private in your files.` : `${plural(done, 'file')} rejected.`);
+  if (done) toast(action === 'approve' ? `${plural(done, 'file')} approved. Approved files are private.` : `${plural(done, 'file')} rejected.`);
   await rerender();
 }
 
@@ -77,7 +77,7 @@ async function look(i) {
       if (!answer.ok) throw new Problem('The file cannot be read.');
       body.prepend(h('pre', { tabindex: '0' }, await answer.text()), i.fileSize > 65536 ? h('p.soft', {}, 'This is the beginning of the file.') : '');
     } catch (e) { showProblem(e); }
-  } else body.prepend(h('p', {}, 'There is no preview of this kind of file.'));
+  } else body.prepend(h('p', {}, 'There is no preview for this kind of file.'));
 }
 
 // ---- The links ----
@@ -106,7 +106,7 @@ function showLink(r) {
 function editRequest(r) {
   const old = r ? { ...r, password: '', allowedTypes: r.allowedTypes.join(', ') } : { isActive: true, requiresApproval: true, perUserWindowHours: 24 };
   const d = openForm({
-    title: r ? `Edit ${r.title}` : 'New upload request', button: r ? 'Save' : 'Make the link', values: old,
+    title: r ? `Edit ${r.title}` : 'New upload request', button: r ? 'Save' : 'Create link', values: old,
     fields: [
       { name: 'title', label: 'Title', required: true, placeholder: 'Photos of the wedding' },
       { name: 'description', label: 'Message to senders', type: 'text' },
@@ -152,8 +152,8 @@ addActions({
   'request-delete'(el) {
     const r = itemOf(el).request;
     openForm({
-      title: `Delete ${r.title}?`, danger: true, button: 'Delete the link',
-      text: r.pendingCount ? `${plural(r.pendingCount, 'file')} waiting for approval will be deleted too. Files that you approved are kept.` : 'Files that you approved are kept.',
+      title: `Delete ${r.title}?`, danger: true, button: 'Delete link',
+      text: r.pendingCount ? `${plural(r.pendingCount, 'file')} waiting for approval will be deleted too. Approved files are kept.` : 'Approved files are kept.',
       run: async () => {
         await api('DELETE', path(r));
         addPending(-r.pendingCount);
@@ -187,7 +187,7 @@ export default async function page(v) {
     v.out.append(heading(r.data.title, h('small.soft', {}, plural(r.data.uploadsCount, 'file'))), h('ul.list', { 'aria-label': 'Link' }, requestRow(r.data)));
     if (waiting.length) v.out.append(h('div.head', {}, h('h2', {}, 'Waiting for you')), ...queue(waiting, q.total, null).filter(Boolean));
     if (done.length) v.out.append(h('div.head', {}, h('h2', {}, 'Decided')), h('ul.list', { 'aria-label': 'Decided' }, done.map((i) => queueRow(i, null, false))));
-    if (!r.data.uploadsCount) v.out.append(emptyState('No files received yet.', 'Send the link to the people whose files you want.'));
+    if (!r.data.uploadsCount) v.out.append(emptyState('No files received yet.', 'Send the link to the people who have the files.'));
     return r.data.title;
   }
   const [list, waiting] = await Promise.all([load('upload-requests', 'upload-requests?limit=500', v.signal), load('upload-requests/queue', 'upload-requests/queue?limit=50', v.signal)]);

@@ -1,4 +1,4 @@
-// From an address to the page that it shows, and the actions of the records on it.
+// Finding and showing the page of an address, and the actions of its records.
 import { addActions, button, find, h, itemOf, plural, toast } from './dom.js';
 import { closeEditor, openEditor, openShare } from './editor.js';
 import { copyLink, openForm } from './forms.js';
@@ -37,12 +37,12 @@ export function withParam(params, name, value) {
 
 // ---- Showing a page ----
 
-// keptPages are pages for the way back, by key.
+// keptPages are cached pages for going back, by key.
 const keptPages = new Map();
 const maxKept = 6;
 const keptMilliseconds = 12e4;
 
-// show draws a page. A single item opens above the page that is there.
+// show draws a page. A single item opens above the current page.
 async function show(to, { back = false } = {}) {
   if (to.id && view) {
     openItem(to);
@@ -67,7 +67,7 @@ async function show(to, { back = false } = {}) {
   try {
     const title = await pages[to.name](page);
     if (view !== page) return;
-    // The old page stays until the new one is complete, so that no empty page flashes.
+    // The old page stays until the new one is complete, to avoid a flash of an empty page.
     main.replaceChildren(page.out);
     document.title = `${title} · kist`;
   } catch (e) {
@@ -79,7 +79,7 @@ async function show(to, { back = false } = {}) {
   if (to.id && view === page) openItem(to);
 }
 
-// leave keeps the page that is shown for the way back.
+// leave caches the current page for going back.
 function leave() {
   clearSelection();
   if (!view) return;
@@ -103,7 +103,7 @@ export async function rerender() {
 
 // ---- Showing an item ----
 
-// goingBack is a step back in the history that has not ended. The next step waits for it.
+// goingBack is a pending step back in the history. The next step waits for it.
 let goingBack = null;
 
 // closeItem restores the address of the page under an item.
@@ -130,7 +130,7 @@ function openNew(to) {
     to.params.delete(name);
   }
   if (values.url) return openEditor(to.kind, null, { values, draft: values.url, onclose: (reason) => closeItem(to, reason) });
-  // The editor goes on with what the user began in the box.
+  // The editor continues with what the user typed in the box.
   const box = view?.kind === to.kind && to.kind !== kinds.file ? view.box : null;
   return openEditor(to.kind, null, {
     values: box?.values() ?? {}, onclose: (reason) => { if (reason === 'done') box?.clear(); closeItem(to, reason); },
@@ -144,7 +144,7 @@ async function openItem(to) {
     const r = answer?.data ?? (await api('GET', `${to.kind.api}/${encodeURIComponent(to.id)}`)).data;
     await openEditor(to.kind, r, { onclose: (reason) => closeItem(to, reason) });
   } catch (e) {
-    showProblem(e.status === 404 ? new Problem(`There is no such ${to.kind.one}; it may have been deleted.`) : e);
+    showProblem(e.status === 404 ? new Problem(`This ${to.kind.one} does not exist. It may have been deleted.`) : e);
     closeItem(to, '');
   }
 }
@@ -164,7 +164,7 @@ export async function go(href, { replace = false } = {}) {
 
 const ownPage = (url) => url.origin === location.origin && url.pathname.startsWith(base + '/') ? parse(url) : null;
 
-// showFirst shows the page of the address that was loaded.
+// showFirst shows the page of the loaded address.
 export const showFirst = () => show(parse(new URL(location.href)) ?? parse(new URL(base + '/', location.href)));
 
 addEventListener('popstate', () => {
@@ -185,7 +185,7 @@ addActions({ again: () => rerender() });
 
 // ---- Actions of records ----
 
-// removeRow deletes the record of a row and moves the focus to the row beside it.
+// removeRow deletes the record of a row and moves the focus to a neighbouring row.
 export function removeRow(row) {
   const neighbour = row.nextElementSibling ?? row.previousElementSibling;
   removeRecords([row.record]);

@@ -1,4 +1,4 @@
-// What the app knows: the user, the answers of the server, and the page that is shown.
+// State of the app: the user, the answers of the server, and the current page.
 import { all, find, h, toast } from './dom.js';
 
 // ---- The user ----
@@ -9,17 +9,17 @@ export const { base } = start;
 export let me = start.answers.me?.data ?? { id: '', username: '', role: 'user', counts: {} };
 export const setMe = (user) => { me = user; };
 
-// countItems adds to the number of the user's items of a kind.
+// countItems adds n to the number of the user's items of a kind.
 export const countItems = (kind, n) => { me.counts[kind] = (me.counts[kind] ?? 0) + n; };
 
-// takeAnswer returns an answer of the API that came with the page. It is used once: later pages ask for a new one.
+// takeAnswer returns an API answer that came with the page. It is used once: later pages ask for a new one.
 export function takeAnswer(name) {
   const answer = start.answers[name];
   delete start.answers[name];
   return answer ?? null;
 }
 
-// localAddress is an address of this server as the browser reached it, which can differ from the configured address.
+// localAddress is an address of this server as the browser reached it. It can differ from the configured address.
 export const localAddress = (address) => address.startsWith(start.url) ? base + address.slice(start.url.length) : address;
 
 // storage keeps values in this browser. The app works without it, so errors are ignored.
@@ -87,7 +87,7 @@ export async function load(name, path, signal) {
   }
 }
 
-// loadModule loads a script that not every page needs.
+// loadModule loads a script that only some pages need.
 export const loadModule = (name) => import(start.modules[name]).catch(() => { throw problemOf(0); });
 
 export const showProblem = (e) => { if (e.name !== 'AbortError') toast(e.message, { bad: true }); };
@@ -104,7 +104,7 @@ function showSignedOut() {
 
 // ---- Tags and folders ----
 
-// When there are very many tags or folders, they do not come with the page and are loaded afterwards.
+// Very long lists of tags or folders do not come with the page. They are loaded afterwards.
 export let tags = start.answers.tags ?? [];
 export let folders = start.answers.folders?.data ?? [];
 
@@ -122,14 +122,14 @@ export const refreshFolders = () => readFolders().catch(() => {});
 const missing = [!start.answers.tags && readTags, !start.answers.folders && readFolders].filter(Boolean);
 export const labelsComeLater = missing.length > 0;
 
-// loadLabels waits for what did not come with the page. After a failure, the next call tries again.
+// loadLabels waits for the tags and folders that did not come with the page. After a failure, the next call tries again.
 let loading = null;
 export const loadLabels = () => loading ??= Promise.all(missing.map((read) => read())).catch((e) => { loading = null; throw e; });
 
 export const tagOptions = () => tags.map((t) => h('option', { value: t.name }));
 export const tagColor = (name) => tags.find((t) => t.name.toLowerCase() === name.toLowerCase())?.color;
 
-// folderOf is the folder that the parameters of an address name.
+// folderOf is the folder named by the parameters of an address.
 export const folderOf = (params) => folders.find((f) => f.id === params.get('folder') || f.name === params.get('folder'));
 
 // folderFields puts a file into the folder of an address. The folder may not be loaded yet.
@@ -140,7 +140,7 @@ export function folderFields(params) {
   return /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/.test(name) ? { folderId: name } : { folderName: name };
 }
 
-// hideTag and hideFolder remove what is about to be deleted, and return a function that brings it back.
+// hideTag and hideFolder hide what is about to be deleted. They return a function that shows it again.
 export function hideTag(tag) {
   tags = tags.filter((t) => t !== tag);
   return () => { tags.push(tag); };
@@ -172,7 +172,7 @@ export function deleteLater(text, paths, undo) {
   });
 }
 
-// Leaving the page deletes at once.
+// Leaving the page deletes immediately.
 addEventListener('pagehide', () => {
   for (const { paths } of waiting) {
     for (const path of paths) fetch(`${base}/api/v1/${path}`, { method: 'DELETE', keepalive: true }).catch(() => {});
@@ -180,18 +180,18 @@ addEventListener('pagehide', () => {
   waiting.clear();
 });
 
-// ---- The page that is shown ----
+// ---- The current page ----
 
-// view is the page that is shown. The router sets name, kind, key, params, signal and out, which the page fills.
+// view is the current page. The router sets name, kind, key, params, signal and out, which the page fills.
 // A page can set list, box, accepts (whether a new record belongs on it) and redraw (called when tags or folders change).
 export let view = null;
 export const setView = (v) => { view = v; };
 
-// changes counts the changes to records and labels, so that a page kept for the way back is not shown when it is stale.
+// changes counts changes to records and labels. A cached page is shown only if the count is the same.
 export let changes = 0;
 export const countChange = () => { changes++; };
 
-// topics are the pages of the handbook that belong to pages of the app.
+// topics are the handbook pages that explain pages of the app.
 const topics = { search: 'search', bookmark: 'bookmarks', 'upload-requests': 'collecting', keys: 'programs', webhooks: 'webhooks', import: 'moving', 'remote-upload': 'remote-upload', account: 'signing-in', admin: 'configuration' };
 
 export function heading(title, count, ...tools) {
@@ -199,7 +199,7 @@ export function heading(title, count, ...tools) {
   return h('div.head', {}, h('h1', {}, title), count, topic && h('a.button.quiet', { href: `${base}/help/${topic}` }, 'Help'), h('div.row', {}, tools));
 }
 
-// markCurrent marks the links of the navigation that isCurrent accepts.
+// markCurrent marks the navigation links that isCurrent accepts.
 export function markCurrent(isCurrent) {
   for (const a of all('.rail a[data-nav]')) {
     if (isCurrent(a)) a.setAttribute('aria-current', 'page');
@@ -208,7 +208,7 @@ export function markCurrent(isCurrent) {
   find('.rail .all').toggleAttribute('aria-current', !all('.rail a[aria-current]').some((a) => !a.classList.contains('more')));
 }
 
-// The navigation shows how many uploads of others wait for approval.
+// The navigation shows how many uploads from others are waiting for approval.
 let pending = 0;
 export const addPending = (n) => setPending(pending + n);
 export function setPending(n) {

@@ -1,4 +1,4 @@
-// Uploads: a queue that sends a few files at once, and shows how far each of them is. It is loaded for the first file.
+// Uploads: a queue that sends a few files at once and shows their progress. It is loaded when the first file is added.
 import { addActions, button, bytes, find, h, icon, itemOf, plural, seconds, shorten, toast } from './dom.js';
 import { copyLink, copyText } from './forms.js';
 import { shareAddressOf, tagNames } from './kinds.js';
@@ -6,7 +6,7 @@ import { saveEach } from './list.js';
 import { base, countChange, countItems, loadModule, me, problemOf, refreshFolders, refreshTags, start, storage, tagColor, view } from './session.js';
 
 const parallel = 3;
-const large = 8 << 20; // bytes from which a file is uploaded in parts, so that it can be resumed
+const large = 8 << 20; // larger files are uploaded in parts, so that they can be resumed
 const maxTries = 3, maxTriesInParts = 10;
 const panel = find('#uploads');
 
@@ -34,13 +34,13 @@ export function sendFiles(files, fields = {}) {
     u.row.upload = u;
     queue.push(u);
     find('ul', panel).append(u.row);
-    if (file.size > start.maxUpload) fail(u, `The file has ${bytes(file.size)}; the limit is ${bytes(start.maxUpload)}. An administrator can raise it.`, true);
+    if (file.size > start.maxUpload) fail(u, `The file is ${bytes(file.size)}; the limit is ${bytes(start.maxUpload)}. An administrator can raise it.`, true);
   }
   panel.hidden = false;
   startNext();
 }
 
-// startNext starts as many of the waiting uploads as may run at once.
+// startNext starts as many waiting uploads as may run at once.
 function startNext() {
   const running = queue.filter((u) => u.state === 'running').length;
   for (const u of queue.filter((x) => x.state === 'waiting').slice(0, parallel - running)) {
@@ -85,7 +85,7 @@ function uploadWhole(u) {
   form.append('file', u.file, u.file.name);
   Object.assign(u, { state: 'running', sent: 0, rate: 0, text: '' });
   const progress = follow(u);
-  xhr.upload.onprogress = (e) => progress(Math.min(u.file.size, e.loaded / e.total * u.file.size)); // without the fields
+  xhr.upload.onprogress = (e) => progress(Math.min(u.file.size, e.loaded / e.total * u.file.size)); // the fields do not count
   xhr.onload = () => {
     let data = null;
     try { data = JSON.parse(xhr.responseText); } catch { /* the status is enough */ }
@@ -94,17 +94,17 @@ function uploadWhole(u) {
   };
   xhr.onerror = () => retry(u, 0, null);
   xhr.open('POST', `${base}/api/v1/upload`);
-  xhr.setRequestHeader('Idempotency-Key', u.key); // an upload that is sent again is kept once
+  xhr.setRequestHeader('Idempotency-Key', u.key); // prevents a duplicate if the upload is sent again
   xhr.send(form);
 }
 
-// retry tries again later if the status says that this can help. Otherwise the upload has failed.
+// retry tries again later if the status suggests that this can help. Otherwise the upload fails.
 function retry(u, status, data) {
   const temporary = status === 0 || status === 408 || status === 425 || status === 429 || status >= 500 && status !== 507 || u.at && [404, 409, 410].includes(status);
   if (!temporary || u.tries >= (u.at ? maxTriesInParts : maxTries)) return fail(u, problemOf(status, data).message, !temporary);
   u.state = 'retrying';
   const wait = Math.min(30000, 1000 * 3 ** u.tries++);
-  u.text = `Interrupted; tries again in ${seconds(wait / 1000)}`;
+  u.text = `Interrupted; trying again in ${seconds(wait / 1000)}`;
   u.timer = setTimeout(() => { u.state = 'waiting'; startNext(); }, wait);
   startNext();
 }
@@ -115,7 +115,7 @@ function fail(u, text, forGood) {
   else draw();
 }
 
-// showDone shows that a file was uploaded, and the record that the server made of it.
+// showDone shows that a file was uploaded, with the record that the server created.
 function showDone(u, record) {
   Object.assign(u, { state: 'done', sent: u.file.size, record });
   finished.push(record);
@@ -231,7 +231,7 @@ addActions({
   },
 });
 
-// When the network is back, interrupted uploads go on at once.
+// When the network is back, interrupted uploads continue at once.
 addEventListener('online', () => {
   for (const u of queue.filter((x) => x.state === 'retrying')) {
     clearTimeout(u.timer);

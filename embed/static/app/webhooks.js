@@ -16,7 +16,7 @@ for (const [name, k] of Object.entries(kinds)) {
 }
 Object.assign(events, {
   'upload_request.received': 'Upload received', 'upload_request.approved': 'Upload approved', 'upload_request.rejected': 'Upload rejected',
-  'bookmark.unreachable': 'Page of a bookmark gone', 'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
+  'bookmark.unreachable': 'Bookmarked page unreachable', 'limit.reached': 'Limit reached', 'item.expired': 'Item expired', 'webhook.test': 'Test',
 });
 const states = { done: 'delivered', waiting: 'will be retried', parked: 'given up' };
 const nameOf = (hook) => hook.name || hostOf(hook.url);
@@ -24,7 +24,7 @@ const nameOf = (hook) => hook.name || hostOf(hook.url);
 // stateBadge says whether a webhook works.
 function stateBadge(hook) {
   if (!hook.enabled) return h('span.badge', {}, 'off');
-  if (hook.pausedAt) return h('span.badge.warn', { title: 'The target has failed for three days. Save a change, or test it, to go on.' }, 'paused');
+  if (hook.pausedAt) return h('span.badge.warn', { title: 'The target has failed for three days. Save a change or send a test to resume.' }, 'paused');
   if (hook.consecutiveFailures) return h('span.badge.warn', {}, 'failing');
   return hook.lastDeliveredAt ? h('span.badge.on', {}, 'works') : h('span.badge', {}, 'not used yet');
 }
@@ -48,28 +48,28 @@ export default async function page(v) {
   const answer = await load(path, path, v.signal);
   const list = answer?.data ?? [];
   add(v.out, heading('Webhooks', h('small.soft', {}, plural(list.length, 'webhook')), button('hook-new', '', { class: 'main', 'aria-label': 'New webhook' }, icon('plus'), 'New')),
-    h('p.soft', {}, 'A webhook tells another program or a Discord channel at once what happens here. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
-    list.length ? h('ul.list', { 'aria-label': 'Webhooks' }, list.map(hookRow)) : emptyState('No webhooks yet.', 'Add the address of your automation, or of the webhook of a Discord channel.'));
+    h('p.soft', {}, 'A webhook immediately tells another program or a Discord channel what happens here. ', h('a', { href: `${base}/api/v1/reference` }, 'API reference')),
+    list.length ? h('ul.list', { 'aria-label': 'Webhooks' }, list.map(hookRow)) : emptyState('No webhooks yet.', 'Add the address of your automation or of a Discord channel’s webhook.'));
   return 'Webhooks';
 }
 
-let form = null; // of the webhook that is edited
+let form = null; // of the edited webhook
 
 function edit(hook) {
   ({ form } = openForm({
-    title: hook ? `Edit ${nameOf(hook)}` : 'New webhook', button: hook ? 'Save' : 'Add the webhook',
-    text: hook?.pausedAt ? 'This webhook is paused, because its target has failed for three days. Saving ends that.' : '',
+    title: hook ? `Edit ${nameOf(hook)}` : 'New webhook', button: hook ? 'Save' : 'Add webhook',
+    text: hook?.pausedAt ? 'This webhook is paused because its target has failed for three days. Saving resumes it.' : '',
     fields: [
       { name: 'name', label: 'Name', half: true, placeholder: 'home automation' },
       { name: 'format', label: 'Format', type: 'choice', required: true, half: true, choices: { json: 'JSON', discord: 'Discord message' } },
       { name: 'url', label: 'Address', type: 'url', required: true },
       { name: 'events', label: 'Events', type: 'checks', choices: events },
-      { name: 'secret', label: hook?.hasSecret ? 'New secret' : 'Secret', plain: true, placeholder: hook?.hasSecret ? 'unchanged' : 'not signed', hint: 'Signs what is sent, so that the target can verify who sent it. It is not shown again. A secret that you replace stays valid for a day.' },
+      { name: 'secret', label: hook?.hasSecret ? 'New secret' : 'Secret', plain: true, placeholder: hook?.hasSecret ? 'unchanged' : 'not signed', hint: 'Signs deliveries so that the target can verify the sender. It is not shown again. If you replace it, the old secret stays valid for a day.' },
       ...(hook?.hasSecret ? [{ name: 'unsigned', label: 'Stop signing', type: 'check' }] : []),
       { name: 'enabled', label: 'Send events', type: 'check' },
     ],
     values: hook ?? { format: 'json', events: ['*'], enabled: true },
-    after: h('div.row', {}, button('hook-secret', 'Make a secret')),
+    after: h('div.row', {}, button('hook-secret', 'Generate a secret')),
     run: async ({ secret, unsigned, ...now }) => {
       if (now.events.includes('*')) now.events = ['*'];
       if (secret) now.secret = secret;
@@ -81,12 +81,12 @@ function edit(hook) {
   }));
 }
 
-// entry is a delivery in a log. It opens to show the request and the answer.
+// entry is a delivery in a log. It expands to show the request and the answer.
 function entry(hook, d) {
   let sent = '';
   if (d.request) {
     let { body } = d.request;
-    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* it is cut short */ }
+    try { body = JSON.stringify(JSON.parse(body), null, 2); } catch { /* shortened */ }
     sent = [`POST ${d.request.url}`, ...Object.entries(d.request.headers).map(([name, value]) => `${name}: ${value}`), '', body].join('\n');
   }
   const el = h('details', { 'data-id': d.id },
@@ -105,7 +105,7 @@ async function log(hook) {
   const fill = async () => {
     const { data } = await api('GET', `${path}/${hook.id}/deliveries`);
     d.body.replaceChildren(h('div.row', {}, button('hook-reload', 'Load again')),
-      ...(data.length ? data.map((x) => entry(hook, x)) : [emptyState('Nothing was sent yet.', 'What is sent, and what the target answers, is listed here.')]));
+      ...(data.length ? data.map((x) => entry(hook, x)) : [emptyState('Nothing has been sent yet.', 'Deliveries and the target’s answers are listed here.')]));
   };
   d.body.reload = fill;
   try { await fill(); } catch (e) { showProblem(e); }
@@ -128,7 +128,7 @@ addActions({
     try {
       const answer = await api('POST', `${path}/${itemOf(el).hook.id}/test`);
       await rerender();
-      toast(answer.ok ? `It arrived: the target answered ${answer.status}.` : answer.error, { bad: !answer.ok });
+      toast(answer.ok ? `Delivered: the target answered ${answer.status}.` : answer.error, { bad: !answer.ok });
     } catch (e) { showProblem(e); } finally { el.disabled = false; }
   },
   'hook-delete'(el) {
@@ -140,7 +140,7 @@ addActions({
     const d = el.closest('details');
     try {
       await api('POST', `${path}/${d.hook.id}/deliveries/${d.dataset.id}/redeliver`);
-      toast('It is sent again.');
+      toast('Sending again.');
       await reload(el);
     } catch (e) { showProblem(e); }
   },
